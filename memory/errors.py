@@ -1,0 +1,195 @@
+"""Every failure this project can name, drawn once.
+
+    MemoryProxyFault
+    |- Refused                     the caller's to mend: an HTTP status, a code, a parameter
+    |  |- MemoryInvalid            400 memory_invalid
+    |  |- MemoryConflict           400 memory_conflict
+    |  |- InvalidApiKey            401 invalid_api_key
+    |  |- ScopeDenied              403 scope_denied
+    |  |- CapabilityMissing        403 capability_missing
+    |  |- NotFound                 404 not_found (also for what exists outside the scope)
+    |  |- Conflict                 409 conflict
+    |  |- Gone                     410 gone (replay after its retention)
+    |  |- TooLarge                 413 too_large
+    |  |- Unprocessable            422 unprocessable
+    |  |- VersionRequired          428 version_required
+    |  |- RateLimited              429 rate_limited
+    |  |- UpstreamUnreachable      502 upstream_unreachable
+    |  |- AuthUnavailable          503 auth_unavailable
+    |  |- StoreUnavailable         503 store_unavailable
+    |  |- Draining                 503 draining
+    |  `- TimedOut                 504 timeout
+    |- EmbedderUnavailable         no vector now: recall goes on lexically, storing waits
+    |- QueueUnavailable            Redis refused or was too slow: the spool takes the envelope
+    |- SpoolUnavailable            the spool refused: the envelope stays in bounded memory
+    |- EnvelopeUnreadable          sealed bytes that no key opens: never retried, kept as a dead letter
+    |- LeaseLost                   another worker owns the lane: the transaction is rolled back
+    |- TokenizerUnavailable        the served model's count is not to be had: an estimate is used
+    |- ChatModelUnavailable        no generative answer: the heuristic path takes over
+    |- ModelFileInvalid            an embedding model's file is missing, altered, or of another dimension
+    |- ConfigInvalid               the configuration cannot be used: the start stops
+    `- StartFailed                 a part that must run does not: the start stops, with the remedy
+
+Foreign exceptions are translated into these where they arise, `raise ... from exc`.
+"""
+
+from __future__ import annotations
+
+
+class MemoryProxyFault(Exception):
+    """A failure with a name. Its text is for people; it never holds message text or a secret."""
+
+
+class Refused(MemoryProxyFault):
+    """The request cannot be served as it stands; `status` and `code` are part of the HTTP surface."""
+
+    status = 500
+    code = "error"
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+
+class MemoryInvalid(Refused):
+    """A memory header or member that cannot be understood; `param` names it."""
+
+    status, code = 400, "memory_invalid"
+
+
+class MemoryConflict(Refused):
+    """A header and the body's `memory` object that say different things."""
+
+    status, code = 400, "memory_conflict"
+
+
+class InvalidApiKey(Refused):
+    """No key, an unknown one, or one that was revoked or has expired."""
+
+    status, code = 401, "invalid_api_key"
+
+
+class ScopeDenied(Refused):
+    """The key fixes a scope and the request names another."""
+
+    status, code = 403, "scope_denied"
+
+
+class CapabilityMissing(Refused):
+    """The key may not do this."""
+
+    status, code = 403, "capability_missing"
+
+
+class NotFound(Refused):
+    """Not there, or not inside the caller's scope: the two look alike on purpose."""
+
+    status, code = 404, "not_found"
+
+
+class Conflict(Refused):
+    """The thing changed since it was read."""
+
+    status, code = 409, "conflict"
+
+
+class Gone(Refused):
+    """It was here; its retention is over."""
+
+    status, code = 410, "gone"
+
+
+class TooLarge(Refused):
+    """Beyond a configured bound, which the message names."""
+
+    status, code = 413, "too_large"
+
+
+class Unprocessable(Refused):
+    """Well-formed JSON that does not fit the call."""
+
+    status, code = 422, "unprocessable"
+
+
+class VersionRequired(Refused):
+    """A change without `If-Match`."""
+
+    status, code = 428, "version_required"
+
+
+class RateLimited(Refused):
+    """Too many; `retry_after_s` says when to come again."""
+
+    status, code = 429, "rate_limited"
+
+
+class UpstreamUnreachable(Refused):
+    """vLLM refused the connection or died before its first byte."""
+
+    status, code = 502, "upstream_unreachable"
+
+
+class AuthUnavailable(Refused):
+    """The key table cannot be read and what is held of it is too old."""
+
+    status, code = 503, "auth_unavailable"
+
+
+class StoreUnavailable(Refused):
+    """Postgres does not answer. Only the proxy's own API says so; completions go on without memory."""
+
+    status, code = 503, "store_unavailable"
+
+
+class Draining(Refused):
+    """This process is going; come again."""
+
+    status, code = 503, "draining"
+
+
+class TimedOut(Refused):
+    """It took longer than its bound."""
+
+    status, code = 504, "timeout"
+
+
+class EmbedderUnavailable(MemoryProxyFault):
+    """No vector can be had now."""
+
+
+class QueueUnavailable(MemoryProxyFault):
+    """The durable queue refused or exceeded its bound."""
+
+
+class SpoolUnavailable(MemoryProxyFault):
+    """The spool is full or cannot be written."""
+
+
+class EnvelopeUnreadable(MemoryProxyFault):
+    """Sealed bytes that cannot be opened: another key, another purpose, or altered."""
+
+
+class LeaseLost(MemoryProxyFault):
+    """The lane's fencing number has moved on."""
+
+
+class TokenizerUnavailable(MemoryProxyFault):
+    """The served model's tokens cannot be counted now."""
+
+
+class ChatModelUnavailable(MemoryProxyFault):
+    """The background chat model gave no usable answer."""
+
+
+class ModelFileInvalid(MemoryProxyFault):
+    """Names the file, what was expected, what was found and the remedy."""
+
+
+class ConfigInvalid(MemoryProxyFault):
+    """Names file, line, key, what was expected and what was found."""
+
+
+class StartFailed(MemoryProxyFault):
+    """Names the part that does not run and how to mend it."""
