@@ -435,7 +435,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO mp_app;
 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO mp_app;
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO mp_backup;
 -- The served role reads these and never writes them; the schema's own history is the owner's.
-REVOKE INSERT, UPDATE, DELETE ON embedding_models, embedding_tables FROM mp_app;
+REVOKE INSERT, UPDATE, DELETE ON embedding_models, embedding_tables, schema_migrations FROM mp_app;
 
 -- migrate:down
 -- Forward only: restore a backup instead.

@@ -1,0 +1,294 @@
+"""The values that travel: what a request, an exchange, a turn and a memory are between the steps.
+
+Frozen, slotted, no behaviour beyond what follows from their own fields, and no I/O. Times are aware, UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, NewType
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.labels import Integrity, Sensitivity
+
+ScopeId = NewType("ScopeId", int)
+Digest = NewType("Digest", bytes)  # 32 bytes, HMAC-SHA256
+Vector = NDArray[np.float32]  # [dim], unit length
+
+Kind = Literal["working", "episodic", "semantic", "procedural", "summary", "document"]
+Origin = Literal["live", "import"]
+ExchangeStatus = Literal["complete", "partial", "failed", "refused"]
+Mode = Literal["on", "read", "write", "off"]
+Status = Literal["injected", "empty", "off", "degraded"]
+Reason = Literal["deadline", "store", "embedder", "queue", "ledger", "overflow", "auth", "overload", "error"]
+Rung = Literal["full", "no-rerank", "lexical", "ledger", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory: the four names that decide what is visible. `tenant` comes from the credential, never a header."""
+
+    tenant: UUID
+    user: str = "default"
+    project: str = "default"
+    agent: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeVersion:
+    """One visible scope and how often it has changed. An index older than `rebuild_version` must be built anew."""
+
+    scope_id: ScopeId
+    version: int
+    rebuild_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRef:
+    """A conversation: `label` is what the client says and sees, `session_id` the same thing in the store."""
+
+    session_id: UUID
+    label: str
+
+
+# ---------------------------------------------------------------- recall
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One memory as recall ranks it. `shown` is the character range of `content` that answers best."""
+
+    memory_id: UUID
+    version: int
+    kind: str
+    role: str
+    content: str
+    shown: tuple[int, int]
+    score: float
+    parts: dict[str, float]
+    admitted: bool
+    occurred_at: datetime | None
+    session_id: UUID | None
+    seq: int
+    scope_id: int
+    integrity: str
+    source_ids: tuple[str, ...]
+    event_ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What recall found, best first, and how far down the ladder it had to go."""
+
+    candidates: tuple[Candidate, ...] = ()
+    rung: Rung = "none"
+    reason: Reason | None = None
+    millis: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A block that went into the prompt: at which message, which bytes, made of which memories."""
+
+    position: int
+    chain: Digest
+    text: str
+    tokens: int
+    memory_ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """The record of what one request was given; `query` and the placed texts are stored sealed."""
+
+    retrieval_id: UUID
+    status: Status
+    reason: Reason | None
+    rung: Rung
+    config_digest: str
+    embedding_model: str
+    query: str
+    candidates: tuple[dict[str, Any], ...]  # id, version, kind, score, parts, admitted, why, source_ids
+    placed: tuple[Placed, ...]
+    tokens: int
+    tokens_exact: bool
+    millis: float
+    sha256_sent: bytes
+    created_at: datetime
+
+
+# ---------------------------------------------------------------- capture and the write path
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One exchange as it leaves the proxy: the client's own bytes and the answer, before any law has seen them."""
+
+    exchange_id: UUID
+    scope: Scope
+    session: SessionRef
+    mode: Mode
+    status: ExchangeStatus
+    reason: str | None
+    http_status: int
+    model: str | None
+    arrived_at: datetime
+    finished_at: datetime
+    request: bytes
+    answer: dict[str, Any]  # choices, usage, error, as the tee read them
+    retrieval: Retrieval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportLine:
+    """One past turn of an import, already validated. `line` is its 1-based number in the upload."""
+
+    line: int
+    session_label: str
+    role: str
+    name: str | None
+    content: str
+    occurred_at: datetime
+    source_id: str | None
+    line_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ImportChunk:
+    """Some lines of one import, stored in one transaction. `exchange_id` is the idempotency key of the chunk."""
+
+    exchange_id: UUID
+    import_id: UUID
+    chunk: int
+    scope: Scope
+    trusted: bool
+    on_conflict: Literal["error", "update"]
+    arrived_at: datetime
+    lines: tuple[ImportLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message at one chain position, clean: its text has passed redaction."""
+
+    event_id: UUID
+    exchange_id: UUID
+    chain: Digest
+    parent_chain: Digest | None
+    role: str
+    name: str | None
+    content: str
+    tool_calls: list[Any] | None
+    tool_call_id: str | None
+    source_id: str | None
+    line_digest: bytes | None
+    origin: Origin
+    integrity: Integrity
+    sensitivity: Sensitivity
+    model: str | None
+    redactions: int
+    token_count: int | None
+    occurred_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewMemory:
+    """A memory to be stored with its first version, its vectors, and what it was made of."""
+
+    memory_id: UUID
+    kind: Kind
+    content: str
+    content_key: bytes
+    role: str
+    integrity: Integrity
+    sensitivity: Sensitivity
+    origin: str
+    importance: float
+    confidence: float
+    occurred_at: datetime | None
+    extractor_version: str
+    source_turns: tuple[UUID, ...]  # event ids, primary first
+    windows: tuple[tuple[int, int], ...] = ()
+    vectors: NDArray[np.float32] | None = None  # [len(windows), dim]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerNode:
+    """One chain position: how many tokens the client's message has, and what was placed there, sealed."""
+
+    chain: Digest
+    position: int
+    token_count: int | None
+    placed_sealed: bytes | None
+    placed_sha256: bytes | None
+    placed_tokens: int | None
+    retrieval_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredExchange:
+    """An exchange as the store keeps it: labels and a sealed body, no open text."""
+
+    exchange_id: UUID
+    subject_id: UUID
+    origin: Origin
+    status: ExchangeStatus
+    reason: str | None
+    http_status: int | None
+    model: str | None
+    finish_reasons: tuple[str, ...]
+    usage: dict[str, Any] | None
+    arrived_at: datetime
+    finished_at: datetime
+    sealed: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class SealedRetrieval:
+    """A retrieval record whose texts are sealed: what the store writes."""
+
+    record: Retrieval
+    served_model: str | None
+    sealed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Everything one exchange leaves behind, written in one transaction or not at all.
+
+    `turns` are in order and get the session's next `seq`; those whose chain digest the session already has are
+    skipped by the store, together with the memories that rest on them alone.
+    """
+
+    scope: Scope
+    session: SessionRef
+    exchange: StoredExchange
+    turns: tuple[Turn, ...]
+    memories: tuple[NewMemory, ...]
+    nodes: tuple[LedgerNode, ...]
+    retrieval: SealedRetrieval | None
+    lane: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit changed: which turns were new, and the scope's version that readers must reach."""
+
+    scope_id: ScopeId
+    scope_version: int
+    new_turns: int
+    duplicate_exchange: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LineConflict:
+    """An import line that is known with another content, or that the law refuses."""
+
+    line: int
+    error: str

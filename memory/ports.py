@@ -1,0 +1,103 @@
+"""The seams: what the steps ask of the outside. One shape per method; units, shapes and errors are in the docstrings.
+
+Adapters implement these and are named only where the program is wired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.model import Vector
+
+
+class Embedder(Protocol):
+    """Text to unit vectors. Never runs on the event loop."""
+
+    @property
+    def model(self) -> str:
+        """Registry name of the model."""
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+
+    async def embed_query(self, text: str) -> Vector:
+        """Return one unit vector, shape [dim]. Raises EmbedderUnavailable."""
+
+    async def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit vectors, shape [len(texts), dim]. Raises EmbedderUnavailable."""
+
+
+class TokenCounter(Protocol):
+    """Token counts of the served model."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether counts are the served model's own."""
+
+    def count(self, text: str) -> int:
+        """Tokens of a text without any template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One envelope on its way: clear routing fields, sealed content.
+
+    `kind` is `exchange` or `import`. The lane follows from tenant and subject, so order within a subject is kept.
+    """
+
+    exchange_id: UUID
+    tenant_id: UUID
+    subject_id: UUID
+    kind: str
+    lane_class: str  # live | bulk
+    envelope: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An entry as a worker takes it: where it lies, how often it was tried."""
+
+    entry: Entry
+    lane: str
+    delivery_id: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """How much is waiting. Ages in seconds."""
+
+    pending: int
+    in_flight: int
+    background: int
+    dead: int
+    oldest_seconds: float
+
+
+class Queue(Protocol):
+    """The durable queue. `put` returns only when the entry is as durable as the configuration says."""
+
+    async def put(self, entry: Entry) -> None:
+        """Append. Raises QueueUnavailable; then the entry may or may not be there (storage is idempotent)."""
+
+    async def take(self, lanes: Sequence[str], *, count: int, block_ms: int) -> list[Delivery]:
+        """The next entries of these lanes, oldest first within a lane. Raises QueueUnavailable."""
+
+    async def reclaim(self, lane: str, *, count: int) -> list[Delivery]:
+        """What an earlier holder of the lane had taken and not finished, oldest first. Raises QueueUnavailable."""
+
+    async def done(self, delivery: Delivery) -> None:
+        """Acknowledge and delete, after the commit. Raises QueueUnavailable."""
+
+    async def bury(self, delivery: Delivery, reason: str) -> None:
+        """Move to the dead letters, sealed as it is. Raises QueueUnavailable."""
+
+    async def depth(self) -> QueueDepth:
+        """Counts over all lanes. Raises QueueUnavailable."""
