@@ -1,0 +1,130 @@
+"""The plaintext inside an envelope: Captured or ImportChunk in, bytes out, and back.
+
+    4 bytes   length of the JSON head, big-endian
+    head      JSON: every field but the body
+    body      the client's request, zlib (level 1) when the head says so
+
+Refuses nothing on the way in; on the way back, bytes that are no payload raise EnvelopeUnreadable.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import struct
+import zlib
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from memory.errors import EnvelopeUnreadable
+from memory.model import Captured, Digest, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef
+
+_COMPRESS_FROM_BYTES: Final = 512
+_LENGTH: Final = struct.Struct(">I")
+
+
+def pack_captured(captured: Captured) -> bytes:
+    """One exchange as bytes. The request's bytes come back unchanged."""
+    head = dataclasses.asdict(dataclasses.replace(captured, request=b""))
+    compress = len(captured.request) >= _COMPRESS_FROM_BYTES
+    head["compressed"] = compress
+    body = zlib.compress(captured.request, 1) if compress else captured.request
+    return _join(head, body)
+
+
+def unpack_captured(payload: bytes) -> Captured:
+    """The exchange again. Raises EnvelopeUnreadable."""
+    try:
+        head, body = _split(payload)
+        request = zlib.decompress(body) if head.pop("compressed") else body
+        head["request"] = request
+        head["exchange_id"] = UUID(head["exchange_id"])
+        head["scope"] = _scope(head["scope"])
+        head["session"] = SessionRef(UUID(head["session"]["session_id"]), head["session"]["label"])
+        head["arrived_at"] = datetime.fromisoformat(head["arrived_at"])
+        head["finished_at"] = datetime.fromisoformat(head["finished_at"])
+        head["retrieval"] = _retrieval(head["retrieval"])
+        return Captured(**head)
+    except (ValueError, KeyError, TypeError, struct.error, zlib.error) as exc:
+        raise EnvelopeUnreadable(f"the payload is no captured exchange: {type(exc).__name__}") from exc
+
+
+def pack_import(chunk: ImportChunk) -> bytes:
+    """Some import lines as bytes."""
+    return zlib.compress(_join(dataclasses.asdict(chunk), b""), 1)
+
+
+def unpack_import(payload: bytes) -> ImportChunk:
+    """The lines again. Raises EnvelopeUnreadable."""
+    try:
+        head, _ = _split(zlib.decompress(payload))
+        head["lines"] = tuple(_line(line) for line in head["lines"])
+        head["scope"] = _scope(head["scope"])
+        head["exchange_id"] = UUID(head["exchange_id"])
+        head["import_id"] = UUID(head["import_id"])
+        head["arrived_at"] = datetime.fromisoformat(head["arrived_at"])
+        return ImportChunk(**head)
+    except (ValueError, KeyError, TypeError, struct.error, zlib.error) as exc:
+        raise EnvelopeUnreadable(f"the payload is no import chunk: {type(exc).__name__}") from exc
+
+
+def _join(head: dict[str, Any], body: bytes) -> bytes:
+    encoded = json.dumps(head, default=_plain, separators=(",", ":")).encode("ascii")
+    return _LENGTH.pack(len(encoded)) + encoded + body
+
+
+def _split(payload: bytes) -> tuple[dict[str, Any], bytes]:
+    (length,) = _LENGTH.unpack_from(payload)
+    head = json.loads(payload[_LENGTH.size : _LENGTH.size + length])
+    return head, payload[_LENGTH.size + length :]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in a payload")
+
+
+def _scope(raw: dict[str, Any]) -> Scope:
+    return Scope(UUID(raw["tenant"]), raw["user"], raw["project"], raw["agent"])
+
+
+def _line(raw: dict[str, Any]) -> ImportLine:
+    return ImportLine(
+        **{
+            **raw,
+            "occurred_at": datetime.fromisoformat(raw["occurred_at"]),
+            "line_digest": base64.b64decode(raw["line_digest"]),
+        }
+    )
+
+
+def _retrieval(raw: dict[str, Any] | None) -> Retrieval | None:
+    if raw is None:
+        return None
+    placed = tuple(
+        Placed(
+            position=p["position"],
+            chain=Digest(base64.b64decode(p["chain"])),
+            text=p["text"],
+            tokens=p["tokens"],
+            memory_ids=tuple(UUID(m) for m in p["memory_ids"]),
+        )
+        for p in raw["placed"]
+    )
+    return Retrieval(
+        **{
+            **raw,
+            "retrieval_id": UUID(raw["retrieval_id"]),
+            "candidates": tuple(raw["candidates"]),
+            "placed": placed,
+            "sha256_sent": base64.b64decode(raw["sha256_sent"]),
+            "created_at": datetime.fromisoformat(raw["created_at"]),
+        }
+    )

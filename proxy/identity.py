@@ -1,0 +1,221 @@
+"""Who is asking, and for what: headers, the body's `memory` object and the credential in, an Ask out.
+
+Precedence (DESIGN section 2): a key's fixed value > header > `memory` object > the key's default > OpenAI's
+`safety_identifier`, then `user` (for the user only) > `default`. Fails closed: whatever cannot be understood is refused
+with the name of the header or member, and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, get_args
+from urllib.parse import unquote_to_bytes
+from uuid import UUID
+
+from memory.errors import CapabilityMissing, MemoryConflict, MemoryInvalid, ScopeDenied
+from memory.model import Mode, Scope
+
+VALUE_BYTES_MAX: Final = 256
+_PREFIX: Final = b"x-memory-"
+_MEMBERS: Final = ("user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget")
+_SCOPE_MEMBERS: Final = ("user", "project", "agent")
+_MODES: Final = get_args(Mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What the caller's key says. In `open` mode there is one, with every capability."""
+
+    tenant: UUID
+    key_id: UUID | None = None
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    capabilities: frozenset[str] = frozenset()
+
+    def can(self, capability: str) -> bool:
+        """Whether the key has this capability; a key without an id is the open mode's and has all."""
+        return self.key_id is None or capability in self.capabilities or "memory:admin" in self.capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one request asks of memory. `budget` is a cap in tokens, None for the configured one."""
+
+    scope: Scope
+    mode: Mode = "on"
+    session: str | None = None
+    checkpoint: str | None = None
+    persona: str | None = None
+    as_of: datetime | None = None
+    budget: int | None = None
+
+    @property
+    def inserts(self) -> bool:
+        """Whether memory may be put into the prompt."""
+        return self.mode in ("on", "read")
+
+    @property
+    def captures(self) -> bool:
+        """Whether the exchange is kept."""
+        return self.mode in ("on", "write")
+
+
+def identify(
+    headers: Iterable[tuple[bytes, bytes]],
+    memory: Mapping[str, Any] | None,
+    openai_user: str | None,
+    credential: Credential,
+    now: datetime,
+) -> Ask:
+    """Decide who asks. Raises MemoryInvalid, MemoryConflict, ScopeDenied, CapabilityMissing.
+
+    `headers` are the raw pairs as they arrived; `openai_user` is what the body says in OpenAI's own fields, already
+    chosen by the caller, or None where configuration forbids it.
+    """
+    given = _reconcile(_from_headers(headers), _from_object(memory or {}))
+    names = {member: _scope_value(member, given, credential, openai_user) for member in _SCOPE_MEMBERS}
+    if "user" in given and "user" not in credential.fixed and not credential.can("act:any_user"):
+        raise CapabilityMissing(
+            "this key fixes no user, so naming one needs the capability act:any_user", param="X-Memory-User"
+        )
+    return Ask(
+        scope=Scope(tenant=credential.tenant, **names),
+        mode=_mode(given.get("mode", "on")),
+        session=given.get("session"),
+        checkpoint=given.get("checkpoint"),
+        persona=given.get("persona"),
+        as_of=_as_of(given.get("as_of"), now),
+        budget=_budget(given.get("budget")),
+    )
+
+
+def openai_user_of(body: Mapping[str, Any]) -> str | None:
+    """OpenAI's `safety_identifier`, else `user`, where it is a text that can serve as a name."""
+    for member in ("safety_identifier", "user"):
+        value = body.get(member)
+        if isinstance(value, str) and value and _fits(value):
+            return unicodedata.normalize("NFC", value)
+    return None
+
+
+def _from_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        lowered = raw_name.lower()
+        if not lowered.startswith(_PREFIX):
+            continue
+        name = "X-Memory-" + "-".join(p.capitalize() for p in lowered[len(_PREFIX) :].decode("latin-1").split("-"))
+        member = lowered[len(_PREFIX) :].decode("latin-1").replace("-", "_")
+        if member not in _MEMBERS:
+            continue  # taken off before the request goes on, like every X-Memory-* header
+        if member in found:
+            raise MemoryInvalid(f"{name} was sent twice; send it once", param=name)
+        found[member] = _header_value(name, raw_value)
+    return found
+
+
+def _header_value(name: str, raw: bytes) -> str:
+    if not raw:
+        raise MemoryInvalid(f"{name} is empty; leave it out or give a value", param=name)
+    if len(raw) > VALUE_BYTES_MAX:
+        raise MemoryInvalid(f"{name} has {len(raw)} bytes; at most {VALUE_BYTES_MAX}", param=name)
+    if any(byte < 0x21 or byte > 0x7E for byte in raw):
+        raise MemoryInvalid(f"{name} has bytes outside visible ASCII; percent-encode its UTF-8", param=name)
+    try:
+        text = unquote_to_bytes(raw).decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise MemoryInvalid(f"{name} is not percent-encoded UTF-8", param=name) from exc
+    return _normalised(name, text)
+
+
+def _from_object(memory: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for member, value in memory.items():
+        param = f"memory.{member}"
+        if member not in _MEMBERS:
+            raise MemoryInvalid(f"{param} is unknown; known members: {', '.join(_MEMBERS)}", param=param)
+        if value is None:
+            continue
+        if member == "budget":
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise MemoryInvalid(f"{param} must be a whole number of tokens", param=param)
+            found[member] = str(value)
+            continue
+        if not isinstance(value, str):
+            raise MemoryInvalid(f"{param} must be a string", param=param)
+        if not value:
+            raise MemoryInvalid(f"{param} is empty; leave it out or give a value", param=param)
+        if not _fits(value):
+            raise MemoryInvalid(f"{param} is not a text of at most {VALUE_BYTES_MAX} bytes of UTF-8", param=param)
+        found[member] = _normalised(param, value)
+    return found
+
+
+def _fits(value: str) -> bool:
+    try:
+        return len(value.encode("utf-8")) <= VALUE_BYTES_MAX and "\x00" not in value
+    except UnicodeEncodeError:  # a lone surrogate is no text
+        return False
+
+
+def _normalised(param: str, text: str) -> str:
+    if "\x00" in text:
+        raise MemoryInvalid(f"{param} holds a NUL character", param=param)
+    return unicodedata.normalize("NFC", text)
+
+
+def _reconcile(header: dict[str, str], body: dict[str, str]) -> dict[str, str]:
+    for member in header.keys() & body.keys():
+        if header[member] != body[member]:
+            raise MemoryConflict(
+                f"the header and memory.{member} say different things; send one of them", param=f"memory.{member}"
+            )
+    return {**body, **header}
+
+
+def _scope_value(member: str, given: Mapping[str, str], credential: Credential, openai_user: str | None) -> str:
+    asked = given.get(member)
+    fixed = credential.fixed.get(member)
+    if fixed is not None:
+        if asked is not None and asked != fixed:
+            raise ScopeDenied(f"this key fixes the {member}; leave it out", param=f"X-Memory-{member.capitalize()}")
+        return fixed
+    if asked is not None:
+        return asked
+    default = credential.defaults.get(member)
+    if default is not None:
+        return default
+    if member == "user" and openai_user is not None and credential.can("act:any_user"):
+        return openai_user
+    return "default"
+
+
+def _mode(value: str) -> Mode:
+    for mode in _MODES:
+        if value == mode:
+            return mode  # type: ignore[no-any-return]  # get_args is untyped; the value is one of Mode's literals
+    raise MemoryInvalid(f"mode must be one of {', '.join(_MODES)}", param="X-Memory-Mode")
+
+
+def _as_of(value: str | None, now: datetime) -> datetime | None:
+    """RFC 3339 with an offset. The future means now."""
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or "T" not in value.upper():
+        raise MemoryInvalid("as_of must be RFC 3339 with an offset, like 2026-11-21T09:30:00Z", param="X-Memory-As-Of")
+    return min(moment.astimezone(UTC), now)
+
+
+def _budget(value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit()) or len(value) > 9:
+        raise MemoryInvalid("budget must be a whole number of tokens, 0 or more", param="X-Memory-Budget")
+    return int(value)

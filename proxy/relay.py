@@ -1,0 +1,184 @@
+"""Bytes between client and vLLM: a request's headers and body in, the upstream's answer out, unchanged.
+
+Only hop-by-hop headers, Host and X-Memory-* are taken off (RFC 9110 section 7.6.1; DESIGN promise 1). An upstream that
+cannot be reached or dies before its first byte is UpstreamUnreachable; one that dies later cuts the client's
+connection, so that a broken answer never looks complete. Refuses to decompress, to follow redirects, to retry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from memory.errors import UpstreamUnreachable
+
+_HOP_BY_HOP: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer trailers"
+    b" transfer-encoding upgrade".split()
+)
+_OURS: Final = b"x-memory-"
+_AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+LINE_BYTES_MAX: Final = 65_536
+
+
+class RelayResponse(web.StreamResponse):
+    """A response that carries the upstream's headers and none of aiohttp's own."""
+
+    async def _prepare_headers(self) -> None:
+        theirs = {name for name in ("Content-Type", "Date", "Server") if name in self.headers}
+        await super()._prepare_headers()
+        for name in {"Content-Type", "Date", "Server"} - theirs:
+            self.headers.popall(name, None)
+
+
+class Upstream:
+    """One pooled client for one vLLM. `base` is its URL, a path prefix included."""
+
+    def __init__(
+        self, base: str, *, api_key: str | None, replace_auth: bool, connect_timeout_s: float, keepalive_s: float
+    ) -> None:
+        self.base = base.rstrip("/")
+        self._own_auth = f"Bearer {api_key}" if api_key else None
+        self._replace_auth = replace_auth
+        self._session = aiohttp.ClientSession(
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=keepalive_s, ttl_dns_cache=10),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
+            max_line_size=LINE_BYTES_MAX,
+            max_field_size=LINE_BYTES_MAX,
+            skip_auto_headers=_AUTO_HEADERS,
+        )
+
+    async def close(self) -> None:
+        """Close the pool."""
+        await self._session.close()
+
+    def headers(self, raw: Iterable[tuple[bytes, bytes]], *, body_bytes: int | None = None) -> CIMultiDict[str]:
+        """The headers to send: the client's, less hop-by-hop, Host and ours; a new Content-Length for an edited body."""
+        pairs = list(raw)
+        dropped = _HOP_BY_HOP | _named_by_connection(pairs)
+        kept: CIMultiDict[str] = CIMultiDict()
+        for name, value in pairs:
+            lowered = name.lower()
+            if lowered in dropped or lowered in (b"host", b"expect") or lowered.startswith(_OURS):
+                continue
+            if lowered == b"content-length" and body_bytes is not None:
+                continue
+            if lowered == b"authorization" and self._replace_auth:
+                continue
+            kept.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+        if self._replace_auth and self._own_auth:
+            kept["Authorization"] = self._own_auth
+        if body_bytes is not None:
+            kept["Content-Length"] = str(body_bytes)
+        return kept
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        headers: CIMultiDict[str],
+        body: bytes | aiohttp.StreamReader | None,
+    ) -> aiohttp.ClientResponse:
+        """Send and wait for the head of the answer. `target` is the raw path with its query.
+
+        Raises UpstreamUnreachable; the caller closes the response.
+        """
+        try:
+            return await self._session.request(
+                method, self.url(target), headers=headers, data=body, allow_redirects=False
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            raise UpstreamUnreachable(
+                f"vLLM at {self.base} does not answer ({type(exc).__name__}); is it running, and is upstream.url right?"
+            ) from exc
+
+    def websocket(
+        self, target: str, headers: CIMultiDict[str], protocols: Iterable[str]
+    ) -> aiohttp.client._WSRequestContextManager:
+        """A WebSocket to the upstream, compression as the two ends negotiate it with us."""
+        return self._session.ws_connect(
+            self.url(target),
+            headers=headers,
+            protocols=tuple(protocols),
+            autoping=False,
+            autoclose=True,
+            max_msg_size=0,
+        )
+
+    def url(self, target: str) -> URL:
+        """The upstream's URL for a raw path, byte for byte."""
+        return URL(self.base + target, encoded=True)
+
+
+def _named_by_connection(pairs: list[tuple[bytes, bytes]]) -> frozenset[bytes]:
+    """Headers that a Connection header declares hop-by-hop."""
+    named = b",".join(value for name, value in pairs if name.lower() == b"connection")
+    return frozenset(part.strip().lower() for part in named.split(b",")) if named else frozenset()
+
+
+def raw_target(request: web.Request) -> str:
+    """The request target as it arrived: path and query, undecoded. An absolute-form target loses its origin."""
+    return request.raw_path if request.raw_path.startswith("/") else request.rel_url.raw_path_qs
+
+
+def answer_headers(raw: Iterable[tuple[bytes, bytes]], *, extra: CIMultiDict[str] | None = None) -> CIMultiDict[str]:
+    """The upstream's headers less hop-by-hop ones, plus ours."""
+    pairs = list(raw)
+    dropped = _HOP_BY_HOP | _named_by_connection(pairs)
+    kept: CIMultiDict[str] = CIMultiDict()
+    for name, value in pairs:
+        if name.lower() not in dropped:
+            kept.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+    if extra:
+        kept.extend(extra)
+    return kept
+
+
+def begin(answer: aiohttp.ClientResponse, extra: CIMultiDict[str] | None = None) -> RelayResponse:
+    """The response that will carry this answer: same status, reason and headers."""
+    return RelayResponse(
+        status=answer.status, reason=answer.reason, headers=answer_headers(answer.raw_headers, extra=extra)
+    )
+
+
+def cut(request: web.Request) -> None:
+    """End the client's connection without a clean end, as the upstream ended ours."""
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def pass_through(
+    request: web.Request, upstream: Upstream, extra: CIMultiDict[str] | None = None
+) -> web.StreamResponse:
+    """Forward a request we have no business with: any method, any path, body and answer streamed as they come."""
+    body = request.content if request.body_exists else None
+    headers = upstream.headers(request.raw_headers)
+    answer = await upstream.send(request.method, raw_target(request), headers, body)
+    try:
+        return await relay(request, answer, extra)
+    finally:
+        answer.close() if not answer.content.at_eof() else answer.release()
+
+
+async def relay(
+    request: web.Request, answer: aiohttp.ClientResponse, extra: CIMultiDict[str] | None = None
+) -> web.StreamResponse:
+    """Carry an answer to the client, each chunk as it arrives. Cuts the client when the upstream dies midway."""
+    response = begin(answer, extra)
+    await response.prepare(request)
+    try:
+        async for chunk in answer.content.iter_any():
+            await response.write(chunk)
+    except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, asyncio.IncompleteReadError):
+        cut(request)
+        return response
+    await response.write_eof()
+    return response
