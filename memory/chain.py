@@ -1,0 +1,232 @@
+"""Conversation identity: messages -> one keyed digest for each chain position.
+
+In: a tenant key and the messages of a request or an answer, as parsed JSON of any quality. Out: 32-byte digests,
+h_i = HMAC-SHA256(tenant key, h_(i-1) || canonical message), None for system and developer messages, which are
+attributes of a turn. The answer as it was streamed and the same message as a client sends it back are equal here.
+Refuses nothing: a malformed message gets a digest over a stable dump of it. Never raises, never keeps text.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NewType
+from urllib.parse import unquote_to_bytes
+
+Digest = NewType("Digest", bytes)
+
+DIGEST_BYTES = 32
+BEFORE_THE_FIRST = Digest(bytes(DIGEST_BYTES))
+"""What stands for the digest before the first message."""
+
+_UNCHAINED_ROLES = frozenset({"system", "developer"})
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+_IGNORED_PARTS = frozenset({"refusal", "thinking", "reasoning"})
+_MEDIA_PARTS = ("image_url", "input_audio", "audio_url", "video_url", "file")
+_URL_FIELDS = ("url", "file_data", "data", "file_id")
+_BASE64_FIELDS = frozenset({"file_data", "data"})
+_UNDUMPABLE = b"undumpable"
+
+
+def chain(tenant_key: bytes, messages: Iterable[object]) -> list[Digest | None]:
+    """The digest at each message's place; None where the message is not part of the chain."""
+    digests: list[Digest | None] = []
+    previous = BEFORE_THE_FIRST
+    for message in messages:
+        if not is_chained(message):
+            digests.append(None)
+            continue
+        previous = extend(tenant_key, previous, message)
+        digests.append(previous)
+    return digests
+
+
+def extend(tenant_key: bytes, previous: Digest | None, message: object) -> Digest:
+    """The digest of `message` behind `previous` (None: it is the first). Meant for messages that are chained."""
+    before = BEFORE_THE_FIRST if previous is None else previous
+    return Digest(hmac.digest(tenant_key, before + canonical_message(message), "sha256"))
+
+
+def is_chained(message: object) -> bool:
+    """Whether a message takes a chain position: all but system and developer messages do."""
+    if not isinstance(message, Mapping):
+        return True
+    role = message.get("role")
+    return not (isinstance(role, str) and role in _UNCHAINED_ROLES)
+
+
+def canonical_message(message: object) -> bytes:
+    """What counts of a message, in one unambiguous encoding: every field is preceded by its length in bytes.
+
+    Fields in order: role, text, attachments, tool calls, tool call id. Null, "" and absent are equal.
+    """
+    if not isinstance(message, Mapping):
+        return _framed((b"malformed", _stable_dump(message)))
+    text, attachments = _content(message.get("content"))
+    return _framed(
+        (
+            _scalar(message.get("role")),
+            text,
+            _framed(attachments),
+            _framed(_tool_calls(message.get("tool_calls"))),
+            _scalar(message.get("tool_call_id")),
+        )
+    )
+
+
+def message_text(message: object) -> str:
+    """The text of a message as it was sent: the string content, or its text parts joined by a line feed; else ""."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(text for text in map(_part_text, content) if text)
+
+
+def _framed(fields: Iterable[bytes]) -> bytes:
+    return b"".join(len(field).to_bytes(8, "big") + field for field in fields)
+
+
+def _scalar(value: object) -> bytes:
+    if value is None or value == "":
+        return b""
+    return b"s" + _utf8(value) if isinstance(value, str) else b"j" + _stable_dump(value)
+
+
+def _content(content: object) -> tuple[bytes, Sequence[bytes]]:
+    if content is None or isinstance(content, str):
+        return _canonical_text(content or ""), ()
+    if not isinstance(content, list):
+        return b"", (_other(content),)
+    texts: list[str] = []
+    attachments: list[bytes] = []
+    for part in content:
+        text = _part_text(part)
+        if text is not None:
+            texts.append(text)
+        elif not (isinstance(part, Mapping) and _part_type(part) in _IGNORED_PARTS):
+            attachments.append(_attachment(part))
+    return _canonical_text("\n".join(filter(None, texts))), attachments
+
+
+def _part_type(part: Mapping[str, object]) -> str:
+    kind = part.get("type", "text" if "text" in part else "")
+    return kind if isinstance(kind, str) else ""
+
+
+def _part_text(part: object) -> str | None:
+    """The text of a text part ("" for a null one), None for every other part."""
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping) and _part_type(part) in _TEXT_PARTS:
+        text = part.get("text")
+        if text is None or isinstance(text, str):
+            return text or ""
+    return None
+
+
+def _canonical_text(text: str) -> bytes:
+    if text.isascii():
+        return text.strip().encode("ascii")
+    return _utf8(unicodedata.normalize("NFC", _joined_surrogates(text)).strip())
+
+
+def _joined_surrogates(text: str) -> str:
+    """Two halves of one character that came in two stream events are that character once joined."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _attachment(part: object) -> bytes:
+    """An image, file, sound or film: by its bytes, else by its URL or id, else by a dump of the whole part."""
+    if not isinstance(part, Mapping):
+        return _other(part)
+    body = next((part[name] for name in (_part_type(part), *_MEDIA_PARTS) if part.get(name)), part)
+    if isinstance(body, str):
+        return _of_url(body)
+    if isinstance(body, Mapping):
+        for name in _URL_FIELDS:
+            value = body.get(name)
+            if isinstance(value, str) and value:
+                return _of_url(value, bare_base64=name in _BASE64_FIELDS)
+    return _other(part)
+
+
+def _of_url(url: str, *, bare_base64: bool = False) -> bytes:
+    decoded: bytes | None = None
+    if url[:5].lower() == "data:":
+        decoded = _decode_data_url(url)
+    elif bare_base64:
+        decoded = _decode_base64(_utf8(url))
+    if decoded is None:
+        return b"u" + hashlib.sha256(_utf8(url)).digest()
+    return b"b" + hashlib.sha256(decoded).digest()
+
+
+def _decode_data_url(url: str) -> bytes | None:
+    """RFC 2397. The media type is left out: equal bytes are equal. None when it is not one."""
+    head, comma, payload = url.partition(",")
+    if not comma:
+        return None
+    raw = unquote_to_bytes(_utf8(payload)) if "%" in payload else _utf8(payload)
+    return _decode_base64(raw) if head.lower().rstrip().endswith(";base64") else raw
+
+
+def _decode_base64(raw: bytes) -> bytes | None:
+    """Both alphabets, with or without padding and line breaks; None when it is not base64."""
+    if b"-" in raw or b"_" in raw:
+        raw = raw.translate(bytes.maketrans(b"-_", b"+/"))
+    compact = raw.translate(None, b" \t\r\n").rstrip(b"=")
+    try:
+        return base64.b64decode(compact + b"=" * (-len(compact) % 4), validate=True)
+    except binascii.Error:
+        return None
+
+
+def _other(value: object) -> bytes:
+    return b"j" + hashlib.sha256(_stable_dump(value)).digest()
+
+
+def _tool_calls(calls: object) -> list[bytes]:
+    if not calls:
+        return []
+    if not isinstance(calls, list):
+        return [_other(calls)]
+    return [_tool_call(call) for call in calls]
+
+
+def _tool_call(call: object) -> bytes:
+    body = call.get("function") or call.get("custom") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(body, Mapping):
+        return _other(call)
+    arguments = body.get("arguments", body.get("input"))
+    return _framed((_scalar(call.get("id")), _scalar(body.get("name")), _arguments(arguments)))
+
+
+def _arguments(arguments: object) -> bytes:
+    if arguments is None:
+        return b""
+    if not isinstance(arguments, str):
+        return _stable_dump(arguments)
+    try:
+        return _stable_dump(json.loads(arguments))
+    except (ValueError, RecursionError):
+        return _utf8(arguments)
+
+
+def _stable_dump(value: object) -> bytes:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), default=repr).encode("ascii")
+    except (TypeError, ValueError, RecursionError):
+        return _UNDUMPABLE

@@ -1,0 +1,226 @@
+"""A generation request as a typed view: body bytes -> what memory needs to know, and the body that goes upstream.
+
+In: the body as received. Out: messages, query and options, each with its place in the text; and a new body that
+differs only by what was asked: blocks at the head of user messages, the `memory` object gone, the `cache_salt` set.
+Every other byte is the one received. Works for any generation route; without a readable `messages` list nothing can
+be placed, the other edits still can. Refuses (JsonUnreadable) what is not one UTF-8 JSON object: the caller decides,
+and must not forward it untouched where a tenant's cache_salt is owed.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from memory.chain import message_text
+from proxy.wire.json_spans import (
+    Edit,
+    Element,
+    JsonObject,
+    Member,
+    apply_edits_to_body,
+    decode_utf8,
+    edit_members,
+    json_string,
+    parse_document,
+    parse_object,
+    replace_value,
+)
+
+SHORT_QUERY_CHARACTERS = 40
+"""A query shorter than this ("and in May?") is searched together with the turn before it. A guess, not measured."""
+
+EARLIER_TURN_CHARACTERS = 500
+"""Of the turn before a short query only the end is taken: a long answer would drown the question (a guess)."""
+
+_MEMORY_KEY = re.compile(rb'"(?:m|\\u006[dD])(?:e|\\u0065)(?:m|\\u006[dD])(?:o|\\u006[fF])(?:r|\\u0072)(?:y|\\u0079)"')
+_TRUE_WORDS = frozenset({"1", "on", "t", "true", "y", "yes"})
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    """One element of `messages`: its raw form is text[start:end]. `role` is "" when it has none that is a string."""
+
+    role: str
+    value: object = field(repr=False)
+    start: int
+    end: int
+
+    @property
+    def takes_block(self) -> bool:
+        """Whether a block can be put inside: a user message whose content is a string or a list of parts."""
+        return (
+            self.role == "user" and isinstance(self.value, dict) and isinstance(self.value.get("content"), (str, list))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A body and where its parts stand. Properties read the last member of a key and are None for a wrong type."""
+
+    body: bytes = field(repr=False)
+    text: str = field(repr=False)
+    root: JsonObject = field(repr=False)
+    messages: tuple[MessageView, ...] = field(repr=False)
+
+    @classmethod
+    def parse(cls, body: bytes) -> "ChatRequest":
+        """Read a body. Raises JsonUnreadable; odd messages raise nothing, they only cannot take a block."""
+        text = decode_utf8(body)
+        root = parse_document(text, split=("messages",))
+        member = root.last("messages")
+        views = (MessageView(_role(part.value), part.value, part.start, part.end) for part in _elements(member))
+        return cls(body, text, root, tuple(views))
+
+    def member(self, key: str) -> Member | None:
+        """The top-level member that counts for that key, with its place."""
+        return self.root.last(key)
+
+    @property
+    def model(self) -> str | None:
+        return self._string("model")
+
+    @property
+    def user(self) -> str | None:
+        return self._string("user")
+
+    @property
+    def safety_identifier(self) -> str | None:
+        return self._string("safety_identifier")
+
+    @property
+    def cache_salt(self) -> str | None:
+        return self._string("cache_salt")
+
+    @property
+    def stream(self) -> bool:
+        return _truth(self._value("stream"))
+
+    @property
+    def continue_final_message(self) -> bool:
+        return _truth(self._value("continue_final_message"))
+
+    @property
+    def n(self) -> int:
+        """The number of choices asked for, 1 when not said."""
+        return self._integer("n") or 1
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens the answer may have; `max_completion_tokens` goes before `max_tokens`, as in vLLM."""
+        newer = self._integer("max_completion_tokens")
+        return self._integer("max_tokens") if newer is None else newer
+
+    @property
+    def tools(self) -> Member | None:
+        """The `tools` member with its place, when it is a list."""
+        member = self.root.last("tools")
+        return member if member is not None and isinstance(member.value, list) else None
+
+    @property
+    def memory(self) -> dict[str, object] | None:
+        """The top-level `memory` object, the last of several. One that is not an object is not ours."""
+        indices = self._memory_indices()
+        value = self.root.members[indices[-1]].value if indices else None
+        return value if isinstance(value, dict) else None
+
+    @property
+    def newest_user(self) -> int | None:
+        """The index in `messages` of the last user message."""
+        return next(
+            (index for index in reversed(range(len(self.messages))) if self.messages[index].role == "user"), None
+        )
+
+    @property
+    def query_text(self) -> str:
+        """What to search by: the last user message, under the turn before it when short; "" when there is no text."""
+        newest = self.newest_user
+        if newest is None:
+            return ""
+        query = message_text(self.messages[newest].value).strip()
+        if not query or len(query) >= SHORT_QUERY_CHARACTERS:
+            return query
+        for earlier in reversed(self.messages[:newest]):
+            before = message_text(earlier.value).strip() if earlier.role in ("user", "assistant") else ""
+            if before:
+                return f"{before[-EARLIER_TURN_CHARACTERS:]}\n{query}"
+        return query
+
+    @property
+    def placeable(self) -> bool:
+        """Whether new memory may be placed: in the newest user message, unless the model goes on with its own text."""
+        newest = self.newest_user
+        if newest is None or not self.messages[newest].takes_block:
+            return False
+        return self.messages[-1].role != "assistant" and not self.continue_final_message
+
+    def edited(self, blocks: Mapping[int, str], *, drop_memory: bool, cache_salt: str | None) -> bytes:
+        """The body with each block before the client's own text of the message at its index in `messages`.
+
+        drop_memory removes every top-level `memory` object; a cache_salt takes the place of all the client sent.
+        Returns the received bytes object itself when nothing changes. Raises ValueError for an index whose message
+        does not take a block (ask `takes_block`): a block that silently vanished would be reported as injected.
+        """
+        edits = [self._block_edit(index, block) for index, block in blocks.items() if block]
+        removed = set(self._memory_indices()) if drop_memory else set()
+        appended: list[tuple[str, str]] = []
+        if cache_salt is not None:
+            raw = json_string(cache_salt)
+            *earlier, last = self.root.indices("cache_salt") or [-1]
+            removed.update(earlier)
+            if last < 0:
+                appended.append(("cache_salt", raw))
+            elif self.root.members[last].value != cache_salt:
+                edits.append(replace_value(self.root.members[last], raw))
+        edits += edit_members(self.root, remove=removed, append=appended)
+        return apply_edits_to_body(self.body, self.text, edits)
+
+    def _block_edit(self, index: int, block: str) -> Edit:
+        if not 0 <= index < len(self.messages) or not self.messages[index].takes_block:
+            raise ValueError(f"message {index} does not take a block")
+        content = parse_object(self.text, self.messages[index].start).last("content")
+        if content is None:
+            raise ValueError(f"message {index} has no content")
+        raw = json_string(block)
+        if isinstance(content.value, str):
+            raw = raw[1:-1]
+        else:
+            raw = f'{{"type":"text","text":{raw}}}' + ("," if content.value else "")
+        return Edit(content.value_start + 1, content.value_start + 1, raw)
+
+    def _memory_indices(self) -> list[int]:
+        return [index for index in self.root.indices("memory") if isinstance(self.root.members[index].value, dict)]
+
+    def _value(self, key: str) -> object:
+        member = self.root.last(key)
+        return None if member is None else member.value
+
+    def _string(self, key: str) -> str | None:
+        value = self._value(key)
+        return value if isinstance(value, str) else None
+
+    def _integer(self, key: str) -> int | None:
+        value = self._value(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def mentions_memory(body: bytes) -> bool:
+    """Whether a body can have a member called `memory` at all, spelled plainly or with escapes. Never a false no."""
+    if b'"memory"' in body:
+        return True
+    return b"\\u00" in body and _MEMORY_KEY.search(body) is not None
+
+
+def _elements(member: Member | None) -> tuple[Element, ...]:
+    return member.elements if member is not None else ()
+
+
+def _role(message: object) -> str:
+    role = message.get("role") if isinstance(message, dict) else None
+    return role if isinstance(role, str) else ""
+
+
+def _truth(value: object) -> bool:
+    """A flag as vLLM's request model reads it: true, 1, or one of pydantic's words for it."""
+    if isinstance(value, str):
+        return value.lower() in _TRUE_WORDS
+    return isinstance(value, (bool, int, float)) and value == 1
