@@ -1,0 +1,284 @@
+"""The sections of the configuration: one frozen model each, every field with default, bounds and meaning.
+
+In: plain values, already read from a file, the environment or the command line. Out: values that keep their bounds.
+Refuses unknown keys and implicit conversions (`"8080"` is not a number). Reads no file and no environment.
+Units stand last in a name: `_ms`, `_s`, `_bytes`, `_max`, `_days`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class Expects:
+    """What a field wants, in words, for error texts and for the comments of the generated file."""
+
+    text: str
+
+
+def _http_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("an http:// or https:// URL with a host")
+    if "@" in parts.netloc:
+        raise ValueError("a URL without credentials (they belong in upstream.api_key)")
+    if parts.query or parts.fragment:
+        raise ValueError("a URL without query or fragment")
+    _ = parts.port  # raises ValueError when it is no port
+    return value.rstrip("/")
+
+
+def _url_of(*schemes: str) -> AfterValidator:
+    def check(value: SecretStr) -> SecretStr:
+        if urlsplit(value.get_secret_value()).scheme not in schemes:
+            raise ValueError(f"a URL that begins with {', '.join(f'{scheme}://' for scheme in schemes)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _not_blank(value: str) -> str:
+    if not value or not value.isprintable() or any(character.isspace() for character in value):
+        raise ValueError("printable text without spaces")
+    return value
+
+
+def _to_path(value: object) -> object:
+    return Path(value).expanduser() if isinstance(value, str) and value.strip() else value
+
+
+Word = Annotated[str, AfterValidator(_not_blank), Expects("text without spaces")]
+HttpUrl = Annotated[str, AfterValidator(_http_url), Expects("an http:// or https:// URL")]
+PostgresUrl = Annotated[SecretStr, _url_of("postgresql", "postgres"), Expects("a postgresql:// URL")]
+RedisUrl = Annotated[SecretStr, _url_of("redis", "rediss", "unix"), Expects("a redis://, rediss:// or unix:// URL")]
+Directory = Annotated[Path, BeforeValidator(_to_path), Expects("a path")]
+HttpUrls = Annotated[tuple[HttpUrl, ...], Field(strict=False), Expects("a list of http:// or https:// URLs")]
+
+
+class Section(BaseModel):
+    """What all sections share: frozen, strict, closed, and silent about the values they refuse."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True, validate_default=False
+    )
+
+
+class Listen(Section):
+    """Where the proxy listens, and with how many processes."""
+
+    host: Word = Field(default="127.0.0.1", description="Address to bind.")
+    port: int = Field(default=8080, ge=0, le=65535, description="TCP port; 0 takes any free one.")
+    open_on_network: bool = Field(
+        default=False,
+        description="Allow auth.mode open on an address that is not loopback: whoever reaches the port is trusted.",
+    )
+    workers: int = Field(default=1, ge=1, le=256, description="Proxy processes; all share one listening socket.")
+    drain_s: float = Field(
+        default=30, ge=0, le=86_400, description="Seconds that running streams get to finish on SIGTERM."
+    )
+
+
+class Upstream(Section):
+    """The vLLM server behind the proxy. It need not be there when the proxy starts."""
+
+    url: HttpUrl = Field(default="http://127.0.0.1:8000", description="Base address of vLLM, without /v1.")
+    api_key: SecretStr | None = Field(
+        default=None, description="Key sent upstream in auth.mode keys; null sends none. Better set in the environment."
+    )
+    connect_timeout_s: float = Field(default=5, gt=0, le=600, description="Seconds to open a connection to vLLM.")
+    cache_salt: Literal["tenant", "off"] | None = Field(
+        default=None,
+        description="Separate vLLM's prefix cache by tenant. null: tenant in auth.mode keys, off in open.",
+    )
+    keepalive_s: float = Field(
+        default=4,
+        ge=0,
+        le=600,
+        description="Seconds an idle connection is kept; less than vLLM's own 5 s avoids reset races.",
+    )
+    metrics_urls: HttpUrls = Field(
+        default=(), description="vLLM's /metrics addresses; background work pauses while requests wait there."
+    )
+
+
+class Auth(Section):
+    """Who may ask."""
+
+    mode: Literal["open", "keys"] = Field(
+        default="open", description="open: one trust domain, users are labels. keys: scope comes from the credential."
+    )
+    stale_max_s: float = Field(
+        default=3600,
+        ge=0,
+        le=604_800,
+        description="Seconds a known key stays valid while the key table cannot be read.",
+    )
+
+
+class Identity(Section):
+    """Whose memory, where neither header, `memory` object nor key says so."""
+
+    from_openai_user: bool = Field(
+        default=True, description="Take `safety_identifier`, then `user`, of the OpenAI body."
+    )
+
+
+class Database(Section):
+    """Postgres 15+ with pgvector 0.8+. Without a URL the embedded one runs in the data directory."""
+
+    url: PostgresUrl | None = Field(default=None, description="Server to use; null runs the embedded Postgres.")
+    owner_url: PostgresUrl | None = Field(
+        default=None, description="The same server as the role that migrates; null: url."
+    )
+    pool_size: int = Field(default=4, ge=1, le=100, description="Connections of one process.")
+    statement_timeout_ms: int = Field(
+        default=5000, ge=100, le=3_600_000, description="Bound on one statement of a request."
+    )
+
+
+class Redis(Section):
+    """Redis 7+ or Valkey 8+. Without a URL the embedded Valkey runs in the data directory."""
+
+    url: RedisUrl | None = Field(
+        default=None, description="Server of the durable queue; null runs the embedded Valkey."
+    )
+    cache_url: RedisUrl | None = Field(default=None, description="Server for what may be evicted; null: url.")
+
+
+class Queue(Section):
+    """The durable queue between the answer and the memory."""
+
+    durability: Literal["fsync", "process", "replicated"] = Field(
+        default="fsync",
+        description="What an external server gives: fsync to disk; process: outlives ours; replicated: WAITAOF 1 1.",
+    )
+    capture_hold_ms: float = Field(
+        default=50,
+        ge=0,
+        le=10_000,
+        description="Longest hold of an answer's last byte for the queue; then the spool takes it.",
+    )
+    spool_bytes: int = Field(
+        default=67_108_864,
+        ge=1_048_576,
+        le=1_099_511_627_776,
+        description="Preallocated spool file of one proxy process.",
+    )
+    lanes: int = Field(
+        default=16, ge=1, le=1024, description="Lanes of each class; a user's exchanges keep to one lane."
+    )
+    attempts_max: int = Field(default=8, ge=1, le=1000, description="Attempts before an entry becomes a dead letter.")
+    request_bytes_max: int = Field(default=33_554_432, ge=1024, le=1_073_741_824, description="Largest request kept.")
+    answer_bytes_max: int = Field(default=33_554_432, ge=1024, le=1_073_741_824, description="Largest answer kept.")
+
+
+class Recall(Section):
+    """What one request may be given, and how long that may take."""
+
+    deadline_ms: float = Field(
+        default=250, ge=1, le=60_000, description="After this the request goes on without memory."
+    )
+    budget_tokens_max: int = Field(default=1000, ge=0, le=1_000_000, description="Newly placed tokens of one request.")
+    episodes_max: int = Field(default=10, ge=0, le=200, description="Episodes placed.")
+    facts_max: int = Field(default=20, ge=0, le=200, description="Facts placed.")
+    procedures_max: int = Field(default=5, ge=0, le=200, description="Procedures placed.")
+    hot_scope_bytes_max: int = Field(
+        default=268_435_456, ge=0, le=1_099_511_627_776, description="In-process index of hot scopes, for one process."
+    )
+    scope_staleness_max_ms: int = Field(
+        default=1000, ge=0, le=60_000, description="Longest use of a cached scope after its last confirmation."
+    )
+    candidates_max: int = Field(default=200, ge=1, le=10_000, description="Candidates ranked for one request.")
+
+
+class Ledger(Section):
+    """What was placed in earlier turns and is placed again at the same position."""
+
+    tokens_max_share: float = Field(default=0.10, ge=0, le=1, description="Ceiling, as a share of the model's window.")
+
+
+class Session(Section):
+    """How a conversation is recognised by its message chain."""
+
+    regenerate_window_s: float = Field(
+        default=600,
+        ge=0,
+        le=86_400,
+        description="Seconds in which a resent conversation is another attempt at the same turn.",
+    )
+
+
+class Summary(Section):
+    """The rolling summary of a conversation."""
+
+    every_turns: int = Field(default=12, ge=1, le=10_000, description="Turns between two summaries.")
+    sentences_max: int = Field(default=8, ge=1, le=1000, description="Sentences of an extractive summary.")
+
+
+class Embedding(Section):
+    """The model that turns text into vectors."""
+
+    model: Word = Field(default="all-MiniLM-L6-v2-int8", description="Name of the model.")
+    directory: Directory | None = Field(
+        default=None, description="Directory with model.onnx and tokenizer.json; null: the packaged model."
+    )
+    dim: int | None = Field(default=None, ge=1, le=16_000, description="Expected dimension; null: the model's own.")
+    threads: int = Field(default=1, ge=1, le=256, description="ONNX threads of one process.")
+    cache_dir: Directory | None = Field(
+        default=None, description="Where prepared models lie; null: inside the data directory."
+    )
+
+
+class Tokenizer(Section):
+    """How tokens of the served model are counted."""
+
+    directory: Directory | None = Field(
+        default=None,
+        description="Directory with the served model's tokenizer.json; null: vLLM's /tokenize, else an estimate.",
+    )
+
+
+class Replay(Section):
+    """How long the exact request can be rebuilt."""
+
+    retention_days: float = Field(default=7, ge=0, le=36_500, description="Days the sealed parts are kept.")
+
+
+class Worker(Section):
+    """The processes that write memory, after the answer has left."""
+
+    processes: int = Field(default=1, ge=1, le=256, description="Memory worker processes.")
+    batch_max: int = Field(default=64, ge=1, le=10_000, description="Exchanges taken at once.")
+    bulk_share_min: float = Field(
+        default=0.2, ge=0, le=1, description="Share of the work kept for imports under live load."
+    )
+
+
+class ChatModel(Section):
+    """The generative model for background work; without one everything works by rules."""
+
+    model: Word | None = Field(default=None, description="Model name as LiteLLM spells it; null: rules only.")
+    api_base: HttpUrl | None = Field(default=None, description="Its address; null: upstream.url.")
+    api_key: SecretStr | None = Field(default=None, description="Its key. Better set in the environment.")
+    timeout_s: float = Field(default=60, gt=0, le=3600, description="Bound on one call.")
+
+
+class Data(Section):
+    """Where the embedded servers, the spool and the keys live."""
+
+    dir: Directory | None = Field(
+        default=None, description="Data directory; null: ~/.local/share/memory-proxy, as root /var/lib/memory-proxy."
+    )
+
+
+class Log(Section):
+    """What is written to standard error. Message text never is."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level written.")
+    format: Literal["json", "text"] = Field(default="json", description="One JSON object a line, or text for people.")

@@ -1,0 +1,287 @@
+"""The configuration: defaults, places of faults, precedence, secrets, and the generated file."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
+
+from memory.config import (
+    ENV_PREFIX,
+    Settings,
+    digest,
+    effective_cache_salt,
+    effective_data_dir,
+    fields_of,
+    is_loopback,
+    load_settings,
+    render_config,
+    settings_from_environ,
+    write_private,
+)
+from memory.config_file import parse_config, parse_scalar
+from memory.config_text import expectation
+from memory.errors import ConfigInvalid
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def refusal(
+    tmp_path: Path, text: str, overrides: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
+) -> list[str]:
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigInvalid) as caught:
+        load_settings(path, overrides or {}, environ or {})
+    return str(caught.value).replace(f"{path}:", "line ").splitlines()
+
+
+def accepted(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) -> Settings:
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_settings(path, {}, environ or {})
+
+
+def test_committed_config_file_is_the_generated_one_and_loads_to_the_defaults() -> None:
+    committed = REPOSITORY / "config.yaml"
+    assert committed.read_text(encoding="utf-8") == render_config(Settings())
+    assert load_settings(committed, {}, {}) == Settings()
+
+
+def test_every_setting_has_a_default_a_description_and_an_expectation() -> None:
+    for key, field in fields_of().items():
+        assert not field.is_required(), key
+        assert field.description, key
+        assert expectation(field), key
+
+
+def test_no_file_no_variables_give_the_defaults() -> None:
+    assert load_settings(None, {}, {}) == Settings()
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "listen:\n", "listen: {}\n", "null\n", "---\n"])
+def test_empty_files_and_sections_give_the_defaults(tmp_path: Path, text: str) -> None:
+    assert accepted(tmp_path, text) == Settings()
+
+
+def test_all_faults_are_named_at_once_with_their_lines(tmp_path: Path) -> None:
+    text = "listen:\n  prot: 80\n  port: eighty\nrecal:\n  a: 1\nqueue:\n  lanes: 0\n  lanes: 2\n"
+    assert refusal(tmp_path, text) == [
+        "line 2: listen.prot: unknown; did you mean listen.port?",
+        'line 3: listen.port: expected a whole number from 0 to 65535, found "eighty"',
+        "line 4: recal: unknown; did you mean recall?",
+        "line 7: queue.lanes: expected a whole number from 1 to 1024, found 0",
+        "line 8: queue.lanes: given twice; first in line 7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("listen: {port: true}", "expected a whole number from 0 to 65535, found true"),
+        ("listen: {port: 80.5}", "expected a whole number from 0 to 65535, found 80.5"),
+        ("listen: {port: '80'}", 'expected a whole number from 0 to 65535, found "80"'),
+        ("listen: {port: 010}", 'expected a whole number from 0 to 65535, found "010"'),
+        ("listen: {host: null}", "expected text without spaces, found nothing"),
+        ("listen: {host: {a: b}}", "expected a plain value or a list of plain values"),
+        ("listen: 8080", "expected a section"),
+        ("identity: {from_openai_user: yes}", 'expected true or false, found "yes"'),
+        ("recall: {deadline_ms: .nan}", "expected a number from 1 to 60000"),
+        ("ledger: {tokens_max_share: 1.01}", "expected a number from 0 to 1, found 1.01"),
+        ("overflow: summarise", 'expected error, found "summarise"'),
+        ("overflow: {a: 1}", "overflow"),
+        ("upstream: {url: 127.0.0.1:8000}", "expected an http:// or https:// URL with a host"),
+        ("upstream: {url: 'http://h:99999'}", "expected"),
+        ("upstream: {metrics_urls: [ftp://h]}", 'found ["ftp://h"]'),
+        ("upstream: {metrics_urls: [[a]]}", "expected a plain value or a list of plain values"),
+        ("data: {dir: !!python/object:os.system {}}", "expected a plain value"),
+        ("log: {level: loud}", 'expected debug or info or warning or error, found "loud"'),
+        ("listen: [1", "not YAML"),
+        ("a: 1\n--- \nb: 2\n", "not YAML"),
+        ("- listen", "expected sections, found a list"),
+        ("? [a]\n: 1", "expected a name, found a list"),
+        ("listen: &a\n  host: *a\n", "plain value"),
+        ("database: {owner_url: 'postgresql://h/d'}", "expected database.url as well"),
+        ("redis: {cache_url: 'redis://h'}", "expected redis.url as well"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_was_expected(tmp_path: Path, text: str, said: str) -> None:
+    (line,) = refusal(tmp_path, text)
+    assert said in line
+    assert line.startswith("line ")
+
+
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="No such file"):
+        load_settings(tmp_path / "absent.yaml", {}, {})
+    (tmp_path / "latin.yaml").write_bytes(b"log: {level: \xff}")
+    with pytest.raises(ConfigInvalid, match="not UTF-8 at byte 13"):
+        load_settings(tmp_path / "latin.yaml", {}, {})
+
+
+def test_command_line_beats_environment_beats_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("listen: {port: 1, workers: 2, drain_s: 3}\n")
+    environ = {"MEMORY_PROXY_LISTEN__PORT": "11", "MEMORY_PROXY_LISTEN_WORKERS": "12", "HOME": "/x"}
+    settings = load_settings(path, {"listen.port": 21, "listen.host": None}, environ)
+    assert (settings.listen.port, settings.listen.workers, settings.listen.drain_s) == (21, 12, 3)
+    assert settings.listen.host == "127.0.0.1"
+
+
+def test_variables_are_read_as_the_type_of_their_setting() -> None:
+    settings = load_settings(
+        None,
+        {"upstream.url": "http://h:1/"},
+        {
+            "MEMORY_PROXY_UPSTREAM__API_KEY": "12345",
+            "MEMORY_PROXY_UPSTREAM__METRICS_URLS": "[http://a/metrics, http://b/metrics]",
+            "MEMORY_PROXY_UPSTREAM__CACHE_SALT": "off",
+            "MEMORY_PROXY_IDENTITY_FROM_OPENAI_USER": "false",
+            "MEMORY_PROXY_OVERFLOW": "error",
+            "MEMORY_PROXY_EMBEDDING_DIM": "null",
+            "MEMORY_PROXY_DATA_DIR": "/d",
+        },
+    )
+    assert settings.upstream.api_key == SecretStr("12345")
+    assert settings.upstream.metrics_urls == ("http://a/metrics", "http://b/metrics")
+    assert settings.upstream.cache_salt == "off"
+    assert settings.data.dir == Path("/d")
+    assert settings.upstream.url == "http://h:1"
+    assert not settings.identity.from_openai_user
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    lines = refusal(tmp_path, "", {"listen.prt": 1}, {"MEMORY_PROXY_UPSTREM_URL": "x", "MEMORY_PROXY_ZZZZ": "1"})
+    assert lines == [
+        "command line: listen.prt: unknown; did you mean listen.port?",
+        "environment MEMORY_PROXY_UPSTREM_URL: unknown; did you mean MEMORY_PROXY_UPSTREAM_URL?",
+        "environment MEMORY_PROXY_ZZZZ: unknown",
+    ]
+
+
+def test_two_spellings_of_one_variable_must_agree(tmp_path: Path) -> None:
+    (line,) = refusal(tmp_path, "", {}, {"MEMORY_PROXY_LISTEN_PORT": "1", "MEMORY_PROXY_LISTEN__PORT": "2"})
+    assert "differs from environment MEMORY_PROXY_LISTEN_PORT" in line
+
+
+def test_open_mode_on_the_network_is_refused_unless_forced(tmp_path: Path) -> None:
+    (line,) = refusal(tmp_path, "log: {level: info}\nlisten:\n  host: 0.0.0.0\n")
+    assert line.startswith("line 3: listen.host: 0.0.0.0 can be reached from the network")
+    assert accepted(tmp_path, "listen: {host: 0.0.0.0, open_on_network: true}").listen.open_on_network
+    assert accepted(tmp_path, "listen: {host: 0.0.0.0}\nauth: {mode: keys}").auth.mode == "keys"
+    assert accepted(tmp_path, "listen: {host: '::1'}").listen.host == "::1"
+
+
+def test_loopback_is_told_from_network() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.8.0.1", "::1", "[::1]", "localhost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "example.org", "")))
+
+
+SECRET = "hunter2-and-more"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"upstream: {{api_key: [{SECRET}]}}",
+        f"database: {{url: 'mysql://u:{SECRET}@h'}}",
+        f"redis: {{url: '{SECRET}'}}",
+        f"upstream: {{url: 'http://u:{SECRET}@h'}}",
+        f"upstream:\n  api_key: '{SECRET}\n",
+        f"upstream:\n  api_key: *{SECRET}\n",
+        f"upstream:\n  api_key: !{SECRET} x\n",
+        f"upstream:\n\tapi_key: {SECRET}\n",
+        f"upstream:\n  api_key: @{SECRET}\n",
+        f"chat_model: {{api_key: {{a: {SECRET}}}}}",
+    ],
+)
+def test_a_refusal_never_shows_a_secret(tmp_path: Path, text: str) -> None:
+    assert SECRET not in "\n".join(refusal(tmp_path, text))
+
+
+def test_a_repr_a_rendered_file_and_a_digest_hold_no_secret() -> None:
+    overrides = {
+        "upstream.api_key": SECRET,
+        "database.url": f"postgresql://u:{SECRET}@h/d",
+        "redis.url": f"rediss://:{SECRET}@h",
+    }
+    settings = load_settings(None, overrides, {})
+    assert SECRET not in repr(settings) + str(settings) + render_config(settings) + settings.model_dump_json()
+    assert digest(settings) == digest(Settings())
+
+
+def test_digest_follows_what_decides_a_recall_and_nothing_else() -> None:
+    base = digest(Settings())
+    assert digest(load_settings(None, {"recall.budget_tokens_max": 999}, {})) != base
+    assert digest(load_settings(None, {"embedding.model": "other"}, {})) != base
+    assert digest(load_settings(None, {"listen.port": 9}, {})) == base
+    assert digest(load_settings(None, {"embedding.directory": "/m"}, {})) == base
+
+
+def test_cache_salt_follows_the_auth_mode() -> None:
+    assert effective_cache_salt(Settings()) == "off"
+    assert effective_cache_salt(load_settings(None, {"auth.mode": "keys"}, {})) == "tenant"
+    assert effective_cache_salt(load_settings(None, {"auth.mode": "keys", "upstream.cache_salt": "off"}, {})) == "off"
+
+
+def test_roots_data_directory_can_be_entered_by_another_account() -> None:
+    home = Path("/root")
+    assert effective_data_dir(Settings(), is_root=True, home=home) == Path("/var/lib/memory-proxy")
+    assert effective_data_dir(Settings(), is_root=False, home=home) == home / ".local/share/memory-proxy"
+    given_dir = load_settings(None, {"data.dir": "relative"}, {})
+    assert effective_data_dir(given_dir, is_root=True, home=home) == Path.cwd() / "relative"
+
+
+def test_children_get_the_same_settings_secrets_included(tmp_path: Path) -> None:
+    overrides = {
+        "upstream.api_key": SECRET,
+        "upstream.metrics_urls": "[http://a/metrics]",
+        "database.url": "postgresql://mp_app@/memory_proxy?host=/s",
+        "data.dir": str(tmp_path),
+        "recall.deadline_ms": 12.5,
+    }
+    settings = load_settings(None, overrides, {})
+    path = tmp_path / "settings.json"
+    for _ in range(2):
+        write_private(settings, path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert settings_from_environ({f"{ENV_PREFIX}SETTINGS": str(path)}) == settings
+    with pytest.raises(ConfigInvalid, match="MEMORY_PROXY_SETTINGS is not set"):
+        settings_from_environ({})
+    path.write_text('{"upstream": {"api_key": ["hunter2"]}}')
+    with pytest.raises(ConfigInvalid) as caught:
+        settings_from_environ({f"{ENV_PREFIX}SETTINGS": str(path)})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        Settings().listen.port = 1
+
+
+@given(st.text(alphabet=string.printable, max_size=200))
+def test_any_text_is_parsed_or_refused_but_never_raises(text: str) -> None:
+    parsed = parse_config(text, "f")
+    assert set(parsed.values) <= set(parsed.lines)
+
+
+@given(st.one_of(st.integers(), st.booleans(), st.none(), st.floats(allow_nan=False, allow_infinity=False)))
+def test_a_plain_value_survives_the_file(value: object) -> None:
+    assert parse_scalar(json.dumps(value)) == value
+
+
+@given(st.text(min_size=1, max_size=40).filter(lambda text: not any(character.isspace() for character in text)))
+def test_a_rendered_file_loads_to_the_same_settings(word: str) -> None:
+    try:
+        settings = load_settings(None, {"embedding.model": word}, {})
+    except ConfigInvalid:
+        return
+    parsed = parse_config(render_config(settings), "f")
+    assert parsed.problems == ()
+    assert parsed.values["embedding.model"] == word
