@@ -13,10 +13,10 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.chain import Digest
 from policies.labels import Integrity, Sensitivity
 
 ScopeId = NewType("ScopeId", int)
-Digest = NewType("Digest", bytes)  # 32 bytes, HMAC-SHA256
 Vector = NDArray[np.float32]  # [dim], unit length
 
 Kind = Literal["working", "episodic", "semantic", "procedural", "summary", "document"]

@@ -1,0 +1,182 @@
+"""Hot scopes: a Scope in, an index of everything it may see out, held in process and kept up with the store.
+
+Read-through and bounded in bytes, least recently used first out. The truth about versions is a row in Postgres; Redis
+only announces. An index is used without asking for `staleness_ms` after its last confirmation, unless an announcement
+is ahead of it; later it must be confirmed or is not used (DESIGN section 6). Raises StoreUnavailable when it cannot
+confirm, ScopeTooLarge when a scope does not fit. Index work runs on one thread, so it is serial and off the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+from memory.errors import MemoryProxyFault
+from memory.model import IndexRow, Scope, ScopeVersion
+from memory.read.index import IndexItem, ScopeIndex
+from memory.telemetry import Metrics
+
+T = TypeVar("T")
+
+
+class ScopeTooLarge(MemoryProxyFault):
+    """This scope alone exceeds the bytes that hot scopes may hold: Postgres answers instead."""
+
+
+class IndexSource(Protocol):
+    """Where an index is read from."""
+
+    async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
+        """The scopes this identity may see, with their versions. Raises StoreUnavailable."""
+
+    def index_rows(
+        self,
+        tenant: UUID,
+        scope_ids: Sequence[int],
+        *,
+        after: Mapping[int, int] | None = None,
+        as_of: datetime | None = None,
+    ) -> AsyncIterator[list[IndexRow]]:
+        """Rows changed after these versions, in batches. Raises StoreUnavailable."""
+
+
+@dataclass(slots=True)
+class HotScope:
+    """One index and what it is known to hold. `chains` maps a turn's chain digest to its memory."""
+
+    index: ScopeIndex
+    versions: dict[int, int] = field(default_factory=dict)
+    chains: dict[bytes, UUID] = field(default_factory=dict)
+    confirmed_at: float = float("-inf")
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class HotScopes:
+    """The hot scopes of one process."""
+
+    def __init__(
+        self, source: IndexSource, *, dim: int, bytes_max: int, staleness_ms: int, metrics: Metrics
+    ) -> None:
+        self._source = source
+        self._dim = dim
+        self._bytes_max = bytes_max
+        self._staleness_s = staleness_ms / 1000
+        self._metrics = metrics
+        self._scopes: OrderedDict[Scope, HotScope] = OrderedDict()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
+
+    def close(self) -> None:
+        """Stop the thread; what runs is finished, what waits is dropped."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def known_scope_ids(self, scope: Scope) -> tuple[int, ...]:
+        """The visible scope ids as last confirmed, to ask announcements for; empty when unknown."""
+        hot = self._scopes.get(scope)
+        return tuple(hot.versions) if hot else ()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run index work on the recall thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def get(self, scope: Scope, announced: Mapping[int, int] | None, *, strict: bool = False) -> HotScope:
+        """The index of a scope, as new as it must be; `strict` confirms always (a search reads its own writes)."""
+        hot = self._scopes.get(scope)
+        if hot is None:
+            hot = self._scopes[scope] = HotScope(ScopeIndex(self._dim))
+        self._scopes.move_to_end(scope)
+        async with hot.lock:
+            if strict or not self._is_fresh(hot, announced):
+                await self._catch_up(scope, hot)
+        return hot
+
+    async def as_of(self, scope: Scope, moment: datetime) -> HotScope:
+        """An index of what was recorded at `moment`, built for this one question."""
+        past = HotScope(ScopeIndex(self._dim))
+        visible = await self._source.visible_scopes(scope)
+        if visible:
+            await self._apply(scope, past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
+        return past
+
+    def _is_fresh(self, hot: HotScope, announced: Mapping[int, int] | None) -> bool:
+        if time.monotonic() - hot.confirmed_at > self._staleness_s:
+            return False
+        return not announced or all(hot.versions.get(sid, -1) >= version for sid, version in announced.items())
+
+    async def _catch_up(self, scope: Scope, hot: HotScope) -> None:
+        asked_at = time.monotonic()
+        visible = await self._source.visible_scopes(scope)
+        wanted = {v.scope_id: v.version for v in visible}
+        if self._must_rebuild(hot, visible):
+            hot.index, hot.chains, hot.versions = ScopeIndex(self._dim), {}, {}
+        if wanted != hot.versions:
+            after = {sid: hot.versions.get(sid, 0) for sid in wanted}
+            await self._apply(scope, hot, self._source.index_rows(scope.tenant, _ids(visible), after=after))
+            hot.versions = dict(wanted)
+            self._evict(scope)
+        hot.confirmed_at = asked_at
+
+    def _must_rebuild(self, hot: HotScope, visible: Sequence[ScopeVersion]) -> bool:
+        gone = hot.versions.keys() - {v.scope_id for v in visible}
+        erased = any(0 < hot.versions.get(v.scope_id, 0) < v.rebuild_version for v in visible)
+        return bool(gone) or erased
+
+    async def _apply(self, scope: Scope, hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
+        async for batch in batches:
+            await self.run(lambda rows=batch: _put_rows(hot, rows))  # type: ignore[misc]
+            if hot.index.bytes_held > self._bytes_max:
+                self._scopes.pop(scope, None)
+                raise ScopeTooLarge(f"one scope holds over {self._bytes_max} bytes (recall.hot_scope_bytes_max)")
+
+    def _evict(self, keep: Scope) -> None:
+        held = sum(hot.index.bytes_held for hot in self._scopes.values())
+        for scope in list(self._scopes):
+            if held <= self._bytes_max:
+                break
+            if scope != keep:
+                held -= self._scopes.pop(scope).index.bytes_held
+        self._metrics.hot_scopes.set(len(self._scopes))
+        self._metrics.hot_scope_bytes.set(held)
+
+
+def _ids(visible: Sequence[ScopeVersion]) -> list[int]:
+    return [v.scope_id for v in visible]
+
+
+def _put_rows(hot: HotScope, rows: Sequence[IndexRow]) -> None:
+    for row in rows:
+        if row.visible:
+            hot.index.put(_item(row))
+            if row.chain is not None:
+                hot.chains[row.chain] = row.memory_id
+        else:
+            hot.index.remove(row.memory_id)
+
+
+def _item(row: IndexRow) -> IndexItem:
+    return IndexItem(
+        memory_id=row.memory_id,
+        version=row.version,
+        kind=row.kind,
+        role=row.role,
+        content=row.content,
+        context=row.context,
+        occurred_at=row.occurred_at,
+        session_id=row.session_id,
+        seq=row.seq,
+        integrity=row.integrity,
+        sensitivity=row.sensitivity,
+        importance=row.importance,
+        expires_at=row.expires_at,
+        scope_id=row.scope_id,
+        source_ids=row.source_ids,
+        event_ids=row.event_ids,
+        windows=row.windows,
+        vectors=row.vectors,
+    )

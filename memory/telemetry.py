@@ -1,0 +1,147 @@
+"""One catalogue of metrics and one log line per request: counts and times in, Prometheus and a line of text out.
+
+Names begin with `memory_proxy_`, base units, `_total` on counters; no label is a tenant, a model or anything a client
+chose (DESIGN section 10). Message text is never logged. In a worker process prometheus_client's multiprocess mode
+writes to PROMETHEUS_MULTIPROC_DIR, and any proxy worker serves the merged values.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+
+_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_LIBRARIES: Final = ("asyncio", "aiohttp", "asyncpg", "LiteLLM")
+
+
+class Metrics:
+    """Every metric of this project. Built once per process and passed down."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        own = registry or CollectorRegistry()
+        self.registry = own
+        self.requests = Counter(
+            "memory_proxy_requests_total", "Requests by route and status class.", ["route", "status"], registry=own
+        )
+        self.statuses = Counter(
+            "memory_proxy_memory_status_total", "Chat completions by memory status.", ["status", "reason"], registry=own
+        )
+        self.added_seconds = Histogram(
+            "memory_proxy_added_seconds",
+            "Time from arrival to sending upstream.",
+            registry=own,
+            buckets=_SECONDS,
+        )
+        self.recall_seconds = Histogram(
+            "memory_proxy_recall_seconds", "Recall by rung.", ["rung"], registry=own, buckets=_SECONDS
+        )
+        self.injected_memories = Counter(
+            "memory_proxy_injected_memories_total", "Memories placed in prompts.", registry=own
+        )
+        self.injected_tokens = Counter("memory_proxy_injected_tokens_total", "Memory tokens in prompts.", registry=own)
+        self.overflow_retries = Counter(
+            "memory_proxy_overflow_retries_total", "Requests sent again without their block.", registry=own
+        )
+        self.upstream_failures = Counter(
+            "memory_proxy_upstream_failures_total", "Upstream faults by phase.", ["phase"], registry=own
+        )
+        self.clients_left = Counter(
+            "memory_proxy_clients_left_total", "Clients that left before the end.", registry=own
+        )
+        self.captures = Counter(
+            "memory_proxy_captures_total", "Captured exchanges by where they went.", ["where"], registry=own
+        )
+        self.capture_seconds = Histogram(
+            "memory_proxy_capture_seconds", "How long the last byte was held.", registry=own, buckets=_SECONDS
+        )
+        self.captures_lost = Counter(
+            "memory_proxy_captures_lost_total", "Envelopes that neither queue nor spool nor memory took.", registry=own
+        )
+        self.spool_records = Gauge(
+            "memory_proxy_spool_records",
+            "Envelopes waiting in this process's spool.",
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+        self.queue_entries = Gauge(
+            "memory_proxy_queue_entries",
+            "Entries of the durable queue by state.",
+            ["state"],
+            registry=own,
+            multiprocess_mode="mostrecent",
+        )
+        self.queue_oldest_seconds = Gauge(
+            "memory_proxy_queue_oldest_seconds",
+            "Age of the oldest entry.",
+            registry=own,
+            multiprocess_mode="mostrecent",
+        )
+        self.stored = Counter(
+            "memory_proxy_stored_total", "Queue entries by outcome.", ["kind", "outcome"], registry=own
+        )
+        self.turns = Counter("memory_proxy_turns_total", "Turns stored.", registry=own)
+        self.memories = Counter("memory_proxy_memories_total", "Memories stored by kind.", ["kind"], registry=own)
+        self.redactions = Counter("memory_proxy_redactions_total", "Secrets replaced.", registry=own)
+        self.write_seconds = Histogram(
+            "memory_proxy_write_seconds", "Write path by step.", ["step"], registry=own, buckets=_SECONDS
+        )
+        self.hot_scopes = Gauge(
+            "memory_proxy_hot_scopes", "Scopes held in process.", registry=own, multiprocess_mode="livesum"
+        )
+        self.hot_scope_bytes = Gauge(
+            "memory_proxy_hot_scope_bytes", "Bytes held by hot scopes.", registry=own, multiprocess_mode="livesum"
+        )
+
+    def exposition(self) -> bytes:
+        """Prometheus' text format: all workers merged where a multiprocess directory is set, else this process."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self.registry)
+        merged = CollectorRegistry()
+        multiprocess.MultiProcessCollector(merged)  # type: ignore[no-untyped-call]
+        return generate_latest(merged)
+
+
+def configure_logging(level: str, form: str) -> None:
+    """Send this process's log to stderr, as text or one JSON object a line. Libraries speak from warning up."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in _LIBRARIES:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def event(log: logging.Logger, name: str, /, level: int = logging.INFO, **fields: Any) -> None:
+    """One line: an event's name and its fields. Fields hold ids, counts, times; never text of a message."""
+    if log.isEnabledFor(level):
+        log.log(level, name, extra={"fields": fields})
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields: Mapping[str, Any] = getattr(record, "fields", {})
+        pairs = " ".join(f"{key}={value}" for key, value in fields.items() if value is not None)
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = f"{when} {record.levelname.lower():7} {record.name}[{record.process}] {record.getMessage()} {pairs}"
+        return line.rstrip() + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        body = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "pid": record.process,
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            body["exception"] = self.formatException(record.exc_info)
+        return json.dumps(body, default=str)
