@@ -1,0 +1,1 @@
+"""What the steps ask for, done with real things: each foreign library has one home here."""

@@ -1,0 +1,1 @@
+"""The way of an exchange from the queue into the store."""
