@@ -292,3 +292,30 @@ class LineConflict:
 
     line: int
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRow:
+    """One memory as a hot scope takes it. `visible` False means: take it out. `chain` is its primary turn's digest."""
+
+    memory_id: UUID
+    version: int
+    kind: str
+    role: str
+    content: str
+    context: str  # text of the turn before its primary turn in the session, "" if none
+    occurred_at: datetime | None
+    session_id: UUID | None
+    seq: int
+    integrity: str
+    sensitivity: str
+    importance: float
+    expires_at: datetime | None
+    scope_id: int
+    source_ids: tuple[str, ...]  # source_id of each source turn, else its event id, primary first
+    event_ids: tuple[UUID, ...]
+    windows: tuple[tuple[int, int], ...]
+    vectors: NDArray[np.float32]  # [len(windows), dim]
+    visible: bool
+    changed_version: int
+    chain: Digest | None
