@@ -1,0 +1,181 @@
+"""Which conversation a request belongs to: messages in, a Conversation out (DESIGN section 5).
+
+A session named by the client is that session. Otherwise the longest chain prefix that ends in our answer decides;
+Redis knows it hot, Postgres knows it for good. A request without an assistant message opens a new session, except that
+the same opening within the regenerate window, while nobody has gone on from it, is another attempt. Never raises for a
+store that does not answer: then a new session is opened. Writes only through `remember`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+from uuid import UUID
+
+from memory.chain import Digest, chain
+from memory.errors import MemoryProxyFault
+from memory.ids import keyed_id, new_id
+from memory.model import Scope, SessionRef
+
+# The answers to look a prefix up by, newest first: one round trip, and a client that edits goes back a few turns.
+ANSWERS_LOOKED_UP_MAX: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """What the hot state says: sessions by chain digest, the opening's session, versions announced by scope id."""
+
+    sessions: Mapping[bytes, SessionRef]
+    opening: SessionRef | None
+    opening_continued: bool
+    versions: Mapping[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A request's place: its session, the digest at each message, and what was announced about its scopes."""
+
+    session: SessionRef
+    digests: tuple[Digest | None, ...]
+    opening: Digest | None  # digest of the messages before the first answer; what a regenerated opening is known by
+    opens: bool  # no assistant message yet
+    announced: Mapping[int, int] | None
+    fault: bool  # neither hot state nor store could say
+
+    @property
+    def tip(self) -> Digest | None:
+        """The digest of the last chained message."""
+        return next((digest for digest in reversed(self.digests) if digest is not None), None)
+
+
+class HotState(Protocol):
+    """Session state that may be lost."""
+
+    async def find(
+        self, scope: Scope, scope_key: bytes, digests: Sequence[bytes], opening: bytes | None, scope_ids: Sequence[int]
+    ) -> Hot:
+        """One round trip. Raises QueueUnavailable."""
+
+    async def keep(
+        self,
+        scope: Scope,
+        scope_key: bytes,
+        answers: Sequence[bytes],
+        opening: bytes | None,
+        opens: bool,
+        ref: SessionRef,
+    ) -> None:
+        """Remember which session these answers and this opening belong to. Raises QueueUnavailable."""
+
+
+class ChainStore(Protocol):
+    """The store as it knows sessions."""
+
+    async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
+        """Sessions of this very scope by chain digest, the latest where several have it. Raises StoreUnavailable."""
+
+
+class Conversations:
+    """Finds and remembers conversations."""
+
+    def __init__(self, hot: HotState, store: ChainStore) -> None:
+        self._hot = hot
+        self._store = store
+
+    async def find(
+        self, scope: Scope, chain_key: bytes, label: str | None, messages: Sequence[object], scope_ids: Sequence[int]
+    ) -> Conversation:
+        """The conversation of these messages. `chain_key` is the tenant's."""
+        digests = tuple(chain(chain_key, messages))
+        answers = _answer_digests(messages, digests)
+        opening = _opening_digest(messages, digests)
+        opens = not answers
+        looked_up = [] if label is not None else answers[-ANSWERS_LOOKED_UP_MAX:]
+        hot, fault = await self._ask_hot(scope, chain_key, looked_up, opening if opens else None, scope_ids)
+        session, store_fault = await self._choose(scope, chain_key, label, looked_up, hot)
+        announced = hot.versions if hot else None
+        return Conversation(session, digests, opening, opens, announced, fault and store_fault)
+
+    async def remember(
+        self, scope: Scope, chain_key: bytes, conversation: Conversation, answers: Sequence[bytes]
+    ) -> None:
+        """Make the next request find this session by the answers it was given. Raises QueueUnavailable."""
+        key = scope_key(chain_key, scope)
+        await self._hot.keep(scope, key, answers, conversation.opening, conversation.opens, conversation.session)
+
+    async def _ask_hot(
+        self, scope: Scope, chain_key: bytes, answers: Sequence[bytes], opening: bytes | None, scope_ids: Sequence[int]
+    ) -> tuple[Hot | None, bool]:
+        try:
+            return await self._hot.find(scope, scope_key(chain_key, scope), answers, opening, scope_ids), False
+        except MemoryProxyFault:
+            return None, True
+
+    async def _choose(
+        self, scope: Scope, chain_key: bytes, label: str | None, answers: Sequence[Digest], hot: Hot | None
+    ) -> tuple[SessionRef, bool]:
+        if label is not None:
+            return session_ref(chain_key, scope, label), False
+        if not answers:
+            if hot and hot.opening and not hot.opening_continued:
+                return hot.opening, False
+            return session_ref(chain_key, scope, str(new_id())), hot is None
+        known: Mapping[bytes, SessionRef] = hot.sessions if hot else {}
+        found = _longest(answers, known)
+        if found is None or found != answers[-1]:
+            known, fault = await self._ask_store(scope, answers, known)
+        else:
+            fault = False
+        found = _longest(answers, known)
+        return (known[found] if found else session_ref(chain_key, scope, str(new_id()))), fault
+
+    async def _ask_store(
+        self, scope: Scope, answers: Sequence[Digest], known: Mapping[bytes, SessionRef]
+    ) -> tuple[Mapping[bytes, SessionRef], bool]:
+        try:
+            return {**await self._store.session_of_chains(scope, answers), **known}, False
+        except MemoryProxyFault:
+            return known, True
+
+
+def session_ref(chain_key: bytes, scope: Scope, label: str) -> SessionRef:
+    """The session of a label: unique per (tenant, user, project, agent), the same from every process, no look-up."""
+    return SessionRef(keyed_id(chain_key, "session", scope.user, scope.project, scope.agent, label), label)
+
+
+def scope_key(chain_key: bytes, scope: Scope) -> bytes:
+    """16 bytes that stand for a scope in shared keys; nobody without the tenant's key can compute them."""
+    return keyed_id(chain_key, "scope", scope.user, scope.project, scope.agent).bytes
+
+
+def subject_id(chain_key: bytes, user: str) -> UUID:
+    """The subject whose data a user's rows are."""
+    return keyed_id(chain_key, "subject", user)
+
+
+def body_digest(body: bytes) -> bytes:
+    """SHA-256 of a body as it was sent."""
+    return hashlib.sha256(body).digest()
+
+
+def _answer_digests(messages: Sequence[object], digests: Sequence[Digest | None]) -> list[Digest]:
+    return [d for m, d in zip(messages, digests, strict=True) if d is not None and _role(m) == "assistant"]
+
+
+def _opening_digest(messages: Sequence[object], digests: Sequence[Digest | None]) -> Digest | None:
+    last: Digest | None = None
+    for message, digest in zip(messages, digests, strict=True):
+        if _role(message) == "assistant":
+            break
+        last = digest if digest is not None else last
+    return last
+
+
+def _role(message: object) -> object:
+    return message.get("role") if isinstance(message, dict) else None
+
+
+def _longest(answers: Sequence[Digest], known: Mapping[bytes, SessionRef]) -> Digest | None:
+    return next((digest for digest in reversed(answers) if digest in known), None)

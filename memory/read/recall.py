@@ -1,0 +1,167 @@
+"""Recall for one question: (Scope, question) -> Recall, best first.
+
+Reads through ports only, never writes, and never raises to the caller: past the deadline or on a fault it returns what
+it has, and says in `rung` and `reason` how far down it had to go. Fails open: no memory, same answer. No LLM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol
+from uuid import UUID
+
+from memory.errors import EmbedderUnavailable, MemoryProxyFault, StoreUnavailable
+from memory.model import Candidate, Recall, Rung, Scope, ScopeVersion, Vector
+from memory.ports import Embedder
+from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
+from memory.read.index import Filter, Scored
+from memory.telemetry import Metrics
+
+# Of the deadline, the part that the embedding may take before the lexical rung is taken instead: what is left is
+# enough for a lexical search of 10,000 items (bench/tune_recall.py: 4 ms) many times over.
+_EMBEDDING_SHARE: Final = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of the memory of a scope. `known_chains` are turns the prompt already contains."""
+
+    scope: Scope
+    text: str
+    k: int
+    now: datetime
+    where: Filter
+    known_chains: Sequence[bytes] = ()
+    announced: Mapping[int, int] | None = None
+    as_of: datetime | None = None
+    strict: bool = False  # confirm the index with the store first: a search reads its own writes
+
+
+class ColdStore(Protocol):
+    """The store as it answers for a scope that is not held in process."""
+
+    async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
+        """The scopes this identity may see. Raises StoreUnavailable."""
+
+    async def nearest(
+        self, tenant: UUID, scope_ids: Sequence[int], vector: Vector, k: int, where: Filter
+    ) -> list[Candidate]:
+        """The k nearest memories by an exact scan, unadmitted. Raises StoreUnavailable."""
+
+
+class Recaller:
+    """Answers questions from hot scopes, and from Postgres while a scope is cold."""
+
+    def __init__(self, hot: HotScopes, cold: ColdStore, embedder: Embedder, metrics: Metrics) -> None:
+        self._hot = hot
+        self._cold = cold
+        self._embedder = embedder
+        self._metrics = metrics
+
+    def embed(self, text: str) -> asyncio.Task[Vector]:
+        """Start the embedding of a question; called as soon as its text is known."""
+        task = asyncio.create_task(self._embedder.embed_query(text))
+        task.add_done_callback(_mark_retrieved)
+        return task
+
+    async def recall(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Recall:
+        """Answer within `deadline_s` seconds from now; what comes later is dropped, not awaited."""
+        started = time.perf_counter()
+        found = await self._answer(question, embedding, deadline_s)
+        millis = (time.perf_counter() - started) * 1000
+        self._metrics.recall_seconds.labels(found.rung).observe(millis / 1000)
+        return Recall(found.candidates, found.rung, found.reason, millis)
+
+    async def _answer(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Recall:
+        loading = asyncio.create_task(self._index(question))
+        loading.add_done_callback(_mark_retrieved)
+        try:
+            async with asyncio.timeout(deadline_s):
+                vector = await self._vector(embedding, deadline_s * _EMBEDDING_SHARE)
+                hot = await self._index_or_none(loading, vector, deadline_s * _EMBEDDING_SHARE)
+                if hot is None:
+                    return await self._from_store(question, vector)
+                return await self._from_index(question, hot, vector)
+        except TimeoutError:
+            return Recall(reason="deadline")
+        except StoreUnavailable:
+            return Recall(reason="store")
+        except MemoryProxyFault:
+            return Recall(reason="error")
+
+    async def _index(self, question: Question) -> HotScope:
+        if question.as_of is not None:
+            return await self._hot.as_of(question.scope, question.as_of)
+        return await self._hot.get(question.scope, question.announced, strict=question.strict)
+
+    async def _vector(self, embedding: asyncio.Task[Vector], limit_s: float) -> Vector | None:
+        """The question's vector, or None when the embedder fails or takes its share of the deadline: lexical rung."""
+        try:
+            return await asyncio.wait_for(asyncio.shield(embedding), limit_s)
+        except (EmbedderUnavailable, TimeoutError):
+            return None
+
+    async def _index_or_none(
+        self, loading: asyncio.Task[HotScope], vector: Vector | None, limit_s: float
+    ) -> HotScope | None:
+        """The index, or None where Postgres must answer. Loading goes on for the next question."""
+        try:
+            return await asyncio.wait_for(asyncio.shield(loading), limit_s if vector is not None else None)
+        except (TimeoutError, ScopeTooLarge):
+            if vector is None:
+                raise
+            return None
+
+    async def _from_index(self, question: Question, hot: HotScope, vector: Vector | None) -> Recall:
+        shown = frozenset(hot.chains[chain] for chain in question.known_chains if chain in hot.chains)
+        where = question.where.without(shown)
+        scored = await self._hot.run(
+            lambda: hot.index.search(question.text, vector, question.k, now=question.now, where=where)
+        )
+        candidates = tuple(_candidate(hit) for hit in scored)
+        if vector is None:
+            return Recall(candidates, "lexical", "embedder")
+        return Recall(candidates, "full")
+
+    async def _from_store(self, question: Question, vector: Vector | None) -> Recall:
+        if vector is None:
+            return Recall(reason="deadline")
+        visible = await self._cold.visible_scopes(question.scope)
+        ids = [v.scope_id for v in visible]
+        rung: Rung = "no-rerank"
+        if not ids:
+            return Recall((), rung)
+        found = await self._cold.nearest(question.scope.tenant, ids, vector, question.k, question.where)
+        return Recall(tuple(found), rung)
+
+
+def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope]) -> None:
+    """A task that outlives its deadline may fail unseen; its fault was answered for by the deadline."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _candidate(hit: Scored) -> Candidate:
+    item = hit.item
+    return Candidate(
+        memory_id=item.memory_id,
+        version=item.version,
+        kind=item.kind,
+        role=item.role,
+        content=item.content,
+        shown=hit.best_window,
+        score=hit.score,
+        parts=hit.parts,
+        admitted=hit.admitted,
+        occurred_at=item.occurred_at,
+        session_id=item.session_id,
+        seq=item.seq,
+        scope_id=item.scope_id,
+        integrity=item.integrity,
+        source_ids=item.source_ids,
+        event_ids=item.event_ids,
+    )
