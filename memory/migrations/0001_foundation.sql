@@ -4,14 +4,28 @@
 
 CREATE EXTENSION IF NOT EXISTS vector;
 
--- Three roles: the owner runs migrations, mp_app serves, mp_backup dumps. Roles are cluster-wide, so they may exist.
+-- Three roles: the owner runs migrations, mp_app serves, mp_backup dumps. Roles are cluster-wide, so they may exist, or
+-- come into being between the question and the answer when two databases are migrated at once. A user that is no
+-- superuser cannot give BYPASSRLS; mp_backup reads by its own policy, so it does not need it (pg_dump then wants
+-- --enable-row-security). The owner must be able to become mp_app.
 DO $roles$
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'mp_app') THEN
-        CREATE ROLE mp_app LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE;
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'mp_backup') THEN
-        CREATE ROLE mp_backup LOGIN NOSUPERUSER BYPASSRLS NOCREATEDB NOCREATEROLE;
+    BEGIN
+        CREATE ROLE mp_app LOGIN;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+    END;
+    BEGIN
+        CREATE ROLE mp_backup LOGIN BYPASSRLS;
+    EXCEPTION
+        WHEN duplicate_object OR unique_violation THEN NULL;
+        WHEN insufficient_privilege THEN
+            BEGIN
+                CREATE ROLE mp_backup LOGIN;
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+            END;
+    END;
+    IF NOT pg_has_role(current_user, 'mp_app', 'USAGE') THEN
+        EXECUTE format('GRANT mp_app TO %I', current_user);
     END IF;
 END
 $roles$;
@@ -58,6 +72,12 @@ CREATE TABLE lane_leases (
     lane       text PRIMARY KEY,
     holder     text NOT NULL,
     fence      bigint NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+
+-- Who is alive to share the lanes. Both tables go by the database's clock: several machines, one judge.
+CREATE TABLE lane_workers (
+    holder     text PRIMARY KEY,
     expires_at timestamptz NOT NULL
 );
 
@@ -207,14 +227,16 @@ CREATE TABLE memories (
     quarantined_at timestamptz,
     quarantine_reason text,
     superseded_by uuid,
+    superseded_at timestamptz,
     deleted_at  timestamptz,
     created_at  timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, memory_id),
     FOREIGN KEY (tenant_id, scope_id) REFERENCES scopes
 );
 CREATE UNIQUE INDEX memories_content_key ON memories (tenant_id, scope_id, kind, content_key);
-CREATE INDEX memories_changed ON memories (tenant_id, scope_id, changed_version);
+CREATE INDEX memories_changed ON memories (tenant_id, scope_id, changed_version, memory_id);
 CREATE INDEX memories_recent ON memories (tenant_id, scope_id, created_at DESC, memory_id DESC);
+CREATE INDEX memories_of_session ON memories (tenant_id, session_id, created_at DESC, memory_id DESC);
 
 -- Append-only. recorded_* is our clock, valid_* the world's; as_of means recorded time.
 CREATE TABLE memory_versions (
@@ -336,6 +358,7 @@ CREATE TABLE import_chunks (
     tenant_id  uuid NOT NULL,
     import_id  uuid NOT NULL,
     chunk      integer NOT NULL,
+    exchange_id uuid NOT NULL,
     scope_id   bigint NOT NULL,
     done       integer NOT NULL,
     failed     integer NOT NULL,
@@ -387,17 +410,20 @@ DO $rls$
 DECLARE
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['scopes', 'subjects', 'data_keys', 'tombstones', 'audit_log'] LOOP
+    -- scopes and scope_versions hold names and counters, and are read to find out which scopes are visible.
+    FOREACH name IN ARRAY ARRAY['scopes', 'scope_versions', 'subjects', 'data_keys', 'tombstones', 'audit_log'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
-        EXECUTE format('CREATE POLICY tenant_only ON %I USING (tenant_id = (SELECT mp_tenant()))', name);
+        EXECUTE format('CREATE POLICY tenant_only ON %I TO PUBLIC USING (tenant_id = (SELECT mp_tenant()))', name);
+        EXECUTE format('CREATE POLICY whole_for_backup ON %I FOR SELECT TO mp_backup USING (true)', name);
     END LOOP;
-    FOREACH name IN ARRAY ARRAY['scope_versions', 'sessions', 'exchanges', 'turns', 'memories', 'memory_versions',
+    FOREACH name IN ARRAY ARRAY['sessions', 'exchanges', 'turns', 'memories', 'memory_versions',
         'memory_access', 'provenance', 'derivations', 'retrievals', 'ledger', 'import_chunks', 'outbox'] LOOP
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
         EXECUTE format('CREATE POLICY visible_scopes ON %I USING (tenant_id = (SELECT mp_tenant())'
             ' AND scope_id = ANY ((SELECT mp_scopes())::bigint[]))', name);
+        EXECUTE format('CREATE POLICY whole_for_backup ON %I FOR SELECT TO mp_backup USING (true)', name);
     END LOOP;
 END
 $rls$;
@@ -424,6 +450,8 @@ BEGIN
     EXECUTE format('DROP POLICY IF EXISTS visible_scopes ON %I', name);
     EXECUTE format('CREATE POLICY visible_scopes ON %I USING (tenant_id = (SELECT mp_tenant())'
         ' AND scope_id = ANY ((SELECT mp_scopes())::bigint[]))', name);
+    EXECUTE format('DROP POLICY IF EXISTS whole_for_backup ON %I', name);
+    EXECUTE format('CREATE POLICY whole_for_backup ON %I FOR SELECT TO mp_backup USING (true)', name);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I TO mp_app', name);
     EXECUTE format('GRANT SELECT ON %I TO mp_backup', name);
     RETURN name;

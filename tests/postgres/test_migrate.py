@@ -1,0 +1,80 @@
+"""Migrations: they agree with the committed schema, run twice, and refuse with a remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from memory.adapters.postgres.migrate import SCHEMA_FILE, catalogue, check, ensure_embedding_table, migrate, pending
+from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
+from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, Server, TestDatabase
+
+
+async def test_migrations_and_committed_schema_agree(postgres: TestDatabase) -> None:
+    if os.environ.get("WRITE_SCHEMA"):
+        SCHEMA_FILE.write_text("\n".join(await catalogue(postgres.owner)) + "\n")
+    assert await check(postgres.owner) == []
+    assert await check(postgres.app) == []
+
+
+async def test_a_schema_that_drifted_is_named(postgres: TestDatabase) -> None:
+    postgres.psql("DROP INDEX turns_chain")
+    postgres.psql("ALTER TABLE turns NO FORCE ROW LEVEL SECURITY")
+    postgres.psql(f"ALTER TABLE {postgres.embeddings} DISABLE ROW LEVEL SECURITY")
+    found = "\n".join(await check(postgres.owner))
+    assert "- index CREATE INDEX turns_chain" in found
+    assert "- table turns rls=t forced=t" in found
+    assert "+ table turns rls=t forced=f" in found
+    assert postgres.embeddings in found
+
+
+async def test_migrating_twice_changes_nothing(postgres: TestDatabase) -> None:
+    before = await catalogue(postgres.owner)
+    await migrate(postgres.owner)
+    assert await pending(postgres.owner) == 0
+    assert await catalogue(postgres.owner) == before
+
+
+async def test_two_starters_do_not_race(postgres_server: Server) -> None:
+    postgres_server.psql("CREATE DATABASE raced")
+    dsn = postgres_server.dsn("raced")
+    assert await pending(dsn) == 1
+    await asyncio.gather(*(migrate(dsn) for _ in range(3)))
+    assert await check(dsn) == []
+
+
+async def test_an_owner_without_superuser_can_migrate(postgres_server: Server) -> None:
+    postgres_server.psql("CREATE ROLE outside LOGIN CREATEROLE")
+    postgres_server.psql("CREATE DATABASE elsewhere OWNER outside")
+    postgres_server.psql("CREATE EXTENSION vector", "elsewhere")
+    for role in ("mp_app", "mp_backup"):
+        postgres_server.psql(f"GRANT {role} TO outside WITH ADMIN OPTION")
+    dsn = postgres_server.dsn("elsewhere", "outside")
+    await migrate(dsn)
+    assert await check(dsn) == []
+    await ensure_embedding_table(dsn, MODEL, MODEL_DIGEST, DIM)
+
+
+async def test_a_missing_extension_is_refused_with_the_remedy(postgres_server: Server) -> None:
+    postgres_server.psql("CREATE ROLE stranger LOGIN")
+    postgres_server.psql("CREATE DATABASE bare OWNER stranger")
+    with pytest.raises(StartFailed, match="administrator CREATE EXTENSION vector"):
+        await migrate(postgres_server.dsn("bare", "stranger"))
+
+
+async def test_a_model_keeps_its_dimension(postgres: TestDatabase) -> None:
+    assert await ensure_embedding_table(postgres.owner, MODEL, MODEL_DIGEST, DIM) == postgres.embeddings
+    with pytest.raises(ModelFileInvalid, match="384 dimensions, its file has 256"):
+        await ensure_embedding_table(postgres.owner, MODEL, MODEL_DIGEST, 256)
+    other = await ensure_embedding_table(postgres.owner, "Org/Other Model", "1" * 64, 256)
+    assert other.startswith("memory_embeddings_org_other_model_")
+    assert await check(postgres.owner) == []
+
+
+async def test_an_unreachable_database_is_named() -> None:
+    with pytest.raises(StoreUnavailable):
+        await check("postgresql://nobody@/none?host=/nonexistent&port=5432")
+    with pytest.raises(StartFailed):
+        await migrate("postgresql://nobody@/none?host=/nonexistent&port=5432")
