@@ -1,0 +1,237 @@
+"""A request is read without loss, and only what must change does."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.chat_request import ChatRequest, mentions_memory
+from proxy.wire.json_spans import JsonUnreadable
+from tests.test_json_spans import BLANKS, RawObject, pairs_of, raw_array, raw_objects, raw_strings, raw_values
+
+BLOCK = '<memory>\n"Zoë" \\ \U0001f600 BLOCK</memory>\n'
+
+
+def request(messages: object, **others: object) -> ChatRequest:
+    return ChatRequest.parse(json.dumps({"messages": messages, **others}).encode())
+
+
+def user(content: object) -> dict[str, object]:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: object) -> dict[str, object]:
+    return {"role": "assistant", "content": content}
+
+
+@st.composite
+def raw_messages(draw: st.DrawFn) -> str:
+    roles = st.sampled_from(('"user"', '"user"', '"assistant"', '"system"', '"\\u0075ser"', "1", "null"))
+    contents = st.one_of(raw_strings(), raw_array(raw_values()), raw_values())
+    keys = st.sampled_from(('"content"', '"content"', '"name"', '"c\\u006fntent"'))
+    pairs = draw(st.permutations([('"role"', draw(roles)), *draw(st.lists(st.tuples(keys, contents), max_size=3))]))
+    return draw(raw_objects(st.just(pairs))).text
+
+
+@st.composite
+def raw_requests(draw: st.DrawFn) -> RawObject:
+    messages = raw_array(st.one_of(raw_messages(), raw_messages(), raw_values()))
+    keys = st.sampled_from(('"memory"', '"m\\u0065mory"', '"cache_salt"', '"x"', '"tools"', '"stream"', '"n"'))
+    pairs = [('"messages"', draw(messages)), *draw(st.lists(st.tuples(keys, raw_values()), max_size=5))]
+    return draw(raw_objects(st.permutations(pairs)))
+
+
+def expected_value(value: object, block: str) -> object:
+    assert isinstance(value, dict)
+    content = value["content"]
+    head = {"type": "text", "text": block}
+    return value | {"content": block + content if isinstance(content, str) else [head, *content]}
+
+
+@given(raw_requests(), st.data())
+def test_an_edited_body_says_what_was_asked_and_nothing_else_changes(made: RawObject, data: st.DataObject) -> None:
+    parsed = ChatRequest.parse(made.text.encode())
+    takers = [index for index, view in enumerate(parsed.messages) if view.takes_block]
+    chosen = data.draw(st.sets(st.sampled_from(takers))) if takers else set()
+    drop = data.draw(st.booleans())
+    salt = data.draw(st.sampled_from((None, "salt-é", "")))
+    body = parsed.edited({index: BLOCK for index in chosen}, drop_memory=drop, cache_salt=salt)
+
+    expected = []
+    for member in parsed.root.members:
+        value = member.value
+        if member.key == "messages":
+            value = [expected_value(v.value, BLOCK) if i in chosen else v.value for i, v in enumerate(parsed.messages)]
+        if member.key == "memory" and isinstance(value, dict) and drop:
+            continue
+        if member.key != "cache_salt" or salt is None:
+            expected.append((member.key, json.dumps(value)))
+        elif member is parsed.root.last("cache_salt"):
+            expected.append((member.key, json.dumps(salt)))
+    if salt is not None and parsed.root.last("cache_salt") is None:
+        expected.append(("cache_salt", json.dumps(salt)))
+    assert pairs_of(body.decode()) == expected
+
+
+@given(raw_requests())
+def test_taking_the_blocks_out_again_gives_the_received_bytes(made: RawObject) -> None:
+    received = made.text.encode()
+    parsed = ChatRequest.parse(received)
+    blocks = {index: BLOCK for index, view in enumerate(parsed.messages) if view.takes_block}
+    edited = parsed.edited(blocks, drop_memory=False, cache_salt=None)
+    inner = json.dumps(BLOCK)[1:-1].encode()
+    part = b'{"type":"text","text":"' + inner + b'"}'
+    assert edited.count(inner) == len(blocks)
+    for taken_out in (part + b",", part, inner):
+        edited = edited.replace(taken_out, b"")
+    assert edited == received
+
+
+@given(raw_values(), BLANKS)
+def test_no_body_raises_anything_but_unreadable(raw: str, blank: str) -> None:
+    try:
+        parsed = ChatRequest.parse((blank + raw + blank).encode())
+    except JsonUnreadable:
+        assert not isinstance(json.loads(raw), dict)
+    else:
+        assert parsed.placeable in (True, False)
+        assert isinstance(parsed.query_text, str)
+
+
+@given(raw_values())
+def test_odd_messages_are_viewed_and_never_raise(raw: str) -> None:
+    for text in (f'{{"messages":{raw}}}', f'{{"messages":[{raw},{{"role":"user","content":{raw}}}]}}'):
+        parsed = ChatRequest.parse(text.encode())
+        assert isinstance(parsed.query_text, str)
+        if parsed.placeable:
+            assert parsed.newest_user is not None
+            json.loads(parsed.edited({parsed.newest_user: "b"}, drop_memory=True, cache_salt="s"))
+
+
+def test_the_body_object_itself_comes_back_when_nothing_changes() -> None:
+    body = b'{"messages":[{"role":"user","content":"hi"}],"cache_salt":"s","memory":"not ours"}'
+    parsed = ChatRequest.parse(body)
+    assert parsed.edited({}, drop_memory=True, cache_salt="s") is body
+    assert parsed.edited({0: ""}, drop_memory=False, cache_salt=None) is body
+
+
+def test_a_block_stands_right_before_the_clients_text() -> None:
+    body = b'{"messages" : [ {"content": "caf\xc3\xa9 \\ud800", "role":"user" , "x":1e999} ] }'
+    edited = ChatRequest.parse(body).edited({0: "B\n"}, drop_memory=False, cache_salt=None)
+    assert edited == b'{"messages" : [ {"content": "B\\ncaf\xc3\xa9 \\ud800", "role":"user" , "x":1e999} ] }'
+
+
+def test_a_block_becomes_the_first_part() -> None:
+    body = b'{"messages":[{"role":"user","content":[ {"type":"text","text":"q"} ]},{"role":"user","content":[]}]}'
+    edited = ChatRequest.parse(body).edited({0: "A", 1: "B"}, drop_memory=False, cache_salt=None)
+    assert edited == (
+        b'{"messages":[{"role":"user","content":[{"type":"text","text":"A"}, {"type":"text","text":"q"} ]},'
+        b'{"role":"user","content":[{"type":"text","text":"B"}]}]}'
+    )
+
+
+def test_every_memory_object_is_removed_and_the_last_one_counts() -> None:
+    body = b'{"memory":{"user":"a"},"model":"m","m\\u0065mory":{"user":"b"},"memory":7,"messages":[{"memory":{}}]}'
+    parsed = ChatRequest.parse(body)
+    assert parsed.memory == {"user": "b"}
+    assert (
+        parsed.edited({}, drop_memory=True, cache_salt=None) == b'{"model":"m","memory":7,"messages":[{"memory":{}}]}'
+    )
+
+
+def test_no_salt_of_the_client_survives_the_tenants() -> None:
+    body = b'{"cache_salt":"x","a":1,"cache_s\\u0061lt":["y"]}'
+    assert ChatRequest.parse(body).edited({}, drop_memory=False, cache_salt="t") == b'{"a":1,"cache_s\\u0061lt":"t"}'
+    only_memory = ChatRequest.parse(b'{"memory":{}}')
+    assert only_memory.edited({}, drop_memory=True, cache_salt="t") == b'{"cache_salt":"t"}'
+
+
+@pytest.mark.parametrize(
+    ("messages", "others"),
+    [
+        ([], {}),
+        (None, {}),
+        ("hi", {}),
+        ([{"role": "system", "content": "s"}], {}),
+        ([user(None)], {}),
+        ([{"role": "user"}], {}),
+        ([user(7)], {}),
+        ([user({"text": "hi"})], {}),
+        ([user("hi"), "junk", user(None)], {}),
+        ([user("hi"), assistant("I would say")], {}),
+        ([user("hi")], {"continue_final_message": True}),
+        ([user("hi")], {"continue_final_message": "true"}),
+    ],
+)
+def test_nothing_is_placed_where_there_is_no_place(messages: object, others: dict[str, object]) -> None:
+    assert not request(messages, **others).placeable
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [user("hi")],
+        [user("")],
+        [user([{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}])],
+        [user("hi"), assistant(None), {"role": "tool", "tool_call_id": "c", "content": "4"}],
+        [user("hi"), "junk"],
+    ],
+)
+def test_memory_is_placed_in_the_newest_user_message(messages: list[object]) -> None:
+    assert request(messages, continue_final_message=False).placeable
+
+
+def test_a_place_that_takes_no_block_is_refused_loudly() -> None:
+    parsed = request([{"role": "system", "content": "s"}, user("q")])
+    for index in (0, 2, -1):
+        with pytest.raises(ValueError, match="does not take a block"):
+            parsed.edited({index: "b"}, drop_memory=False, cache_salt=None)
+
+
+def test_the_query_is_the_newest_users_text() -> None:
+    long = "Which of the two hotels did we book for the trip to Lisbon?"
+    picture = {"type": "image_url", "image_url": {"url": "u"}}
+    parts = [{"type": "text", "text": long}, picture, {"type": "text", "text": "x"}]
+    assert request([user("first"), assistant("sure"), user(parts)]).query_text == f"{long}\nx"
+    assert request([user(long), assistant("ok"), {"role": "tool", "content": "t"}]).query_text == long
+
+
+def test_a_short_query_brings_the_turn_before_it() -> None:
+    system = {"role": "system", "content": "s"}
+    tool = {"role": "tool", "content": "42"}
+    assert request([system, user("who?"), assistant("a" * 900), tool, user(" and why? ")]).query_text == (
+        "a" * 500 + "\nand why?"
+    )
+    assert request([system, user("and why?")]).query_text == "and why?"
+    assert request([user("before"), user(None)]).query_text == ""
+
+
+def test_options_of_the_wrong_type_are_as_if_absent() -> None:
+    odd = request([], model=1, stream="no", n=True, user=[], max_tokens="5", tools={}, cache_salt=1)
+    assert (odd.model, odd.stream, odd.n, odd.user, odd.max_tokens, odd.tools) == (None, False, 1, None, None, None)
+    assert (odd.cache_salt, odd.memory) == (None, None)
+
+
+def test_options_are_read() -> None:
+    body = {"model": "m", "stream": True, "n": 2, "user": "u", "safety_identifier": "s", "cache_salt": "c"}
+    parsed = request([user("q")], **body, max_tokens=5, max_completion_tokens=7, tools=[{"type": "function"}])
+    assert (parsed.model, parsed.stream, parsed.n, parsed.user) == ("m", True, 2, "u")
+    assert (parsed.safety_identifier, parsed.cache_salt, parsed.max_tokens) == ("s", "c", 7)
+    assert parsed.tools is not None
+    assert parsed.text[parsed.tools.value_start : parsed.tools.end] == '[{"type": "function"}]'
+    member = parsed.member("n")
+    assert member is not None
+    assert member.value == 2
+
+
+def test_values_do_not_show_message_text_when_printed() -> None:
+    parsed = request([user("my secret")], memory={"user": "u"})
+    assert "secret" not in f"{parsed!r} {parsed.messages!r} {parsed.root!r}"
+
+
+@given(st.lists(st.booleans(), min_size=6, max_size=6), st.booleans())
+def test_a_memory_member_is_never_overlooked(escaped: list[bool], upper: bool) -> None:
+    letters = [f"\\u{ord(c):04{'X' if upper else 'x'}}" if e else c for c, e in zip("memory", escaped, strict=True)]
+    assert mentions_memory(f'{{"a":"\\u00e9","{"".join(letters)}" : {{}}}}'.encode())
+    assert not mentions_memory(b'{"a":"\\u006d\\u00e9mory","x":"my memory"}')
