@@ -145,7 +145,12 @@ def _choice_events(asked: Asked, answer: Answer, head: bytes, index: int) -> lis
         tail = b'],"system_fingerprint":"%b"' % FINGERPRINT.encode() if last and not asked.include_usage else b"]"
         if asked.continuous_usage:
             tail += b',"usage":' + compact(
-                {"prompt_tokens": prompt, "total_tokens": prompt + count, "completion_tokens": count}
+                {
+                    "prompt_tokens": prompt,
+                    "total_tokens": prompt + count,
+                    "completion_tokens": count,
+                    "completion_tokens_details": None,
+                }
             )
         events.append(
             b'%b%b,"logprobs":null,"finish_reason":%b,"token_ids":%b}%b}\n\n' % (start, delta, finish, ids, tail)
