@@ -140,6 +140,7 @@ class Captured:
     finished_at: datetime
     request: bytes
     answer: dict[str, Any]  # choices, usage, error, as the tee read them
+    digests: tuple[Digest | None, ...] = ()  # the chain at each of the request's messages
     retrieval: Retrieval | None = None
 
 

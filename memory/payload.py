@@ -45,6 +45,7 @@ def unpack_captured(payload: bytes) -> Captured:
         head["session"] = SessionRef(UUID(head["session"]["session_id"]), head["session"]["label"])
         head["arrived_at"] = datetime.fromisoformat(head["arrived_at"])
         head["finished_at"] = datetime.fromisoformat(head["finished_at"])
+        head["digests"] = tuple(None if d is None else Digest(base64.b64decode(d)) for d in head["digests"])
         head["retrieval"] = _retrieval(head["retrieval"])
         return Captured(**head)
     except (ValueError, KeyError, TypeError, struct.error, zlib.error) as exc:

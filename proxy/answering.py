@@ -1,0 +1,240 @@
+"""Sending a body upstream and carrying the answer back, with a copy on the side.
+
+A prepared body and our headers in; the client's answer out, chunk by chunk as it arrives; an Outcome for capture. Only
+the final event of a stream, or the last byte of another body, waits for `keep` (DESIGN section 3). An upstream that dies
+midway cuts the client and is kept as `failed`; a client that leaves frees the upstream at once and is kept as
+`partial`. Nothing here knows of memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+
+from memory.chain import Digest, extend
+from memory.model import ExchangeStatus
+from memory.telemetry import Metrics
+from proxy.relay import RelayResponse, Upstream, begin, cut, raw_target
+from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
+from proxy.wire.sse import FinalEventHold, LastByteHold
+
+# An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
+_ERROR_BYTES_MAX: Final = 65_536
+_PARSE_OFF_LOOP_BYTES: Final = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one send ended. `withdrawn`: `refused` recognised the answer, nothing has reached the client."""
+
+    response: web.StreamResponse
+    http_status: int
+    status: ExchangeStatus = "complete"
+    reason: str | None = None
+    answer: Answer | None = None
+    withdrawn: bool = False
+
+    def digests(self, chain_key: bytes, tip: Digest | None) -> list[Digest]:
+        """The chain digests of the answers behind `tip`: what the next request is recognised by."""
+        if self.answer is None:
+            return []
+        return [extend(chain_key, tip, choice.as_message()) for choice in self.answer.choices]
+
+    def answer_record(self) -> dict[str, Any]:
+        """The answer as capture stores it."""
+        if self.answer is None:
+            return {}
+        choices = [
+            {
+                "index": choice.index,
+                "message": choice.as_message(),
+                "reasoning": choice.reasoning,
+                "finish_reason": choice.finish_reason,
+            }
+            for choice in self.answer.choices
+        ]
+        return {"id": self.answer.id, "model": self.answer.model, "choices": choices, "usage": self.answer.usage}
+
+
+@dataclass(slots=True)
+class _Copy:
+    """The bytes that went by, up to a bound."""
+
+    bytes_max: int
+    chunks: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        if self.size <= self.bytes_max:
+            self.chunks.append(chunk)
+
+    @property
+    def whole(self) -> bool:
+        return self.size <= self.bytes_max
+
+
+Keep = Callable[[Outcome], Coroutine[Any, Any, None]]
+Refuses = Callable[[int, bytes], bool]
+InBackground = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class Answering:
+    """Sends one request. `copy_bytes_max` 0 keeps no copy and holds nothing back."""
+
+    def __init__(self, upstream: Upstream, metrics: Metrics, copy_bytes_max: int) -> None:
+        self._upstream = upstream
+        self._metrics = metrics
+        self._copy_bytes_max = copy_bytes_max
+
+    async def send(
+        self,
+        request: web.Request,
+        body: bytes,
+        head: CIMultiDict[str],
+        *,
+        keep: Keep | None = None,
+        refused: Refuses | None = None,
+        left: InBackground | None = None,
+    ) -> Outcome:
+        """Send and answer. Raises UpstreamUnreachable before the first byte, CancelledError when the client leaves."""
+        headers = self._upstream.headers(request.raw_headers, body_bytes=len(body))
+        answer = await self._upstream.send(request.method, raw_target(request), headers, body)
+        try:
+            if refused is not None and answer.status >= 400:
+                text = await answer.content.read(_ERROR_BYTES_MAX)
+                if refused(answer.status, text):
+                    return Outcome(web.StreamResponse(), answer.status, withdrawn=True)
+                return await self._short(request, answer, head, text)
+            if answer.status >= 400:
+                head["X-Memory-Capture"] = "off"
+                return await self._carry(request, answer, head, None, None)
+            return await self._carry(request, answer, head, keep, left)
+        finally:
+            if answer.content.at_eof():
+                answer.release()
+            else:
+                answer.close()
+
+    async def _short(
+        self, request: web.Request, answer: aiohttp.ClientResponse, head: CIMultiDict[str], text: bytes
+    ) -> Outcome:
+        """An error answer whose beginning was read already."""
+        head["X-Memory-Capture"] = "off"
+        response = begin(answer, head)
+        await response.prepare(request)
+        await response.write(text)
+        async for chunk in answer.content.iter_any():
+            await response.write(chunk)
+        await response.write_eof()
+        return Outcome(response, answer.status)
+
+    async def _carry(
+        self,
+        request: web.Request,
+        answer: aiohttp.ClientResponse,
+        head: CIMultiDict[str],
+        keep: Keep | None,
+        left: InBackground | None,
+    ) -> Outcome:
+        streamed = answer.content_type == "text/event-stream"
+        hold = None if keep is None else FinalEventHold() if streamed else LastByteHold()
+        copy = _Copy(self._copy_bytes_max if keep else 0)
+        response = begin(answer, head)
+        try:
+            await response.prepare(request)
+            died = await self._pump(answer, response, hold, copy)
+        except (asyncio.CancelledError, ConnectionError):
+            answer.close()
+            self._metrics.clients_left.inc()
+            if keep is not None and left is not None:
+                left(self._keep_partial(keep, response, answer, streamed, copy))
+            raise
+        outcome = await self._outcome(response, answer, streamed, copy, died=died, left=False)
+        if keep is not None:
+            await asyncio.shield(asyncio.ensure_future(keep(outcome)))
+        if died:
+            self._metrics.upstream_failures.labels("midstream").inc()
+            cut(request)
+            return outcome
+        if hold is not None and hold.held:
+            await response.write(hold.held)
+        await response.write_eof()
+        return outcome
+
+    async def _pump(
+        self,
+        answer: aiohttp.ClientResponse,
+        response: RelayResponse,
+        hold: FinalEventHold | LastByteHold | None,
+        copy: _Copy,
+    ) -> bool:
+        """Carry the chunks; says whether the upstream died before its end."""
+        chunks = answer.content.iter_any()
+        while True:
+            try:
+                chunk = await anext(chunks, b"")
+            except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, OSError):
+                return True
+            if not chunk:
+                return False
+            if hold is None:
+                await response.write(chunk)
+                continue
+            copy.add(chunk)
+            passed = hold.feed(chunk)
+            if passed:
+                await response.write(passed)
+
+    async def _keep_partial(
+        self, keep: Keep, response: RelayResponse, answer: aiohttp.ClientResponse, streamed: bool, copy: _Copy
+    ) -> None:
+        await keep(await self._outcome(response, answer, streamed, copy, died=False, left=True))
+
+    async def _outcome(
+        self,
+        response: web.StreamResponse,
+        answer: aiohttp.ClientResponse,
+        streamed: bool,
+        copy: _Copy,
+        *,
+        died: bool,
+        left: bool,
+    ) -> Outcome:
+        if self._copy_bytes_max == 0:
+            return Outcome(response, answer.status, "failed" if died else "complete")
+        if not copy.whole:
+            return Outcome(response, answer.status, "partial" if left else "refused", "answer_too_large")
+        read, reason = await _read_answer(
+            copy.chunks, answer.headers.get("Content-Encoding", ""), streamed, copy.bytes_max
+        )
+        if left:
+            return Outcome(response, answer.status, "partial", "client_left", read)
+        if died:
+            return Outcome(response, answer.status, "failed", "upstream_died", read)
+        if read is None or read.error is not None or not read.complete:
+            return Outcome(response, answer.status, "failed", reason or "error_or_no_final_event", read)
+        return Outcome(response, answer.status, "complete", None, read)
+
+
+async def _read_answer(
+    chunks: Sequence[bytes], encoding: str, streamed: bool, bytes_max: int
+) -> tuple[Answer | None, str | None]:
+    """The answer read from its copy, or why it cannot be."""
+
+    def read() -> Answer:
+        raw = b"".join(chunks)
+        plain = decompress(raw, encoding, bytes_max=bytes_max) if encoding else raw
+        return assemble_stream(plain) if streamed else parse_body(plain)
+
+    large = sum(map(len, chunks)) > _PARSE_OFF_LOOP_BYTES or encoding
+    try:
+        return (await asyncio.to_thread(read) if large else read()), None
+    except AnswerUnreadable as exc:
+        return None, f"answer unreadable: {exc}"

@@ -1,0 +1,144 @@
+"""Capture: a finished exchange in, a durable envelope out, before the last byte leaves.
+
+Seals under the subject's key and hands off to the queue, else the spool, else bounded memory (memory.write.hand_off).
+The reply's digest is remembered at the same time, so that the next request finds its conversation. Never raises: what
+cannot be kept is counted and said in the next head (`X-Memory-Capture: none`). Refuses content beyond its bounds: then
+the exchange is kept without content, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import logging
+import re
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Final, Literal, Protocol
+from uuid import UUID
+
+from memory.keys import KeyRing
+
+from memory import payload
+from memory.chain import Digest
+from memory.envelope import Binding, Purpose, seal
+from memory.errors import MemoryProxyFault
+from memory.model import Captured, ExchangeStatus, ImportChunk, Scope
+from memory.ports import Entry
+from memory.read.conversation import Conversation, Conversations, subject_id
+from memory.telemetry import Metrics, event
+
+Where = Literal["queue", "spool", "none"]
+log = logging.getLogger("memory_proxy.capture")
+
+_DATA_URL: Final = re.compile(rb"data:[\w.+/;=-]{1,128},[A-Za-z0-9+/=_\-\\]{4096,}")
+
+
+class HandOff(Protocol):
+    """Where envelopes go."""
+
+    async def hand_off(self, entry: Entry) -> Where:
+        """Make it durable in the queue, else the spool; `none` when only memory took it. Never raises."""
+
+    def where(self) -> Where:
+        """Where the next one will probably go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The largest request and answer kept, in bytes."""
+
+    request_bytes_max: int
+    answer_bytes_max: int
+
+
+class Capture:
+    """Keeps exchanges. One per process."""
+
+    def __init__(
+        self, hand_off: HandOff, conversations: Conversations, keys: KeyRing, bounds: Bounds, metrics: Metrics
+    ) -> None:
+        self._hand_off = hand_off
+        self._conversations = conversations
+        self._keys = keys
+        self.bounds = bounds
+        self._metrics = metrics
+        self._running: set[asyncio.Task[None]] = set()
+
+    def where(self) -> Where:
+        """What the head of an answer may say about its capture."""
+        return self._hand_off.where()
+
+    async def exchange(self, captured: Captured, conversation: Conversation, answers: Sequence[Digest]) -> None:
+        """Keep one exchange; returns when it is as durable as it will be."""
+        started = perf_counter()
+        kept = within_bounds(captured, self.bounds)
+        entry = await self.sealed(kept.exchange_id, kept.scope, "exchange", payload.pack_captured(kept))
+        where, _ = await asyncio.gather(
+            self._hand_off.hand_off(entry), self._remember(captured.scope, conversation, answers)
+        )
+        self._metrics.captures.labels(where).inc()
+        self._metrics.capture_seconds.observe(perf_counter() - started)
+
+    async def import_chunk(self, chunk: ImportChunk) -> Where:
+        """Keep some lines of an import; says where they are."""
+        entry = await self.sealed(chunk.exchange_id, chunk.scope, "import", payload.pack_import(chunk))
+        return await self._hand_off.hand_off(entry)
+
+    async def sealed(self, object_id: UUID, scope: Scope, purpose: Purpose, plaintext: bytes) -> Entry:
+        """The entry of a payload, sealed under the subject's key, or the tenant's while that one is not at hand."""
+        subject = subject_id(await self._keys.chain_key(scope.tenant), scope.user)
+        key = await self._keys.subject_key(scope.tenant, scope.user)
+        binding = Binding(scope.tenant, subject, object_id, purpose)
+        return Entry(
+            exchange_id=object_id,
+            tenant_id=scope.tenant,
+            subject_id=subject,
+            kind=purpose,
+            lane_class="bulk" if purpose == "import" else "live",
+            envelope=seal(key, binding, plaintext),
+        )
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what no client waits for, shielded from the client's cancellation; `drained` waits for it."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            event(log, "capture_failed", logging.ERROR, fault=type(fault).__name__)
+
+    async def drained(self) -> None:
+        """Wait until nothing runs in the background."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    async def _remember(self, scope: Scope, conversation: Conversation, answers: Sequence[Digest]) -> None:
+        try:
+            chain_key = await self._keys.chain_key(scope.tenant)
+            await self._conversations.remember(scope, chain_key, conversation, answers)
+        except MemoryProxyFault as fault:  # the store finds the session later, by the same digests
+            event(log, "session_not_remembered", logging.WARNING, fault=str(fault))
+
+
+def within_bounds(captured: Captured, bounds: Bounds) -> Captured:
+    """The exchange as it may be kept: when too large, data URLs by their digest; still too large, no content."""
+    if len(captured.request) <= bounds.request_bytes_max:
+        return captured
+    compact = _DATA_URL.sub(lambda found: b"sha256:" + hashlib.sha256(found[0]).hexdigest().encode(), captured.request)
+    if len(compact) <= bounds.request_bytes_max:
+        return dataclasses.replace(captured, request=compact, reason=captured.reason or "data URLs kept by digest")
+    return dataclasses.replace(
+        captured, request=b"", answer={}, digests=(), status="refused", reason="request_too_large"
+    )
+
+
+def status_of(complete: bool, left: bool, failed: bool) -> ExchangeStatus:
+    """How an exchange ended: a client that left is `partial`, an upstream that died or erred is `failed`."""
+    if left:
+        return "partial"
+    return "complete" if complete and not failed else "failed"

@@ -1,0 +1,328 @@
+"""`/v1/chat/completions`: a client's request in, vLLM's answer out, with memory before and capture after.
+
+The read path is `ChatCompletions.__call__`, read downwards. Memory fails open: whatever goes wrong in recall, the
+request goes on and the head says so. Identity fails closed. A body that is no JSON goes to vLLM as it is.
+Refuses to retry, but for the one case where our own block made the prompt too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Final
+from uuid import UUID
+
+from aiohttp import web
+from memory.keys import KeyRing
+from memory.read.index import Filter
+from multidict import CIMultiDict
+
+from memory.config import Settings
+from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
+from memory.ids import new_id
+from memory.model import Captured, Recall, Retrieval
+from memory.ports import TokenCounter
+from memory.read.conversation import Conversation, Conversations, session_ref
+from memory.read.hot import HotScopes
+from memory.read.recall import Question, Recaller
+from memory.telemetry import Metrics, event
+from proxy.answering import Answering, Outcome
+from proxy.capture import Capture
+from proxy.identity import Ask, Credential, identify, openai_user_of
+from proxy.prompt import Prompt, ServedModels, assemble, budget_for, edits_of, retrieval_record, tenant_salt
+from proxy.relay import Upstream
+from proxy.wire.chat_request import ChatRequest, mentions_memory
+from proxy.wire.json_spans import JsonUnreadable
+
+log = logging.getLogger("memory_proxy.chat")
+CREDENTIAL: Final = web.RequestKey("credential", Credential)
+_OVERFLOW: Final = b"maximum context length"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the read path needs; built where the program is wired."""
+
+    settings: Settings
+    config_digest: str
+    keys: KeyRing
+    upstream: Upstream
+    conversations: Conversations
+    hot: HotScopes
+    recaller: Recaller
+    capture: Capture
+    counter: TokenCounter
+    models: ServedModels
+    metrics: Metrics
+    embedding_model: str
+    salted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as understood: who asks what, the typed body, and the bytes as they came."""
+
+    exchange_id: UUID
+    arrived_at: datetime
+    started: float
+    body: bytes
+    chat: ChatRequest | None  # None: nothing of ours can be in this body, it goes as it is
+    ask: Ask
+    salt: str | None
+
+
+class ChatCompletions:
+    """The handler. One per process."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        settings = parts.settings
+        self._deadline_s = settings.recall.deadline_ms / 1000
+        self._limits: Mapping[str, int] = {
+            "episodes": settings.recall.episodes_max,
+            "facts": settings.recall.facts_max,
+            "procedures": settings.recall.procedures_max,
+        }
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        """Identify, recall, assemble, forward, tee, capture."""
+        body = await request.read()
+        asked = await self.understand(request, body)
+        if asked.chat is None or asked.ask.mode == "off":
+            return await self._without_memory(request, asked)
+        conversation, recall = await self._remember(asked, asked.chat)
+        prompt = await self._assemble(asked, asked.chat, recall)
+        millis = (perf_counter() - asked.started) * 1000
+        retrieval = self._record(asked, asked.chat, conversation, prompt, millis)
+        return await self._forward(request, asked, conversation, prompt, retrieval, millis)
+
+    async def understand(self, request: web.Request, body: bytes) -> Asked:
+        """Who asks what. Raises Refused where that cannot be known."""
+        started = perf_counter()
+        now = datetime.now(UTC)
+        credential = request[CREDENTIAL]
+        header_mode = request.headers.get("X-Memory-Mode")
+        chain_key = await self._parts.keys.chain_key(credential.tenant) if self._parts.salted else b""
+        if header_mode == "off" and not self._parts.salted and not mentions_memory(body):
+            ask = identify(request.raw_headers, None, None, credential, now)
+            return Asked(new_id(), now, started, body, None, ask, None)
+        try:
+            chat = await _parse(body)
+        except JsonUnreadable:
+            ask = identify(request.raw_headers, None, None, credential, now)
+            if self._parts.salted and _is_json(body):
+                raise MemoryInvalid("the body must be one JSON object in UTF-8", param="body") from None
+            return Asked(new_id(), now, started, body, None, ask, None)
+        named = {member.key: member.value for member in chat.root.members}
+        openai_user = openai_user_of(named) if self._parts.settings.identity.from_openai_user else None
+        ask = identify(request.raw_headers, chat.memory, openai_user, credential, now)
+        if ask.checkpoint is not None or ask.persona is not None:
+            what = "checkpoint" if ask.checkpoint is not None else "persona"
+            raise NotFound(f"there is no such {what} in this scope", param=f"X-Memory-{what.capitalize()}")
+        salt = tenant_salt(chain_key, chat.cache_salt) if self._parts.salted else None
+        return Asked(new_id(), now, started, body, chat, ask, salt)
+
+    async def _without_memory(self, request: web.Request, asked: Asked) -> web.StreamResponse:
+        body = asked.body if asked.chat is None else edits_of(asked.chat, asked.salt, {})
+        head = CIMultiDict({"X-Memory-Status": "off", "X-Memory-Capture": "off"})
+        self._parts.metrics.statuses.labels("off", "").inc()
+        answering = Answering(self._parts.upstream, self._parts.metrics, copy_bytes_max=0)
+        outcome = await answering.send(request, body, head)
+        return outcome.response
+
+    async def _remember(self, asked: Asked, chat: ChatRequest) -> tuple[Conversation, Recall]:
+        """The conversation and what memory has to say, both inside the deadline. Never raises."""
+        parts, scope = self._parts, asked.ask.scope
+        query = chat.query_text if asked.ask.inserts and chat.placeable and asked.ask.budget != 0 else ""
+        embedding = parts.recaller.embed(query) if query else None
+        conversation = await self._conversation(asked, chat)
+        if embedding is None:
+            return conversation, Recall()
+        left_s = self._deadline_s - (perf_counter() - asked.started)
+        question = Question(
+            scope=scope,
+            text=query,
+            k=parts.settings.recall.candidates_max,
+            now=asked.arrived_at,
+            where=Filter(kinds=RECALLED_KINDS),
+            known_chains=[digest for digest in conversation.digests if digest is not None],
+            announced=conversation.announced,
+            as_of=asked.ask.as_of,
+        )
+        return conversation, await parts.recaller.recall(question, embedding, max(left_s, 0.001))
+
+    async def _conversation(self, asked: Asked, chat: ChatRequest) -> Conversation:
+        parts, scope = self._parts, asked.ask.scope
+        messages = [view.value for view in chat.messages]
+        chain_key = await parts.keys.chain_key(scope.tenant)
+        try:
+            async with asyncio.timeout(self._deadline_s / 2):
+                ids = parts.hot.known_scope_ids(scope)
+                return await parts.conversations.find(scope, chain_key, asked.ask.session, messages, ids)
+        except TimeoutError:
+            ref = session_ref(chain_key, scope, asked.ask.session or str(new_id()))
+            return Conversation(ref, tuple(None for _ in messages), None, opens=True, announced=None, fault=True)
+
+    async def _assemble(self, asked: Asked, chat: ChatRequest, recall: Recall) -> Prompt:
+        budget = 0
+        if any(candidate.admitted for candidate in recall.candidates):
+            budget = await budget_for(
+                chat, asked.ask, self._parts.settings.recall.budget_tokens_max, self._parts.models
+            )
+        return assemble(
+            chat, recall, budget_tokens=budget, limits=self._limits, counter=self._parts.counter, salt=asked.salt
+        )
+
+    def _record(
+        self, asked: Asked, chat: ChatRequest, conversation: Conversation, prompt: Prompt, millis: float
+    ) -> Retrieval | None:
+        if not asked.ask.inserts or conversation.tip is None:
+            return None
+        position = chat.newest_user
+        chain = conversation.digests[position] if position is not None else None
+        return retrieval_record(
+            prompt,
+            query=chat.query_text,
+            chain=chain or conversation.tip,
+            config_digest=self._parts.config_digest,
+            model=self._parts.embedding_model,
+            exact=self._parts.counter.exact,
+            millis=millis,
+            now=asked.arrived_at,
+        )
+
+    async def _forward(
+        self,
+        request: web.Request,
+        asked: Asked,
+        conversation: Conversation,
+        prompt: Prompt,
+        retrieval: Retrieval | None,
+        millis: float,
+    ) -> web.StreamResponse:
+        """Send, and when vLLM says that our block made the prompt too long, send once more without it."""
+        parts = self._parts
+        answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max)
+
+        async def keep(outcome: Outcome) -> None:
+            await self._keep(asked, conversation, retrieval, outcome)
+
+        head = self._head(asked, conversation, prompt, retrieval, millis)
+        parts.metrics.added_seconds.observe(millis / 1000)
+        parts.metrics.statuses.labels(prompt.status, prompt.reason or "").inc()
+        refused = (lambda status, text: status == 400 and _OVERFLOW in text) if prompt.block else None
+        outcome = await answering.send(
+            request, prompt.body, head, keep=keep, refused=refused, left=parts.capture.in_background
+        )
+        if not outcome.withdrawn:
+            return self._said(asked, prompt, outcome, millis)
+        assert asked.chat is not None
+        parts.metrics.overflow_retries.inc()
+        bare = Prompt(
+            edits_of(asked.chat, asked.salt, {}), "degraded", "overflow", prompt.rung, None, None, prompt.candidates
+        )
+        retrieval = self._record(asked, asked.chat, conversation, bare, millis)
+        head = self._head(asked, conversation, bare, retrieval, millis)
+        outcome = await answering.send(request, bare.body, head, keep=keep, left=parts.capture.in_background)
+        return self._said(asked, bare, outcome, millis)
+
+    def _head(
+        self, asked: Asked, conversation: Conversation, prompt: Prompt, retrieval: Retrieval | None, millis: float
+    ) -> CIMultiDict[str]:
+        """The X-Memory-* headers of the answer (DESIGN section 2)."""
+        exact = self._parts.counter.exact
+        tokens = prompt.block.tokens if prompt.block else 0
+        status = _status_header(prompt) if asked.ask.inserts else "off"
+        head = CIMultiDict(
+            {
+                "X-Memory-Status": status,
+                "X-Memory-Capture": self._parts.capture.where() if asked.ask.captures else "off",
+                "X-Memory-Session": conversation.session.label,
+                "X-Memory-Count": str(prompt.count),
+                "X-Memory-Kept": "0",
+                "X-Memory-Tokens": str(tokens) if exact or tokens == 0 else f"~{tokens}",
+                "X-Memory-Millis": f"{millis:.1f}",
+            }
+        )
+        if retrieval is not None:
+            head["X-Memory-Retrieval"] = str(retrieval.retrieval_id)
+        return head
+
+    async def _keep(
+        self, asked: Asked, conversation: Conversation, retrieval: Retrieval | None, outcome: Outcome
+    ) -> None:
+        """Capture one exchange, or in `read` mode only the record of what was given. Never raises."""
+        if not asked.ask.captures and retrieval is None:
+            return
+        kept = asked.ask.captures
+        captured = Captured(
+            exchange_id=asked.exchange_id,
+            scope=asked.ask.scope,
+            session=conversation.session,
+            mode=asked.ask.mode,
+            status=outcome.status if kept else "refused",
+            reason=outcome.reason if kept else "mode read",
+            http_status=outcome.http_status,
+            model=asked.chat.model if asked.chat else None,
+            arrived_at=asked.arrived_at,
+            finished_at=datetime.now(UTC),
+            request=asked.body if kept else b"",
+            answer=outcome.answer_record() if kept else {},
+            digests=conversation.digests if kept else (),
+            retrieval=retrieval,
+        )
+        chain_key = await self._parts.keys.chain_key(asked.ask.scope.tenant)
+        try:
+            await self._parts.capture.exchange(captured, conversation, outcome.digests(chain_key, conversation.tip))
+        except MemoryProxyFault as fault:
+            self._parts.metrics.captures_lost.inc()
+            event(log, "capture_lost", logging.ERROR, exchange=str(asked.exchange_id), fault=type(fault).__name__)
+
+    def _said(self, asked: Asked, prompt: Prompt, outcome: Outcome, millis: float) -> web.StreamResponse:
+        if prompt.block is not None:
+            self._parts.metrics.injected_memories.inc(prompt.count)
+            self._parts.metrics.injected_tokens.inc(prompt.block.tokens)
+        event(
+            log,
+            "chat",
+            exchange=str(asked.exchange_id),
+            http=outcome.http_status,
+            outcome=outcome.status,
+            memory=prompt.status,
+            reason=prompt.reason,
+            placed=prompt.count,
+            added_ms=round(millis, 1),
+        )
+        return outcome.response
+
+
+RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document"})
+
+
+def _status_header(prompt: Prompt) -> str:
+    said = [prompt.status]
+    if prompt.reason:
+        said.append(f"reason={prompt.reason}")
+    if prompt.rung not in ("full", "none"):
+        said.append(f"rung={prompt.rung}")
+    return "; ".join(said)
+
+
+async def _parse(body: bytes) -> ChatRequest:
+    """A large body is parsed off the event loop: 1 MiB takes about 10 ms."""
+    if len(body) > 1_048_576:
+        return await asyncio.to_thread(ChatRequest.parse, body)
+    return ChatRequest.parse(body)
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
