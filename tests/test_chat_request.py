@@ -3,12 +3,14 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.wire.chat_request import ChatRequest, mentions_memory
 from proxy.wire.json_spans import JsonUnreadable
 from tests.test_json_spans import BLANKS, RawObject, pairs_of, raw_array, raw_objects, raw_strings, raw_values
+
+UNTIMED = settings(deadline=None)  # the machine is shared: a slow example proves nothing
 
 BLOCK = '<memory>\n"Zoë" \\ \U0001f600 BLOCK</memory>\n'
 
@@ -49,6 +51,7 @@ def expected_value(value: object, block: str) -> object:
     return value | {"content": block + content if isinstance(content, str) else [head, *content]}
 
 
+@UNTIMED
 @given(raw_requests(), st.data())
 def test_an_edited_body_says_what_was_asked_and_nothing_else_changes(made: RawObject, data: st.DataObject) -> None:
     parsed = ChatRequest.parse(made.text.encode())
@@ -74,6 +77,7 @@ def test_an_edited_body_says_what_was_asked_and_nothing_else_changes(made: RawOb
     assert pairs_of(body.decode()) == expected
 
 
+@UNTIMED
 @given(raw_requests())
 def test_taking_the_blocks_out_again_gives_the_received_bytes(made: RawObject) -> None:
     received = made.text.encode()
@@ -88,6 +92,7 @@ def test_taking_the_blocks_out_again_gives_the_received_bytes(made: RawObject) -
     assert edited == received
 
 
+@UNTIMED
 @given(raw_values(), BLANKS)
 def test_no_body_raises_anything_but_unreadable(raw: str, blank: str) -> None:
     try:
@@ -99,6 +104,7 @@ def test_no_body_raises_anything_but_unreadable(raw: str, blank: str) -> None:
         assert isinstance(parsed.query_text, str)
 
 
+@UNTIMED
 @given(raw_values())
 def test_odd_messages_are_viewed_and_never_raise(raw: str) -> None:
     for text in (f'{{"messages":{raw}}}', f'{{"messages":[{raw},{{"role":"user","content":{raw}}}]}}'):
@@ -207,6 +213,13 @@ def test_a_short_query_brings_the_turn_before_it() -> None:
     assert request([user("before"), user(None)]).query_text == ""
 
 
+def test_a_query_and_a_block_can_always_be_encoded() -> None:
+    parsed = request([user("lone \ud800 half")])
+    assert parsed.query_text == "lone \ufffd half"
+    edited = parsed.edited({0: "b\ud83d"}, drop_memory=False, cache_salt=None)
+    assert json.loads(edited)["messages"][0]["content"] == "b\ufffdlone \ud800 half"
+
+
 def test_options_of_the_wrong_type_are_as_if_absent() -> None:
     odd = request([], model=1, stream="no", n=True, user=[], max_tokens="5", tools={}, cache_salt=1)
     assert (odd.model, odd.stream, odd.n, odd.user, odd.max_tokens, odd.tools) == (None, False, 1, None, None, None)
@@ -230,6 +243,7 @@ def test_values_do_not_show_message_text_when_printed() -> None:
     assert "secret" not in f"{parsed!r} {parsed.messages!r} {parsed.root!r}"
 
 
+@UNTIMED
 @given(st.lists(st.booleans(), min_size=6, max_size=6), st.booleans())
 def test_a_memory_member_is_never_overlooked(escaped: list[bool], upper: bool) -> None:
     letters = [f"\\u{ord(c):04{'X' if upper else 'x'}}" if e else c for c, e in zip("memory", escaped, strict=True)]

@@ -24,6 +24,7 @@ from proxy.wire.json_spans import (
     parse_document,
     parse_object,
     replace_value,
+    without_surrogates,
 )
 
 SHORT_QUERY_CHARACTERS = 40
@@ -132,15 +133,18 @@ class ChatRequest:
 
     @property
     def query_text(self) -> str:
-        """What to search by: the last user message, under the turn before it when short; "" when there is no text."""
+        """What to search by: the last user message, under the turn before it when short; "" when there is no text.
+
+        Lone surrogates are U+FFFD here, so that it can be encoded.
+        """
         newest = self.newest_user
         if newest is None:
             return ""
-        query = message_text(self.messages[newest].value).strip()
+        query = _searchable(self.messages[newest])
         if not query or len(query) >= SHORT_QUERY_CHARACTERS:
             return query
         for earlier in reversed(self.messages[:newest]):
-            before = message_text(earlier.value).strip() if earlier.role in ("user", "assistant") else ""
+            before = _searchable(earlier) if earlier.role in ("user", "assistant") else ""
             if before:
                 return f"{before[-EARLIER_TURN_CHARACTERS:]}\n{query}"
         return query
@@ -217,6 +221,10 @@ def _elements(member: Member | None) -> tuple[Element, ...]:
 def _role(message: object) -> str:
     role = message.get("role") if isinstance(message, dict) else None
     return role if isinstance(role, str) else ""
+
+
+def _searchable(message: MessageView) -> str:
+    return without_surrogates(message_text(message.value)).strip()
 
 
 def _truth(value: object) -> bool:

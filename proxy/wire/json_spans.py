@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 _DECODER = json.JSONDecoder(strict=True)
 _BLANKS = re.compile(r"[ \t\n\r]*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -111,8 +112,13 @@ def elements(text: str, start: int) -> tuple[tuple[Element, ...], int]:
 
 
 def json_string(text: str) -> str:
-    """The text as a JSON string with its quotes, pure ASCII; lone surrogates, of no use to a reader, become U+FFFD."""
-    return json.dumps(re.sub("[\ud800-\udfff]", "\ufffd", text))
+    """The text as a JSON string with its quotes, pure ASCII, `without_surrogates`."""
+    return json.dumps(without_surrogates(text))
+
+
+def without_surrogates(text: str) -> str:
+    """The text with lone surrogates, which cannot be encoded, replaced by U+FFFD."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def replace_value(member: Member, raw: str) -> Edit:

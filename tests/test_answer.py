@@ -1,0 +1,241 @@
+"""An answer put together from what the client got is the answer the model gave."""
+
+import gzip
+import json
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletionChunk
+
+from proxy.wire.answer import Answer, AnswerUnreadable, Choice, ToolCall, assemble_stream, decompress, parse_body
+
+UNTIMED = settings(deadline=None)  # the machine is shared: a slow example proves nothing
+
+HEAD: dict[str, object] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+DONE = b"data: [DONE]\n\n"
+
+
+def event(value: object) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def delta(fields: dict[str, object], index: int = 0, finish: str | None = None) -> dict[str, object]:
+    return HEAD | {"choices": [{"index": index, "delta": fields, "logprobs": None, "finish_reason": finish}]}
+
+
+def stream(*chunks: object) -> bytes:
+    return b"".join(map(event, chunks)) + DONE
+
+
+def call_delta(index: int, arguments: str, **first: object) -> dict[str, object]:
+    name = {"name": first.pop("name")} if "name" in first else {}
+    return {"tool_calls": [{"index": index, **first, "function": {**name, "arguments": arguments}}]}
+
+
+def only(answer: Answer) -> Choice:
+    (choice,) = answer.choices
+    return choice
+
+
+def test_text_reasoning_and_usage_of_a_stream_come_together() -> None:
+    answer = assemble_stream(
+        b": keep-alive\n\n"
+        + stream(
+            delta({"role": "assistant", "content": ""}),
+            delta({"reasoning": "let me "}),
+            delta({"reasoning": "think"}),
+            delta({"content": "It is "}),
+            delta({"content": "blue \U0001f600"}),
+            delta({}, finish="stop"),
+            HEAD | {"choices": [], "usage": {"prompt_tokens": 9}},
+        )
+    )
+    assert (answer.id, answer.model, answer.complete, answer.error) == ("chatcmpl-1", "m", True, None)
+    assert answer.usage == {"prompt_tokens": 9}
+    assert answer.extra == {"object": "chat.completion.chunk", "created": 1}
+    choice = only(answer)
+    assert (choice.role, choice.content, choice.reasoning) == ("assistant", "It is blue \U0001f600", "let me think")
+    assert (choice.refusal, choice.finish_reason, choice.tool_calls) == (None, "stop", ())
+
+
+def test_tool_calls_are_joined_by_their_index() -> None:
+    answer = assemble_stream(
+        stream(
+            delta(call_delta(1, "", id="b", type="function", name="second")),
+            delta(call_delta(0, "", id="a", type="function", name="first")),
+            delta(call_delta(1, '{"x":')),
+            delta(call_delta(0, "{}")),
+            delta(call_delta(1, "1}")),
+            delta({}, finish="tool_calls"),
+        )
+    )
+    choice = only(answer)
+    assert choice.tool_calls == (
+        ToolCall(0, "a", "function", "first", "{}", {}),
+        ToolCall(1, "b", "function", "second", '{"x":1}', {}),
+    )
+    assert (choice.content, choice.finish_reason) == (None, "tool_calls")
+
+
+def test_several_choices_are_kept_apart() -> None:
+    answer = assemble_stream(stream(delta({"content": "b"}, 1), delta({"content": "a"}), delta({"content": "B"}, 1)))
+    assert [(choice.index, choice.content) for choice in answer.choices] == [(0, "a"), (1, "bB")]
+
+
+def test_unknown_fields_survive() -> None:
+    answer = assemble_stream(
+        stream(
+            delta({"reasoning_content": "ab", "score": 1, "nothing": None}),
+            delta({"reasoning_content": "cd", "score": 2, "nothing": None}),
+        )
+    )
+    assert only(answer).extra == {"reasoning_content": "abcd", "score": 2}
+
+
+def test_an_error_in_mid_stream_is_seen_and_what_came_before_is_kept() -> None:
+    answer = assemble_stream(stream(delta({"content": "half"}), {"error": {"message": "engine died", "code": 500}}))
+    assert answer.error == {"message": "engine died", "code": 500}
+    assert only(answer).content == "half"
+    named = assemble_stream(b'event: error\ndata: {"message":"m"}\n\n')
+    assert named.error == {"message": "m"}
+
+
+@pytest.mark.parametrize("cut", [1, 5, 14, 15, 30])
+def test_a_stream_that_broke_off_is_not_complete(cut: int) -> None:
+    whole = stream(delta({"content": "one"}), delta({"content": "two"}))
+    answer = assemble_stream(whole[: -len(DONE) - cut])
+    assert not answer.complete
+    assert (only(answer).content or "").startswith("one")
+
+
+def test_a_final_event_without_its_line_ends_counts() -> None:
+    assert assemble_stream(stream(delta({"content": "x"})).rstrip(b"\n")).complete
+
+
+def test_events_that_are_not_objects_are_counted_not_raised() -> None:
+    answer = assemble_stream(b"data: {broken\n\ndata: [1]\n\ndata: " + b"[" * 100_000 + b"\n\n" + stream())
+    assert (answer.malformed_events, answer.choices, answer.complete) == (3, (), True)
+
+
+def test_a_body_gives_the_same_answer_as_its_stream() -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}
+    message = {"role": "assistant", "content": "hi", "refusal": None, "reasoning": "r", "tool_calls": [call]}
+    body = HEAD | {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {"total_tokens": 3}}
+    streamed = stream(
+        delta({"role": "assistant", "content": "h", "reasoning": "r"}),
+        delta({"content": "i"}),
+        delta(call_delta(0, '{"x"', id="a", type="function", name="f")),
+        delta(call_delta(0, ":1}"), finish="stop"),
+        HEAD | {"choices": [], "usage": {"total_tokens": 3}},
+    )
+    assert parse_body(json.dumps(body).encode()) == assemble_stream(streamed)
+
+
+def test_an_error_body_is_an_error() -> None:
+    answer = parse_body(b'{"error":{"message":"too long","code":400}}')
+    assert (answer.error, answer.complete) == ({"message": "too long", "code": 400}, False)
+    older = parse_body(b'{"object":"error","message":"too long","code":400}')
+    assert older.error is not None
+    assert older.error["code"] == 400
+    assert parse_body(b'{"error":"plain"}').error == {"message": "plain"}
+
+
+@pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b'{"choices":', b"\xff\xfe", b"[" * 100_000])
+def test_a_body_that_is_no_json_object_says_so(raw: bytes) -> None:
+    answer = parse_body(raw)
+    assert answer.unreadable is not None
+    assert not answer.complete
+
+
+TEXTS = st.lists(st.text(max_size=4), max_size=5)
+JSON_VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                ("choices", "delta", "message", "tool_calls", "function", "index", "error", "content", "id")
+            ),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@UNTIMED
+@given(st.lists(JSON_VALUES, max_size=4))
+def test_no_answer_of_any_shape_raises(values: list[object]) -> None:
+    assert assemble_stream(stream(*values)).complete
+    for value in values:
+        parse_body(json.dumps({"choices": value}).encode())
+        parse_body(json.dumps({"choices": [{"message": value, "index": value}]}).encode())
+
+
+@UNTIMED
+@given(
+    st.lists(st.text(max_size=4), max_size=5), st.lists(st.tuples(st.integers(0, 2), st.text(max_size=4)), max_size=6)
+)
+def test_the_answer_is_what_the_openai_client_puts_together(texts: list[str], calls: list[tuple[int, str]]) -> None:
+    chunks = [delta({"role": "assistant", "content": ""}), *(delta({"content": text}) for text in texts)]
+    chunks += [delta(call_delta(i, "", id=f"c{i}", type="function", name=f"f{i}")) for i in range(3)]
+    chunks += [delta(call_delta(index, text)) for index, text in calls]
+    chunks.append(delta({}, finish="stop"))
+    state = ChatCompletionStreamState()
+    for chunk in chunks:
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    theirs = state.get_final_completion().choices[0].message
+    ours = only(assemble_stream(stream(*chunks)))
+    assert ours.content == theirs.content
+    assert [(c.id, c.name, c.arguments) for c in ours.tool_calls] == [
+        (c.id, c.function.name, c.function.arguments) for c in theirs.tool_calls
+    ]
+
+
+PLAIN = b'{"a":"' + b"x" * 1_000 + b'"}'
+
+
+@pytest.mark.parametrize(
+    ("encoding", "sent"),
+    [
+        ("", PLAIN),
+        ("identity", PLAIN),
+        ("gzip", gzip.compress(PLAIN)),
+        ("X-GZIP", gzip.compress(PLAIN)),
+        ("gzip", gzip.compress(PLAIN[:7]) + gzip.compress(PLAIN[7:])),
+        ("gzip", gzip.compress(PLAIN) + b"\0\0"),
+        ("deflate", zlib.compress(PLAIN)),
+        ("deflate", zlib.compress(PLAIN)[2:-4]),
+        ("deflate, gzip", gzip.compress(zlib.compress(PLAIN))),
+    ],
+)
+def test_compressed_answers_are_read(encoding: str, sent: bytes) -> None:
+    assert decompress(sent, encoding, bytes_max=len(PLAIN)) == PLAIN
+
+
+def test_a_truncated_answer_gives_what_there_is() -> None:
+    whole = gzip.compress(bytes(range(256)) * 400)
+    part = decompress(whole[: len(whole) // 2], "gzip", bytes_max=1_000_000)
+    assert (bytes(range(256)) * 400).startswith(part)
+    assert decompress(b"", "gzip", bytes_max=10) == b""
+
+
+@pytest.mark.parametrize(
+    ("encoding", "sent"),
+    [
+        ("br", PLAIN),
+        ("zstd", PLAIN),
+        ("gzip", b"not gzip"),
+        ("gzip", gzip.compress(b"x" * 10_000_000)),
+        ("deflate", zlib.compress(PLAIN + b"1")),
+        ("identity", PLAIN + b"1"),
+        ("gzip", gzip.compress(PLAIN) * 2),
+    ],
+)
+def test_what_cannot_be_read_is_said_so(encoding: str, sent: bytes) -> None:
+    with pytest.raises(AnswerUnreadable):
+        decompress(sent, encoding, bytes_max=len(PLAIN))
