@@ -1,8 +1,8 @@
 """Sending a body upstream and carrying the answer back, with a copy on the side.
 
 A prepared body and our headers in; the client's answer out, chunk by chunk as it arrives; an Outcome for capture. Only
-the final event of a stream, or the last byte of another body, waits for `keep` (DESIGN section 3). An upstream that dies
-midway cuts the client and is kept as `failed`; a client that leaves frees the upstream at once and is kept as
+the final event of a stream, or the last byte of another body, waits for `keep` (DESIGN section 3). An upstream that
+dies midway cuts the client and is kept as `failed`; a client that leaves frees the upstream at once and is kept as
 `partial`. Nothing here knows of memory.
 """
 

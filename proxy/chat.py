@@ -18,13 +18,13 @@ from typing import Final
 from uuid import UUID
 
 from aiohttp import web
-from memory.keys import KeyRing
 from memory.read.index import Filter
 from multidict import CIMultiDict
 
 from memory.config import Settings
 from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
 from memory.ids import new_id
+from memory.keys import KeyRing
 from memory.model import Captured, Recall, Retrieval
 from memory.ports import TokenCounter
 from memory.read.conversation import Conversation, Conversations, session_ref
@@ -99,7 +99,7 @@ class ChatCompletions:
         prompt = await self._assemble(asked, asked.chat, recall)
         millis = (perf_counter() - asked.started) * 1000
         retrieval = self._record(asked, asked.chat, conversation, prompt, millis)
-        return await self._forward(request, asked, conversation, prompt, retrieval, millis)
+        return await self._forward(request, asked, asked.chat, conversation, prompt, retrieval, millis)
 
     async def understand(self, request: web.Request, body: bytes) -> Asked:
         """Who asks what. Raises Refused where that cannot be known."""
@@ -200,6 +200,7 @@ class ChatCompletions:
         self,
         request: web.Request,
         asked: Asked,
+        chat: ChatRequest,
         conversation: Conversation,
         prompt: Prompt,
         retrieval: Retrieval | None,
@@ -221,12 +222,11 @@ class ChatCompletions:
         )
         if not outcome.withdrawn:
             return self._said(asked, prompt, outcome, millis)
-        assert asked.chat is not None
         parts.metrics.overflow_retries.inc()
         bare = Prompt(
-            edits_of(asked.chat, asked.salt, {}), "degraded", "overflow", prompt.rung, None, None, prompt.candidates
+            edits_of(chat, asked.salt, {}), "degraded", "overflow", prompt.rung, None, None, prompt.candidates
         )
-        retrieval = self._record(asked, asked.chat, conversation, bare, millis)
+        retrieval = self._record(asked, chat, conversation, bare, millis)
         head = self._head(asked, conversation, bare, retrieval, millis)
         outcome = await answering.send(request, bare.body, head, keep=keep, left=parts.capture.in_background)
         return self._said(asked, bare, outcome, millis)

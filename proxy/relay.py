@@ -61,7 +61,7 @@ class Upstream:
         await self._session.close()
 
     def headers(self, raw: Iterable[tuple[bytes, bytes]], *, body_bytes: int | None = None) -> CIMultiDict[str]:
-        """The headers to send: the client's, less hop-by-hop, Host and ours; a new Content-Length for an edited body."""
+        """The headers to send: the client's, less hop-by-hop, Host and ours; Content-Length anew for an edited body."""
         pairs = list(raw)
         dropped = _HOP_BY_HOP | _named_by_connection(pairs)
         kept: CIMultiDict[str] = CIMultiDict()
