@@ -1,0 +1,48 @@
+"""Connections to Redis or Valkey: a URL in, a client out; and the one place where its exceptions are translated.
+
+Refuses to retry by itself: what failed is said at once, and the caller has a spool, a pause or a slower path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from memory.errors import QueueUnavailable
+
+Client = Redis | RedisCluster
+_REASON_CHARS_MAX = 120
+
+
+def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connections_max: int = 64) -> Client:
+    """A client with a pool of its own; nothing is sent yet.
+
+    `url` begins with redis://, rediss:// or unix://. `timeout_s` bounds one answer and one connection attempt, and
+    must exceed the longest `block_ms` of a take by a second. RESP2, so that replies have one shape on every server.
+    """
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "max_connections": connections_max,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    if cluster:
+        return RedisCluster.from_url(url, **options)
+    return Redis.from_url(url, **options)
+
+
+@contextmanager
+def faults(doing: str) -> Iterator[None]:
+    """Translate whatever the client, the socket or a time-out raises into QueueUnavailable. Never quotes a value."""
+    try:
+        yield
+    except (RedisError, OSError, TimeoutError) as exc:
+        reason = str(exc)[:_REASON_CHARS_MAX]
+        raise QueueUnavailable(f"{doing}: {type(exc).__name__}: {reason}") from exc

@@ -1,0 +1,383 @@
+"""The durable queue over Streams: entries in, deliveries out, in order within a lane.
+
+    mp:q:{live-03}        the lane's stream: x exchange, t tenant, s subject (16 raw bytes each), k kind, e envelope
+    mp:q:{live-03}:dead   its dead letters: the same fields, r reason, a attempts
+    mp:q:lanes            every lane that ever took an entry, so that fewer lanes in the configuration hide none
+
+One lane is one hash tag, so a cluster shards by lane and every transaction stays inside one slot. Who may read a lane
+is decided by its lease, not here: there is one consumer name. Entries leave by XACK + XDEL, never by length. Refuses,
+with QueueUnavailable, an entry over 48 MiB and whatever the server refuses; says nothing of an entry's content.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from redis.asyncio import RedisCluster
+from redis.exceptions import ResponseError
+
+from memory.adapters import redis_scripts
+from memory.adapters.group_commit import GroupCommit
+from memory.adapters.redis_client import Client, faults
+from memory.errors import ConfigInvalid, MemoryProxyFault, QueueUnavailable
+from memory.ports import Delivery, Entry, QueueDepth
+
+ENTRY_BYTES_MAX: Final = 48 << 20
+LaneClass = Literal["live", "bulk"]
+Durability = Literal["fsync", "process", "none", "unknown"]
+Promised = Literal["fsync", "process", "replicated"]
+
+_GROUP: Final = b"mp"
+_CONSUMER: Final = b"lane"
+_LANES_KEY: Final = "mp:q:lanes"
+_CLASSES: Final[tuple[LaneClass, ...]] = ("live", "bulk")
+_FLUSH_ITEMS_MAX: Final = 128
+_ALONE_BYTES: Final = 256 << 10  # larger entries take a connection of their own, so that small ones need not wait
+_CLUSTER_POLL_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An entry that was given up: where it lies and why. `dead_id` is `<lane>/<stream id>`."""
+
+    dead_id: str
+    exchange_id: UUID
+    tenant_id: UUID
+    reason: str
+    attempts: int
+
+
+def lane_names(lanes: int) -> tuple[str, ...]:
+    """All lanes of both classes, live first."""
+    return tuple(f"{lane_class}-{number:02d}" for lane_class in _CLASSES for number in range(lanes))
+
+
+def lane_of(tenant_id: UUID, subject_id: UUID, lane_class: str, *, lanes: int = 16) -> str:
+    """The lane of a subject: the same on every machine and in every release, so that order is kept."""
+    digest = hashlib.blake2b(tenant_id.bytes + subject_id.bytes, digest_size=8, person=b"mp-lane").digest()
+    return f"{lane_class}-{int.from_bytes(digest, 'big') % lanes:02d}"
+
+
+class RedisQueue:
+    """ports.Queue over Redis 7+ or Valkey 8+, alone or as a cluster.
+
+    `promised` is what `put` waits for: with `replicated` also `WAITAOF 1 <replicas>` within `put_timeout_s`. The
+    client's pool gives every blocking take a connection of its own, so that puts never wait behind it.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        lanes: int = 16,
+        promised: Promised = "fsync",
+        replicas: int = 1,
+        put_timeout_s: float = 5.0,
+    ) -> None:
+        self._client = client
+        self._cluster = isinstance(client, RedisCluster)
+        if self._cluster and promised == "replicated":
+            raise ConfigInvalid("queue.durability: replicated needs one primary, a Redis Cluster was configured")
+        self._lanes = lanes
+        self._replicas = replicas if promised == "replicated" else 0
+        self._put_timeout_s = put_timeout_s
+        self._puts: GroupCommit[Entry] = GroupCommit(self._append, items_max=_FLUSH_ITEMS_MAX)
+
+    async def close(self) -> None:
+        """Finish the puts on their way and close the client."""
+        await self._puts.settled()
+        await self._client.aclose()
+
+    async def prepare(self) -> tuple[str, ...]:
+        """Create what readers need and return every lane to be read, those of an earlier configuration included."""
+        with faults("prepare lanes"):
+            names = lane_names(self._lanes)
+            await self._client.execute_command("SADD", _LANES_KEY, *names)
+            known = {raw.decode() for raw in await self._client.execute_command("SMEMBERS", _LANES_KEY)}
+            lanes = (*names, *sorted(known.difference(names)))
+            pipe = self._client.pipeline(transaction=False)
+            for lane in lanes:
+                pipe.execute_command("XGROUP", "CREATE", _key(lane), _GROUP, "0", "MKSTREAM")
+            for reply in await pipe.execute(raise_on_error=False):
+                if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
+                    raise reply
+        return lanes
+
+    async def ping(self) -> None:
+        """Return when the server answers. Raises QueueUnavailable."""
+        with faults("ping"):
+            await self._client.execute_command("PING")
+
+    # ------------------------------------------------------------ writing
+
+    async def put(self, entry: Entry) -> None:
+        """Append one entry; concurrent puts share a round trip and an fsync. Raises QueueUnavailable."""
+        if _size(entry) > _ALONE_BYTES:
+            await self.put_all([entry])
+        else:
+            await self._puts.add(entry)
+
+    async def put_all(self, entries: Sequence[Entry]) -> None:
+        """Append several in this order, in one round trip; on QueueUnavailable some of them may be there."""
+        for fault in await self._append(entries):
+            if fault is not None:
+                raise fault
+
+    async def _append(self, entries: Sequence[Entry]) -> list[MemoryProxyFault | None]:
+        """XADD each; the result of each, or QueueUnavailable for all when the connection failed."""
+        small = [entry for entry in entries if _size(entry) <= ENTRY_BYTES_MAX]
+        pipe = self._client.pipeline(transaction=False)
+        for entry in small:
+            pipe.execute_command("XADD", _key(self._lane(entry)), "*", *_fields(entry))
+        if self._replicas:
+            pipe.execute_command("WAITAOF", 1, self._replicas, int(self._put_timeout_s * 1000))
+        with faults("put"):
+            async with asyncio.timeout(self._put_timeout_s + 1):
+                replies = await pipe.execute(raise_on_error=False) if small else []
+        unsafe = self._not_replicated(replies.pop()) if self._replicas and replies else None
+        added = iter(replies)
+        return [_verdict(entry, added, unsafe) for entry in entries]
+
+    def _not_replicated(self, reply: Any) -> str | None:
+        """Why the reply of WAITAOF is no promise, or None."""
+        if isinstance(reply, Exception):
+            return f"WAITAOF: {reply}"
+        local, copies = reply
+        return None if local >= 1 and copies >= self._replicas else f"fsynced here {local}, on replicas {copies}"
+
+    def _lane(self, entry: Entry) -> str:
+        return lane_of(entry.tenant_id, entry.subject_id, entry.lane_class, lanes=self._lanes)
+
+    # ------------------------------------------------------------ reading
+
+    async def take(self, lanes: Sequence[str], *, count: int, block_ms: int) -> list[Delivery]:
+        """The next entries, at most `count` of each lane. `block_ms` 0 does not wait.
+
+        After a fault entries may have been delivered to nobody: reclaim the lanes before the next take.
+        """
+        if not lanes:
+            return []
+        try:
+            return await self._take(lanes, count, block_ms)
+        except QueueUnavailable as exc:
+            if not (isinstance(exc.__cause__, ResponseError) and str(exc.__cause__).startswith("NOGROUP")):
+                raise
+        await self.prepare()
+        return await self._take(lanes, count, block_ms)
+
+    async def _take(self, lanes: Sequence[str], count: int, block_ms: int) -> list[Delivery]:
+        with faults("take"):
+            if not self._cluster:
+                return _deliveries(await self._read(lanes, count, block_ms))
+            deadline = asyncio.get_running_loop().time() + block_ms / 1000
+            while True:  # a cluster answers for one slot at a time, so waiting is polling
+                replies = await asyncio.gather(*(self._read([lane], count, 0) for lane in lanes))
+                found = [delivery for reply in replies for delivery in _deliveries(reply)]
+                if found or asyncio.get_running_loop().time() >= deadline:
+                    return found
+                await asyncio.sleep(_CLUSTER_POLL_S)
+
+    async def _read(self, lanes: Sequence[str], count: int, block_ms: int) -> Any:
+        wait = ("BLOCK", block_ms) if block_ms > 0 else ()
+        keys = [_key(lane) for lane in lanes]
+        return await self._client.execute_command(
+            *("XREADGROUP", "GROUP", _GROUP, _CONSUMER, "COUNT", count, *wait, "STREAMS", *keys, *[">"] * len(keys))
+        )
+
+    async def reclaim(self, lane: str, *, count: int) -> list[Delivery]:
+        """What was taken and not finished, oldest first; the caller holds the lane's lease.
+
+        Only the first is charged with another attempt: a lane stands still because of its head, and the entries
+        that merely were in hand when a worker died are not to blame.
+        """
+        with faults("reclaim"):
+            held: list[Any] = await self._client.xpending_range(_key(lane), _GROUP, "-", "+", count)
+            pipe = self._client.pipeline(transaction=False)
+            tried: dict[bytes, int] = {}
+            for row in held:
+                tried[row["message_id"]] = row["times_delivered"] + (not tried)
+            for entry_id, attempts in tried.items():
+                pipe.execute_command(*("XCLAIM", _key(lane), _GROUP, _CONSUMER, 0, entry_id, "RETRYCOUNT", attempts))
+            replies = await pipe.execute() if tried else []
+        found = [entry for reply in replies for entry in reply if entry[1]]
+        return [_delivery(lane, entry_id, fields, max(1, tried[entry_id])) for entry_id, fields in found]
+
+    async def give_back(self, delivery: Delivery) -> None:
+        """Leave it pending and uncount this attempt: the fault was not the entry's. Raises QueueUnavailable."""
+        with faults("give back"):
+            await self._client.execute_command(
+                *("XCLAIM", _key(delivery.lane), _GROUP, _CONSUMER, 0, delivery.delivery_id),
+                *("RETRYCOUNT", max(0, delivery.attempts - 1), "JUSTID"),
+                parse_justid=True,
+            )
+
+    async def done(self, delivery: Delivery) -> None:
+        """Acknowledge and delete, in one transaction; again is harmless. Raises QueueUnavailable."""
+        await self.done_all([delivery])
+
+    async def done_all(self, deliveries: Sequence[Delivery]) -> None:
+        """`done` for several entries, one transaction for each lane among them. Raises QueueUnavailable."""
+        for lane in dict.fromkeys(delivery.lane for delivery in deliveries):
+            ids = [delivery.delivery_id for delivery in deliveries if delivery.lane == lane]
+            with faults("done"):
+                pipe = self._client.pipeline(transaction=True)
+                pipe.execute_command("XACK", _key(lane), _GROUP, *ids)
+                pipe.execute_command("XDEL", _key(lane), *ids)
+                await pipe.execute()
+
+    # ------------------------------------------------------------ dead letters and counts
+
+    async def bury(self, delivery: Delivery, reason: str) -> None:
+        """Move to the lane's dead letters, sealed as it is; a second call moves nothing. Raises QueueUnavailable."""
+        key = _key(delivery.lane)
+        with faults("bury"):
+            await self._client.execute_command(
+                *("EVAL", redis_scripts.MOVE, 2, key, _dead_key(delivery.lane), _GROUP, delivery.delivery_id),
+                *("r", reason, "a", delivery.attempts),
+            )
+
+    async def dead_letters(self, limit: int) -> list[DeadLetter]:
+        """The newest `limit` dead letters of all lanes, newest first. Raises QueueUnavailable."""
+        lanes = await self._known_lanes()
+        with faults("list dead letters"):
+            pipe = self._client.pipeline(transaction=False)
+            for lane in lanes:
+                pipe.execute_command("EVAL", redis_scripts.DEAD, 1, _dead_key(lane), limit)
+            replies = await pipe.execute()
+        rows = [(lane, row) for lane, reply in zip(lanes, replies, strict=True) for row in reply]
+        rows.sort(key=lambda found: _id_order(found[1][0]), reverse=True)
+        return [_dead_letter(lane, row) for lane, row in rows[:limit]]
+
+    async def replay_dead(self, dead_id: str) -> bool:
+        """Put a dead letter back at the end of its lane, its attempts forgotten. False when there is none."""
+        lane, _, entry_id = dead_id.partition("/")
+        if not entry_id or lane not in await self._known_lanes():
+            return False
+        with faults("replay dead letter"):
+            moved = await self._client.execute_command(
+                "EVAL", redis_scripts.MOVE, 2, _dead_key(lane), _key(lane), _GROUP, entry_id
+            )
+        return moved is not None
+
+    async def depth(self) -> QueueDepth:
+        """Counts over all lanes, in one round trip. Deferred work is not the queue's: `background` is 0."""
+        lanes = await self._known_lanes()
+        with faults("depth"):
+            pipe = self._client.pipeline(transaction=False)
+            for lane in lanes:
+                pipe.execute_command("EVAL", redis_scripts.STAT, 2, _key(lane), _dead_key(lane), _GROUP)
+            stats = await pipe.execute()
+        in_flight = sum(held for _, held, _, _ in stats)
+        return QueueDepth(
+            pending=sum(length for length, _, _, _ in stats) - in_flight,
+            in_flight=in_flight,
+            background=0,
+            dead=sum(dead for _, _, _, dead in stats),
+            oldest_seconds=max(0, *(age for _, _, age, _ in stats)) / 1000,
+        )
+
+    async def durability(self) -> Durability:
+        """What this server gives: `fsync` an acknowledged entry survives kill -9 and power loss of the server,
+        `process` it survives ours only, `none` it may be evicted, `unknown` the server does not say.
+        """
+        with faults("inspect the server"):
+            try:
+                raw = await self._client.execute_command("CONFIG", "GET", "*")
+            except ResponseError:  # CONFIG is forbidden or renamed on managed servers
+                return "unknown"
+        settings = {_text(name): _text(value) for name, value in _pairs(raw)}
+        if settings.get("maxmemory-policy", "").startswith("allkeys") and settings.get("maxmemory", "0") != "0":
+            return "none"
+        always = settings.get("appendonly") == "yes" and settings.get("appendfsync") == "always"
+        return "fsync" if always else "process"
+
+    async def _known_lanes(self) -> tuple[str, ...]:
+        with faults("list lanes"):
+            known = {raw.decode() for raw in await self._client.execute_command("SMEMBERS", _LANES_KEY)}
+        names = lane_names(self._lanes)
+        return (*names, *sorted(known.difference(names)))
+
+
+# ---------------------------------------------------------------- entries and fields
+
+
+def _key(lane: str) -> str:
+    return f"mp:q:{{{lane}}}"
+
+
+def _dead_key(lane: str) -> str:
+    return f"mp:q:{{{lane}}}:dead"
+
+
+def _size(entry: Entry) -> int:
+    return len(entry.envelope)
+
+
+def _fields(entry: Entry) -> tuple[str | bytes, ...]:
+    ids = ("x", entry.exchange_id.bytes, "t", entry.tenant_id.bytes, "s", entry.subject_id.bytes)
+    return (*ids, "k", entry.kind, "e", entry.envelope)
+
+
+def _verdict(entry: Entry, added: Any, unsafe: str | None) -> MemoryProxyFault | None:
+    """The fault of one entry of a flush, or None. `added` yields the replies of those that were sent."""
+    if _size(entry) > ENTRY_BYTES_MAX:
+        return QueueUnavailable(f"put: the entry has {_size(entry)} bytes, more than {ENTRY_BYTES_MAX}")
+    reply = next(added)
+    if isinstance(reply, Exception):
+        return QueueUnavailable(f"put: {type(reply).__name__}: {str(reply)[:120]}")
+    return QueueUnavailable(f"put: {unsafe}") if unsafe else None
+
+
+def _deliveries(reply: Any) -> list[Delivery]:
+    """Read the reply of XREADGROUP; entries that were never delivered before have one attempt."""
+    return [
+        _delivery(_text(key).partition("{")[2].partition("}")[0], entry_id, fields, 1)
+        for key, entries in _pairs(reply or [])
+        for entry_id, fields in entries
+    ]
+
+
+def _delivery(lane: str, entry_id: bytes, fields: dict[bytes, bytes], attempts: int) -> Delivery:
+    entry = Entry(
+        exchange_id=UUID(bytes=fields[b"x"]),
+        tenant_id=UUID(bytes=fields[b"t"]),
+        subject_id=UUID(bytes=fields[b"s"]),
+        kind=fields[b"k"].decode(),
+        lane_class=lane.partition("-")[0],
+        envelope=fields[b"e"],
+    )
+    return Delivery(entry=entry, lane=lane, delivery_id=entry_id.decode(), attempts=attempts)
+
+
+def _dead_letter(lane: str, row: Any) -> DeadLetter:
+    entry_id, exchange, tenant, reason, attempts = row
+    return DeadLetter(
+        dead_id=f"{lane}/{entry_id.decode()}",
+        exchange_id=UUID(bytes=exchange),
+        tenant_id=UUID(bytes=tenant),
+        reason=reason.decode("utf-8", "replace"),
+        attempts=int(attempts),
+    )
+
+
+def _id_order(entry_id: bytes) -> tuple[int, int]:
+    millis, _, sequence = entry_id.partition(b"-")
+    return int(millis), int(sequence)
+
+
+def _text(raw: bytes | str) -> str:
+    return raw.decode() if isinstance(raw, bytes) else raw
+
+
+def _pairs(reply: Any) -> Iterable[tuple[Any, Any]]:
+    """Pairs from a mapping, from [[a, b], ...], or from a flat [a, b, ...]: clients differ."""
+    if isinstance(reply, dict):
+        return reply.items()
+    if reply and isinstance(reply[0], list | tuple):
+        return [(pair[0], pair[1]) for pair in reply]
+    return list(zip(reply[::2], reply[1::2], strict=True))

@@ -1,0 +1,49 @@
+"""Server-side steps of the queue and the hot state: each touches the keys of one slot and sends no envelope back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Move one entry to another stream of the same slot, adding fields; nothing when it is gone, so a late second call
+# leaves no second copy. KEYS from, to; ARGV group, id, then the fields to add. With no fields, r and a are dropped.
+MOVE: Final = """
+local found = redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2])
+if #found == 0 then return false end
+local fields = {}
+for i = 1, #found[1][2], 2 do
+  local name = found[1][2][i]
+  if #ARGV > 2 or (name ~= 'r' and name ~= 'a') then
+    fields[#fields + 1] = name
+    fields[#fields + 1] = found[1][2][i + 1]
+  end
+end
+for i = 3, #ARGV do fields[#fields + 1] = ARGV[i] end
+local id = redis.call('XADD', KEYS[2], '*', unpack(fields))
+redis.pcall('XACK', KEYS[1], ARGV[1], ARGV[2])
+redis.call('XDEL', KEYS[1], ARGV[2])
+return id
+"""
+
+# KEYS lane, dead; ARGV group. Length, in flight, age of the oldest in ms, dead: without sending an envelope back.
+STAT: Final = """
+local length = redis.call('XLEN', KEYS[1])
+local held = redis.pcall('XPENDING', KEYS[1], ARGV[1])
+local age = 0
+if length > 0 then
+  local id = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1][1]
+  local now = redis.call('TIME')
+  age = now[1] * 1000 + math.floor(now[2] / 1000) - tonumber(string.match(id, '^%d+'))
+end
+return {length, held.err and 0 or held[1], age, redis.call('XLEN', KEYS[2])}
+"""
+
+# KEYS dead; ARGV limit. Id, exchange, tenant, reason, attempts of the newest dead letters: never the envelope.
+DEAD: Final = """
+local rows = {}
+for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', ARGV[1])) do
+  local field = {}
+  for i = 1, #entry[2], 2 do field[entry[2][i]] = entry[2][i + 1] end
+  rows[#rows + 1] = {entry[1], field.x, field.t, field.r or '', field.a or '0'}
+end
+return rows
+"""
