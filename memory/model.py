@@ -320,3 +320,24 @@ class IndexRow:
     visible: bool
     changed_version: int
     chain: Digest | None
+
+
+# ---------------------------------------------------------------- the store's own values
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """What is known of an API key; its secret is not. `fixed` and `defaults` are scope members by name."""
+
+    key_id: UUID
+    tenant_id: UUID
+    prefix: str
+    secret_sha256: bytes
+    name: str
+    fixed: dict[str, str]
+    defaults: dict[str, str]
+    capabilities: tuple[str, ...]
+    sensitivity_ceiling: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None

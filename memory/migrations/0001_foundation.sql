@@ -52,6 +52,7 @@ CREATE TABLE api_keys (
     expires_at    timestamptz,
     revoked_at    timestamptz
 );
+CREATE INDEX api_keys_of_tenant ON api_keys (tenant_id, created_at DESC, key_id DESC);
 
 CREATE TABLE embedding_models (
     model_id   integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

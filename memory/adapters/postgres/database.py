@@ -1,0 +1,202 @@
+"""The pool: named queries in, rows out, always inside one transaction that says whose data it may see.
+
+Every transaction becomes the role mp_app and sets tenant and visible scopes, so row-level security holds whoever
+connected. Connections heal by themselves after the server was away. Refuses to wait longer than its bounds. All
+foreign errors leave as StoreUnavailable, without their text where it may hold a row's values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+from pgvector.asyncpg import register_vector
+
+from memory.adapters.postgres.queries import Query, load_queries
+from memory.errors import StoreUnavailable
+
+APP_ROLE: Final = "mp_app"
+_FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+_BEGIN: Final = (
+    "SELECT set_config('role', $1, true), set_config('mp.tenant', $2, true), set_config('mp.scopes', $3, true),"
+    " set_config('statement_timeout', $4, true), set_config('jit', 'off', true)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of a pool. `statement_cache` is 0 behind PgBouncer in transaction mode."""
+
+    connections_max: int = 8
+    acquire_timeout_s: float = 2.0
+    connect_timeout_s: float = 5.0
+    statement_timeout_ms: int = 10_000
+    statement_cache: int = 256
+
+
+class Transaction:
+    """One open transaction. Queries are called by name, or as a Query already fitted to an embedding table."""
+
+    def __init__(self, connection: Any, queries: Mapping[str, Query]) -> None:
+        self._connection = connection
+        self._queries = queries
+
+    async def fetch(self, query: str | Query, *arguments: Any) -> list[Any]:
+        """All rows."""
+        rows: list[Any] = await self._connection.fetch(self._sql(query), *arguments)
+        return rows
+
+    async def row(self, query: str | Query, *arguments: Any) -> Any | None:
+        """The first row, or None."""
+        return await self._connection.fetchrow(self._sql(query), *arguments)
+
+    async def value(self, query: str | Query, *arguments: Any) -> Any:
+        """The first column of the first row, or None."""
+        return await self._connection.fetchval(self._sql(query), *arguments)
+
+    async def run(self, query: str | Query, *arguments: Any) -> int:
+        """Run it; the number of rows it changed."""
+        said: str = await self._connection.execute(self._sql(query), *arguments)
+        tail = said.rsplit(" ", 1)[-1]
+        return int(tail) if tail.isdigit() else 0
+
+    async def run_many(self, query: str | Query, rows: Iterable[Sequence[Any]]) -> None:
+        """Run it for every row in one batch; nothing for no rows."""
+        batch = list(rows)
+        if batch:
+            await self._connection.executemany(self._sql(query), batch)
+
+    async def fetch_many(self, query: str | Query, rows: Iterable[Sequence[Any]]) -> list[Any]:
+        """Run it for every row in one batch and return what came back, in order."""
+        batch = list(rows)
+        found: list[Any] = await self._connection.fetchmany(self._sql(query), batch) if batch else []
+        return found
+
+    async def see(self, tenant: UUID | None, scope_ids: Iterable[int]) -> None:
+        """Change what the rest of this transaction may see."""
+        await self._connection.fetchrow(
+            "SELECT set_config('mp.tenant', $1, true), set_config('mp.scopes', $2, true)",
+            "" if tenant is None else str(tenant),
+            _array(scope_ids),
+        )
+
+    def _sql(self, query: str | Query) -> str:
+        return query.sql if isinstance(query, Query) else self._queries[query].sql
+
+
+class Database:
+    """A bounded pool of connections to one Postgres. Opens without a server and finds it when it is there."""
+
+    def __init__(self, pool: Any, bounds: Bounds, queries: Mapping[str, Query]) -> None:
+        self._pool = pool
+        self._bounds = bounds
+        self.queries = queries
+
+    @classmethod
+    async def open(cls, dsn: str, bounds: Bounds | None = None) -> Database:
+        """Make the pool; connects on first use."""
+        limits = bounds or Bounds()
+        try:
+            pool = await asyncpg.create_pool(
+                dsn,
+                min_size=0,
+                max_size=limits.connections_max,
+                timeout=limits.connect_timeout_s,
+                command_timeout=limits.statement_timeout_ms / 1000 + 1,
+                statement_cache_size=limits.statement_cache,
+                server_settings={"application_name": "memory-proxy"},
+                init=_prepare,
+                reset=_no_reset,
+            )
+        except (*_FOREIGN, ValueError) as exc:
+            raise StoreUnavailable(f"Postgres cannot be used: {type(exc).__name__}") from exc
+        return cls(pool, limits, load_queries())
+
+    async def close(self) -> None:
+        """Close every connection; those in use are cut."""
+        self._pool.terminate()
+
+    @asynccontextmanager
+    async def transaction(
+        self, tenant: UUID | None, scope_ids: Iterable[int] = (), *, read_only: bool = False
+    ) -> AsyncIterator[Transaction]:
+        """One transaction as mp_app that sees `scope_ids` of `tenant`. Raises StoreUnavailable; then nothing was kept.
+
+        (One exception: when the connection dies while COMMIT is under way, it may have been kept. Writes are
+        idempotent for that reason.) Never hold it across a network call or an embedding.
+        """
+        try:
+            async with (
+                self._pool.acquire(timeout=self._bounds.acquire_timeout_s) as connection,
+                connection.transaction(readonly=read_only),
+            ):
+                await connection.fetchrow(
+                    _BEGIN,
+                    APP_ROLE,
+                    "" if tenant is None else str(tenant),
+                    _array(scope_ids),
+                    str(self._bounds.statement_timeout_ms),
+                )
+                yield Transaction(connection, self.queries)
+        except _FOREIGN as exc:
+            raise StoreUnavailable(f"Postgres: {_named(exc)}") from exc
+
+    async def ping(self) -> None:
+        """Raise StoreUnavailable unless a transaction can be had and the schema is there."""
+        async with self.transaction(None, read_only=True) as tx:
+            await tx.value("ping")
+
+
+async def _prepare(connection: Any) -> None:
+    """Codecs of a new connection: vectors in binary, jsonb as values."""
+    await register_vector(connection)
+    await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=dump_json, decoder=json.loads)
+
+
+async def _no_reset(_connection: Any) -> None:
+    """Nothing to undo on release: every setting was local to its transaction."""
+
+
+def _array(scope_ids: Iterable[int]) -> str:
+    return "{" + ",".join(str(int(scope_id)) for scope_id in scope_ids) + "}"
+
+
+def _named(exc: BaseException) -> str:
+    """What happened, without the server's detail: that may quote a row."""
+    if isinstance(exc, asyncpg.PostgresError):
+        constraint = getattr(exc, "constraint_name", None)
+        return f"{type(exc).__name__} {exc.sqlstate}{f' on {constraint}' if constraint else ''}"
+    return f"{type(exc).__name__}{f' {exc.strerror}' if isinstance(exc, OSError) and exc.strerror else ''}"
+
+
+def clean_text(text: str) -> str:
+    """Text as Postgres can hold it: NUL and lone surrogates become U+FFFD."""
+    text = text.replace("\x00", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return text
+
+
+def dump_json(value: Any) -> str:
+    """JSON as jsonb can hold it; a \\u0000 inside would be refused."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if "\\u0000" in text:
+        text = json.dumps(_clean(value), ensure_ascii=False, separators=(",", ":"))
+    return clean_text(text)
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {clean_text(str(name)): _clean(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(member) for member in value]
+    return value

@@ -1,0 +1,62 @@
+"""Leases of queue lanes: a worker asks, and is told which lanes are its own and under which fence.
+
+Each worker gets its share, lanes divided by workers alive, rounded up; a worker that has more gives back at its next
+`acquire`. Times are the database's, so clocks of several machines need not agree. A fence rises at every change of
+holder and is compared inside the commit, so a worker that lost a lane stores nothing. Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memory.adapters.postgres.database import Database, Transaction
+from memory.errors import LeaseLost
+
+
+class Leases:
+    """The lanes of one store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def acquire(self, holder: str, want: Sequence[str], ttl_s: float) -> dict[str, int]:
+        """Beat, keep or take this worker's share of `want`, and return {lane: fence} of all it now holds of them."""
+        async with self._database.transaction(None) as tx:
+            await tx.value("lock_lanes")
+            await tx.run("beat", holder, ttl_s)
+            await tx.run("forget_dead_workers")
+            alive: int = await tx.value("workers_alive")
+            share = -(-len(want) // max(alive, 1))
+            now = {row["lane"]: row for row in await tx.fetch("lanes_now", list(want))}
+            mine = [lane for lane in want if lane in now and now[lane]["live"] and now[lane]["holder"] == holder]
+            await tx.run("release_lanes", holder, mine[share:])
+            free = [lane for lane in want if not _is_held(now, lane)]
+            lanes = [*mine[:share], *free][:share]
+            taken = await tx.fetch_many("take_lane", [(lane, holder, ttl_s) for lane in lanes])
+        return {row["lane"]: row["fence"] for row in taken}
+
+    async def renew(self, holder: str, ttl_s: float) -> dict[str, int]:
+        """Beat and prolong everything still held; returns {lane: fence}. What is missing was lost."""
+        async with self._database.transaction(None) as tx:
+            await tx.run("beat", holder, ttl_s)
+            return {row["lane"]: row["fence"] for row in await tx.fetch("renew_lanes", holder, ttl_s)}
+
+    async def release(self, holder: str, lanes: Sequence[str] | None = None) -> None:
+        """Give lanes back; None gives back all and says good-bye."""
+        async with self._database.transaction(None) as tx:
+            if lanes is None:
+                lanes = [row["lane"] for row in await tx.fetch("renew_lanes", holder, 0.0)]
+                await tx.run("retire_worker", holder)
+            await tx.run("release_lanes", holder, list(lanes))
+
+
+def _is_held(now: Mapping[str, Any], lane: str) -> bool:
+    return lane in now and bool(now[lane]["live"])
+
+
+async def hold_fence(tx: Transaction, lane: str, fence: int) -> None:
+    """Keep the lane from changing hands until the transaction ends. Raises LeaseLost when it has already."""
+    found = await tx.value("hold_fence", lane)
+    if found != fence:
+        raise LeaseLost(f"lane {lane} is at fence {found}, this worker's was {fence}")

@@ -1,0 +1,90 @@
+-- name: ping
+-- Whether the schema is there.
+-- Uses: none. Rows: tenants.
+SELECT to_regclass('public.tenants')::text AS tenants;
+
+-- name: find_tenant
+-- A tenant by name.
+-- $1 name text
+-- Uses: tenants_name_key. Rows: tenant_id.
+SELECT tenant_id
+FROM tenants
+WHERE name = $1;
+
+-- name: add_tenant
+-- A new tenant, unless the name is taken.
+-- $1 tenant_id uuid, $2 name text, $3 now timestamptz
+-- Uses: tenants_name_key. Rows: none.
+INSERT INTO tenants (tenant_id, name, created_at)
+VALUES ($1, $2, $3)
+ON CONFLICT (name) DO NOTHING;
+
+-- name: current_key
+-- The data key in use of a subject, or of the tenant itself (subject null).
+-- $1 tenant uuid, $2 subject uuid
+-- Uses: data_keys_current. Rows: key_id, subject_id, wrapped.
+SELECT key_id, subject_id, wrapped
+FROM data_keys
+WHERE tenant_id = $1 AND subject_id = $2 AND retired_at IS NULL AND shredded_at IS NULL;
+
+-- name: current_tenant_key
+-- The data key in use of the tenant itself.
+-- $1 tenant uuid
+-- Uses: data_keys_current. Rows: key_id, subject_id, wrapped.
+SELECT key_id, subject_id, wrapped
+FROM data_keys
+WHERE tenant_id = $1 AND subject_id IS NULL AND retired_at IS NULL AND shredded_at IS NULL;
+
+-- name: key_by_id
+-- One data key, whatever became of it; wrapped is null once shredded.
+-- $1 tenant uuid, $2 key_id uuid
+-- Uses: data_keys_pkey. Rows: key_id, subject_id, wrapped.
+SELECT key_id, subject_id, wrapped
+FROM data_keys
+WHERE tenant_id = $1 AND key_id = $2;
+
+-- name: add_key
+-- A new data key, unless the subject has one.
+-- $1 tenant uuid, $2 key_id uuid, $3 subject uuid, $4 wrapped bytea, $5 now timestamptz
+-- Uses: data_keys_current. Rows: none.
+INSERT INTO data_keys (tenant_id, key_id, subject_id, wrapped, created_at)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT DO NOTHING;
+
+-- name: add_api_key
+-- A new API key.
+-- $1 key_id uuid, $2 tenant uuid, $3 prefix text, $4 secret_sha256 bytea, $5 name text, $6 fixed jsonb,
+-- $7 defaults jsonb, $8 capabilities text[], $9 ceiling text, $10 now timestamptz, $11 expires_at timestamptz
+-- Uses: api_keys_pkey. Rows: none.
+INSERT INTO api_keys (key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities,
+                      sensitivity_ceiling, created_at, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+
+-- name: api_keys_of_tenant
+-- Every key of a tenant, newest first.
+-- $1 tenant uuid
+-- Uses: api_keys_of_tenant. Rows: key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities,
+-- sensitivity_ceiling, created_at, expires_at, revoked_at.
+SELECT key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities, sensitivity_ceiling, created_at,
+       expires_at, revoked_at
+FROM api_keys
+WHERE tenant_id = $1
+ORDER BY created_at DESC, key_id DESC;
+
+-- name: active_api_keys
+-- Every key that may be used now, of all tenants: the table each process holds.
+-- $1 now timestamptz
+-- Uses: none. Rows: key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities,
+-- sensitivity_ceiling, created_at, expires_at, revoked_at.
+SELECT key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities, sensitivity_ceiling, created_at,
+       expires_at, revoked_at
+FROM api_keys
+WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1);
+
+-- name: revoke_api_key
+-- Revoke a key by its id, inside its tenant.
+-- $1 tenant uuid, $2 key_id uuid, $3 now timestamptz
+-- Uses: api_keys_pkey. Rows: none.
+UPDATE api_keys
+SET revoked_at = $3
+WHERE tenant_id = $1 AND key_id = $2 AND revoked_at IS NULL;

@@ -1,0 +1,88 @@
+"""The pool: bounded, healing, blind without settings, and silent about values."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from memory.adapters.postgres.database import Bounds, Database, clean_text, dump_json
+from memory.errors import StoreUnavailable
+from tests.postgres_fixture import TEMPLATE, Server, TestDatabase
+
+
+async def test_the_pool_heals_after_the_server_was_killed(private_postgres: Server) -> None:
+    postgres = private_postgres.fresh(TEMPLATE)
+    database = await Database.open(postgres.app, Bounds(connections_max=3))
+    await asyncio.gather(*(database.ping() for _ in range(6)))
+    async with database.transaction(None) as tx:
+        await tx.value("ping")
+    private_postgres.kill()
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await database.ping()
+    private_postgres.start()
+    for _ in range(20):
+        try:
+            await database.ping()
+            break
+        except StoreUnavailable:
+            await asyncio.sleep(0.1)
+    await asyncio.gather(*(database.ping() for _ in range(6)))
+    await database.close()
+
+
+async def test_opening_needs_no_server() -> None:
+    database = await Database.open("postgresql://mp_app@/none?host=/nonexistent&port=5432")
+    with pytest.raises(StoreUnavailable):
+        await database.ping()
+    await database.close()
+
+
+async def test_waiting_for_a_connection_is_bounded(postgres: TestDatabase) -> None:
+    database = await Database.open(postgres.app, Bounds(connections_max=1, acquire_timeout_s=0.1))
+    async with database.transaction(None):
+        with pytest.raises(StoreUnavailable, match="TimeoutError"):
+            await database.ping()
+    await database.ping()
+    await database.close()
+
+
+async def test_a_statement_that_takes_too_long_is_ended(postgres: TestDatabase) -> None:
+    postgres.psql("CREATE FUNCTION mp_slow() RETURNS text LANGUAGE sql AS $$ SELECT pg_sleep(5)::text $$")
+    database = await Database.open(postgres.app, Bounds(statement_timeout_ms=50))
+    with pytest.raises(StoreUnavailable, match="57014"):
+        async with database.transaction(None) as tx:
+            await tx._connection.fetchval("SELECT mp_slow()")
+    await database.ping()
+    await database.close()
+
+
+@pytest.mark.parametrize("cache", [0, 256])
+async def test_settings_end_with_their_transaction(postgres: TestDatabase, cache: int) -> None:
+    database = await Database.open(postgres.owner, Bounds(connections_max=1, statement_cache=cache))
+    async with database.transaction(None) as tx:
+        assert await tx._connection.fetchval("SELECT current_user") == "mp_app"
+        assert await tx._connection.fetchval("SELECT mp_scopes()") == []
+    async with database._pool.acquire() as connection:
+        assert await connection.fetchval("SELECT current_user") == "postgres"
+    await database.close()
+
+
+async def test_a_fault_does_not_quote_a_value(postgres: TestDatabase) -> None:
+    database = await Database.open(postgres.app)
+    with pytest.raises(StoreUnavailable) as caught:
+        async with database.transaction(None) as tx:
+            await tx._connection.fetchval("SELECT $1::int", "sesame")
+    assert "sesame" not in str(caught.value)
+    with pytest.raises(StoreUnavailable) as caught:
+        async with database.transaction(None) as tx:
+            await tx._connection.fetchval("SELECT 'sesame'::int")
+    assert "sesame" not in str(caught.value)
+    await database.close()
+
+
+def test_text_that_postgres_cannot_hold_is_replaced() -> None:
+    assert clean_text("a\x00b\ud800c") == "a\ufffdb\ufffd\ufffd\ufffdc"
+    assert clean_text("plain ü 漢") == "plain ü 漢"
+    assert dump_json({"a\x00": ["\x00", 1, None, "\\u0000"]}) == '{"a\ufffd":["\ufffd",1,null,"\\\\u0000"]}'

@@ -1,0 +1,83 @@
+"""Lanes: one holder each, shared fairly, and fenced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.leases import Leases, hold_fence
+from memory.errors import LeaseLost
+from tests.postgres_fixture import TestDatabase
+
+LANES = [f"live-{number}" for number in range(16)]
+
+
+@pytest.fixture
+async def database(postgres: TestDatabase) -> AsyncIterator[Database]:
+    database = await Database.open(postgres.app)
+    yield database
+    await database.close()
+
+
+async def test_a_lone_worker_gets_every_lane_and_keeps_its_fences(database: Database) -> None:
+    leases = Leases(database)
+    first = await leases.acquire("a", LANES, 30)
+    assert set(first) == set(LANES)
+    assert await leases.acquire("a", LANES, 30) == first
+    assert await leases.renew("a", 30) == first
+
+
+async def test_several_workers_share_fairly(database: Database) -> None:
+    leases = Leases(database)
+    for _ in range(3):
+        held = [set(await leases.acquire(name, LANES, 30)) for name in "abc"]
+    assert sum(map(len, held)) == len(LANES) == len(set().union(*held))
+    assert max(map(len, held)) <= 6
+    await leases.release("b")
+    held = [set(await leases.acquire(name, LANES, 30)) for name in "ac"]
+    assert [len(lanes) for lanes in held] == [8, 8]
+
+
+async def test_workers_that_ask_at_once_never_hold_the_same_lane(database: Database) -> None:
+    leases = Leases(database)
+    names = [f"w{number}" for number in range(6)]
+    for _ in range(4):
+        held = await asyncio.gather(*(leases.acquire(name, LANES, 30) for name in names))
+    lanes = [lane for one in held for lane in one]
+    assert len(lanes) == len(set(lanes)) == len(LANES)
+
+
+async def test_an_expired_lease_is_taken_over_with_a_higher_fence(database: Database) -> None:
+    leases = Leases(database)
+    before = await leases.acquire("a", LANES, 0.05)
+    await asyncio.sleep(0.1)
+    after = await leases.acquire("b", LANES, 30)
+    assert set(after) == set(before)
+    assert all(after[lane] > before[lane] for lane in LANES)
+    assert await leases.renew("a", 30) == {}
+
+
+async def test_the_fence_of_a_former_holder_is_refused(database: Database) -> None:
+    leases = Leases(database)
+    before = await leases.acquire("a", ["live-0"], 30)
+    async with database.transaction(None) as tx:
+        await hold_fence(tx, "live-0", before["live-0"])
+    await leases.release("a", ["live-0"])
+    for lane, fence in (("live-0", before["live-0"]), ("never-leased", 1)):
+        with pytest.raises(LeaseLost):
+            async with database.transaction(None) as tx:
+                await hold_fence(tx, lane, fence)
+
+
+async def test_a_lane_cannot_change_hands_during_a_commit(database: Database) -> None:
+    leases = Leases(database)
+    held = await leases.acquire("a", ["live-0"], 30)
+    async with database.transaction(None) as tx:
+        await hold_fence(tx, "live-0", held["live-0"])
+        giving = asyncio.create_task(leases.release("a"))
+        await asyncio.sleep(0.1)
+        assert not giving.done()
+    await giving
