@@ -1,0 +1,325 @@
+"""The write path: a delivered envelope in, stored turns, memories, vectors and records out.
+
+`WritePath.write_exchange` reads downwards: take, redact, embed, store, announce, summarise. Everything an exchange
+leaves behind goes into one transaction, checked against the lane's fence. Raises StoreUnavailable and
+EmbedderUnavailable (come again), EnvelopeUnreadable (never will), LeaseLost (not ours any more).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from memory import payload
+from memory.chain import Digest, extend
+from memory.envelope import Binding, key_id_of, seal, unseal
+from memory.ids import derived_id
+from memory.keys import KeyRing
+from memory.model import (
+    Captured,
+    Commit,
+    Committed,
+    ImportChunk,
+    LedgerNode,
+    LineConflict,
+    NewMemory,
+    Retrieval,
+    Scope,
+    SealedRetrieval,
+    SessionRef,
+    StoredExchange,
+    Turn,
+)
+from memory.ports import Delivery, Embedder, TokenCounter
+from memory.read.conversation import session_ref, subject_id
+from memory.telemetry import Metrics
+from memory.write.summarise import Summariser
+from memory.write.turns import Redacts, messages_of, turn_of, turn_of_line
+from memory.write.windows import TextTokenizer, split_windows
+
+EXTRACTOR_VERSION: Final = "episodic-1"
+# A turn of the live path that is a tool's output or empty is kept as a turn and makes no memory of its own.
+_REMEMBERED_ROLES: Final = frozenset({"user", "assistant"})
+
+
+class WriteStore(Protocol):
+    """What the write path asks of the store."""
+
+    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> set[bytes]:
+        """Which of these digests the session already has. Raises StoreUnavailable."""
+
+    async def commit(self, commit: Commit) -> Committed:
+        """Write everything or nothing. Raises StoreUnavailable, LeaseLost."""
+
+    async def session_tail(self, scope: Scope, session: SessionRef) -> Digest | None:
+        """The digest of the session's last turn, None for a new one. Raises StoreUnavailable."""
+
+    async def unknown_lines(self, chunk: ImportChunk) -> list[int]:
+        """Line numbers that are new or changed: what must be embedded. Raises StoreUnavailable."""
+
+    async def commit_import(
+        self, chunk: ImportChunk, commits: Sequence[Commit], failed: Sequence[LineConflict]
+    ) -> Committed:
+        """Write the lines of a chunk, session by session, and its progress, or nothing."""
+
+
+class Announcer(Protocol):
+    """Tells readers that a scope has changed."""
+
+    async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
+        """Best effort: readers confirm with the store anyway. Raises QueueUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteParts:
+    """What the write path needs."""
+
+    store: WriteStore
+    keys: KeyRing
+    embedder: Embedder
+    windows: TextTokenizer
+    redactor: Redacts
+    counter: TokenCounter
+    announcer: Announcer
+    summariser: Summariser
+    metrics: Metrics
+
+
+class WritePath:
+    """Stores what was captured."""
+
+    def __init__(self, parts: WriteParts) -> None:
+        self._parts = parts
+
+    async def write(self, delivery: Delivery, fence: int) -> None:
+        """Store one entry of the queue."""
+        if delivery.entry.kind == "import":
+            await self.write_import(delivery, fence)
+        else:
+            await self.write_exchange(delivery, fence)
+
+    async def write_exchange(self, delivery: Delivery, fence: int) -> None:
+        """One live exchange, from its envelope to its memories."""
+        captured = payload.unpack_captured(await self._opened(delivery))
+        turns = await self._fresh_turns(captured)
+        memories = await self._embedded(self._episodes(turns, delivery.entry, live=True), turns)
+        commit = Commit(
+            scope=captured.scope,
+            session=captured.session,
+            exchange=await self._exchange_row(captured, delivery),
+            turns=turns,
+            memories=memories,
+            nodes=await self._ledger_nodes(captured, turns),
+            retrieval=await self._sealed_retrieval(captured),
+            lane=delivery.lane,
+            fence=fence,
+        )
+        done = await self._parts.store.commit(commit)
+        self._count(commit)
+        await self._parts.announcer.announce(captured.scope.tenant, done.scope_id, done.scope_version)
+        await self._parts.summariser.summarise_if_due(captured.scope, captured.session, delivery.lane, fence)
+
+    async def write_import(self, delivery: Delivery, fence: int) -> None:
+        """Some lines of an import."""
+        chunk = payload.unpack_import(await self._opened(delivery))
+        fresh = set(await self._parts.store.unknown_lines(chunk))
+        commits = [
+            await self._import_commit(chunk, label, delivery, fence, fresh)
+            for label in dict.fromkeys(line.session_label for line in chunk.lines)
+        ]
+        done = await self._parts.store.commit_import(chunk, commits, [])
+        for commit in commits:
+            self._count(commit)
+        await self._parts.announcer.announce(chunk.scope.tenant, done.scope_id, done.scope_version)
+
+    async def _opened(self, delivery: Delivery) -> bytes:
+        entry = delivery.entry
+        key = await self._parts.keys.by_id(entry.tenant_id, key_id_of(entry.envelope))
+        purpose: Any = entry.kind
+        return unseal(key, Binding(entry.tenant_id, entry.subject_id, entry.exchange_id, purpose), entry.envelope)
+
+    async def _fresh_turns(self, captured: Captured) -> tuple[Turn, ...]:
+        """The turns this exchange adds, clean. A history that the client sent again adds nothing."""
+        chain_key = await self._parts.keys.chain_key(captured.scope.tenant)
+        messages = messages_of(captured, chain_key)
+        chains = [message.chain for message in messages]
+        known = await self._parts.store.known_chains(captured.scope, captured.session.session_id, chains)
+        return tuple(
+            turn_of(
+                message,
+                captured.exchange_id,
+                model=captured.model,
+                redactor=self._parts.redactor,
+                counter=self._parts.counter,
+            )
+            for message in messages
+            if message.chain not in known
+        )
+
+    def _episodes(self, turns: Sequence[Turn], entry: Any, *, live: bool) -> list[NewMemory]:
+        """One episodic memory for each turn worth one, in its own words."""
+        return [
+            NewMemory(
+                memory_id=derived_id(turn.event_id, "episodic"),
+                kind="episodic",
+                content=spoken(turn),
+                content_key=content_key(entry.tenant_id, turn.event_id),
+                role=turn.role,
+                integrity=turn.integrity,
+                sensitivity=turn.sensitivity,
+                origin=turn.origin,
+                importance=0.5,
+                confidence=1.0,
+                occurred_at=turn.occurred_at,
+                extractor_version=EXTRACTOR_VERSION,
+                source_turns=(turn.event_id,),
+            )
+            for turn in turns
+            if turn.content.strip() and (turn.role in _REMEMBERED_ROLES or not live)
+        ]
+
+    async def _embedded(self, memories: Sequence[NewMemory], turns: Sequence[Turn]) -> tuple[NewMemory, ...]:
+        """The memories with their windows and vectors, embedded in one batch."""
+        windows = [tuple(split_windows(memory.content, self._parts.windows)) for memory in memories]
+        texts = [
+            embedded_text(memory, start, end)
+            for memory, ranges in zip(memories, windows, strict=True)
+            for start, end in ranges
+        ]
+        if not texts:
+            return ()
+        vectors = await self._parts.embedder.embed_documents(texts)
+        found: list[NewMemory] = []
+        at = 0
+        for memory, ranges in zip(memories, windows, strict=True):
+            found.append(replace(memory, windows=ranges, vectors=vectors[at : at + len(ranges)]))
+            at += len(ranges)
+        return tuple(found)
+
+    async def _exchange_row(self, captured: Captured, delivery: Delivery) -> StoredExchange:
+        choices = captured.answer.get("choices", [])
+        return StoredExchange(
+            exchange_id=captured.exchange_id,
+            subject_id=delivery.entry.subject_id,
+            origin="live",
+            status=captured.status,
+            reason=captured.reason,
+            http_status=captured.http_status,
+            model=captured.model,
+            finish_reasons=tuple(c["finish_reason"] or "" for c in choices),
+            usage=captured.answer.get("usage"),
+            arrived_at=captured.arrived_at,
+            finished_at=captured.finished_at,
+            sealed=await self._under_subject_key(captured, delivery) if captured.request else None,
+        )
+
+    async def _under_subject_key(self, captured: Captured, delivery: Delivery) -> bytes:
+        """The envelope as it came, or sealed again where the proxy had only the tenant's key at hand."""
+        entry = delivery.entry
+        key = await self._parts.keys.subject_key(captured.scope.tenant, captured.scope.user)
+        if key_id_of(entry.envelope) == key.key_id:
+            return entry.envelope
+        binding = Binding(entry.tenant_id, entry.subject_id, entry.exchange_id, "exchange")
+        return seal(key, binding, await self._opened(delivery))
+
+    async def _sealed_retrieval(self, captured: Captured) -> SealedRetrieval | None:
+        record = captured.retrieval
+        if record is None:
+            return None
+        texts = {"query": record.query, "placed": [{"position": p.position, "text": p.text} for p in record.placed]}
+        sealed = await self._sealed(captured, record.retrieval_id, "retrieval", json.dumps(texts).encode())
+        return SealedRetrieval(replace(record, query="", placed=_without_texts(record)), captured.model, sealed)
+
+    async def _ledger_nodes(self, captured: Captured, turns: Sequence[Turn]) -> tuple[LedgerNode, ...]:
+        """A node for each new chain position, with what was placed at it."""
+        placed = {p.chain: p for p in captured.retrieval.placed} if captured.retrieval else {}
+        position = {digest: index for index, digest in enumerate(captured.digests) if digest is not None}
+        nodes = []
+        for turn in turns:
+            block = placed.get(turn.chain)
+            sealed = None
+            if block is not None:
+                sealed = await self._sealed(captured, captured.exchange_id, "ledger", block.text.encode())
+            nodes.append(
+                LedgerNode(
+                    chain=turn.chain,
+                    position=position.get(turn.chain, len(captured.digests)),
+                    token_count=turn.token_count,
+                    placed_sealed=sealed,
+                    placed_sha256=hashlib.sha256(block.text.encode()).digest() if block else None,
+                    placed_tokens=block.tokens if block else None,
+                    retrieval_id=captured.retrieval.retrieval_id if block and captured.retrieval else None,
+                )
+            )
+        return tuple(nodes)
+
+    async def _sealed(self, captured: Captured, object_id: UUID, purpose: Any, plaintext: bytes) -> bytes:
+        scope = captured.scope
+        subject = subject_id(await self._parts.keys.chain_key(scope.tenant), scope.user)
+        key = await self._parts.keys.subject_key(scope.tenant, scope.user)
+        return seal(key, Binding(scope.tenant, subject, object_id, purpose), plaintext)
+
+    async def _import_commit(
+        self, chunk: ImportChunk, label: str, delivery: Delivery, fence: int, fresh: set[int]
+    ) -> Commit:
+        """The fresh lines of one session, chained behind what the session already has."""
+        chain_key = await self._parts.keys.chain_key(chunk.scope.tenant)
+        session = session_ref(chain_key, chunk.scope, label)
+        parent = await self._parts.store.session_tail(chunk.scope, session)
+        turns: list[Turn] = []
+        for line in chunk.lines:
+            if line.session_label != label or line.line not in fresh:
+                continue
+            digest = extend(chain_key, parent, {"role": line.role, "content": line.content})
+            turns.append(
+                turn_of_line(line, chunk, digest, parent, redactor=self._parts.redactor, counter=self._parts.counter)
+            )
+            parent = digest
+        memories = await self._embedded(self._episodes(turns, delivery.entry, live=False), turns)
+        exchange = StoredExchange(
+            exchange_id=derived_id(chunk.exchange_id, "session", label),
+            subject_id=delivery.entry.subject_id,
+            origin="import",
+            status="complete",
+            reason=None,
+            http_status=None,
+            model=None,
+            finish_reasons=(),
+            usage=None,
+            arrived_at=chunk.arrived_at,
+            finished_at=chunk.arrived_at,
+            sealed=None,
+        )
+        return Commit(chunk.scope, session, exchange, tuple(turns), memories, (), None, delivery.lane, fence)
+
+    def _count(self, commit: Commit) -> None:
+        metrics = self._parts.metrics
+        metrics.turns.inc(len(commit.turns))
+        metrics.redactions.inc(sum(turn.redactions for turn in commit.turns))
+        for memory in commit.memories:
+            metrics.memories.labels(memory.kind).inc()
+
+
+def spoken(turn: Turn) -> str:
+    """A turn as memory quotes it: under the name of who spoke, where there is one."""
+    return f"{turn.name}: {turn.content}" if turn.name else turn.content
+
+
+def embedded_text(memory: NewMemory, start: int, end: int) -> str:
+    """What is embedded for one window: the words under their date (FACTS: the dense arm wants the date)."""
+    date = f"{memory.occurred_at:%d %B %Y}: " if memory.occurred_at else ""
+    return date + memory.content[start:end]
+
+
+def content_key(tenant: UUID, event_id: UUID) -> bytes:
+    """The key of an episodic memory: one for each turn, so that equal words said twice stay two."""
+    return hmac.digest(tenant.bytes, b"episodic" + event_id.bytes, "sha256")
+
+
+def _without_texts(record: Retrieval) -> tuple[Any, ...]:
+    return tuple(replace(placed, text="") for placed in record.placed)
