@@ -1,0 +1,67 @@
+"""The serving processes: proxy workers in front, memory workers behind, and how they are replaced and stopped.
+
+Every process has a slot number that no other living process of its kind has. A rolling restart starts the new one,
+waits until it serves, and only then lets the old one drain; so for a moment there is one more than configured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+from proxy.supervisor.children import Child, Command
+from proxy.supervisor.journal import Journal
+from proxy.supervisor.keeper import READY_SILENT_S, Keeper
+
+SLOT = "MEMORY_PROXY_SLOT"
+LISTEN_FD = "MEMORY_PROXY_LISTEN_FD"
+WORKER_PATIENCE_S = 30.0
+DRAIN_MARGIN_S = 5.0
+
+
+@dataclass(slots=True)
+class Pool:
+    """Processes of one kind. `began` and `ended` are told of each life; `patience_s` is what a stop waits."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    fds: tuple[int, ...]
+    patience_s: float
+    journal: Journal
+    began: Callable[[Child], None]
+    ended: Callable[[int], None]
+    _keepers: dict[int, Keeper] = field(default_factory=dict)
+
+    def start(self, number: int) -> None:
+        """Start so many."""
+        for _ in range(number):
+            self._add()
+
+    async def roll(self) -> None:
+        """Replace every process, one at a time, the new one first."""
+        for slot in list(self._keepers):
+            fresh = self._add()
+            serves = await fresh.until_serving(READY_SILENT_S * 2)
+            self.journal.note("rolled", child=self._keepers[slot].command.name, by=fresh.command.name, serves=serves)
+            await self._keepers[slot].stop((signal.SIGTERM, self.patience_s))
+            del self._keepers[slot]
+
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """Stop all of them together."""
+        keepers = list(self._keepers.values())
+        self._keepers.clear()
+        await asyncio.gather(*(keeper.stop((signal.SIGTERM, self.patience_s), hurry=hurry) for keeper in keepers))
+
+    def _add(self) -> Keeper:
+        slot = next(number for number in count() if number not in self._keepers)
+        command = Command(
+            f"{self.name} {slot}", self.argv, {**self.env, SLOT: str(slot)}, fds=self.fds, death_signal=signal.SIGTERM
+        )
+        keeper = Keeper(command, self.journal, began=self.began, ended=self.ended)
+        self._keepers[slot] = keeper
+        keeper.start()
+        return keeper

@@ -1,0 +1,149 @@
+"""Keepers: a child that dies is started again, with a pause that doubles up to 5 s and a line that says why.
+
+A child may say when it serves: it writes a byte to the pipe named by MEMORY_PROXY_READY_FD. One that does not is taken
+to serve once it has lived for `READY_SILENT_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from memory.errors import StartFailed
+from proxy.supervisor.children import Child, Command, describe_exit, start
+from proxy.supervisor.journal import Journal
+
+PAUSE_FIRST_S = 0.1
+PAUSE_MAX_S = 5.0
+STEADY_S = 10.0
+READY_SILENT_S = 10.0
+READY_FD = "MEMORY_PROXY_READY_FD"
+
+
+class Keeper:
+    """Keeps one command running until it is stopped. `began` and `ended` are told the process id."""
+
+    def __init__(
+        self,
+        command: Command,
+        journal: Journal,
+        *,
+        began: Callable[[Child], None] = lambda child: None,
+        ended: Callable[[int], None] = lambda pid: None,
+    ) -> None:
+        self.command = command
+        self.serving = asyncio.Event()
+        self.deaths = 0
+        self._journal = journal
+        self._began = began
+        self._ended = ended
+        self._stopping = asyncio.Event()
+        self._child: Child | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def child(self) -> Child | None:
+        """The running child; None between two lives."""
+        return self._child
+
+    def start(self) -> None:
+        """Begin. Call once, from the event loop."""
+        self._task = asyncio.create_task(self._keep(), name=f"keep {self.command.name}")
+
+    async def until_serving(self, patience_s: float) -> bool:
+        """Whether it serves within so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self.serving.wait()
+        return self.serving.is_set()
+
+    async def stop(self, *steps: tuple[signal.Signals, float], hurry: asyncio.Event | None = None) -> None:
+        """Stop for good: each signal with its seconds of patience, then SIGKILL; `hurry` skips the patience."""
+        self._stopping.set()
+        if self._child is not None:
+            await _stop_or_hurry(self._child, steps, hurry)
+        if self._task is not None:
+            await asyncio.wait([self._task])
+            self._task.result()
+
+    async def _keep(self) -> None:
+        pause_s = PAUSE_FIRST_S
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            reason = await self._live()
+            if self._stopping.is_set():
+                return
+            if time.monotonic() - began > STEADY_S:
+                pause_s = PAUSE_FIRST_S
+            self.deaths += 1
+            self._journal.note("died", level="warning", child=self.command.name, reason=reason, restart_in_s=pause_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._stopping.wait()
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+    async def _live(self) -> str:
+        """One life of the child; returns why it ended."""
+        reader, writer = os.pipe()
+        command = dataclasses.replace(
+            self.command,
+            env={**self.command.env, READY_FD: str(writer)},
+            fds=(*self.command.fds, writer),
+        )
+        try:
+            child = start(command)
+        except StartFailed as error:
+            os.close(reader)
+            return str(error)
+        finally:
+            os.close(writer)
+        self._child = child
+        self._began(child)
+        watch = asyncio.create_task(self._watch(reader))
+        try:
+            return describe_exit(await child.wait())
+        finally:
+            self._child = None
+            self.serving.clear()
+            watch.cancel()
+            await asyncio.wait([watch])
+            self._ended(child.pid)
+
+    async def _watch(self, reader: int) -> None:
+        """Set `serving` on the child's byte, or after a while without it."""
+        loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+        loop.add_reader(reader, told.set)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(READY_SILENT_S):
+                    await told.wait()
+            loop.remove_reader(reader)
+            if told.is_set() and os.read(reader, 1) == b"":
+                await asyncio.sleep(READY_SILENT_S)  # the pipe was closed without a word
+            self.serving.set()
+        finally:
+            loop.remove_reader(reader)
+            os.close(reader)
+
+
+async def _stop_or_hurry(
+    child: Child, steps: tuple[tuple[signal.Signals, float], ...], hurry: asyncio.Event | None
+) -> None:
+    """Stop patiently; once `hurry` is set, give the last signal again, 2 s, then SIGKILL."""
+    patient = asyncio.create_task(child.stop(*steps))
+    hurried = asyncio.create_task((hurry or asyncio.Event()).wait())
+    try:
+        await asyncio.wait([patient, hurried], return_when=asyncio.FIRST_COMPLETED)
+        if not patient.done():
+            patient.cancel()
+            await asyncio.wait([patient])
+            await child.stop((steps[-1][0], 2.0))
+    finally:
+        hurried.cancel()
+        await asyncio.wait([hurried])
