@@ -19,7 +19,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.errors import EnvelopeUnreadable
-from memory.model import Captured, Digest, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef
+from memory.chain import Digest
+from memory.model import Captured, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef
 
 _COMPRESS_FROM_BYTES: Final = 512
 _LENGTH: Final = struct.Struct(">I")

@@ -27,7 +27,7 @@ class Sensitivity(Enum):
     PUBLIC = "public"
     INTERNAL = "internal"
     CONFIDENTIAL = "confidential"
-    SECRET = "secret"
+    SECRET = "secret"  # noqa: S105  a label, not a password
 
 
 _INTEGRITY_RANK: Final = {label: rank for rank, label in enumerate(Integrity)}

@@ -22,6 +22,7 @@ class Due:
 
     summary: str
     summary_turns: tuple[UUID, ...]
+    summary_integrity: Integrity | None
     turns: tuple[DueTurn, ...]
     last_seq: int
 
@@ -72,7 +73,8 @@ class Summariser:
         text, used = summary_of(due, self._sentences_max)
         if not text:
             return
-        integrity = derived_integrity(turn.integrity for turn in due.turns)
+        labels = [turn.integrity for turn in due.turns]
+        integrity = derived_integrity(labels + ([due.summary_integrity] if due.summary_integrity else []))
         await self._store.put_summary(scope, session, text, used, integrity, due.last_seq, lane, fence)
 
 

@@ -1,0 +1,135 @@
+"""The application: what a worker has at hand in, an aiohttp Application out.
+
+One table of routes: `/memory/` is ours, the generation routes are ours to look into, everything else is vLLM's, byte
+for byte. The middleware admits, turns faults into OpenAI's error form, and is the first of three places where any
+exception is caught (STYLE 14): it logs, counts and answers 500.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from memory.errors import Refused, UpstreamUnreachable
+from memory.telemetry import Metrics, event
+from proxy.chat import CREDENTIAL, ChatCompletions
+from proxy.generation import Generation
+from proxy.identity import Credential
+from proxy.relay import Upstream, pass_through
+from proxy.websocket import is_websocket, tunnel
+
+log = logging.getLogger("memory_proxy.http")
+CHAT_ROUTE: Final = "/v1/chat/completions"
+# Generation without memory: the salt and the `memory` object are handled, nothing is recalled or captured.
+GENERATION_ROUTES: Final = frozenset(
+    {"/v1/completions", "/v1/responses", "/v1/messages", "/v1/chat/completions/batch", "/invocations"}
+)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Door(Protocol):
+    """Admits callers."""
+
+    def admit(self, request: web.Request) -> Credential:
+        """The caller's credential. Raises InvalidApiKey, AuthUnavailable."""
+
+
+class Front:
+    """Routes of one worker. `own` serves `/memory/` and does its own admission for health and readiness."""
+
+    def __init__(
+        self,
+        *,
+        door: Door,
+        chat: ChatCompletions,
+        generation: Generation,
+        upstream: Upstream,
+        metrics: Metrics,
+    ) -> None:
+        self._door = door
+        self._chat = chat
+        self._generation = generation
+        self._upstream = upstream
+        self._metrics = metrics
+
+    def handler_for(self, request: web.Request) -> tuple[str, Handler]:
+        """The route's label and its handler, for everything outside `/memory/`."""
+        if is_websocket(request):
+            return "websocket", self._tunnel
+        path = request.rel_url.raw_path
+        if request.method == "POST" and path == CHAT_ROUTE:
+            return "chat", self._chat
+        if request.method == "POST" and path in GENERATION_ROUTES:
+            return "generation", self._generation
+        return "other", self._pass
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        """Serve one request that is vLLM's."""
+        route, handler = self.handler_for(request)
+        try:
+            request[CREDENTIAL] = self._door.admit(request)
+            response = await handler(request)
+        except Refused as refused:
+            response = refusal(refused)
+            if isinstance(refused, UpstreamUnreachable):
+                self._metrics.upstream_failures.labels("connect").inc()
+        self._metrics.requests.labels(route, f"{response.status // 100}xx").inc()
+        return response
+
+    async def _pass(self, request: web.Request) -> web.StreamResponse:
+        return await pass_through(request, self._upstream)
+
+    async def _tunnel(self, request: web.Request) -> web.StreamResponse:
+        return await tunnel(request, self._upstream)
+
+
+def refusal(refused: Refused) -> web.Response:
+    """A fault of ours in OpenAI's error form."""
+    error = {"message": refused.message, "type": "memory_proxy_error", "param": refused.param, "code": refused.code}
+    headers: CIMultiDict[str] = CIMultiDict()
+    if refused.retry_after_s is not None:
+        headers["Retry-After"] = str(refused.retry_after_s)
+    return web.Response(
+        status=refused.status,
+        body=json.dumps({"error": error}).encode(),
+        content_type="application/json",
+        headers=headers,
+    )
+
+
+@web.middleware
+async def last_resort(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Whatever nobody foresaw: logged with its place, answered 500 in OpenAI's form, never with its text."""
+    try:
+        return await handler(request)
+    except web.HTTPException:
+        raise
+    except Refused as refused:
+        return refusal(refused)
+    except ConnectionError:
+        raise
+    except Exception as fault:
+        event(log, "unforeseen", logging.ERROR, route=request.path[:64], fault=type(fault).__name__)
+        log.exception("unforeseen fault")
+        if request.transport is None or request.transport.is_closing():
+            raise
+        return refusal(Unforeseen("the proxy failed on this request; its log has the place"))
+
+
+class Unforeseen(Refused):
+    """A defect of ours, not the caller's."""
+
+    status, code = 500, "internal_error"
+
+
+def build_app(front: Front, own: Callable[[web.Application], None]) -> web.Application:
+    """The application. `own` adds the routes under `/memory/`."""
+    app = web.Application(middlewares=[last_resort], client_max_size=0)
+    own(app)
+    app.router.add_route("*", "/{tail:.*}", front)
+    return app
