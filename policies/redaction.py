@@ -182,7 +182,7 @@ _STOP = (
 )
 _PLACEHOLDER_WORD = re.compile(_STOP, re.IGNORECASE)
 _REFERENCE = re.compile(
-    r"\$[\w{(]|\$\$|^[%@]\w+%?$|\{\{|^\{[^{}]*\}$|%[sdv(]|^<[^<>]*>$|^\[[^\[\]]*\]$|^#\{|^&\w|^`|\.\.\.|…|•"
+    r"^\$\w|\$[{(]|\$\$|^[%@]\w+%?$|\{\{|^\{[^{}]*\}$|%[sdv(]|^<[^<>]*>$|^\[[^\[\]]*\]$|^#\{|^&\w|^`|\.\.\.|…|•"
 )
 _REPEATED = re.compile(r"([^A-Za-z])\1{6,}|([A-Za-z])\2{5,}|[xX*]{4,}")
 _GENERIC_WORDS = re.compile(
@@ -213,7 +213,7 @@ def has_stair(value: str) -> bool:
     return False
 
 
-_WORD_PART = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,3}|\d{1,4}|v\d+")
+_WORD_PART = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,3}|\d{1,10}|v\d+")
 
 
 def is_word_like(value: str) -> bool:

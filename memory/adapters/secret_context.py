@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from policies.redaction import Finding, is_word_like, looks_like_placeholder, shannon_bits
 
@@ -23,64 +24,48 @@ STRAY_BITS_MIN = 3.8
 """A string that only stands near a key word must be this random: git ids (hex) stay below, base64 of 20+ is above."""
 
 _PASSWORD_WORDS = (
-    *(
-        "passw",
-        "pwd",
-        "passphrase",
-        "passcode",
-        "_pass",
-        "-pass",
-        "pass=",
-        'pass"',
-        "pass:",
-        "mot de passe",
-        "motdepasse",
-    ),
-    *("contraseña", "contrasena", "senha", "kennwort", "wachtwoord", "lösenord", "hasło", "haslo", "parola", "şifre"),
-    *(
-        "salasana",
-        "adgangskode",
-        "пароль",
-        "密码",
-        "密碼",
-        "口令",
-        "パスワード",
-        "비밀번호",
-        "पासवर्ड",
-        "كلمة المرور",
-        "mật khẩu",
-    ),
+    'passw|pwd|psk|passphrase|passcode|_pass|-pass|pass=|pass:|pass"|credentials|creds|mot de passe|motdepasse'
+    "|contraseña|contrasena|senha|kennwort|wachtwoord|lösenord|hasło|haslo|parola|şifre|salasana|adgangskode|пароль"
+    "|密码|密碼|口令|パスワード|비밀번호|पासवर्ड|كلمة المرور|mật khẩu"
 )
 _TOKEN_WORDS = (
-    *("token", "secret", "apikey", "key", "api-schlüssel", "schlüssel", "clé", "clave", "chave", "chiave", "jeton"),
-    *("токен", "секрет", "ключ", "密钥", "秘钥", "令牌", "秘密鍵", "トークン", "キー", "토큰", "비밀키", "sourcegraph"),
+    "token|secret|key|schlüssel|clé|clave|chave|chiave|jeton|токен|секрет|ключ|密钥|秘钥|令牌|秘密鍵|トークン|キー|토큰|비밀키"
+    "|sourcegraph"
 )
+Kind = Literal["password", "token"]
+_KEY_WORDS: dict[str, Kind] = {
+    **dict.fromkeys(_PASSWORD_WORDS.split("|"), "password"),
+    **dict.fromkeys(_TOKEN_WORDS.split("|"), "token"),
+}
 _KEY_BEFORE = re.compile(
     r"(?:api|access|secret|private|priv|auth|authentication|encrypt|encryption|signing|sign|account|service|client|app"
     r"|master|storage|shared|license|licence|subscription|consumer|deploy|admin|write|read|server|session|hmac|jwt"
     r"|cookie|root|stream|webhook|fernet|aes|rsa|ssh|db|vault|user)[ _.-]?$"
 )
 _NOT_SECRET = re.compile(
-    r"public|csrf|xsrf|cancel|next|page|continu|syntax|pubkey|primary|foreign|design|stop|pad|mask"
+    r"public|csrf|xsrf|cancel|next|page|continu|syntax|pubkey|primary|foreign|design|stop|pad|mask|authenticity|verification"
 )
 _NAME_LEFT = re.compile(r"[A-Za-z0-9_.\-]{0,40}$")
 _TAIL = r"(?P<tail>(?:[_-]?(?:value|plain|base64|b64|prod|production|dev|staging|live|string|hash|\d{1,3})){0,2})"
 _GAP = r"""(?:\[\d{0,4}\]|\\{0,3}["'`\]*_]){0,4}"""
 _TYPE = r"""(?:\s{0,2}:\s{0,2}&?'?[A-Za-z_][\w.\[\]<>| ]{0,40}?(?=\s{0,4}=)|[ ]string(?=[ ]=))?"""
 _SIGN = (
-    r"""(?P<sign>\s{0,8}(?:===?|!=|:=|=>|=|:|：|->|＝)\s{0,8}|\s{0,4},\s{0,4}(?=\\{0,3}["'])|\((?=\\{0,3}["'])"""
+    r"""(?P<sign>\s{0,8}(?:===?|!=|:=|=>|=|:|：|->|＝)(?:\*{0,2}[ \t]{0,8}|\s{0,16}(?=["']))"""
+    r"""|\s{0,4},\s{0,4}(?=\\{0,3}["'])|\((?=\\{0,3}["'])|\s{0,4}\|\s{0,4}"""
     r"""|["']?\s{1,4}(?:value|content)\s{0,2}=\s{0,2}|>(?=[^<\s]{4,})|["']?\s{0,8}\n\s{0,16}value:\s{0,4}"""
-    r"""|(?:\s+(?:for|to|of|für|pour|para|per)\s[^\n:=]{1,40}?)?\s{1,3}(?:is|was|ist|lautet|war|est|es|era|é|è|jest|är|er"""
-    r"""|to|это|—|-)\s{1,3}(?:now\s|:\s)?|是|为|為|は|：|는\s|은\s)"""
+    r"""|(?:\s+(?:for|to|of|für|pour|para|per)\s[^\n:=]{1,40}?)?\s{1,3}"""
+    r"""(?:is|was|ist|lautet|war|est|es|era|é|è|jest|är|er|to|это|—|-):?\s{1,3}(?:now\s|:\s)?"""
+    r"""|[ \t]?(?:是|为|為|は|：|는|은)[ \t]{0,2}|[ \t]{1,3}|\s{0,2}\n\s{0,4})"""
 )
 _FLAG_SIGN = r"(?P<flag_sign>[ \t]{1,4}|\s{0,2}\\\n\s{0,16})"
 _VALUE = (
     r"""(?:(?P<open>\\{0,3}["'`])(?P<quoted>[^"'`\n\\]{1,512}+(?:\\(?!["'`])[^"'`\n\\]{0,128}+){0,16})(?:\\{0,3}["'`])"""
-    r"""|(?:\*\*|\\{0,3}["'`])?(?P<bare>[!-~À-ɏЀ-ӿ](?<![\s"'`<>,;()\[\]])[^\s"'`<>,;()\[\]，。、！]{2,511}+)(?P<after>[(\[<]?))"""
+    r"""|(?:\*\*|\\{0,3}["'`])?(?P<bare>[!-~À-ɏЀ-ӿ](?<![\s"'`<>,;()\[\]])[^\s"'`<>,;()\[\]，。、！]{2,511}+)(?P<after>[(\[]?))"""
 )
 _ASSIGN = re.compile(_TAIL + _GAP + _TYPE + _SIGN + r"(?:@|b|r|f|u)?" + _VALUE, re.IGNORECASE)
 _FLAG = re.compile(_TAIL + _FLAG_SIGN + _VALUE, re.IGNORECASE)
 _CHAIN = re.compile(r"[A-Za-z_][\w]*(?:(?:\.|::|->)[A-Za-z_]\w*)+")
+_PATH = re.compile(r"(?:~|\.{0,2})/[\w.-]*/|[A-Za-z][\w+.-]*:[/\\]")
 _STRAY = re.compile(r"(?<![A-Za-z0-9+/=_.-])[A-Za-z0-9+/_-]{20,200}+={0,2}+(?![A-Za-z0-9+/_.-])")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -90,7 +75,7 @@ class _Key:
     """A key word in the text: where it ends, what it promises, how it is written."""
 
     end: int
-    secret: str  # "password" or "token"
+    kind: Kind
     is_flag: bool
     is_upper: bool
 
@@ -102,26 +87,23 @@ class KeyValueDetector:
     def find(self, text: str) -> Iterator[Finding]:
         """Yield values of secret-sounding keys, and random strings within 60 characters after such a word."""
         folded = text.replace("İ", "i").lower()  # the one character whose lower case is longer
-        for secret, words in (("password", _PASSWORD_WORDS), ("token", _TOKEN_WORDS)):
-            for word in words:
-                at = folded.find(word)
-                while at >= 0:
-                    end = at + len(word)
-                    key = _key_at(text, folded, at, word, secret)
-                    span = _value_span(text, key) if key else None
-                    if key and not span:
-                        span = _stray_span(text, key)
-                    if span:
-                        yield Finding(*span, "password/key" if secret == "password" else _family(word))
-                        end = max(end, span[1])
-                    at = folded.find(word, end)
+        for word, kind in _KEY_WORDS.items():
+            at = folded.find(word)
+            while at >= 0:
+                end = at + len(word)
+                key = _key_at(text, folded, at, word, kind)
+                span = (_value_span(text, key) or _stray_span(text, key)) if key else None
+                if span:
+                    yield Finding(*span, f"{_family(word, kind)}/key")
+                    end = max(end, span[1])
+                at = folded.find(word, end)
 
 
-def _family(word: str) -> str:
-    return "api-key/key" if "key" in word else "token/key"
+def _family(word: str, kind: Kind) -> str:
+    return "api-key" if "key" in word else kind
 
 
-def _key_at(text: str, folded: str, at: int, word: str, secret: str) -> _Key | None:
+def _key_at(text: str, folded: str, at: int, word: str, kind: Kind) -> _Key | None:
     before = folded[max(0, at - 24) : at]
     if word == "key" and not _KEY_BEFORE.search(before):
         return None
@@ -134,7 +116,7 @@ def _key_at(text: str, folded: str, at: int, word: str, secret: str) -> _Key | N
         end += len(re.match(r"ord|d|ort|", folded[end : end + 3]).group())  # type: ignore[union-attr]
     elif word[-1] in '=":':
         end -= 1
-    return _Key(end, secret, name.startswith("-"), name.isupper() and len(name) > len(word))
+    return _Key(end, kind, name.startswith("-"), name.isupper() and len(name) > len(word))
 
 
 def _value_span(text: str, key: _Key) -> tuple[int, int] | None:
@@ -147,13 +129,15 @@ def _value_span(text: str, key: _Key) -> tuple[int, int] | None:
     start, end = match.span("quoted" if quoted else "bare")
     end = _trimmed_end(text, start, end, quoted=quoted)
     value = text[start:end]
+    if not quoted and text.startswith("...", end):  # cut short by its writer
+        return None
     sign = match.groupdict().get("sign") or "="
     if not value or (match["after"] and not quoted) or looks_like_placeholder(value) or " " in value:
         return None
-    if not quoted and (_CHAIN.fullmatch(value) or "://" in value):
+    if not quoted and (_CHAIN.fullmatch(value) or _PATH.match(value)):
         return None
-    is_prose = any(c.isalpha() for c in sign) or sign[:1] in "(,>"
-    good = _is_password(value, key, quoted, is_prose) if key.secret == "password" else _is_token(value)
+    is_prose = any(c.isalpha() for c in sign) or sign.strip()[:1] in "(,>|"  # white space alone included
+    good = _is_password(value, key, quoted, is_prose) if key.kind == "password" else _is_token(value)
     return (start, end) if good else None
 
 
@@ -176,11 +160,12 @@ def _is_password(value: str, key: _Key, quoted: bool, is_prose: bool) -> bool:
     letters = sum(c.isalpha() for c in value)
     special = any(not c.isalnum() and c not in "-_.:/" for c in value)
     if is_prose:
-        return len(value) >= 6 and bool(digits or special) and bool(letters) and not is_word_like(value)
+        marked = digits or (special and len(value) >= 8 and not value.endswith("="))
+        return len(value) >= 6 and letters > 0 and bool(marked) and not is_word_like(value)
     if digits or special:
         return letters + digits >= 3 and not (not quoted and is_word_like(value) and "-" in value)
     both = value != value.lower() and value != value.upper() and not value.istitle()
-    return (quoted and len(value) >= 6 and (both or key.is_upper)) or (key.is_upper and len(value) >= 6)
+    return (quoted and (len(value) >= 8 or both)) or (key.is_upper and len(value) >= 6)
 
 
 def _is_token(value: str) -> bool:
@@ -201,9 +186,7 @@ def _stray_span(text: str, key: _Key) -> tuple[int, int] | None:
     if not match:
         return None
     match = _STRAY.match(text, match.start())  # the window may have cut it
-    if not match or not is_random(match.group()):
-        return None
-    return match.span()
+    return match.span() if match and is_random(match.group()) else None
 
 
 def is_random(value: str) -> bool:
@@ -234,7 +217,7 @@ class UrlDetector:
 _HEADER = re.compile(
     r"""(?:authorization|x-[a-z-]{0,30}key|apikey|api-key|api-token|x-[a-z-]{0,30}token|private-token|\btoken|cookie)"""
     r"""\\{0,3}["']?\s{0,2}[:=]\s{0,4}\\{0,3}["']?\s{0,2}"""
-    r"""(?:(?:basic|bearer|token|api-token|api-key|apikey|key|digest|bot|session[\w-]{0,12}=)\s{0,3})?"""
+    r"""(?:(?:basic|bearer|token|api-token|api-key|apikey|key|digest|bot)\s{1,3}|[\w.-]{0,20}(?:sess|sid|auth)[\w.-]{0,12}=)?"""
     r"""(?P<secret>[A-Za-z0-9+/=_.~@:-]{8,4000}+)""",
     re.IGNORECASE,
 )
@@ -258,7 +241,7 @@ class HeaderDetector:
                     at = folded.find(word, max(at + len(word), match.end() if match else 0))
 
 
-_HEADER_WORDS = ("authorization", "x-", "apikey", "api-key", "api-token", "private-token")
+_HEADER_WORDS = ("authorization", "cookie", "x-", "apikey", "api-key", "api-token", "private-token")
 
 
 def _is_credential(value: str) -> bool:
@@ -269,11 +252,12 @@ def _is_credential(value: str) -> bool:
 
 
 _CURL_USER = re.compile(
-    r"""(?:-u|--user|--proxy-user)(?:[ =\t]{0,4}|\s{0,2}\\\n\s{0,16})(?P<q>["']?)(?P<user>[^\s"':]{0,128}+)["']?:["']?"""
-    r"""(?P<secret>(?(q)[^"'\n]{0,256}|[^\s"']{0,256}))"""
+    r"""(?:-u|--user|--proxy-user)(?:[ =\t]{0,4}|\s{0,2}\\\n\s{0,16})(?P<q>["'])?(?P<user>[^\s"':]{0,128}+)"""
+    r"""(?:["']:["']|:["'](?=[^\s"']{4})|:)(?P<secret>(?(q)[^"'\n]{0,256}|[^\s"']{0,256}))"""
 )
 _CLI = re.compile(
-    r"""(?:sshpass\s{1,4}-p\s{0,4}|mysql(?:dump)?\s[^\n]{0,120}?\s-p|redis-cli\s[^\n]{0,120}?-a\s{1,4})["']?(?P<secret>[^\s"']{4,128}+)"""
+    r"""(?:sshpass\s{1,4}-p\s{0,4}|mysql(?:dump)?\s[^\n]{0,120}?\s-p|redis-cli\s[^\n]{0,120}?-a\s{1,4})"""
+    r"""["']?(?P<secret>[^\s"']{4,128}+)"""
 )
 
 
@@ -301,7 +285,7 @@ class CommandDetector:
             user, secret = match["user"], match["secret"]
             group = "secret" if secret else "user"  # an API token is often the user, with an empty password
             value = match[group]
-            hidden = looks_like_placeholder(value.strip("{}")) or "$" in user or (value == user and group == "secret")
+            hidden = looks_like_placeholder(value.strip("{}<>[]")) or "$" in user or (secret and user == secret)
             if len(value) >= PASSWORD_CHARS_MIN and not hidden and not re.match(r"\$?\(|\$\w|[{]{2}|<", value):
                 yield Finding(*match.span(group), "password/command")
 
@@ -346,3 +330,26 @@ def _block_end(text: str, body: int, end_at: int) -> int:
         return close.end() if close else end_at
     match = _BLOCK_BODY.match(text, body)
     return match.end() if match else 0
+
+
+_PHRASE = re.compile(
+    r"(?:seed|recovery|mnemonic)(?:[ -]?phrase)?s?(?:\s(?:is|are|was))?\s{0,3}[:=]?\s{0,3}[\"'`]?"
+    r"(?P<secret>(?:[a-z]{3,8}[ \t\n,]{1,3}){11,23}+[a-z]{3,8})\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseDetector:
+    """The 12 to 24 words that open a wallet, after `seed phrase`, `recovery phrase` or `mnemonic`."""
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Yield word lists; ordinary sentences fail on their one- and two-letter words."""
+        folded = text.replace("İ", "i").lower()
+        for word in ("seed", "recovery", "mnemonic"):
+            at = folded.find(word)
+            while at >= 0:
+                match = _PHRASE.match(text, at)
+                if match:
+                    yield Finding(*match.span("secret"), "private-key/phrase")
+                at = folded.find(word, at + len(word))
