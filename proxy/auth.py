@@ -11,8 +11,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, Protocol
 from uuid import UUID
@@ -26,31 +25,42 @@ from proxy.identity import Credential
 log = logging.getLogger("memory_proxy.auth")
 # Revocation reaches all processes within 1 s (DESIGN section 2): the table is read twice as often.
 REFRESH_S: Final = 0.5
+# Before the first complete start there is no tenant, hence no key and no memory: requests go on without.
+UNKNOWN_TENANT: Final = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownKey:
+class KnownKey(Protocol):
     """One active key as the table holds it."""
 
-    key_id: UUID
-    tenant_id: UUID
-    fixed: Mapping[str, str]
-    defaults: Mapping[str, str]
-    capabilities: tuple[str, ...]
-    expires_at: datetime | None
+    @property
+    def key_id(self) -> UUID: ...
+    @property
+    def tenant_id(self) -> UUID: ...
+    @property
+    def fixed(self) -> Mapping[str, str]: ...
+    @property
+    def defaults(self) -> Mapping[str, str]: ...
+    @property
+    def capabilities(self) -> Sequence[str]: ...
+    @property
+    def expires_at(self) -> datetime | None: ...
 
 
 class KeyTable(Protocol):
     """Where active keys are read from."""
 
-    async def active_keys(self) -> Mapping[bytes, KnownKey]:
-        """Every active key by the SHA-256 of its secret. Raises StoreUnavailable."""
+    async def all_active(self, now: datetime) -> Mapping[bytes, KnownKey]:
+        """Every key that may be used now, by the SHA-256 of its secret. Raises StoreUnavailable."""
 
 
 class OpenDoor:
-    """`open` mode: everybody is the one tenant."""
+    """`open` mode: everybody is the one tenant, which is known once the store has been asked."""
 
-    def __init__(self, tenant: UUID) -> None:
+    def __init__(self) -> None:
+        self._credential = Credential(UNKNOWN_TENANT)
+
+    def opens_to(self, tenant: UUID) -> None:
+        """From now on callers are this tenant."""
         self._credential = Credential(tenant)
 
     def admit(self, request: web.Request) -> Credential:
@@ -76,7 +86,7 @@ class KeyedDoor:
     async def read(self) -> None:
         """Read the table once; an unreadable one leaves what is held."""
         try:
-            self._keys = await self._table.active_keys()
+            self._keys = await self._table.all_active(datetime.now(UTC))
             self._read_at = time.monotonic()
         except StoreUnavailable as fault:
             event(log, "key_table_unreadable", logging.WARNING, fault=str(fault))

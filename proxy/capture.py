@@ -19,15 +19,14 @@ from time import perf_counter
 from typing import Any, Final, Literal, Protocol
 from uuid import UUID
 
-from memory.keys import KeyRing
-
 from memory import payload
 from memory.chain import Digest
 from memory.envelope import Binding, Purpose, seal
 from memory.errors import MemoryProxyFault
+from memory.keys import KeyRing
 from memory.model import Captured, ExchangeStatus, ImportChunk, Scope
 from memory.ports import Entry
-from memory.read.conversation import Conversation, Conversations, subject_id
+from memory.read.conversation import Conversation, Conversations
 from memory.telemetry import Metrics, event
 
 Where = Literal["queue", "spool", "none"]
@@ -89,7 +88,7 @@ class Capture:
 
     async def sealed(self, object_id: UUID, scope: Scope, purpose: Purpose, plaintext: bytes) -> Entry:
         """The entry of a payload, sealed under the subject's key, or the tenant's while that one is not at hand."""
-        subject = subject_id(await self._keys.chain_key(scope.tenant), scope.user)
+        subject = await self._keys.subject_id(scope.tenant, scope.user)
         key = await self._keys.subject_key(scope.tenant, scope.user)
         binding = Binding(scope.tenant, subject, object_id, purpose)
         return Entry(

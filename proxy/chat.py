@@ -94,7 +94,9 @@ class ChatCompletions:
         body = await request.read()
         asked = await self.understand(request, body)
         if asked.chat is None or asked.ask.mode == "off":
-            return await self._without_memory(request, asked)
+            return await self._without_memory(request, asked, "off")
+        if not await self._has_keys(asked.ask.scope.tenant):
+            return await self._without_memory(request, asked, "degraded; reason=store")
         conversation, recall = await self._remember(asked, asked.chat)
         prompt = await self._assemble(asked, asked.chat, recall)
         millis = (perf_counter() - asked.started) * 1000
@@ -127,10 +129,20 @@ class ChatCompletions:
         salt = tenant_salt(chain_key, chat.cache_salt) if self._parts.salted else None
         return Asked(new_id(), now, started, body, chat, ask, salt)
 
-    async def _without_memory(self, request: web.Request, asked: Asked) -> web.StreamResponse:
+    async def _has_keys(self, tenant: UUID) -> bool:
+        """Whether the tenant's key is at hand: without it nothing can be recognised or sealed. Asks the store once."""
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                await self._parts.keys.chain_key(tenant)
+        except (MemoryProxyFault, TimeoutError):
+            return False
+        return True
+
+    async def _without_memory(self, request: web.Request, asked: Asked, status: str) -> web.StreamResponse:
         body = asked.body if asked.chat is None else edits_of(asked.chat, asked.salt, {})
-        head = CIMultiDict({"X-Memory-Status": "off", "X-Memory-Capture": "off"})
-        self._parts.metrics.statuses.labels("off", "").inc()
+        capture = "off" if status == "off" else "none"
+        head = CIMultiDict({"X-Memory-Status": status, "X-Memory-Capture": capture})
+        self._parts.metrics.statuses.labels(status.partition(";")[0], "" if status == "off" else "store").inc()
         answering = Answering(self._parts.upstream, self._parts.metrics, copy_bytes_max=0)
         outcome = await answering.send(request, body, head)
         return outcome.response

@@ -8,11 +8,9 @@ store that does not answer: then a new session is opened. Writes only through `r
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
-from uuid import UUID
 
 from memory.chain import Digest, chain
 from memory.errors import MemoryProxyFault
@@ -148,16 +146,6 @@ def session_ref(chain_key: bytes, scope: Scope, label: str) -> SessionRef:
 def scope_key(chain_key: bytes, scope: Scope) -> bytes:
     """16 bytes that stand for a scope in shared keys; nobody without the tenant's key can compute them."""
     return keyed_id(chain_key, "scope", scope.user, scope.project, scope.agent).bytes
-
-
-def subject_id(chain_key: bytes, user: str) -> UUID:
-    """The subject whose data a user's rows are."""
-    return keyed_id(chain_key, "subject", user)
-
-
-def body_digest(body: bytes) -> bytes:
-    """SHA-256 of a body as it was sent."""
-    return hashlib.sha256(body).digest()
 
 
 def _answer_digests(messages: Sequence[object], digests: Sequence[Digest | None]) -> list[Digest]:

@@ -36,7 +36,7 @@ from memory.model import (
     Turn,
 )
 from memory.ports import Delivery, Embedder, TokenCounter
-from memory.read.conversation import session_ref, subject_id
+from memory.read.conversation import session_ref
 from memory.telemetry import Metrics
 from memory.write.summarise import Summariser
 from memory.write.turns import Redacts, messages_of, turn_of, turn_of_line
@@ -260,7 +260,7 @@ class WritePath:
 
     async def _sealed(self, captured: Captured, object_id: UUID, purpose: Any, plaintext: bytes) -> bytes:
         scope = captured.scope
-        subject = subject_id(await self._parts.keys.chain_key(scope.tenant), scope.user)
+        subject = await self._parts.keys.subject_id(scope.tenant, scope.user)
         key = await self._parts.keys.subject_key(scope.tenant, scope.user)
         return seal(key, Binding(scope.tenant, subject, object_id, purpose), plaintext)
 
