@@ -167,11 +167,15 @@ def test_events_are_read_by_the_standard(line_end: str) -> None:
         "",
         "data: never ended",
     )
-    assert parse([line_end.join(lines).encode()]) == [
+    stream = line_end.join(lines).encode()
+    expected = [
         SseEvent("message", "first"),
         SseEvent("add", "two\n lines\n", "7", 250),
         SseEvent("message", "", "7"),
     ]
+    assert parse([bytes((byte,)) for byte in stream]) == expected
+    for cut in range(len(stream) + 1):
+        assert parse([stream[:cut], stream[cut:]]) == expected
 
 
 def test_broken_utf8_becomes_replacement_characters() -> None:
