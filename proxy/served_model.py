@@ -45,6 +45,13 @@ class ServedModels:
             self._refreshing.add_done_callback(self._refreshed)
         return self._windows.get(model or "")
 
+    async def ping(self) -> None:
+        """Raise UpstreamUnreachable unless vLLM answers at all."""
+        answer = await self._upstream.send("GET", "/health", CIMultiDict(), None)
+        answer.close()
+        if answer.status >= 500:
+            raise UpstreamUnreachable(f"vLLM says {answer.status} to /health")
+
     def _refreshed(self, _: asyncio.Task[None]) -> None:
         self._refreshing = None
 

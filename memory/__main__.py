@@ -1,0 +1,139 @@
+"""`python -m memory worker|migrate|prepare-model`: the remembering side, without HTTP.
+
+Reads the resolved settings that the supervisor left (MEMORY_PROXY_SETTINGS). Exit codes: 0 done; 75 (EX_TEMPFAIL) try
+again, a store is not there yet; 2 final, the reason is on stderr. Adapters are named here and passed down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from datetime import UTC, datetime
+
+import uvloop
+
+from memory.adapters.embedder import OnnxEmbedder
+from memory.adapters.model_files import default_cache_dir, prepare_model
+from memory.adapters.model_registry import choose_model, read_registry
+from memory.adapters.postgres.database import Bounds, Database
+from memory.adapters.postgres.keys import KeyStore
+from memory.adapters.postgres.leases import Leases
+from memory.adapters.postgres.migrate import ensure_embedding_table, migrate
+from memory.adapters.postgres.write_store import WriteStore
+from memory.adapters.redis_hot import RedisHot
+from memory.adapters.redis_queue import RedisQueue, lane_names
+from memory.adapters.secret_rules import secret_detectors
+from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
+from memory.config import Settings, settings_from_environ
+from memory.errors import ConfigInvalid, ModelFileInvalid, StartFailed, StoreUnavailable
+from memory.keys import KeyRing, load_or_create_master_key
+from memory.telemetry import Metrics, configure_logging, event
+from memory.write.deliveries import Deliveries
+from memory.write.pipeline import WriteParts, WritePath
+from memory.write.redact import Redactor
+from memory.write.retention import keep_dropping_expired
+from memory.write.summarise import Summariser
+from memory.write.worker import run_worker
+
+log = logging.getLogger("memory_proxy.memory")
+TRY_AGAIN = 75
+
+
+def main() -> int:
+    """Entry point of the process."""
+    parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
+    parser.add_argument("what", choices=["worker", "migrate", "prepare-model"])
+    what = parser.parse_args().what
+    try:
+        settings = settings_from_environ(os.environ)
+        configure_logging(settings.log.level, settings.log.format)
+        if what == "prepare-model":
+            prepared(settings)
+        else:
+            uvloop.run(migrated(settings) if what == "migrate" else work(settings))
+    except StoreUnavailable as fault:
+        event(log, "not_there_yet", logging.WARNING, what=what, fault=str(fault))
+        return TRY_AGAIN
+    except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
+        sys.stderr.write(f"memory-proxy {what}: {fault}\n")
+        return 2
+    return 0
+
+
+def prepared(settings: Settings) -> OnnxEmbedder:
+    """The embedding model, its files verified and built where needed. Raises ModelFileInvalid."""
+    embedding = settings.embedding
+    spec = choose_model(read_registry(), embedding.model, directory=embedding.directory, dim=embedding.dim)
+    cache = embedding.cache_dir or default_cache_dir(os.environ)
+    files = prepare_model(spec, cache, lambda step: event(log, "model", step=str(step)))
+    return OnnxEmbedder(files, document_threads=embedding.threads)
+
+
+async def migrated(settings: Settings) -> None:
+    """Bring the schema up to date and make the model's table. Raises StoreUnavailable, StartFailed, ModelFileInvalid."""
+    url = settings.database.owner_url or settings.database.url
+    if url is None:
+        raise ConfigInvalid("database.url is not resolved")
+    await migrate(url.get_secret_value())
+    embedder = await asyncio.to_thread(prepared, settings)
+    await ensure_embedding_table(url.get_secret_value(), embedder.model, embedder.digest, embedder.dim)
+
+
+async def work(settings: Settings) -> None:
+    """Store what the proxies captured, until SIGTERM."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    database_url, redis_url, data = settings.database.url, settings.redis.url, settings.data.dir
+    if database_url is None or redis_url is None or data is None:
+        raise ConfigInvalid("unresolved settings: this process is started by `memory-proxy serve`")
+    metrics = Metrics()
+    embedder = await asyncio.to_thread(prepared, settings)
+    bounds = Bounds(statement_timeout_ms=60_000)
+    database = await Database.open(database_url.get_secret_value(), bounds)
+    keys = KeyRing(KeyStore(database), load_or_create_master_key(data / "master.key"))
+    store = WriteStore(database, embedder.model, embedder.digest, keys)
+    queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
+    hot = RedisHot((settings.redis.cache_url or redis_url).get_secret_value())
+    directory = settings.tokenizer.directory
+    summary = settings.summary
+    path = WritePath(
+        WriteParts(
+            store=store,
+            keys=keys,
+            embedder=embedder,
+            windows=embedder,
+            redactor=Redactor(secret_detectors()),
+            counter=LocalTokenizer(directory) if directory else EstimatedTokens(),
+            announcer=hot,
+            summariser=Summariser(store, every_turns=summary.every_turns, sentences_max=summary.sentences_max),
+            metrics=metrics,
+        )
+    )
+    sweeping = asyncio.create_task(keep_dropping_expired(store, settings.replay.retention_days))
+    try:
+        await run_worker(
+            queue,
+            Leases(database),
+            Deliveries(path, metrics).handle,
+            holder=f"{socket.gethostname()}-{os.getpid()}-{datetime.now(UTC):%H%M%S}",
+            lanes=lane_names(settings.queue.lanes),
+            batch_max=settings.worker.batch_max,
+            bulk_share_min=settings.worker.bulk_share_min,
+            attempts_max=settings.queue.attempts_max,
+            stop=stop,
+        )
+    finally:
+        sweeping.cancel()
+        await queue.close()
+        await hot.close()
+        await database.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""An embedder that comes later: the port at once, the model when it is loaded.
+
+Until then every question raises EmbedderUnavailable, which recall answers lexically. Holds nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.errors import EmbedderUnavailable
+from memory.model import Vector
+from memory.ports import Embedder
+
+
+class LateEmbedder:
+    """Implements Embedder; `model` and `dim` are known from the registry before anything is loaded."""
+
+    def __init__(self, model: str, dim: int) -> None:
+        self.model = model
+        self.dim = dim
+        self._loaded: Embedder | None = None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the model is there."""
+        return self._loaded is not None
+
+    async def ping(self) -> None:
+        """Raise EmbedderUnavailable until the model is there."""
+        self._now()
+
+    def arrived(self, embedder: Embedder) -> None:
+        """From now on this one answers."""
+        self._loaded = embedder
+
+    async def embed_query(self, text: str) -> Vector:
+        """One unit vector, shape [dim]. Raises EmbedderUnavailable."""
+        return await self._now().embed_query(text)
+
+    async def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors, shape [len(texts), dim]. Raises EmbedderUnavailable."""
+        return await self._now().embed_documents(texts)
+
+    def _now(self) -> Embedder:
+        if self._loaded is None:
+            raise EmbedderUnavailable("the model is not loaded yet")
+        return self._loaded

@@ -1,0 +1,237 @@
+"""Where a proxy worker is put together: settings in, everything built and passed down out.
+
+The only module of the request side that names adapters. `wire` builds without waiting for anything outside;
+`bring_up` asks the stores and loads the model, and may be called again until it succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from memory.adapters.postgres.read_store import ReadStore
+from memory.adapters.postgres.records import Records
+from memory.adapters.redis_hot import RedisHot
+
+from memory.adapters.embedder import OnnxEmbedder
+from memory.adapters.model_files import default_cache_dir, prepare_model
+from memory.adapters.model_registry import ModelSpec, choose_model, read_registry
+from memory.adapters.postgres.database import Bounds as PoolBounds
+from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.keys import KeyStore
+from memory.adapters.redis_queue import RedisQueue
+from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
+from memory.config import Settings, digest
+from memory.keys import KeyRing, load_or_create_master_key
+from memory.late import LateEmbedder
+from memory.ports import TokenCounter
+from memory.read.conversation import Conversations
+from memory.read.hot import HotScopes
+from memory.read.recall import Recaller
+from memory.telemetry import Metrics
+from memory.write.hand_off import HandOff
+from proxy.api.own import OwnApi, OwnParts
+from proxy.app import Front
+from proxy.auth import KeyedDoor, OpenDoor
+from proxy.capture import Bounds, Capture
+from proxy.chat import ChatCompletions, Parts
+from proxy.generation import Generation
+from proxy.readiness import Readiness
+from proxy.relay import Upstream
+from proxy.served_model import ServedModels
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A worker's parts that outlive a request."""
+
+    settings: Settings
+    metrics: Metrics
+    database: Database
+    key_store: KeyStore
+    keys: KeyRing
+    queue: RedisQueue
+    hot_state: RedisHot
+    hand_off: HandOff
+    embedder: LateEmbedder
+    spec: ModelSpec
+    read_store: ReadStore
+    hot: HotScopes
+    upstream: Upstream
+    models: ServedModels
+    door: OpenDoor | KeyedDoor
+    readiness: Readiness
+    capture: Capture
+    front: Front
+    own: OwnApi
+    background: tuple[Coroutine[Any, Any, None], ...]
+
+
+async def wire(settings: Settings, metrics: Metrics) -> Wired:
+    """Build a worker's parts. Raises ConfigInvalid, StartFailed, ModelFileInvalid where they cannot be."""
+    data = settings.data.dir
+    database_url, redis_url = settings.database.url, settings.redis.url
+    if data is None or database_url is None or redis_url is None:
+        raise ValueError("unresolved settings: the supervisor fills in data.dir, database.url and redis.url")
+    database = await Database.open(database_url.get_secret_value(), pool_bounds(settings))
+    key_store = KeyStore(database)
+    keys = KeyRing(key_store, load_or_create_master_key(data / "master.key"))
+    spec = choose_model(
+        read_registry(), settings.embedding.model, directory=settings.embedding.directory, dim=settings.embedding.dim
+    )
+    embedder = LateEmbedder(spec.name, spec.dim)
+    queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
+    cache_url = settings.redis.cache_url or redis_url
+    hot_state = RedisHot(cache_url.get_secret_value(), opening_ttl_s=settings.session.regenerate_window_s)
+    hand_off = HandOff(
+        queue,
+        data / "spool",
+        spool_bytes=settings.queue.spool_bytes,
+        hold_ms=settings.queue.capture_hold_ms,
+        metrics=metrics,
+    )
+    read_store = ReadStore(database, spec.name)
+    hot = HotScopes(
+        read_store,
+        dim=spec.dim,
+        bytes_max=settings.recall.hot_scope_bytes_max,
+        staleness_ms=settings.recall.scope_staleness_max_ms,
+        metrics=metrics,
+    )
+    keyed = settings.auth.mode == "keys"
+    api_key = settings.upstream.api_key.get_secret_value() if settings.upstream.api_key else None
+    upstream = Upstream(
+        settings.upstream.url,
+        api_key=api_key,
+        replace_auth=keyed,
+        connect_timeout_s=settings.upstream.connect_timeout_s,
+        keepalive_s=settings.upstream.keepalive_s,
+    )
+    models = ServedModels(upstream, api_key=api_key)
+    conversations = Conversations(hot_state, read_store)
+    bounds = Bounds(settings.queue.request_bytes_max, settings.queue.answer_bytes_max)
+    capture = Capture(hand_off, conversations, keys, bounds, metrics)
+    recaller = Recaller(hot, read_store, embedder, metrics)
+    door = KeyedDoor(key_store, stale_max_s=settings.auth.stale_max_s) if keyed else OpenDoor()
+    salt = settings.upstream.cache_salt or ("tenant" if keyed else "off")
+    parts = Parts(
+        settings=settings,
+        config_digest=digest(settings),
+        keys=keys,
+        upstream=upstream,
+        conversations=conversations,
+        hot=hot,
+        recaller=recaller,
+        capture=capture,
+        counter=token_counter(settings),
+        models=models,
+        metrics=metrics,
+        embedding_model=spec.name,
+        salted=salt == "tenant",
+    )
+    chat = ChatCompletions(parts)
+    front = Front(door=door, chat=chat, generation=Generation(parts, chat), upstream=upstream, metrics=metrics)
+    readiness = Readiness(
+        {
+            "postgres": database.ping,
+            "queue": queue.ping,
+            "embedder": embedder.ping,
+            "upstream": models.ping,
+        }
+    )
+    own = OwnApi(
+        OwnParts(
+            door=door,
+            readiness=readiness,
+            metrics=metrics,
+            recaller=recaller,
+            records=Records(database),
+            read_store=read_store,
+            capture=capture,
+            queue=queue,
+            spool_dir=data / "spool",
+            keys=keys,
+            settings=settings,
+        )
+    )
+    background: list[Coroutine[Any, Any, None]] = [readiness.keep_probing(), hand_off.keep_draining()]
+    if isinstance(door, KeyedDoor):
+        background.append(door.keep_reading())
+    return Wired(
+        settings=settings,
+        metrics=metrics,
+        database=database,
+        key_store=key_store,
+        keys=keys,
+        queue=queue,
+        hot_state=hot_state,
+        hand_off=hand_off,
+        embedder=embedder,
+        spec=spec,
+        read_store=read_store,
+        hot=hot,
+        upstream=upstream,
+        models=models,
+        door=door,
+        readiness=readiness,
+        capture=capture,
+        front=front,
+        own=own,
+        background=tuple(background),
+    )
+
+
+async def bring_up(wired: Wired) -> None:
+    """The first complete start: stores up and migrated, model loaded. Raises a MemoryProxyFault while it is not."""
+    tenant = await wired.key_store.ensure_tenant("default", datetime.now(UTC))
+    await wired.keys.chain_key(tenant)
+    if isinstance(wired.door, OpenDoor):
+        wired.door.opens_to(tenant)
+    else:
+        await wired.door.read()
+    await wired.queue.ping()
+    if not wired.embedder.loaded:
+        wired.embedder.arrived(await asyncio.to_thread(load_embedder, wired.settings, wired.spec))
+    await wired.read_store.prepare(wired.embedder.digest)
+    await wired.models.refresh()
+    await wired.readiness.probe()
+    wired.readiness.started = True
+
+
+async def close(wired: Wired) -> None:
+    """Close what `wire` opened."""
+    await wired.hand_off.close()
+    await wired.upstream.close()
+    wired.hot.close()
+    await wired.queue.close()
+    await wired.hot_state.close()
+    await wired.database.close()
+
+
+def pool_bounds(settings: Settings) -> PoolBounds:
+    """The pool's limits from the settings."""
+    return PoolBounds(
+        connections_max=settings.database.pool_size, statement_timeout_ms=settings.database.statement_timeout_ms
+    )
+
+
+def token_counter(settings: Settings) -> TokenCounter:
+    """The served model's own tokenizer where a directory is given, else an estimate."""
+    directory = settings.tokenizer.directory
+    return LocalTokenizer(directory) if directory else EstimatedTokens()
+
+
+def model_cache(settings: Settings) -> Path:
+    """Where prepared models lie."""
+    return settings.embedding.cache_dir or default_cache_dir(os.environ)
+
+
+def load_embedder(settings: Settings, spec: ModelSpec) -> OnnxEmbedder:
+    """Load the model for single questions: one thread. Blocks about half a second."""
+    files = prepare_model(spec, model_cache(settings), lambda _: None)
+    return OnnxEmbedder(files, document_threads=1)

@@ -1,0 +1,114 @@
+"""A proxy worker: resolved settings and an inherited socket in, requests served until SIGTERM.
+
+Serves at once: /memory/health answers, completions go through without memory until stores and model are there. On
+SIGTERM it stops accepting, finishes its streams, hands off what it holds, and exits 0. `python -m proxy.worker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import uvloop
+from aiohttp import web
+
+from memory.config import Settings, settings_from_environ
+from memory.errors import ConfigInvalid, MemoryProxyFault
+from memory.telemetry import Metrics, configure_logging, event
+from proxy.app import build_app
+from proxy.relay import LINE_BYTES_MAX
+from proxy.wiring import Wired, bring_up, close, wire
+
+log = logging.getLogger("memory_proxy.worker")
+_RETRY_S: Final = 0.5
+
+
+def main() -> int:
+    """Entry point of the process."""
+    try:
+        settings = settings_from_environ(os.environ)
+    except ConfigInvalid as fault:
+        sys.stderr.write(f"memory-proxy worker: {fault}\n")
+        return 2
+    configure_logging(settings.log.level, settings.log.format)
+    uvloop.run(serve(settings))
+    return 0
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until SIGTERM."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGINT, stop.set)
+    wired = await wire(settings, Metrics())
+    runner = web.AppRunner(
+        build_app(wired.front, wired.own.register),
+        handle_signals=False,
+        access_log=None,
+        auto_decompress=False,
+        handler_cancellation=True,
+        max_line_size=LINE_BYTES_MAX,
+        max_field_size=LINE_BYTES_MAX,
+        keepalive_timeout=75,
+        shutdown_timeout=settings.listen.drain_s,
+    )
+    await runner.setup()
+    site = web.SockSite(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])))
+    await site.start()
+    _say_serving()
+    tasks = [_task(_start(wired)), *(_task(work) for work in wired.background)]
+    await stop.wait()
+    wired.readiness.draining = True
+    event(log, "draining")
+    await runner.cleanup()
+    await wired.capture.drained()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await close(wired)
+
+
+async def _start(wired: Wired) -> None:
+    """Bring everything up, again and again until it is."""
+    while not wired.readiness.started:
+        try:
+            await bring_up(wired)
+        except MemoryProxyFault as fault:
+            event(log, "not_up_yet", logging.DEBUG, fault=str(fault))
+            await asyncio.sleep(_RETRY_S)
+    gc.collect()
+    gc.freeze()
+    event(log, "ready")
+
+
+def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.create_task(work)
+    task.add_done_callback(_say_failure)
+    return task
+
+
+def _say_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        log.error("background task failed", exc_info=fault)
+
+
+def _say_serving() -> None:
+    """Tell the supervisor, where it listens for it."""
+    fd = os.environ.get("MEMORY_PROXY_READY_FD")
+    if fd is not None:
+        with contextlib.suppress(OSError):
+            os.write(int(fd), b"1")
+            os.close(int(fd))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
