@@ -23,19 +23,19 @@ STRAY_CHARS_MIN = 20
 STRAY_BITS_MIN = 3.8
 """A string that only stands near a key word must be this random: git ids (hex) stay below, base64 of 20+ is above."""
 
-_PASSWORD_WORDS = (
+_KEYS_OF_PEOPLE = (
     'passw|pwd|psk|passphrase|passcode|_pass|-pass|pass=|pass:|pass"|credentials|creds|mot de passe|motdepasse'
     "|contraseña|contrasena|senha|kennwort|wachtwoord|lösenord|hasło|haslo|parola|şifre|salasana|adgangskode|пароль"
     "|密码|密碼|口令|パスワード|비밀번호|पासवर्ड|كلمة المرور|mật khẩu"
 )
-_TOKEN_WORDS = (
+_KEYS_OF_PROGRAMS = (
     "token|secret|key|schlüssel|clé|clave|chave|chiave|jeton|токен|секрет|ключ|密钥|秘钥|令牌|秘密鍵|トークン|キー|토큰|비밀키"
     "|sourcegraph"
 )
 Kind = Literal["password", "token"]
 _KEY_WORDS: dict[str, Kind] = {
-    **dict.fromkeys(_PASSWORD_WORDS.split("|"), "password"),
-    **dict.fromkeys(_TOKEN_WORDS.split("|"), "token"),
+    **dict.fromkeys(_KEYS_OF_PEOPLE.split("|"), "password"),
+    **dict.fromkeys(_KEYS_OF_PROGRAMS.split("|"), "token"),
 }
 _KEY_BEFORE = re.compile(
     r"(?:api|access|secret|private|priv|auth|authentication|encrypt|encryption|signing|sign|account|service|client|app"
@@ -70,6 +70,11 @@ _STRAY = re.compile(r"(?<![A-Za-z0-9+/=_.-])[A-Za-z0-9+/_-]{20,200}+={0,2}+(?![A
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
+def _folded(text: str) -> str:
+    """Lower case of the same length: İ is the one character whose lower case is longer."""
+    return text.replace("İ", "i").lower()
+
+
 @dataclass(frozen=True, slots=True)
 class _Key:
     """A key word in the text: where it ends, what it promises, how it is written."""
@@ -86,7 +91,7 @@ class KeyValueDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield values of secret-sounding keys, and random strings within 60 characters after such a word."""
-        folded = text.replace("İ", "i").lower()  # the one character whose lower case is longer
+        folded = _folded(text)
         for word, kind in _KEY_WORDS.items():
             at = folded.find(word)
             while at >= 0:
@@ -154,7 +159,7 @@ def _trimmed_end(text: str, start: int, end: int, *, quoted: bool) -> int:
 
 
 def _is_password(value: str, key: _Key, quoted: bool, is_prose: bool) -> bool:
-    if len(value) < PASSWORD_CHARS_MIN or not value.isprintable():
+    if len(value) < PASSWORD_CHARS_MIN:
         return False
     digits = sum(c.isdigit() for c in value)
     letters = sum(c.isalpha() for c in value)
@@ -230,8 +235,8 @@ class HeaderDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield credentials of HTTP headers."""
+        folded = _folded(text)
         for pattern, words in ((_HEADER, _HEADER_WORDS), (_BEARER, ("bearer ",))):
-            folded = text.replace("İ", "i").lower()
             for word in words:
                 at = folded.find(word)
                 while at >= 0:
@@ -345,7 +350,7 @@ class PhraseDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield word lists; ordinary sentences fail on their one- and two-letter words."""
-        folded = text.replace("İ", "i").lower()
+        folded = _folded(text)
         for word in ("seed", "recovery", "mnemonic"):
             at = folded.find(word)
             while at >= 0:

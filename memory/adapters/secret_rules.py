@@ -289,7 +289,7 @@ def _service_rules() -> list[ShapeRule]:
         _shape("messaging", "SG.", r"[\w-]{16,32}\.[\w-]{16,64}+", _mixed),
         _shape("messaging", "xkeysib-", "[a-f0-9]{64}-[A-Za-z0-9]{16}"),
         _shape("messaging", "key-", "[a-f0-9]{32}"),
-        _inner("messaging", ":AA", r"\d{8,11}:AA[\w-]{33}", _DIGITS, 11),
+        _inner("messaging", ":AA", r"\d{8,11}:AA[\w-]{33}", _DIGITS, 13),
         _inner("messaging", "|", r"\d{15,16}\|[\w-]{27}", _DIGITS, 16, _mixed),
         _shape("messaging", "EAA", "[MC][A-Za-z0-9]{100,400}+"),
         _shape("webhook", "hooks.slack.com/", "(?:services|workflows|triggers)/[A-Za-z0-9/_-]{30,100}+", _mixed),
@@ -366,7 +366,7 @@ def _lead_start(text: str, at: int, rule: ShapeRule) -> int:
     start = at
     while start > max(0, at - rule.reach) and text[start - 1] in rule.lead:
         start -= 1
-    return start
+    return start + 2 if start and text[start - 1] == "%" and start + 2 <= at else start  # `%20` before it
 
 
 class Detector(Protocol):
