@@ -75,7 +75,7 @@ def prepared(settings: Settings) -> OnnxEmbedder:
 
 
 async def migrated(settings: Settings) -> None:
-    """Bring the schema up to date and make the model's table. Raises StoreUnavailable, StartFailed, ModelFileInvalid."""
+    """Bring the schema up to date, make the model's table. Raises StoreUnavailable, StartFailed, ModelFileInvalid."""
     url = settings.database.owner_url or settings.database.url
     if url is None:
         raise ConfigInvalid("database.url is not resolved")

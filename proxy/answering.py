@@ -144,7 +144,8 @@ class Answering:
         left: InBackground | None,
     ) -> Outcome:
         streamed = answer.content_type == "text/event-stream"
-        hold = None if keep is None else FinalEventHold() if streamed else LastByteHold()
+        encoded = answer.headers.get("Content-Encoding", "identity") != "identity"  # hides the final event
+        hold = None if keep is None else FinalEventHold() if streamed and not encoded else LastByteHold()
         copy = _Copy(self._copy_bytes_max if keep else 0)
         response = begin(answer, head)
         try:
