@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
+import logging
 import mmap
 import os
 from collections import deque
@@ -37,6 +38,7 @@ from memory.adapters.spool_format import (
 from memory.errors import MemoryProxyFault, SpoolUnavailable
 from memory.ports import Entry
 
+log: Final = logging.getLogger(__name__)
 SUFFIX: Final = ".spool"
 _FLUSH_ITEMS_MAX: Final = 256
 _OPEN_TRIES: Final = 10
@@ -218,6 +220,20 @@ class Spool:
             self.path.unlink(missing_ok=True)
         os.close(self._fd)
         self._fd = -1
+
+
+class OrphanFinder:
+    """`adopt_orphans` off the event loop; what cannot be read is logged and left where it lies."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def __call__(self) -> list[Spool]:
+        """Lock and return the spools of dead processes."""
+        adopted, refused = await asyncio.to_thread(adopt_orphans, self._directory)
+        for fault in refused:
+            log.error("an orphaned spool cannot be read: %s", fault)
+        return adopted
 
 
 def adopt_orphans(directory: Path) -> tuple[list[Spool], list[SpoolUnavailable]]:

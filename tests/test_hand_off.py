@@ -1,0 +1,351 @@
+"""The hand-off: queue, else spool, else bounded memory; and back again in order, whatever dies in between."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from memory.adapters.redis_client import connect
+from memory.adapters.redis_queue import RedisQueue, lane_names
+from memory.adapters.spool import OrphanFinder, Spool, count
+from memory.errors import QueueUnavailable, SpoolUnavailable
+from memory.ids import new_id
+from memory.ports import Entry
+from memory.write.hand_off import HandOff
+from tests.valkey_fixture import ValkeyServer
+
+MIB = 1 << 20
+
+
+class Counts:
+    """A Meter that remembers."""
+
+    def __init__(self) -> None:
+        self.counter: Counter[str] = Counter()
+
+    def count(self, name: str, amount: int = 1) -> None:
+        self.counter[name] += amount
+
+    def __getitem__(self, name: str) -> int:
+        return self.counter[name]
+
+
+class SwitchedQueue:
+    """A queue in memory that can be switched off, made slow, or made to store and then fail."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.up = True
+        self.delay_s = 0.0
+        self.fails_after_storing = 0
+
+    async def put(self, entry: Entry) -> None:
+        await self.put_all([entry])
+
+    async def put_all(self, entries: Sequence[Entry]) -> None:
+        await self.ping()
+        await asyncio.sleep(self.delay_s)
+        self.entries += entries
+        if self.fails_after_storing:
+            self.fails_after_storing -= 1
+            raise QueueUnavailable("the answer was lost")
+
+    async def ping(self) -> None:
+        if not self.up:
+            raise QueueUnavailable("switched off")
+
+    def ids(self) -> list[UUID]:
+        """Exchanges in order of their first arrival."""
+        return list(dict.fromkeys(entry.exchange_id for entry in self.entries))
+
+
+def an_entry(size: int = 100, subject: int = 2) -> Entry:
+    return Entry(new_id(), UUID(int=1), UUID(int=subject), "exchange", "live", os.urandom(size))
+
+
+async def until_empty(hand_off: HandOff, directory: Path) -> None:
+    while hand_off.where() != "queue" or hand_off.held() or count(directory):
+        await asyncio.sleep(0.01)
+
+
+def a_hand_off(queue: SwitchedQueue | RedisQueue, spool: Spool | None, counts: Counts, **bounds: float) -> HandOff:
+    settings = {"hold_ms": 50.0, "retry_s": 0.01, "retry_s_max": 0.05, "orphans_each_s": 0.05} | bounds
+    memory_bytes_max = int(settings.pop("memory_bytes_max", MIB))
+    entry_bytes_max = int(settings.pop("entry_bytes_max", 48 * MIB))
+    return HandOff(
+        queue,
+        spool,
+        memory_bytes_max=memory_bytes_max,
+        entry_bytes_max=entry_bytes_max,
+        meter=counts,
+        orphans=OrphanFinder(spool.path.parent) if spool is not None else None,
+        **settings,
+    )
+
+
+@pytest.fixture
+def queue() -> SwitchedQueue:
+    return SwitchedQueue()
+
+
+@pytest.fixture
+def counts() -> Counts:
+    return Counts()
+
+
+@pytest.fixture
+async def spool(tmp_path: Path) -> AsyncIterator[Spool]:
+    spool = Spool(tmp_path / "own.spool", MIB)
+    yield spool
+    await spool.close()
+
+
+async def test_an_exchange_goes_to_the_queue_while_it_answers(
+    queue: SwitchedQueue, spool: Spool, counts: Counts
+) -> None:
+    hand_off = a_hand_off(queue, spool, counts)
+    assert hand_off.where() == "queue"
+    assert await hand_off.hand_off(an_entry()) == "queue"
+    assert (counts["queued"], spool.pending) == (1, 0)
+    assert await hand_off.close() == 0
+
+
+async def test_a_failed_queue_means_spool_and_the_forecast_says_so(
+    queue: SwitchedQueue, spool: Spool, counts: Counts
+) -> None:
+    hand_off = a_hand_off(queue, spool, counts)
+    queue.up = False
+    assert await hand_off.hand_off(an_entry()) == "spool"
+    assert hand_off.where() == "spool"
+    queue.up = True
+    # Nothing has been drained yet, so a direct put would overtake what is spooled.
+    assert await hand_off.hand_off(an_entry()) == "spool"
+    assert (counts["put_failed"], counts["spooled"], spool.pending) == (1, 2, 2)
+
+
+async def test_a_slow_queue_holds_an_answer_no_longer_than_its_bound(
+    queue: SwitchedQueue, spool: Spool, counts: Counts
+) -> None:
+    hand_off = a_hand_off(queue, spool, counts, hold_ms=20.0)
+    queue.delay_s = 3600
+    assert await asyncio.wait_for(hand_off.hand_off(an_entry()), 10) == "spool"
+
+
+async def test_what_was_spooled_reaches_the_queue_in_order_when_it_is_back(
+    queue: SwitchedQueue, spool: Spool, counts: Counts
+) -> None:
+    hand_off = a_hand_off(queue, spool, counts)
+    hand_off.start()
+    entries = [an_entry() for _ in range(300)]
+    for number, entry in enumerate(entries):
+        queue.up = not 50 <= number < 200
+        await hand_off.hand_off(entry)
+        await asyncio.sleep(0)
+    await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 30)
+    assert queue.ids() == [entry.exchange_id for entry in entries]
+    assert await hand_off.hand_off(an_entry()) == "queue"
+    await hand_off.close()
+    assert list(spool.path.parent.iterdir()) == []
+
+
+async def test_a_put_whose_answer_was_lost_comes_twice_rather_than_never(
+    queue: SwitchedQueue, spool: Spool, counts: Counts
+) -> None:
+    hand_off = a_hand_off(queue, spool, counts)
+    hand_off.start()
+    queue.fails_after_storing = 3
+    entry = an_entry()
+    assert await hand_off.hand_off(entry) == "spool"
+    await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 30)
+    assert queue.ids() == [entry.exchange_id]
+    assert len(queue.entries) == 4
+    await hand_off.close()
+
+
+async def test_when_both_refuse_memory_holds_a_bounded_amount_and_the_oldest_goes_with_a_count(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = Spool(tmp_path / "own.spool", 16 * 1024)
+    hand_off = a_hand_off(queue, spool, counts, memory_bytes_max=50_000)
+    queue.up = False
+    entries = [an_entry(10_000) for _ in range(10)]
+    places = [await hand_off.hand_off(entry) for entry in entries]
+    assert places == ["spool"] + ["none"] * 9
+    assert hand_off.where() == "none"
+    assert (hand_off.held(), counts["undurable"], counts["dropped"]) == (5, 9, 4)
+    assert [str(entry.exchange_id) in caplog.text for entry in entries[1:5]] == [True] * 4
+    queue.up = True
+    hand_off.start()
+    await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+    assert queue.ids() == [entry.exchange_id for entry in (entries[0], *entries[5:])]
+    await hand_off.close()
+
+
+async def test_memory_and_spool_are_drained_in_the_order_of_arrival(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    spool = Spool(tmp_path / "own.spool", 64 * 1024)
+    hand_off = a_hand_off(queue, spool, counts)
+    queue.up = False
+    entries = [an_entry(size) for size in (30_000, 40_000, 10_000, 50_000, 2_000)]
+    assert [await hand_off.hand_off(entry) for entry in entries] == ["spool", "none", "spool", "none", "spool"]
+    queue.up = True
+    hand_off.start()
+    await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+    assert queue.ids() == [entry.exchange_id for entry in entries]
+    await hand_off.close()
+
+
+async def test_without_a_spool_memory_still_serves(queue: SwitchedQueue, counts: Counts, tmp_path: Path) -> None:
+    hand_off = a_hand_off(queue, None, counts)
+    hand_off.start()
+    queue.up = False
+    entry = an_entry()
+    assert await hand_off.hand_off(entry) == "none"
+    queue.up = True
+    await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+    assert queue.ids() == [entry.exchange_id]
+    await hand_off.close()
+
+
+async def test_closing_moves_memory_to_the_spool_and_says_what_is_lost(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    spool = Spool(tmp_path / "own.spool", 32 * 1024)
+    hand_off = a_hand_off(queue, spool, counts)
+    queue.up = False
+    assert [await hand_off.hand_off(an_entry(size)) for size in (20_000, 20_000, 20_000)] == ["spool", "none", "none"]
+    assert await hand_off.close() == 2
+    assert count(tmp_path) == 1
+    assert counts["dropped"] == 2
+
+
+async def test_an_entry_that_no_queue_takes_blocks_nothing(queue: SwitchedQueue, spool: Spool, counts: Counts) -> None:
+    hand_off = a_hand_off(queue, spool, counts, entry_bytes_max=1000)
+    await spool.append(an_entry(5000))  # spooled under an older bound
+    queue.up = False
+    assert await hand_off.hand_off(an_entry(1001)) == "none"
+    entry = an_entry(1000)
+    assert await hand_off.hand_off(entry) == "spool"
+    queue.up = True
+    hand_off.start()
+    await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 30)
+    assert queue.ids() == [entry.exchange_id]
+    assert counts["dropped"] == 2
+    await hand_off.close()
+
+
+async def test_a_dead_sibling_s_spool_is_drained_and_removed(
+    queue: SwitchedQueue, spool: Spool, counts: Counts, tmp_path: Path
+) -> None:
+    sibling = Spool(tmp_path / "sibling.spool", MIB)
+    entries = [an_entry() for _ in range(150)]
+    for entry in entries:
+        await sibling.append(entry)
+    hand_off = a_hand_off(queue, spool, counts)
+    hand_off.start()
+    await asyncio.sleep(0.1)
+    assert queue.entries == []  # it lives
+    await sibling.close()  # its lock is free, its records are not drained: as after a kill -9
+    while sibling.path.exists():
+        await asyncio.sleep(0.01)
+    assert queue.ids() == [entry.exchange_id for entry in entries]
+    assert hand_off.where() == "queue"
+    await hand_off.close()
+
+
+gate = asyncio.Event()
+
+
+class HungSpool(Spool):
+    """A disk that does not answer until it is let go."""
+
+    async def append(self, entry: Entry) -> None:
+        await gate.wait()
+        await super().append(entry)
+
+
+async def test_a_hung_disk_does_not_hold_answers_and_loses_nothing_when_it_wakes(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    gate.clear()
+    spool = HungSpool(tmp_path / "own.spool", MIB)
+    hand_off = a_hand_off(queue, spool, counts, spool_hold_ms=20.0)
+    queue.up = False
+    entry = an_entry()
+    assert await asyncio.wait_for(hand_off.hand_off(entry), 10) == "none"
+    assert (hand_off.where(), hand_off.held()) == ("none", 1)
+    gate.set()
+    queue.up = True
+    hand_off.start()
+    await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+    assert queue.ids() == [entry.exchange_id]
+    await hand_off.close()
+
+
+async def test_an_unforeseen_failure_of_the_queue_does_not_reach_the_answer(
+    spool: Spool, counts: Counts, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(SwitchedQueue):
+        async def put(self, entry: Entry) -> None:
+            raise KeyError("a defect")
+
+    hand_off = a_hand_off(Broken(), spool, counts)
+    assert await hand_off.hand_off(an_entry()) == "none"
+    assert hand_off.held() == 1
+    assert "unforeseen" in caplog.text
+
+
+@pytest.mark.slow
+async def test_no_exchange_is_lost_or_reordered_while_valkey_dies_and_returns_under_load(
+    valkey: ValkeyServer, tmp_path: Path, counts: Counts
+) -> None:
+    queue = RedisQueue(connect(valkey.url), lanes=1)
+    spool = Spool(tmp_path / "own.spool", 8 * MIB)
+    hand_off = a_hand_off(queue, spool, counts, hold_ms=200.0)
+    hand_off.start()
+    sent: dict[int, list[UUID]] = {subject: [] for subject in range(8)}
+    stop = asyncio.Event()
+
+    async def client(subject: int) -> None:
+        while not stop.is_set():
+            entry = an_entry(500, subject)
+            sent[subject].append(entry.exchange_id)
+            assert await hand_off.hand_off(entry) in ("queue", "spool")
+            await asyncio.sleep(0.005)
+
+    clients = [asyncio.create_task(client(subject)) for subject in sent]
+    for _ in range(3):
+        await asyncio.sleep(0.3)
+        valkey.kill()
+        await asyncio.sleep(0.3)
+        valkey.start()
+    await asyncio.sleep(0.2)
+    stop.set()
+    await asyncio.gather(*clients)
+    await asyncio.wait_for(until_empty(hand_off, tmp_path), 60)
+    await hand_off.close()
+    taken: list[Entry] = []
+    while batch := await queue.take(lane_names(1), count=1000, block_ms=0):
+        taken += [delivery.entry for delivery in batch]
+    await queue.close()
+    assert counts["spooled"] > 0
+    for subject, ids in sent.items():
+        mine = [entry.exchange_id for entry in taken if entry.subject_id.int == subject]
+        assert list(dict.fromkeys(mine)) == ids
+
+
+async def test_a_spool_that_breaks_is_a_named_fault_for_the_drain(queue: SwitchedQueue, tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "own.spool", MIB)
+    await spool.append(an_entry())
+    os.close(spool._fd)
+    with pytest.raises(SpoolUnavailable):
+        await spool.peek(count=1, bytes_max=1)
+    spool._thread.shutdown()
+    spool._fd = -1
