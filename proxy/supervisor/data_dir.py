@@ -176,8 +176,8 @@ def _lay_out(root: Path, account: Account | None, environ: Mapping[str, str]) ->
         closed = _closed_parent(root, account) or root
         raise StartFailed(
             f"Postgres cannot run as root, so it runs as '{account.name}', and that account cannot enter {closed}: "
-            f"choose a --data-dir elsewhere (such as /var/lib/memory-proxy), open the way yourself (chmod o+x {closed}), "
-            "or run memory-proxy as an ordinary user"
+            "choose a --data-dir elsewhere (such as /var/lib/memory-proxy), run memory-proxy as an ordinary user, or "
+            f"open the way yourself (chmod o+x {closed})"
         )
     for name in ("run", "logs", "valkey"):
         make_owned(root / name, None)

@@ -12,6 +12,7 @@ import os
 import pwd
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ DATABASE = "memory_proxy"
 OWNER = "mp_owner"
 APP = "mp_app"
 FREE_BYTES_MIN = 268_435_456  # initdb writes about 60 MiB; the rest is for the first WAL files and the schema
+SHARED_BYTES_MIN = 402_653_184
 # Fast shutdown: sessions are cut, a checkpoint is written. Past its patience, immediate: the next start recovers.
 STOP = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0))
 
@@ -81,6 +83,7 @@ class EmbeddedPostgres:
         """The server in the foreground."""
         settings = {
             **SETTINGS,
+            **_parallel_builds(),
             "unix_socket_directories": str(self.data.pg_sockets),
             "hba_file": str(self.data.pg / "pg_hba.conf"),
             "ident_file": str(self.data.pg / "pg_ident.conf"),
@@ -126,10 +129,11 @@ class EmbeddedPostgres:
         scratch = self.data.root / "pg.new"
         shutil.rmtree(scratch, ignore_errors=True)
         make_owned(scratch, self.data.account)
+        initdb = str(self.programs / "initdb")
         await self._run(
             "initdb",
-            str(self.programs / "initdb"),
-            *("-D", str(scratch), "-U", OWNER, "-E", "UTF8", "--auth=peer", "--no-instructions"),
+            initdb,
+            *("-D", str(scratch), "-U", OWNER, "-E", "UTF8", "--auth=peer", "--no-instructions", "--no-sync"),
             *("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C.UTF-8"),
         )
         # Single-user mode: the database is there before the server ever listens.
@@ -139,10 +143,13 @@ class EmbeddedPostgres:
         await self._run(
             "postgres --single",
             "/bin/sh",
-            *("-c", 'exec "$1" --single -D "$2" -c io_method=sync postgres < "$3"', "sh"),
+            *("-c", 'exec "$1" --single -F -D "$2" -c io_method=sync postgres < "$3"', "sh"),
             *(str(self.programs / "postgres"), str(scratch), str(statement)),
         )
         statement.unlink()
+        # One pass in place of three; by file system where the kernel can: 0.04 s against 3.8 s file by file.
+        method = "syncfs" if sys.platform == "linux" else "fsync"
+        await self._run("initdb --sync-only", initdb, "-D", str(scratch), "--sync-only", f"--sync-method={method}")
         if self.data.pg.exists():
             self.data.pg.rmdir()
         scratch.rename(self.data.pg)
@@ -186,6 +193,15 @@ class EmbeddedPostgres:
 def postgres_url(data: DataDir, role: str) -> str:
     """The URL of the embedded server, known before it runs."""
     return f"postgresql://{role}@/{DATABASE}?host={quote(str(data.pg_sockets), safe='/')}"
+
+
+def _parallel_builds() -> dict[str, str]:
+    """Index builds share memory through /dev/shm, of which a container may have 64 MiB: then one process builds."""
+    try:
+        shared = shutil.disk_usage("/dev/shm").total  # noqa: S108 only its size is asked
+    except OSError:
+        return {}
+    return {} if shared >= SHARED_BYTES_MIN else {"max_parallel_maintenance_workers": "0"}
 
 
 def _replace(path: Path, text: str) -> None:

