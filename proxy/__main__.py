@@ -1,0 +1,18 @@
+"""`memory-proxy`: a command line in, an exit code out. 0 done, 1 failed (the reason on stderr), 2 wrong usage."""
+
+from __future__ import annotations
+
+import sys
+
+from proxy.cli.parser import build_parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point of the console script."""
+    parsed = build_parser().parse_args(arguments)
+    code: int = parsed.run(parsed)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

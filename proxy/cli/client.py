@@ -1,0 +1,69 @@
+"""A small client of the proxy's own API: a call in, parsed JSON out. Blocking, standard library only.
+
+Raises CallFailed with a text for people: what the service said, or that it does not answer and how to start it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+from urllib.parse import quote, urlencode
+
+
+class CallFailed(Exception):
+    """The service refused, or is not there."""
+
+
+class Client:
+    """Calls one running proxy inside one scope."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._base = options.url.rstrip("/")
+        self._headers = {
+            f"X-Memory-{name.capitalize()}": quote(value, safe="")
+            for name in ("user", "project", "agent")
+            if (value := getattr(options, name))
+        }
+        if options.key:
+            self._headers["Authorization"] = f"Bearer {options.key}"
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """GET, parsed."""
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return json.load(self._open("GET", path + (f"?{urlencode(given)}" if given else "")))
+
+    def send(self, method: str, path: str, body: Any = None) -> Any:
+        """POST, PATCH or DELETE with a JSON body; None where the answer is empty."""
+        raw = self._open(method, path, json.dumps(body).encode() if body is not None else None).read()
+        return json.loads(raw) if raw else None
+
+    def lines(self, method: str, path: str, body: IO[bytes] | None = None) -> Iterator[bytes]:
+        """An NDJSON answer line by line; `body` is streamed."""
+        yield from self._open(method, path, body)
+
+    def _open(self, method: str, path: str, body: bytes | IO[bytes] | None = None) -> Any:
+        headers = dict(self._headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json" if isinstance(body, bytes) else "application/x-ndjson"
+        request = urllib.request.Request(self._base + path, data=body, method=method, headers=headers)
+        try:
+            return urllib.request.urlopen(request)
+        except urllib.error.HTTPError as refused:
+            raise CallFailed(_reason(refused)) from refused
+        except (urllib.error.URLError, http.client.HTTPException, OSError) as fault:
+            raise CallFailed(
+                f"{self._base} does not answer ({fault}); is `memory-proxy serve` running there? (--url says where)"
+            ) from fault
+
+
+def _reason(refused: urllib.error.HTTPError) -> str:
+    try:
+        error = json.load(refused)["error"]
+        return f"{refused.code} {error['code']}: {error['message']}"
+    except (ValueError, KeyError, TypeError):
+        return f"{refused.code} {refused.reason}"

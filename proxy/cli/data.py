@@ -1,0 +1,125 @@
+"""`import`, `export`, `search`, `sessions`, `memories`: what a running proxy holds, on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from proxy.cli.client import CallFailed, Client
+
+_TEXT_CHARS = 100
+
+
+def _failing_kindly(work: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    def run(options: argparse.Namespace) -> int:
+        try:
+            return work(options)
+        except (CallFailed, OSError) as fault:
+            sys.stderr.write(f"memory-proxy: {fault}\n")
+            return 1
+
+    return run
+
+
+@_failing_kindly
+def run_import(options: argparse.Namespace) -> int:
+    """Send a file, show progress, name the bad lines. 1 when a line failed or the import did not end."""
+    with ExitStack() as stack:
+        source = sys.stdin.buffer if options.file == "-" else stack.enter_context(Path(options.file).open("rb"))
+        last: dict[str, Any] = {}
+        path = f"/memory/v1/import?on_conflict={options.on_conflict}"
+        for raw in Client(options).lines("POST", path, source):
+            said = json.loads(raw)
+            if "error" in said:
+                sys.stderr.write(f"\rline {said.get('line')}: {said['error']}\n")
+                continue
+            last = said
+            sys.stderr.write(f"\raccepted {said['accepted']}  done {said['done']}  failed {said['failed']} ")
+            sys.stderr.flush()
+    sys.stderr.write("\n")
+    return 0 if last.get("complete") and not last.get("failed") else 1
+
+
+@_failing_kindly
+def run_export(options: argparse.Namespace) -> int:
+    """Write the scope's lines."""
+    with ExitStack() as stack:
+        target = sys.stdout.buffer if options.file == "-" else stack.enter_context(Path(options.file).open("wb"))
+        count = 0
+        for raw in Client(options).lines("GET", "/memory/v1/export"):
+            target.write(raw)
+            count += 1
+    sys.stderr.write(f"{count} lines\n")
+    return 0
+
+
+@_failing_kindly
+def run_search(options: argparse.Namespace) -> int:
+    """Show candidates, best first; a star marks what would be injected."""
+    answer = Client(options).send("POST", "/memory/v1/search", {"query": options.query, "k": options.k})
+    if options.json:
+        return _as_json(answer)
+    for candidate in answer["candidates"]:
+        mark = "*" if candidate["admitted"] else " "
+        when = (candidate["occurred_at"] or "")[:10]
+        sys.stdout.write(f"{mark} {candidate['score']:.3f}  {when:10}  {_short(candidate['content'])}\n")
+    sys.stdout.write(f"{answer['admitted']} admitted (*), {answer['millis']:.1f} ms\n")
+    return 0
+
+
+@_failing_kindly
+def run_sessions(options: argparse.Namespace) -> int:
+    """List conversations, or show the turns of one."""
+    client = Client(options)
+    if options.session is None:
+        answer = client.get("/memory/v1/sessions", {"limit": options.limit})
+        return _as_json(answer) if options.json else _table(answer["data"], ("id", "turns", "last_at"))
+    answer = client.get(f"/memory/v1/sessions/{quote(options.session, safe='')}")
+    if options.json:
+        return _as_json(answer)
+    for turn in answer["turns"]:
+        sys.stdout.write(f"{turn['seq']:4}  {turn['role']:9}  {_short(turn['content'])}\n")
+    if answer.get("summary"):
+        sys.stdout.write(f"\nsummary:\n{answer['summary']}\n")
+    return 0
+
+
+@_failing_kindly
+def run_memories(options: argparse.Namespace) -> int:
+    """List memories, show one, or hide one."""
+    client = Client(options)
+    if options.memory is None:
+        answer = client.get("/memory/v1/memories", {"limit": options.limit, "kind": options.kind})
+        return _as_json(answer) if options.json else _table(answer["data"], ("id", "kind", "content"))
+    path = f"/memory/v1/memories/{quote(options.memory, safe='')}"
+    if options.delete:
+        client.send("DELETE", path)
+        sys.stdout.write(f"hidden: {options.memory}\n")
+        return 0
+    return _as_json(client.get(path))
+
+
+def _as_json(answer: Any) -> int:
+    sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _table(rows: list[Mapping[str, Any]], columns: tuple[str, ...]) -> int:
+    for row in rows:
+        sys.stdout.write("  ".join(_short(str(row.get(column, ""))) for column in columns) + "\n")
+    if not rows:
+        sys.stdout.write("none yet\n")
+    return 0
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    width = max(_TEXT_CHARS, shutil.get_terminal_size((140, 24)).columns - 40)
+    return line if len(line) <= width else line[: width - 1] + "…"

@@ -1,0 +1,146 @@
+"""The commands and their options: what `memory-proxy --help` teaches. Parses, runs nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from proxy.cli import data, doctor, serve
+from proxy.cli.demo import run_demo
+
+_DESCRIPTION = """\
+An OpenAI-compatible proxy in front of vLLM that gives the model a memory. A client changes its base_url, nothing else.
+
+  memory-proxy serve --upstream http://127.0.0.1:8000     then point your client at http://127.0.0.1:8080/v1
+  memory-proxy demo                                       see it work with a small model, no vLLM needed
+  memory-proxy doctor                                     check every part and say how to mend it
+"""
+Run = Callable[[argparse.Namespace], int]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="memory-proxy", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _serve(commands)
+    _init(commands)
+    _doctor(commands)
+    _demo(commands)
+    _import(commands)
+    _export(commands)
+    _search(commands)
+    _sessions(commands)
+    _memories(commands)
+    return parser
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _command(commands: Commands, name: str, run: Run, help_text: str, epilog: str = "") -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help_text,
+        description=help_text,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _with_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file (see `memory-proxy init`)")
+    parser.add_argument("--upstream", metavar="URL", help="your vLLM, without /v1 (default http://127.0.0.1:8000)")
+    parser.add_argument("--host", metavar="H", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, metavar="P", help="port to listen on (default 8080; 0 takes a free one)")
+    parser.add_argument("--data-dir", metavar="DIR", help="where databases, keys and spool live")
+
+
+def _with_service(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--url", default="http://127.0.0.1:8080", help="the running proxy (default %(default)s)")
+    parser.add_argument("--user", help="whose memory (X-Memory-User)")
+    parser.add_argument("--project", help="project scope (X-Memory-Project)")
+    parser.add_argument("--agent", help="agent namespace (X-Memory-Agent)")
+    parser.add_argument("--key", help="API key, where the proxy runs with auth.mode keys")
+
+
+def _serve(commands: Commands) -> None:
+    parser = _command(
+        commands, "serve", serve.run_serve, "Serve until SIGTERM; embedded Postgres and Valkey start with it."
+    )
+    _with_settings(parser)
+    parser.add_argument("--workers", type=int, metavar="N", help="proxy processes on the one port (default 1)")
+
+
+def _init(commands: Commands) -> None:
+    parser = _command(commands, "init", serve.run_init, "Write a configuration file with every setting explained.")
+    parser.add_argument("file", nargs="?", type=Path, default=Path("config.yaml"), help="default %(default)s")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+
+
+def _doctor(commands: Commands) -> None:
+    parser = _command(commands, "doctor", doctor.run_doctor, "Check every part and say how to mend each.")
+    _with_settings(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
+
+def _demo(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "demo",
+        run_demo,
+        "Fetch a small real model, talk to it through the proxy in two sessions, leave it running.",
+    )
+    parser.add_argument("--port", type=int, default=8080, help="the proxy's port (default %(default)s)")
+    parser.add_argument("--data-dir", metavar="DIR", help="where the demo keeps its memory (default: a fresh one)")
+    parser.add_argument("--exit", action="store_true", help="stop after the conversation instead of staying up")
+
+
+def _import(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "import",
+        data.run_import,
+        "Store past conversations: one turn a line, NDJSON.",
+        'A line: {"session": "s1", "role": "user", "content": "…", "occurred_at": "2026-01-31T09:00:00Z"}',
+    )
+    parser.add_argument("file", help="NDJSON file, or - for standard input")
+    parser.add_argument("--on-conflict", choices=["error", "update"], default="error", help="known lines that differ")
+    _with_service(parser)
+
+
+def _export(commands: Commands) -> None:
+    parser = _command(commands, "export", data.run_export, "Write everything of a scope as NDJSON; `import` takes it.")
+    parser.add_argument("file", nargs="?", default="-", help="where to (default: standard output)")
+    _with_service(parser)
+
+
+def _search(commands: Commands) -> None:
+    parser = _command(commands, "search", data.run_search, "Ask the memory what it would recall.")
+    parser.add_argument("query")
+    parser.add_argument("-k", type=int, default=10, help="how many (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="the API's answer as it is")
+    _with_service(parser)
+
+
+def _sessions(commands: Commands) -> None:
+    parser = _command(commands, "sessions", data.run_sessions, "List conversations, or show one.")
+    parser.add_argument("session", nargs="?", help="its id, as X-Memory-Session says it")
+    parser.add_argument("--limit", type=int, default=50)
+    parser.add_argument("--json", action="store_true", help="the API's answer as it is")
+    _with_service(parser)
+
+
+def _memories(commands: Commands) -> None:
+    parser = _command(commands, "memories", data.run_memories, "List memories, show one, or hide one.")
+    parser.add_argument("memory", nargs="?", help="its id")
+    parser.add_argument("--delete", action="store_true", help="hide it from recall (undo for 30 days)")
+    parser.add_argument("--kind", help="only this kind")
+    parser.add_argument("--limit", type=int, default=50)
+    parser.add_argument("--json", action="store_true", help="the API's answer as it is")
+    _with_service(parser)
