@@ -11,8 +11,9 @@ U+FFFD, prefix, tokenise, cut by tokens at the same side. NUL is dropped by the 
 Refused: files whose graph or dimension is not the registered one (ModelFileInvalid, at load); more waiting queries
 than `waiting_max`, anything after `close` and whatever the runtime fails at (EmbedderUnavailable).
 
-Measured with the default model, one thread, AVX512-VNNI, shared machine: CPU 1.9 ms a query of 11 tokens, 28 ms a text
-of 200; load 0.15 s; 36 MiB beyond the imports (107 MiB for the whole process with numpy and tokenizers).
+Measured with the default model, one thread, AVX512-VNNI, CPU on an idle / a fully busy machine: 1.9 / 3.8 ms a query of
+11 tokens, 29 / 49 ms a text of 200. Load 0.1 s, verification of the files 16 ms. Resident: 72 MiB after the imports,
+132 after the load, 160 after a text of 200 tokens.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from memory.adapters.tokenizer import open_tokenizer, sayable
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
 
 CHARS_PER_TOKEN_MAX = 16
-"""Characters kept for each token the model takes, before tokenising: 4,096 for 256 tokens (0.7 ms). Prose has 4.3."""
+"""Characters kept for each token the model takes, before tokenising: 4,096 for 256 tokens (1 ms). Prose has 4.3."""
 
 # Known names of what a graph takes; a graph that wants anything else is not a text encoder.
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
@@ -69,8 +70,8 @@ Vectors = NDArray[np.float32]
 class OnnxEmbedder:
     """The Embedder port over one model. Build it off the event loop (it loads and verifies), `close` it at the end.
 
-    Vectors do not depend on the batch they were computed in, for models of one float or int8 scale per row (the
-    default's recipe): a text embedded alone, again or among others has the same vector within 1e-5.
+    Vectors do not depend on the batch they were computed in, for float models and those with one int8 scale per row
+    (the default's recipe): a text embedded alone, again or among others has the same vector within 1e-5.
     """
 
     def __init__(
@@ -84,8 +85,8 @@ class OnnxEmbedder:
     ) -> None:
         """Raises ModelFileInvalid.
 
-        `waiting_max` queries in flight or waiting (64 are 0.12 s of work); `document_threads` above 1 loads a second
-        session (32 MiB); `cache_entries` query vectors are kept, least recently used out (1,024 are 2 MB).
+        `waiting_max` queries in flight or waiting (64 are 0.12-0.25 s of work); `document_threads` above 1 loads a
+        second session (32 MiB); `cache_entries` query vectors are kept, least recently used out (1,024 are 2 MB).
         """
         self._files = files
         self._encoder = _Encoder(files)
