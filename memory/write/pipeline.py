@@ -10,14 +10,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
 from memory import payload
 from memory.chain import Digest, extend
 from memory.envelope import Binding, key_id_of, seal, unseal
+from memory.errors import QueueUnavailable
 from memory.ids import derived_id
 from memory.keys import KeyRing
 from memory.model import (
@@ -25,6 +28,7 @@ from memory.model import (
     Commit,
     Committed,
     ImportChunk,
+    ImportLine,
     LedgerNode,
     LineConflict,
     NewMemory,
@@ -37,35 +41,51 @@ from memory.model import (
 )
 from memory.ports import Delivery, Embedder, TokenCounter
 from memory.read.conversation import session_ref
-from memory.telemetry import Metrics
+from memory.stored import Digests, ImportItem, KnownLines, SessionTail
+from memory.telemetry import Metrics, event
 from memory.write.summarise import Summariser
+from memory.write.tombstones import digests_of
 from memory.write.turns import Redacts, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer, split_windows
 
+log = logging.getLogger("memory_proxy.write")
 EXTRACTOR_VERSION: Final = "episodic-1"
+Placed = tuple[ImportLine, SessionRef]
 # A turn of the live path that is a tool's output or empty is kept as a turn and makes no memory of its own.
 _REMEMBERED_ROLES: Final = frozenset({"user", "assistant"})
 
 
-class WriteStore(Protocol):
-    """What the write path asks of the store."""
+class ExchangeStore(Protocol):
+    """Where exchanges are written."""
 
-    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> set[bytes]:
-        """Which of these digests the session already has. Raises StoreUnavailable."""
+    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> set[Digest]:
+        """Which of these positions the session has. Raises StoreUnavailable."""
 
-    async def commit(self, commit: Commit) -> Committed:
+    async def commit(self, commit: Commit, *, now: datetime, digests: Digests) -> Committed:
         """Write everything or nothing. Raises StoreUnavailable, LeaseLost."""
 
-    async def session_tail(self, scope: Scope, session: SessionRef) -> Digest | None:
-        """The digest of the session's last turn, None for a new one. Raises StoreUnavailable."""
 
-    async def unknown_lines(self, chunk: ImportChunk) -> list[int]:
-        """Line numbers that are new or changed: what must be embedded. Raises StoreUnavailable."""
+class LineStore(Protocol):
+    """Where import lines are written."""
+
+    async def known_lines(self, scope: Scope, source_ids: Sequence[str], line_digests: Sequence[bytes]) -> KnownLines:
+        """Which of these lines the scope has. Raises StoreUnavailable."""
+
+    async def session_tail(self, scope: Scope, label: str) -> SessionTail:
+        """Where the session ends. Raises StoreUnavailable."""
 
     async def commit_import(
-        self, chunk: ImportChunk, commits: Sequence[Commit], failed: Sequence[LineConflict]
-    ) -> Committed:
-        """Write the lines of a chunk, session by session, and its progress, or nothing."""
+        self,
+        chunk: ImportChunk,
+        items: Sequence[ImportItem],
+        *,
+        subject_id: UUID,
+        lane: str,
+        fence: int,
+        now: datetime,
+        digests: Digests,
+    ) -> tuple[Committed, tuple[LineConflict, ...]]:
+        """Write a chunk and its progress, or nothing. Raises StoreUnavailable, LeaseLost."""
 
 
 class Announcer(Protocol):
@@ -79,7 +99,8 @@ class Announcer(Protocol):
 class WriteParts:
     """What the write path needs."""
 
-    store: WriteStore
+    store: ExchangeStore
+    lines: LineStore
     keys: KeyRing
     embedder: Embedder
     windows: TextTokenizer
@@ -88,6 +109,7 @@ class WriteParts:
     announcer: Announcer
     summariser: Summariser
     metrics: Metrics
+    clock: Callable[[], datetime]
 
 
 class WritePath:
@@ -107,7 +129,7 @@ class WritePath:
         """One live exchange, from its envelope to its memories."""
         captured = payload.unpack_captured(await self._opened(delivery))
         turns = await self._fresh_turns(captured)
-        memories = await self._embedded(self._episodes(turns, delivery.entry, live=True), turns)
+        memories = await self._embedded(self._episodes(turns, delivery.entry, live=True))
         commit = Commit(
             scope=captured.scope,
             session=captured.session,
@@ -119,23 +141,71 @@ class WritePath:
             lane=delivery.lane,
             fence=fence,
         )
-        done = await self._parts.store.commit(commit)
-        self._count(commit)
-        await self._parts.announcer.announce(captured.scope.tenant, done.scope_id, done.scope_version)
-        await self._parts.summariser.summarise_if_due(captured.scope, captured.session, delivery.lane, fence)
+        digests = await self._digests(captured.scope, [captured.session.label], turns)
+        done = await self._parts.store.commit(commit, now=self._parts.clock(), digests=digests)
+        self._count(turns, memories)
+        await self._announce(captured.scope, done)
+        subject = delivery.entry.subject_id
+        await self._parts.summariser.summarise_if_due(captured.scope, captured.session, subject, delivery.lane, fence)
 
     async def write_import(self, delivery: Delivery, fence: int) -> None:
         """Some lines of an import."""
         chunk = payload.unpack_import(await self._opened(delivery))
-        fresh = set(await self._parts.store.unknown_lines(chunk))
-        commits = [
-            await self._import_commit(chunk, label, delivery, fence, fresh)
-            for label in dict.fromkeys(line.session_label for line in chunk.lines)
+        fresh = await self._fresh_lines(chunk)
+        turns = await self._chained(chunk, fresh)
+        memories = await self._embedded(self._episodes([turn for _, turn in turns], delivery.entry, live=False))
+        of_turn = {memory.source_turns[0]: memory for memory in memories}
+        items = [
+            ImportItem(line.line, ref, turn, (of_turn[turn.event_id],) if turn.event_id in of_turn else ())
+            for (line, ref), turn in turns
         ]
-        done = await self._parts.store.commit_import(chunk, commits, [])
-        for commit in commits:
-            self._count(commit)
-        await self._parts.announcer.announce(chunk.scope.tenant, done.scope_id, done.scope_version)
+        done, _ = await self._parts.lines.commit_import(
+            chunk,
+            items,
+            subject_id=delivery.entry.subject_id,
+            lane=delivery.lane,
+            fence=fence,
+            now=self._parts.clock(),
+            digests=await self._digests(chunk.scope, {i.session.label for i in items}, [i.turn for i in items]),
+        )
+        self._count([turn for _, turn in turns], memories)
+        await self._announce(chunk.scope, done)
+
+    async def _fresh_lines(self, chunk: ImportChunk) -> list[tuple[ImportLine, bool]]:
+        """The lines that the store does not have exactly so, which must be embedded; and whether each is new."""
+        sources = [line.source_id for line in chunk.lines if line.source_id is not None]
+        known = await self._parts.lines.known_lines(chunk.scope, sources, [line.line_digest for line in chunk.lines])
+        found = [(line, known.find(line.source_id, line.line_digest)) for line in chunk.lines]
+        return [
+            (line, stored is None) for line, stored in found if stored is None or stored.line_digest != line.line_digest
+        ]
+
+    async def _chained(self, chunk: ImportChunk, lines: Sequence[tuple[ImportLine, bool]]) -> list[tuple[Placed, Turn]]:
+        """The turns of these lines, each new one chained behind the one before it in its session."""
+        chain_key = await self._parts.keys.chain_key(chunk.scope.tenant)
+        tails: dict[str, Digest | None] = {}
+        turns: list[tuple[Placed, Turn]] = []
+        for line, is_new in lines:
+            label = line.session_label
+            if label not in tails:
+                tails[label] = (await self._parts.lines.session_tail(chunk.scope, label)).tip_chain
+            parent = tails[label]
+            digest = extend(chain_key, parent, {"role": line.role, "content": line.content})
+            tails[label] = digest if is_new else parent
+            parts = self._parts
+            turn = turn_of_line(line, chunk, digest, parent, redactor=parts.redactor, counter=parts.counter)
+            turns.append(((line, session_ref(chain_key, chunk.scope, label)), turn))
+        return turns
+
+    async def _digests(self, scope: Scope, labels: Iterable[str], turns: Sequence[Turn]) -> Digests:
+        return digests_of(await self._parts.keys.content_key(scope.tenant), scope, labels, turns)
+
+    async def _announce(self, scope: Scope, done: Committed) -> None:
+        """Tell readers; one that is not told confirms with the store within `scope_staleness_max_ms`."""
+        try:
+            await self._parts.announcer.announce(scope.tenant, done.scope_id, done.scope_version)
+        except QueueUnavailable as fault:
+            event(log, "not_announced", logging.WARNING, fault=str(fault))
 
     async def _opened(self, delivery: Delivery) -> bytes:
         entry = delivery.entry
@@ -183,7 +253,7 @@ class WritePath:
             if turn.content.strip() and (turn.role in _REMEMBERED_ROLES or not live)
         ]
 
-    async def _embedded(self, memories: Sequence[NewMemory], turns: Sequence[Turn]) -> tuple[NewMemory, ...]:
+    async def _embedded(self, memories: Sequence[NewMemory]) -> tuple[NewMemory, ...]:
         """The memories with their windows and vectors, embedded in one batch."""
         windows = [tuple(split_windows(memory.content, self._parts.windows)) for memory in memories]
         texts = [
@@ -264,44 +334,11 @@ class WritePath:
         key = await self._parts.keys.subject_key(scope.tenant, scope.user)
         return seal(key, Binding(scope.tenant, subject, object_id, purpose), plaintext)
 
-    async def _import_commit(
-        self, chunk: ImportChunk, label: str, delivery: Delivery, fence: int, fresh: set[int]
-    ) -> Commit:
-        """The fresh lines of one session, chained behind what the session already has."""
-        chain_key = await self._parts.keys.chain_key(chunk.scope.tenant)
-        session = session_ref(chain_key, chunk.scope, label)
-        parent = await self._parts.store.session_tail(chunk.scope, session)
-        turns: list[Turn] = []
-        for line in chunk.lines:
-            if line.session_label != label or line.line not in fresh:
-                continue
-            digest = extend(chain_key, parent, {"role": line.role, "content": line.content})
-            turns.append(
-                turn_of_line(line, chunk, digest, parent, redactor=self._parts.redactor, counter=self._parts.counter)
-            )
-            parent = digest
-        memories = await self._embedded(self._episodes(turns, delivery.entry, live=False), turns)
-        exchange = StoredExchange(
-            exchange_id=derived_id(chunk.exchange_id, "session", label),
-            subject_id=delivery.entry.subject_id,
-            origin="import",
-            status="complete",
-            reason=None,
-            http_status=None,
-            model=None,
-            finish_reasons=(),
-            usage=None,
-            arrived_at=chunk.arrived_at,
-            finished_at=chunk.arrived_at,
-            sealed=None,
-        )
-        return Commit(chunk.scope, session, exchange, tuple(turns), memories, (), None, delivery.lane, fence)
-
-    def _count(self, commit: Commit) -> None:
+    def _count(self, turns: Sequence[Turn], memories: Sequence[NewMemory]) -> None:
         metrics = self._parts.metrics
-        metrics.turns.inc(len(commit.turns))
-        metrics.redactions.inc(sum(turn.redactions for turn in commit.turns))
-        for memory in commit.memories:
+        metrics.turns.inc(len(turns))
+        metrics.redactions.inc(sum(turn.redactions for turn in turns))
+        for memory in memories:
             metrics.memories.labels(memory.kind).inc()
 
 

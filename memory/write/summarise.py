@@ -6,85 +6,108 @@ whose words it holds. Raises StoreUnavailable, LeaseLost. No model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final, Protocol
 from uuid import UUID
 
-from memory.model import Scope, SessionRef
-from policies.labels import Integrity, derived_integrity
+from memory.ids import derived_id
+from memory.model import NewMemory, Scope, SessionRef
+from memory.stored import StoredTurn, SummaryState
+from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
 from policies.summary import Sentence, extract, sentences_of
 
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """What a session's next summary is made of: its last one, and the turns since."""
-
-    summary: str
-    summary_turns: tuple[UUID, ...]
-    summary_integrity: Integrity | None
-    turns: tuple[DueTurn, ...]
-    last_seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class DueTurn:
-    """One turn since the last summary."""
-
-    event_id: UUID
-    role: str
-    content: str
-    integrity: Integrity
+EXTRACTOR_VERSION: Final = "sumbasic-1"
+TURNS_READ_MAX: Final = 1_000
 
 
 class SummaryStore(Protocol):
     """Where summaries are read from and kept."""
 
-    async def summary_due(self, scope: Scope, session: SessionRef, every_turns: int) -> Due | None:
-        """The material, or None while fewer than `every_turns` turns are new. Raises StoreUnavailable."""
+    async def summary_state(self, scope: Scope, session_id: UUID) -> SummaryState | None:
+        """The session's summary and how far it reaches. Raises StoreUnavailable."""
+
+    async def turns_since(self, scope: Scope, session_id: UUID, seq: int, *, limit: int) -> tuple[StoredTurn, ...]:
+        """The turns from number `seq` on, in order. Raises StoreUnavailable."""
 
     async def put_summary(
         self,
         scope: Scope,
-        session: SessionRef,
-        text: str,
-        source_turns: Sequence[UUID],
-        integrity: Integrity,
-        last_seq: int,
+        session_id: UUID,
+        memory: NewMemory,
+        upto_seq: int,
+        *,
+        subject_id: UUID,
+        now: datetime,
         lane: str,
         fence: int,
-    ) -> None:
+    ) -> int | None:
         """Keep a new version of the session's summary. Raises StoreUnavailable, LeaseLost."""
 
 
 class Summariser:
     """Keeps the rolling summaries of sessions."""
 
-    def __init__(self, store: SummaryStore, *, every_turns: int, sentences_max: int) -> None:
+    def __init__(
+        self, store: SummaryStore, *, every_turns: int, sentences_max: int, clock: Callable[[], datetime]
+    ) -> None:
         self._store = store
         self._every_turns = every_turns
         self._sentences_max = sentences_max
+        self._clock = clock
 
-    async def summarise_if_due(self, scope: Scope, session: SessionRef, lane: str, fence: int) -> None:
+    async def summarise_if_due(
+        self, scope: Scope, session: SessionRef, subject_id: UUID, lane: str, fence: int
+    ) -> None:
         """Write the next summary when enough was said since the last."""
-        due = await self._store.summary_due(scope, session, self._every_turns)
-        if due is None:
+        state = await self._store.summary_state(scope, session.session_id)
+        if state is None or state.next_seq - state.summarised_seq < self._every_turns:
             return
-        text, used = summary_of(due, self._sentences_max)
-        if not text:
+        since = state.summarised_seq
+        turns = await self._store.turns_since(scope, session.session_id, since, limit=TURNS_READ_MAX)
+        memory = summary_of(session, state.content or "", turns, self._sentences_max)
+        if memory is None:
             return
-        labels = [turn.integrity for turn in due.turns]
-        integrity = derived_integrity(labels + ([due.summary_integrity] if due.summary_integrity else []))
-        await self._store.put_summary(scope, session, text, used, integrity, due.last_seq, lane, fence)
+        await self._store.put_summary(
+            scope,
+            session.session_id,
+            memory,
+            turns[-1].seq + 1,
+            subject_id=subject_id,
+            now=self._clock(),
+            lane=lane,
+            fence=fence,
+        )
 
 
-def summary_of(due: Due, sentences_max: int) -> tuple[str, tuple[UUID, ...]]:
-    """The summary's text and the turns it rests on. Sentences of the last summary compete as the oldest turn (-1)."""
-    read: list[Sentence] = sentences_of(due.summary, "user", -1)
-    for index, turn in enumerate(due.turns):
+def summary_of(session: SessionRef, earlier: str, turns: Sequence[StoredTurn], sentences_max: int) -> NewMemory | None:
+    """The summary memory of a session, or None where nothing was said in words.
+
+    Sentences of the earlier summary compete with the new ones as what the user said, before the first turn. The
+    memory rests on the turns whose sentences it holds; edges of earlier versions are the store's to keep.
+    """
+    read: list[Sentence] = sentences_of(earlier, "user", -1)
+    for index, turn in enumerate(turns):
         if turn.role in ("user", "assistant"):
             read += sentences_of(turn.content, turn.role, index)
     chosen = extract(read, sentences_max)
-    fresh = dict.fromkeys(due.turns[s.turn].event_id for s in chosen if s.turn >= 0)
-    kept = due.summary_turns if any(s.turn < 0 for s in chosen) else ()
-    return "\n".join(s.text for s in chosen), tuple(dict.fromkeys([*kept, *fresh]))
+    if not chosen or not turns:
+        return None
+    used = list(dict.fromkeys(turns[s.turn].event_id for s in chosen if s.turn >= 0)) or [turns[-1].event_id]
+    memory_id = derived_id(session.session_id, "summary")
+    return NewMemory(
+        memory_id=memory_id,
+        kind="summary",
+        content="\n".join(sentence.text for sentence in chosen),
+        content_key=hashlib.sha256(b"summary" + session.session_id.bytes).digest(),
+        role="assistant",
+        integrity=derived_integrity(Integrity(turn.integrity) for turn in turns),
+        sensitivity=derived_sensitivity(Sensitivity(turn.sensitivity) for turn in turns),
+        origin="summary",
+        importance=0.5,
+        confidence=1.0,
+        occurred_at=turns[-1].occurred_at,
+        extractor_version=EXTRACTOR_VERSION,
+        source_turns=tuple(used),
+    )

@@ -109,7 +109,7 @@ def turn_of_line(
         tool_calls=None,
         tool_call_id=None,
         source_id=line.source_id,
-        line_digest=line.line_digest if line.source_id is None else None,
+        line_digest=line.line_digest,
         origin=origin,
         integrity=integrity_of_role(line.role, imported=True, trusted_import=chunk.trusted),
         sensitivity=Sensitivity.INTERNAL,
