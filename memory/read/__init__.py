@@ -1,0 +1,1 @@
+"""Reading: from a scope and a query to ranked candidates."""

@@ -1,0 +1,100 @@
+"""The labels of indexed items as arrays: (slot, item) in, one mask of visible slots out.
+
+Bookkeeping of ScopeIndex: it owns the slot numbers, this holds what filters test. No I/O, refuses nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.labels import Sensitivity
+
+if TYPE_CHECKING:
+    from memory.read.index import Filter, IndexItem
+
+_SENSITIVITY: Final = {label: rank for rank, label in enumerate(Sensitivity)}
+_START: Final = 16  # slots of an empty index
+
+A = TypeVar("A", bound=np.generic)
+
+
+def grown(values: NDArray[A], fill: Any) -> NDArray[A]:
+    """A copy twice as long, the new half filled."""
+    return np.concatenate([values, np.full_like(values, fill)])
+
+
+class Columns:
+    """One array per label, indexed by slot. Times are seconds since 1970; an absent time is -inf, no expiry +inf."""
+
+    def __init__(self) -> None:
+        self.alive: NDArray[np.bool_] = np.zeros(_START, np.bool_)
+        self.occurred: NDArray[np.float64] = np.zeros(_START, np.float64)
+        self.demotion: NDArray[np.float32] = np.zeros(_START, np.float32)
+        self._expires: NDArray[np.float64] = np.zeros(_START, np.float64)
+        self._scope: NDArray[np.int64] = np.zeros(_START, np.int64)
+        self._kind: NDArray[np.int32] = np.zeros(_START, np.int32)
+        self._role: NDArray[np.int32] = np.zeros(_START, np.int32)
+        self._session: NDArray[np.int32] = np.zeros(_START, np.int32)
+        self._sensitivity: NDArray[np.int8] = np.zeros(_START, np.int8)
+        self._codes: dict[str | UUID, int] = {}
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of the arrays."""
+        return len(self.alive) * 46
+
+    def put(self, slot: int, item: IndexItem, sensitivity: Sensitivity, demotion: float) -> None:
+        """Fill a slot."""
+        if slot >= len(self.alive):
+            self._grow()
+        self.alive[slot] = True
+        self.occurred[slot] = item.occurred_at.timestamp() if item.occurred_at else -np.inf
+        self.demotion[slot] = demotion
+        self._expires[slot] = item.expires_at.timestamp() if item.expires_at else np.inf
+        self._scope[slot] = item.scope_id
+        self._kind[slot] = self._code(item.kind)
+        self._role[slot] = self._code(item.role)
+        self._session[slot] = -2 if item.session_id is None else self._code(item.session_id)
+        self._sensitivity[slot] = _SENSITIVITY[sensitivity]
+
+    def drop(self, slot: int) -> None:
+        """Hide a slot until it is filled again."""
+        self.alive[slot] = False
+
+    def mask(self, count: int, where: Filter, now: datetime) -> NDArray[np.bool_]:
+        """Which of the first `count` slots may be seen: alive, unexpired, and let through by every label filter."""
+        part = slice(0, count)
+        mask: NDArray[np.bool_] = self.alive[part] & (self._expires[part] > now.timestamp())
+        for column, wanted in ((self._kind, where.kinds), (self._role, where.roles)):
+            if wanted is not None:
+                mask &= np.isin(column[part], [self._codes.get(name, -1) for name in wanted])
+        if where.scope_ids is not None:
+            mask &= np.isin(self._scope[part], list(where.scope_ids))
+        if where.session_id is not None:
+            mask &= self._session[part] == self._codes.get(where.session_id, -1)
+        if where.occurred_after is not None:
+            mask &= self.occurred[part] >= where.occurred_after.timestamp()
+        if where.occurred_before is not None:
+            mask &= np.isfinite(self.occurred[part]) & (self.occurred[part] <= where.occurred_before.timestamp())
+        if where.ceiling is not None:
+            mask &= self._sensitivity[part] <= _SENSITIVITY[where.ceiling]
+        return mask
+
+    def _code(self, name: str | UUID) -> int:
+        return self._codes.setdefault(name, len(self._codes))
+
+    def _grow(self) -> None:
+        self.alive = grown(self.alive, False)
+        self.occurred = grown(self.occurred, 0.0)
+        self.demotion = grown(self.demotion, 0.0)
+        self._expires = grown(self._expires, 0.0)
+        self._scope = grown(self._scope, 0)
+        self._kind = grown(self._kind, 0)
+        self._role = grown(self._role, 0)
+        self._session = grown(self._session, 0)
+        self._sensitivity = grown(self._sensitivity, 0)

@@ -1,0 +1,83 @@
+"""How candidates are ranked: the parts of one candidate's score in, one number out, larger is better.
+
+    score = 0.5 * dense + 0.5 * lexical - 0.4 * demotion        (dense and lexical scaled to 0..1 over the visible)
+
+dense     best cosine of the candidate's windows with the query
+lexical   best BM25 of its windows; a short turn borrows the words of the talk before it (`context_weight`)
+demotion  0 for what a person said, rising to 1 with the length of what a model or a tool said
+
+Pure arithmetic: every function takes floats, `fuse` and `rescale` take arrays of floats as well. Refuses nothing.
+Each number says which run fixed it; all of them are rows of `python -m bench.tune_recall`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+# Terms of a turn up to which it takes its whole context: LoCoMo's turns have 12 on average, BEAM's users 50.
+# 10, 15, 20, 40 differ by less than .01 on every set.
+SHORT_TURN_TERMS: Final = 20
+# Terms of context that count fully; a longer one is thinned to as much. Costs LoCoMo nothing, gives BEAM-100K .005.
+CONTEXT_TERMS: Final = 40
+# Context that holds a question belongs to its answer (1.0); other context less. With 1.0 for both MemSim falls
+# from .987 to .979 (its turns are memos, no talk), with 0 LoCoMo falls by .03.
+QUESTION_CONTEXT: Final = 1.0
+OTHER_CONTEXT: Final = 0.3
+_QUESTION_MARKS: Final = frozenset("?？؟;⸮")  # Latin, CJK, Arabic, Greek
+
+# Terms at which what a model said is demoted in full. A shorter reply is talk: with LoCoMo's second speaker imported
+# as assistant a flat demotion costs .17 of turn recall@10, this one .005, and BEAM-100K loses .004.
+LONG_REPLY_TERMS: Final = 200
+_SPOKEN_BY_MACHINES: Final = frozenset({"assistant", "tool", "function"})
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each part counts."""
+
+    dense: float
+    lexical: float
+    demotion: float
+
+
+# Lexical .4 costs LoCoMo .006, .6 costs BEAM-100K .02; demotion .3 and .4 tie, .15 costs BEAM-100K .05.
+FULL: Final = Weights(dense=0.5, lexical=0.5, demotion=0.4)
+# The rung without an embedder.
+LEXICAL_ONLY: Final = Weights(dense=0.0, lexical=1.0, demotion=0.4)
+
+
+class Scores(Protocol):
+    """A float, or an array of them."""
+
+    def __add__(self, other: Any, /) -> Any: ...
+    def __sub__(self, other: Any, /) -> Any: ...
+    def __mul__(self, other: Any, /) -> Any: ...
+
+
+S = TypeVar("S", bound=Scores)
+
+
+def fuse(dense: S, lexical: S, demotion: S, weights: Weights) -> S:
+    """The score. `dense` and `lexical` are rescaled to 0..1, `demotion` is 0..1; result -1..1."""
+    score: S = dense * weights.dense + lexical * weights.lexical - demotion * weights.demotion
+    return score
+
+
+def rescale(values: S, low: float, high: float) -> S:
+    """Map low..high to 0..1; everything to 0 where there is no spread to speak of."""
+    scaled: S = (values - low) * (1.0 / (high - low) if high - low > 1e-9 else 0.0)
+    return scaled
+
+
+def context_weight(own_terms: int, context: str, context_terms: int) -> float:
+    """How much the words of the turns before a turn count for it, 0..1. Lengths are in terms."""
+    if not context_terms:
+        return 0.0
+    kind = OTHER_CONTEXT if _QUESTION_MARKS.isdisjoint(context) else QUESTION_CONTEXT
+    return kind * min(1.0, SHORT_TURN_TERMS / max(own_terms, 1)) * min(1.0, CONTEXT_TERMS / context_terms)
+
+
+def demotion(role: str, own_terms: int) -> float:
+    """How far a turn stands back because a machine said it, 0..1, by its length in terms."""
+    return min(1.0, own_terms / LONG_REPLY_TERMS) if role in _SPOKEN_BY_MACHINES else 0.0
