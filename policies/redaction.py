@@ -194,6 +194,7 @@ _GENERIC_WORDS = re.compile(
 )
 _STAIRS = ("0123456789abcdefghijklmnopqrstuvwxyz0123456789", "12345678901234567890", "9876543210")
 STAIR_CHARS = 9
+_STAIR_PIECES = frozenset(s[at : at + STAIR_CHARS] for s in _STAIRS for at in range(len(s) - STAIR_CHARS + 1))
 
 
 def looks_like_placeholder(value: str) -> bool:
@@ -206,11 +207,9 @@ def looks_like_placeholder(value: str) -> bool:
 def has_stair(value: str) -> bool:
     """True when a good part of `value` counts upwards or downwards (`12345678`, `abcdefghij`)."""
     low = value.lower()
-    for at in range(len(low) - STAIR_CHARS + 1):
-        piece = low[at : at + STAIR_CHARS]
-        if len(low) >= 2 * STAIR_CHARS and any(piece in stair for stair in _STAIRS):
-            return True
-    return False
+    if len(low) < 2 * STAIR_CHARS:
+        return False
+    return any(low[at : at + STAIR_CHARS] in _STAIR_PIECES for at in range(len(low) - STAIR_CHARS + 1))
 
 
 _WORD_PART = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,3}|\d{1,10}|v\d+")

@@ -14,7 +14,8 @@ from typing import Literal
 
 from policies.redaction import Finding, is_word_like, looks_like_placeholder, shannon_bits
 
-VALUE_CHARS_MAX = 512
+JUDGED_CHARS = 96
+"""A value is judged by its beginning, so that a long one costs no more at each of many key words."""
 PASSWORD_CHARS_MIN = 4
 TOKEN_CHARS_MIN = 8
 TOKEN_BITS_MIN = 2.7
@@ -67,6 +68,7 @@ _FLAG = re.compile(_TAIL + _FLAG_SIGN + _VALUE, re.IGNORECASE)
 _CHAIN = re.compile(r"[A-Za-z_][\w]*(?:(?:\.|::|->)[A-Za-z_]\w*)+")
 _PATH = re.compile(r"(?:~|\.{0,2})/[\w.-]*/|[A-Za-z][\w+.-]*:[/\\]")
 _STRAY = re.compile(r"(?<![A-Za-z0-9+/=_.-])[A-Za-z0-9+/_-]{20,200}+={0,2}+(?![A-Za-z0-9+/_.-])")
+_DIGIT, _LETTER, _SPECIAL = re.compile(r"\d"), re.compile(r"[^\W\d_]"), re.compile(r"[^\w.:/-]")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -133,27 +135,27 @@ def _value_span(text: str, key: _Key) -> tuple[int, int] | None:
     quoted = match["quoted"] is not None
     start, end = match.span("quoted" if quoted else "bare")
     end = _trimmed_end(text, start, end, quoted=quoted)
-    value = text[start:end]
+    value = text[start : min(end, start + JUDGED_CHARS)]
     if not quoted and text.startswith("...", end):  # cut short by its writer
         return None
     sign = match.groupdict().get("sign") or "="
-    if not value or (match["after"] and not quoted) or looks_like_placeholder(value) or " " in value:
+    if not value or (match["after"] and not quoted) or " " in value:
         return None
     if not quoted and (_CHAIN.fullmatch(value) or _PATH.match(value)):
         return None
     is_prose = any(c.isalpha() for c in sign) or sign.strip()[:1] in "(,>|"  # white space alone included
     good = _is_password(value, key, quoted, is_prose) if key.kind == "password" else _is_token(value)
-    return (start, end) if good else None
+    return (start, end) if good and not looks_like_placeholder(value) else None
 
 
 def _trimmed_end(text: str, start: int, end: int, *, quoted: bool) -> int:
     if quoted:
         return end
-    for stop in ("&", "\\n", "\\r", "\\"):  # of a query string, of escaped text
+    for stop in ("&", "\\n", "\\r"):  # of a query string, of escaped text
         cut = text.find(stop, start + 1, end)
         if cut >= 0 and (stop != "&" or "=" in text[cut:end]):
             end = cut
-    while end > start and text[end - 1] in ".:!?*}。" and not text[start:end].endswith("!}"):
+    while end > start and text[end - 1] in ".:!?*}。\\":
         end -= 1
     return end
 
@@ -161,9 +163,9 @@ def _trimmed_end(text: str, start: int, end: int, *, quoted: bool) -> int:
 def _is_password(value: str, key: _Key, quoted: bool, is_prose: bool) -> bool:
     if len(value) < PASSWORD_CHARS_MIN:
         return False
-    digits = sum(c.isdigit() for c in value)
-    letters = sum(c.isalpha() for c in value)
-    special = any(not c.isalnum() and c not in "-_.:/" for c in value)
+    digits = len(_DIGIT.findall(value))
+    letters = len(_LETTER.findall(value))
+    special = _SPECIAL.search(value) is not None
     if is_prose:
         marked = digits or (special and len(value) >= 8 and not value.endswith("="))
         return len(value) >= 6 and letters > 0 and bool(marked) and not is_word_like(value)
@@ -176,9 +178,8 @@ def _is_password(value: str, key: _Key, quoted: bool, is_prose: bool) -> bool:
 def _is_token(value: str) -> bool:
     if len(value) < TOKEN_CHARS_MIN or not value.isascii() or is_word_like(value):
         return False
-    digits = sum(c.isdigit() for c in value)
-    letters = sum(c.isalpha() for c in value)
-    if not letters or re.search(r"[{}$:]", value):
+    digits = len(_DIGIT.findall(value))
+    if not _LETTER.search(value) or re.search(r"[{}$:]", value):
         return False
     enough = shannon_bits(value) >= TOKEN_BITS_MIN
     return enough and (digits >= 2 or (len(value) >= STRAY_CHARS_MIN and shannon_bits(value) >= STRAY_BITS_MIN))

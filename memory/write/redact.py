@@ -21,7 +21,7 @@ from policies.redaction import (
 )
 
 PASSES_MAX = 8
-"""Scans of one text. Of 13,000 turns of the corpora in bench/redaction.py none needed more than 2."""
+"""Scans of one text. None of the 481 shared cases, nor all of them joined into one text, needed more than 2."""
 
 
 class SecretDetector(Protocol):
