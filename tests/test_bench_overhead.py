@@ -329,3 +329,20 @@ def test_a_proxy_that_does_not_start_is_an_error_and_not_a_table(capsys: pytest.
     captured = capsys.readouterr()
     assert "exit status 3" in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.slow
+def test_a_benchmark_that_is_ended_leaves_no_process_behind() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "bench.overhead", "--paces", "paced", "--ready-path", "/health", "--start", PLAIN],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr
+        while "latency round" not in process.stderr.readline():
+            assert process.poll() is None
+        children = process_tree(process.pid) - {process.pid}
+        process.terminate()
+        assert process.wait(60) == 1
+    assert len(children) == 3
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]

@@ -5,10 +5,12 @@ In: options. Out: the table on stdout, progress on stderr, JSON and a plot where
 """
 
 import argparse
+import asyncio
 import json
 import os
 import platform
 import shlex
+import signal
 import sys
 import tempfile
 import time
@@ -101,6 +103,12 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     how.add_argument("--seconds", type=float, default=3.0, help="length of a throughput block")
     how.add_argument("--clients", default="1,16,64", help="numbers of clients (default: 1,16,64)")
     how.add_argument("--tokens", type=int, default=64, help="tokens of an answer")
+    how.add_argument(
+        "--burst",
+        type=int,
+        default=1,
+        help="instant: events per socket write of the stand-in (default 1, as vLLM writes)",
+    )
     how.add_argument("--first-ms", type=float, default=20.0, help="paced: milliseconds to the first token")
     how.add_argument("--token-ms", type=float, default=5.0, help="paced: milliseconds between tokens")
     how.add_argument("--paces", default="instant,paced", help="instant, paced or both")
@@ -137,7 +145,7 @@ async def set_scene(stack: AsyncExitStack, arguments: argparse.Namespace, work: 
     if upstream is None:
         port = free_port()
         upstream = f"http://127.0.0.1:{port}"
-        argv = command_line(port, tokens=arguments.tokens)
+        argv = command_line(port, tokens=arguments.tokens, burst=arguments.burst)
         await _start(stack, "upstream", argv, f"{upstream}/health", work, 30.0, say)
     port = free_port()
     plain = f"http://127.0.0.1:{port}"
@@ -208,7 +216,18 @@ async def measure(arguments: argparse.Namespace, scene: Scene, say: Say) -> list
 
 
 def make_report(arguments: argparse.Namespace, results: list[PaceResult], load: float) -> dict[str, Any]:
-    shown = ("requests", "paced_requests", "rounds", "seconds", "clients", "tokens", "first_ms", "token_ms", "memories")
+    shown = (
+        "requests",
+        "paced_requests",
+        "rounds",
+        "seconds",
+        "clients",
+        "tokens",
+        "burst",
+        "first_ms",
+        "token_ms",
+        "memories",
+    )
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "load_before": round(load, 2)},
@@ -220,6 +239,9 @@ def make_report(arguments: argparse.Namespace, results: list[PaceResult], load: 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The whole benchmark. Raises NotStarted, FillFailed, TargetFailed, OSError."""
     say = _speaker(arguments.quiet)
+    this = asyncio.current_task()
+    if this is not None:  # ended from outside: what was started here is stopped all the same
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
         work = Path(folder)
@@ -238,6 +260,9 @@ def main(argv: list[str] | None = None) -> int:
         report = uvloop.run(run(arguments))
     except (NotStarted, FillFailed, TargetFailed, OSError) as exc:
         print(f"overhead: {exc}", file=sys.stderr)
+        return 1
+    except asyncio.CancelledError:
+        print("overhead: ended before it was done", file=sys.stderr)
         return 1
     print(table(report))
     if arguments.json:
