@@ -20,6 +20,7 @@ SLOT = "MEMORY_PROXY_SLOT"
 LISTEN_FD = "MEMORY_PROXY_LISTEN_FD"
 WORKER_PATIENCE_S = 30.0
 DRAIN_MARGIN_S = 5.0
+DEATHS_MAX = 8
 
 
 @dataclass(slots=True)
@@ -49,6 +50,12 @@ class Pool:
             self.journal.note("rolled", child=self._keepers[slot].command.name, by=fresh.command.name, serves=serves)
             await self._keepers[slot].stop((signal.SIGTERM, self.patience_s))
             del self._keepers[slot]
+
+    @property
+    def hopeless(self) -> str | None:
+        """The name of a process that has died `DEATHS_MAX` times (about 11 s) and never served; None: there is hope."""
+        lost = (keeper for keeper in self._keepers.values() if keeper.deaths >= DEATHS_MAX and not keeper.has_served)
+        return next((keeper.command.name for keeper in lost), None)
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Stop all of them together."""

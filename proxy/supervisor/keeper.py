@@ -39,6 +39,7 @@ class Keeper:
         self.command = command
         self.serving = asyncio.Event()
         self.deaths = 0
+        self.has_served = False
         self._journal = journal
         self._began = began
         self._ended = ended
@@ -126,6 +127,7 @@ class Keeper:
             loop.remove_reader(reader)
             if told.is_set() and os.read(reader, 1) == b"":
                 await asyncio.sleep(READY_SILENT_S)  # the pipe was closed without a word
+            self.has_served = True
             self.serving.set()
         finally:
             loop.remove_reader(reader)

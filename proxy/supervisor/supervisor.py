@@ -178,7 +178,14 @@ class Service:
             raise _first_leaf(failed) from group_error
         self._workers.start(self._settings.worker.processes if self._commands.memory_worker else 0)
         async with self._journal.step("waiting for the service to be ready"):
-            await _until_ready(*local_address(self.listener))
+            await self._until_ready()
+
+    async def _until_ready(self) -> None:
+        """Ask /memory/ready until it says 200. Raises StartFailed when the proxy workers only die."""
+        while not await _is_ready(*local_address(self.listener)):
+            if (name := self._proxies.hopeless) is not None:
+                raise StartFailed(f"{name} dies at every start; the reason is above")
+            await asyncio.sleep(READY_POLL_S)
 
     async def _start_stores(self) -> None:
         await self._stores.start()
@@ -265,12 +272,6 @@ async def _first(*works: Coroutine[None, None, object]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-
-
-async def _until_ready(host: str, port: int) -> None:
-    """Ask /memory/ready until it says 200."""
-    while not await _is_ready(host, port):  # noqa: ASYNC110 another process' state: there is no event to wait for
-        await asyncio.sleep(READY_POLL_S)
 
 
 async def _is_ready(host: str, port: int) -> bool:

@@ -1,0 +1,457 @@
+"""The supervisor: starts, says when it is ready, restarts, rolls, stops in order. Real processes, tiny stand-ins."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.mmap_dict import MmapedDict, mmap_key
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from memory.errors import StartFailed
+from proxy.supervisor.children import Command
+from proxy.supervisor.journal import Journal
+from proxy.supervisor.keeper import Keeper
+from proxy.supervisor.leftovers import started_at
+from proxy.supervisor.listener import http_origin, local_address, open_listener
+from proxy.supervisor.metrics_dir import DEAD_MAX, MetricsDir
+
+REPOSITORY = Path(__file__).parents[1]
+
+# Runs the supervisor; argv: overrides of the settings, the commands of the children.
+RUN = """
+import json, os, sys
+from memory.config import load_settings
+from proxy.supervisor.supervisor import ChildCommands, run_supervisor
+overrides, commands = (json.loads(word) for word in sys.argv[1:3])
+commands = ChildCommands(**{name: tuple(words) for name, words in commands.items()})
+sys.exit(run_supervisor(load_settings(None, overrides, {}), os.environ, commands=commands))
+"""
+
+# Serves one request a connection: /memory/ready says 200 once DIR/ready exists; the answer names process and slot.
+PROXY_WORKER = """
+import json, os, signal, socket, sys
+directory, stubborn = sys.argv[1], len(sys.argv) > 2
+def stop(*_):
+    open(directory + "/order", "a").write("proxy\\n")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, (lambda *_: open(directory + "/order", "a").write("ignored\\n")) if stubborn else stop)
+listener = socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"]))
+listener.setblocking(True)
+os.write(int(os.environ["MEMORY_PROXY_READY_FD"]), b"1")
+names = ("MEMORY_PROXY_SETTINGS", "PROMETHEUS_MULTIPROC_DIR", "MEMORY_PROXY_SLOT", "MEMORY_PROXY_LISTEN__PORT")
+while True:
+    connection, _ = listener.accept()
+    path = connection.recv(65536).split(b" ")[1]
+    status = 503 if path == b"/memory/ready" and not os.path.exists(directory + "/ready") else 200
+    body = json.dumps({"pid": os.getpid(), "env": {name: os.environ.get(name) for name in names}}).encode()
+    head = b"HTTP/1.1 %d x\\r\\nContent-Length: %d\\r\\nConnection: close\\r\\n\\r\\n" % (status, len(body))
+    connection.sendall(head + body)
+    connection.close()
+"""
+
+MEMORY_WORKER = """
+import os, signal, sys
+directory = sys.argv[1]
+signal.signal(signal.SIGTERM, lambda *_: (open(directory + "/order", "a").write("memory\\n"), sys.exit(0)))
+open(directory + "/workers", "a").write(f"{os.getpid()} {os.environ['MEMORY_PROXY_SLOT']}\\n")
+while True:
+    signal.pause()
+"""
+
+
+class Running:
+    """A supervisor process with its directory; `data` is its data directory."""
+
+    def __init__(self, place: Path, process: subprocess.Popen[str]) -> None:
+        self.place = place
+        self.data = place / "data"
+        self.process = process
+        self.origin = ""
+
+    @property
+    def log(self) -> str:
+        return (self.place / "log").read_text()
+
+    def until_ready(self) -> None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("memory-proxy ready on http://127.0.0.1:"), line + self.log
+        self.origin = line.split()[3].removeprefix("http://")
+
+    def ask(self, path: str = "/") -> dict[str, Any]:
+        connection = HTTPConnection(self.origin, timeout=20)
+        connection.request("GET", path)
+        answer: dict[str, Any] = json.loads(connection.getresponse().read())
+        connection.close()
+        return answer
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="mp-", dir="/tmp") as path:
+        Path(path).chmod(0o755)
+        (Path(path) / "ready").touch()
+        yield Path(path)
+
+
+def python(script: str, *words: object) -> list[str]:
+    return [sys.executable, "-c", script, *map(str, words)]
+
+
+@contextmanager
+def supervised(
+    place: Path,
+    *,
+    overrides: Mapping[str, object] | None = None,
+    commands: Mapping[str, list[str]] | None = None,
+    embedded: bool = False,
+) -> Iterator[Running]:
+    """A running supervisor; at the end nothing it started may be left."""
+    external = {"database.url": "postgresql://h/d", "redis.url": "redis://h"}
+    settings = {"listen.port": 0, "data.dir": str(place / "data"), "log.level": "debug", "log.format": "text"}
+    children = {
+        "proxy_worker": python(PROXY_WORKER, place),
+        "memory_worker": python(MEMORY_WORKER, place),
+        "migrate": ["/bin/true"],
+        "prepare_model": ["/bin/true"],
+    }
+    given = {**({} if embedded else external), **settings, **(overrides or {})}
+    words = (json.dumps(given), json.dumps({**children, **(commands or {})}))
+    with (place / "log").open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN, *words],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "MEMORY_PROXY_LISTEN__PORT": "1"},
+        )
+    try:
+        yield Running(place, process)
+    finally:
+        process.kill()
+        process.wait(10)
+        assert process.stdout is not None
+        process.stdout.close()
+        until(lambda: not alive_below(place / "data"))
+
+
+def until(condition: Callable[[], object], patience_s: float = 60) -> None:
+    end = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.02)
+
+
+def recorded(data: Path) -> set[int]:
+    try:
+        return {int(pid) for pid in json.loads((data / "run" / "children.json").read_text())}
+    except (OSError, ValueError):
+        return set()
+
+
+def alive_below(data: Path) -> set[int]:
+    """The processes whose environment or command line names this data directory."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(data) + b"/" in words and int(entry.name) != os.getpid():
+            found.add(int(entry.name))
+    return found
+
+
+def test_it_says_once_that_it_is_ready_and_exits_0_on_sigterm(place: Path) -> None:
+    with supervised(place) as service:
+        service.until_ready()
+        until(lambda: (place / "workers").exists())
+        assert service.stop() == 0
+        assert service.process.stdout is not None
+        assert service.process.stdout.read() == ""
+        assert not alive_below(service.data)
+        assert (place / "order").read_text().split() == ["proxy", "memory"]
+
+
+def test_it_listens_before_stores_and_model_are_there(place: Path) -> None:
+    migrate = ["/bin/sh", "-c", f"until test -e {place}/go; do sleep 0.05; done"]
+    with supervised(place, overrides={"listen.port": (port := free_port())}, commands={"migrate": migrate}) as service:
+        service.origin = f"127.0.0.1:{port}"
+        until(lambda: answers(service))
+        assert not (place / "workers").exists()
+        (place / "go").touch()
+        service.until_ready()
+        until(lambda: (place / "workers").exists())
+
+
+def answers(service: Running) -> bool:
+    try:
+        return bool(service.ask("/memory/health"))
+    except OSError:
+        return False
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_it_is_ready_only_when_the_worker_says_so(place: Path) -> None:
+    (place / "ready").unlink()
+    with supervised(place) as service:
+        until(lambda: (place / "workers").exists())
+        (place / "ready").touch()
+        service.until_ready()
+
+
+def test_children_get_resolved_settings_and_none_of_our_variables(place: Path) -> None:
+    with supervised(place, overrides={"database.url": None, "listen.workers": 2}, embedded=True) as service:
+        service.until_ready()
+        env = service.ask()["env"]
+        settings = json.loads(Path(env["MEMORY_PROXY_SETTINGS"]).read_text())
+        assert settings["database"]["url"].startswith("postgresql://mp_app@/memory_proxy?host=")
+        assert settings["database"]["owner_url"].startswith("postgresql://mp_owner@/memory_proxy?host=")
+        assert settings["redis"]["url"] == f"unix://{service.data}/sockets/valkey.sock"
+        assert settings["data"]["dir"] == str(service.data)
+        assert env["PROMETHEUS_MULTIPROC_DIR"] == str(service.data / "run" / "metrics")
+        assert env["MEMORY_PROXY_SLOT"] in ("0", "1")
+        assert env["MEMORY_PROXY_LISTEN__PORT"] is None
+        assert service.stop() == 0
+        assert "database system is shut down" in (service.data / "logs" / "postgres.log").read_text()
+
+
+def test_a_dead_worker_is_replaced_and_no_connection_is_refused(place: Path) -> None:
+    with supervised(place) as service:
+        service.until_ready()
+        first = service.ask()["pid"]
+        os.kill(first, signal.SIGKILL)
+        assert service.ask()["pid"] != first  # waits in the socket's queue for the next worker
+        assert "reason=killed by SIGKILL" in service.log
+        (worker, _), *_ = [line.split() for line in (place / "workers").read_text().splitlines()]
+        os.kill(int(worker), signal.SIGKILL)
+        until(lambda: len((place / "workers").read_text().splitlines()) == 2)
+        assert service.stop() == 0
+
+
+def test_a_rolling_restart_replaces_all_workers_without_a_refused_request(place: Path) -> None:
+    with supervised(place, overrides={"listen.workers": 2}) as service:
+        service.until_ready()
+        before = recorded(service.data)
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: (service.ask(), service.log.count("rolled") == 2)[1])
+        until(lambda: (place / "order").read_text().split() == ["proxy", "proxy"])
+        answer = service.ask()
+        assert answer["pid"] not in before
+        assert answer["env"]["MEMORY_PROXY_SLOT"] in ("0", "1", "2", "3")
+        assert service.stop() == 0
+
+
+def test_a_second_sigterm_hurries(place: Path) -> None:
+    overrides = {"listen.drain_s": 600}
+    with supervised(place, overrides=overrides, commands={"proxy_worker": python(PROXY_WORKER, place, 1)}) as service:
+        service.until_ready()
+        service.process.send_signal(signal.SIGTERM)
+        until(lambda: (place / "order").exists())
+        assert service.stop() == 0
+        assert not alive_below(service.data)
+
+
+def test_a_supervisor_killed_with_9_leaves_nothing_that_hinders_the_next(place: Path) -> None:
+    pids: set[int] = set()
+    for _ in range(2):
+        with supervised(place, embedded=True) as service:
+            service.until_ready()
+            assert len(recorded(service.data)) == 4
+            pids |= recorded(service.data)
+            service.process.kill()
+            service.process.wait(10)
+            with supervised(place, embedded=True) as again:
+                again.until_ready()
+                assert pids.isdisjoint(recorded(again.data))
+                assert not [pid for pid in pids if started_at(pid)]
+                assert again.stop() == 0
+
+
+def test_leftovers_that_ignore_their_signal_are_killed(place: Path) -> None:
+    orphan = subprocess.Popen(["/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"])
+    try:
+        with supervised(place) as service:
+            service.until_ready()
+            assert service.stop() == 0
+        (place / "data" / "run" / "children.json").write_text(json.dumps({str(orphan.pid): started_at(orphan.pid)}))
+        with supervised(place) as service:
+            service.until_ready()
+            assert orphan.wait(10) == -signal.SIGKILL
+    finally:
+        orphan.kill()
+        orphan.wait(10)
+
+
+def test_a_data_directory_in_use_is_refused_with_the_holders_pid(place: Path) -> None:
+    with supervised(place) as service:
+        service.until_ready()
+        with supervised_once(place) as refused:
+            assert refused.wait(30) == 1
+        assert f"in use by process {service.process.pid}" in service.log
+        assert service.ask()
+        assert service.stop() == 0
+
+
+@contextmanager
+def supervised_once(place: Path) -> Iterator[subprocess.Popen[str]]:
+    """A second supervisor on the same directory."""
+    words = (json.dumps({"listen.port": 0, "data.dir": str(place / "data")}), json.dumps({}))
+    with (place / "log").open("a") as log:
+        process = subprocess.Popen([sys.executable, "-c", RUN, *words], stderr=log, text=True, cwd=REPOSITORY)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def test_a_taken_port_is_named_and_nothing_is_left(place: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with supervised(place, overrides={"listen.port": port}) as service:
+            assert service.process.wait(30) == 1
+            assert f"cannot listen on port {port} of 127.0.0.1: another process listens there" in service.log
+            assert not alive_below(service.data)
+
+
+def test_a_migration_that_fails_for_good_ends_the_start(place: Path) -> None:
+    with supervised(place, commands={"migrate": ["/bin/sh", "-c", "exit 3"]}) as service:
+        assert service.process.wait(30) == 1
+        assert "cannot start: migrating the database failed (exit code 3)" in service.log
+        assert not alive_below(service.data)
+
+
+def test_a_store_that_is_not_there_yet_is_waited_for(place: Path) -> None:
+    script = f"echo x >> {place}/tries; test $(wc -l < {place}/tries) -gt 2 || exit 75"
+    with supervised(place, commands={"migrate": ["/bin/sh", "-c", script]}) as service:
+        service.until_ready()
+        assert service.log.count("retry") == 2
+
+
+def test_a_model_that_cannot_be_prepared_does_not_stop_the_service(place: Path) -> None:
+    with supervised(place, commands={"prepare_model": ["/bin/false"]}) as service:
+        service.until_ready()
+        assert "failed what=preparing the model reason=exit code 1" in service.log
+
+
+def test_proxy_workers_that_only_die_end_the_start(place: Path) -> None:
+    with supervised(place, commands={"proxy_worker": ["/bin/false"]}) as service:
+        assert service.process.wait(60) == 1
+        assert "cannot start: proxy worker 0 dies at every start" in service.log
+
+
+def test_sigterm_while_starting_ends_with_0(place: Path) -> None:
+    with supervised(place, commands={"migrate": ["/bin/sleep", "600"]}, embedded=True) as service:
+        until(lambda: "starting Postgres" in service.log)
+        assert service.stop() == 0
+        assert not alive_below(service.data)
+
+
+def test_a_wildcard_address_is_reached_by_loopback() -> None:
+    for host, expected in (("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1")):
+        with open_listener(host, 0) as listener:
+            assert local_address(listener)[0] == expected
+            socket.create_connection(local_address(listener), 5).close()
+
+
+def test_ipv6_takes_both_families_and_is_written_in_brackets() -> None:
+    try:
+        listener = open_listener("::", 0)
+    except StartFailed:
+        pytest.skip("this machine has no IPv6")
+    with listener:
+        assert http_origin(listener).startswith("http://[::1]:")
+        socket.create_connection(("127.0.0.1", listener.getsockname()[1]), 5).close()
+
+
+@pytest.mark.parametrize(
+    ("host", "said"), [("192.0.2.1", "no address of this machine"), ("no such host", "cannot listen on no such host")]
+)
+def test_an_impossible_address_is_named_with_the_remedy(host: str, said: str) -> None:
+    with pytest.raises(StartFailed, match=said):
+        open_listener(host, 0)
+
+
+async def test_a_child_that_keeps_dying_is_restarted_with_growing_pauses(tmp_path: Path) -> None:
+    log = StringIO()
+    keeper = Keeper(Command("child", ("/bin/false",), {}, log=tmp_path / "log"), Journal(log, "json"))
+    keeper.start()
+    while keeper.deaths < 4:
+        await asyncio.sleep(0.02)
+    await keeper.stop((signal.SIGTERM, 1.0))
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line["restart_in_s"] for line in lines][:4] == [0.1, 0.2, 0.4, 0.8]
+    assert lines[0]["reason"] == "exit code 1"
+
+
+async def test_a_command_that_cannot_be_executed_is_tried_again_with_the_reason(tmp_path: Path) -> None:
+    log = StringIO()
+    keeper = Keeper(Command("child", ("/no/such/program",), {}, log=tmp_path / "log"), Journal(log, "text"))
+    keeper.start()
+    while keeper.deaths < 2:
+        await asyncio.sleep(0.02)
+    await keeper.stop((signal.SIGTERM, 1.0))
+    assert "cannot execute /no/such/program" in log.getvalue()
+
+
+def test_sums_survive_any_number_of_dead_workers_and_their_files_do_not(tmp_path: Path) -> None:
+    metrics = MetricsDir(tmp_path / "metrics")
+    metrics.clear()
+    for pid in range(1000, 1000 + 3 * DEAD_MAX):
+        write_metric(metrics.path / f"counter_{pid}.db", "requests_total", 2.0)
+        write_metric(metrics.path / f"gauge_livesum_{pid}.db", "busy", 1.0)
+        metrics.reap(pid)
+        assert len(list(metrics.path.glob("*.db"))) <= DEAD_MAX + 1
+    samples = {
+        sample.name: sample.value
+        for metric in MultiProcessCollector(CollectorRegistry(), str(metrics.path)).collect()  # type: ignore[no-untyped-call]
+        for sample in metric.samples
+    }
+    assert samples == {"requests_total": 2.0 * 3 * DEAD_MAX}
+    metrics.clear()
+    assert list(metrics.path.iterdir()) == []
+
+
+def write_metric(path: Path, name: str, value: float) -> None:
+    file = MmapedDict(str(path))  # type: ignore[no-untyped-call]
+    file.write_value(mmap_key(name, name, [], [], "help"), value, 0.0)  # type: ignore[no-untyped-call]
+    file.close()  # type: ignore[no-untyped-call]
+
+
+async def test_progress_is_told_only_of_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = StringIO()
+    journal = Journal(log, "text")
+    async with journal.step("short"):
+        pass
+    assert log.getvalue() == ""
+    monkeypatch.setattr("proxy.supervisor.journal.PROGRESS_FIRST_S", 0.0)
+    async with journal.step("long"):
+        await asyncio.sleep(0.05)
+    assert "memory-proxy: long (0 s)" in log.getvalue()
