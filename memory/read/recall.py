@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol
 from uuid import UUID
@@ -118,7 +118,7 @@ class Recaller:
 
     async def _from_index(self, question: Question, hot: HotScope, vector: Vector | None) -> Recall:
         shown = frozenset(hot.chains[chain] for chain in question.known_chains if chain in hot.chains)
-        where = question.where.without(shown)
+        where = replace(question.where, exclude_memory_ids=question.where.exclude_memory_ids | shown)
         scored = await self._hot.run(
             lambda: hot.index.search(question.text, vector, question.k, now=question.now, where=where)
         )

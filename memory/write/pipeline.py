@@ -7,6 +7,7 @@ EmbedderUnavailable (come again), EnvelopeUnreadable (never will), LeaseLost (no
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -45,7 +46,7 @@ from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
-from memory.write.turns import Redacts, messages_of, turn_of, turn_of_line
+from memory.write.turns import Message, Redacts, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer, split_windows
 
 log = logging.getLogger("memory_proxy.write")
@@ -193,7 +194,9 @@ class WritePath:
             digest = extend(chain_key, parent, {"role": line.role, "content": line.content})
             tails[label] = digest if is_new else parent
             parts = self._parts
-            turn = turn_of_line(line, chunk, digest, parent, redactor=parts.redactor, counter=parts.counter)
+            turn = await asyncio.to_thread(
+                turn_of_line, line, chunk, digest, parent, redactor=parts.redactor, counter=parts.counter
+            )
             turns.append(((line, session_ref(chain_key, chunk.scope, label)), turn))
         return turns
 
@@ -219,16 +222,15 @@ class WritePath:
         messages = messages_of(captured, chain_key)
         chains = [message.chain for message in messages]
         known = await self._parts.store.known_chains(captured.scope, captured.session.session_id, chains)
+        fresh = [message for message in messages if message.chain not in known]
+        return await asyncio.to_thread(self._clean, fresh, captured)
+
+    def _clean(self, messages: Sequence[Message], captured: Captured) -> tuple[Turn, ...]:
+        """Redaction is work for a processor (1 s for 5 MB): off the event loop, which renews leases."""
+        redactor, counter = self._parts.redactor, self._parts.counter
         return tuple(
-            turn_of(
-                message,
-                captured.exchange_id,
-                model=captured.model,
-                redactor=self._parts.redactor,
-                counter=self._parts.counter,
-            )
+            turn_of(message, captured.exchange_id, model=captured.model, redactor=redactor, counter=counter)
             for message in messages
-            if message.chain not in known
         )
 
     def _episodes(self, turns: Sequence[Turn], entry: Any, *, live: bool) -> list[NewMemory]:
