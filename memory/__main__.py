@@ -21,10 +21,13 @@ from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import default_cache_dir, prepare_model
 from memory.adapters.model_registry import choose_model, read_registry
 from memory.adapters.postgres.database import Bounds, Database
+from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.leases import Leases
-from memory.adapters.postgres.migrate import ensure_embedding_table, migrate
+from memory.adapters.postgres.migrate import embedding_table_name, ensure_embedding_table, migrate
+from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.write_store import WriteStore
+from memory.adapters.redis_client import connect
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.adapters.secret_rules import secret_detectors
@@ -97,22 +100,29 @@ async def work(settings: Settings) -> None:
     bounds = Bounds(statement_timeout_ms=60_000)
     database = await Database.open(database_url.get_secret_value(), bounds)
     keys = KeyRing(KeyStore(database), load_or_create_master_key(data / "master.key"))
-    store = WriteStore(database, embedder.model, embedder.digest, keys)
-    queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
-    hot = RedisHot((settings.redis.cache_url or redis_url).get_secret_value())
+    scopes, table = Scopes(database), embedding_table_name(embedder.model, embedder.digest)
+    store = WriteStore(database, scopes, table)
+    queue = RedisQueue(
+        connect(redis_url.get_secret_value()), lanes=settings.queue.lanes, promised=settings.queue.durability
+    )
+    hot = RedisHot(connect((settings.redis.cache_url or redis_url).get_secret_value()))
     directory = settings.tokenizer.directory
     summary = settings.summary
     path = WritePath(
         WriteParts(
             store=store,
+            lines=ImportStore(database, scopes, table),
             keys=keys,
             embedder=embedder,
             windows=embedder,
             redactor=Redactor(secret_detectors()),
             counter=LocalTokenizer(directory) if directory else EstimatedTokens(),
             announcer=hot,
-            summariser=Summariser(store, every_turns=summary.every_turns, sentences_max=summary.sentences_max),
+            summariser=Summariser(
+                store, every_turns=summary.every_turns, sentences_max=summary.sentences_max, clock=_now
+            ),
             metrics=metrics,
+            clock=_now,
         )
     )
     sweeping = asyncio.create_task(keep_dropping_expired(store, settings.replay.retention_days))
@@ -120,19 +130,35 @@ async def work(settings: Settings) -> None:
         await run_worker(
             queue,
             Leases(database),
-            Deliveries(path, metrics).handle,
+            Deliveries(path).handle,
             holder=f"{socket.gethostname()}-{os.getpid()}-{datetime.now(UTC):%H%M%S}",
             lanes=lane_names(settings.queue.lanes),
             batch_max=settings.worker.batch_max,
             bulk_share_min=settings.worker.bulk_share_min,
             attempts_max=settings.queue.attempts_max,
             stop=stop,
+            meter=WorkMeter(metrics),
         )
     finally:
         sweeping.cancel()
         await queue.close()
         await hot.close()
         await database.close()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class WorkMeter:
+    """Counts of the worker loop, as metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to the counter of this event."""
+        self._metrics.work.labels(name).inc(amount)
 
 
 if __name__ == "__main__":

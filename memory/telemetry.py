@@ -64,6 +64,9 @@ class Metrics:
         self.captures_lost = Counter(
             "memory_proxy_captures_lost_total", "Envelopes that neither queue nor spool nor memory took.", registry=own
         )
+        self.hand_off = Counter(
+            "memory_proxy_hand_off_total", "What the hand-off of envelopes did.", ["what"], registry=own
+        )
         self.spool_records = Gauge(
             "memory_proxy_spool_records",
             "Envelopes waiting in this process's spool.",
@@ -86,6 +89,7 @@ class Metrics:
         self.stored = Counter(
             "memory_proxy_stored_total", "Queue entries by outcome.", ["kind", "outcome"], registry=own
         )
+        self.work = Counter("memory_proxy_work_total", "What the worker loop did.", ["what"], registry=own)
         self.turns = Counter("memory_proxy_turns_total", "Turns stored.", registry=own)
         self.memories = Counter("memory_proxy_memories_total", "Memories stored by kind.", ["kind"], registry=own)
         self.redactions = Counter("memory_proxy_redactions_total", "Secrets replaced.", registry=own)

@@ -7,33 +7,40 @@ The only module of the request side that names adapters. `wire` builds without w
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from memory.adapters.postgres.read_store import ReadStore
-from memory.adapters.postgres.records import Records
 from memory.adapters.redis_hot import RedisHot
 
 from memory.adapters.embedder import OnnxEmbedder
-from memory.adapters.model_files import default_cache_dir, prepare_model
+from memory.adapters.model_files import ModelFiles, default_cache_dir, prepare_model
 from memory.adapters.model_registry import ModelSpec, choose_model, read_registry
 from memory.adapters.postgres.database import Bounds as PoolBounds
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
+from memory.adapters.postgres.migrate import embedding_table_name
+from memory.adapters.postgres.read_store import ReadStore
+from memory.adapters.postgres.records import Records
+from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.redis_client import connect
 from memory.adapters.redis_queue import RedisQueue
+from memory.adapters.spool import OrphanFinder, Spool
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
 from memory.config import Settings, digest
+from memory.errors import SpoolUnavailable
+from memory.ids import new_id
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.late import LateEmbedder
 from memory.ports import TokenCounter
 from memory.read.conversation import Conversations
 from memory.read.hot import HotScopes
 from memory.read.recall import Recaller
-from memory.telemetry import Metrics
+from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
 from proxy.api.own import OwnApi, OwnParts
 from proxy.app import Front
@@ -44,6 +51,10 @@ from proxy.generation import Generation
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
 from proxy.served_model import ServedModels
+
+log = logging.getLogger("memory_proxy.wiring")
+# Envelopes that neither queue nor spool took: two full spools' worth would not be gentler to the machine.
+HELD_BYTES_MAX: Final = 67_108_864
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,7 @@ class Wired:
     hand_off: HandOff
     embedder: LateEmbedder
     spec: ModelSpec
+    model_files: ModelFiles
     read_store: ReadStore
     hot: HotScopes
     upstream: Upstream
@@ -84,18 +96,24 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     spec = choose_model(
         read_registry(), settings.embedding.model, directory=settings.embedding.directory, dim=settings.embedding.dim
     )
+    files = await asyncio.to_thread(prepare_model, spec, model_cache(settings), lambda _: None)
     embedder = LateEmbedder(spec.name, spec.dim)
-    queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
+    queue = RedisQueue(
+        connect(redis_url.get_secret_value()), lanes=settings.queue.lanes, promised=settings.queue.durability
+    )
     cache_url = settings.redis.cache_url or redis_url
-    hot_state = RedisHot(cache_url.get_secret_value(), opening_ttl_s=settings.session.regenerate_window_s)
+    hot_state = RedisHot(connect(cache_url.get_secret_value()), opening_ttl_s=settings.session.regenerate_window_s)
     hand_off = HandOff(
         queue,
-        data / "spool",
-        spool_bytes=settings.queue.spool_bytes,
+        await asyncio.to_thread(open_spool, data / "spool", settings.queue.spool_bytes),
         hold_ms=settings.queue.capture_hold_ms,
-        metrics=metrics,
+        memory_bytes_max=HELD_BYTES_MAX,
+        meter=HandOffMeter(metrics),
+        orphans=OrphanFinder(data / "spool"),
     )
-    read_store = ReadStore(database, spec.name)
+    scopes = Scopes(database)
+    table = embedding_table_name(spec.name, files.digest)
+    read_store = ReadStore(database, scopes, table, dim=spec.dim)
     hot = HotScopes(
         read_store,
         dim=spec.dim,
@@ -159,7 +177,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
             settings=settings,
         )
     )
-    background: list[Coroutine[Any, Any, None]] = [readiness.keep_probing(), hand_off.keep_draining()]
+    background: list[Coroutine[Any, Any, None]] = [readiness.keep_probing()]
     if isinstance(door, KeyedDoor):
         background.append(door.keep_reading())
     return Wired(
@@ -173,6 +191,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         hand_off=hand_off,
         embedder=embedder,
         spec=spec,
+        model_files=files,
         read_store=read_store,
         hot=hot,
         upstream=upstream,
@@ -196,8 +215,7 @@ async def bring_up(wired: Wired) -> None:
         await wired.door.read()
     await wired.queue.ping()
     if not wired.embedder.loaded:
-        wired.embedder.arrived(await asyncio.to_thread(load_embedder, wired.settings, wired.spec))
-    await wired.read_store.prepare(wired.embedder.digest)
+        wired.embedder.arrived(await asyncio.to_thread(OnnxEmbedder, wired.model_files))
     await wired.models.refresh()
     await wired.readiness.probe()
     wired.readiness.started = True
@@ -231,7 +249,24 @@ def model_cache(settings: Settings) -> Path:
     return settings.embedding.cache_dir or default_cache_dir(os.environ)
 
 
-def load_embedder(settings: Settings, spec: ModelSpec) -> OnnxEmbedder:
-    """Load the model for single questions: one thread. Blocks about half a second."""
-    files = prepare_model(spec, model_cache(settings), lambda _: None)
-    return OnnxEmbedder(files, document_threads=1)
+def open_spool(directory: Path, bytes_max: int) -> Spool | None:
+    """This process's spool file; None, said in the log, where it cannot be used. Blocking."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Spool(directory / f"{new_id()}.spool", bytes_max)
+    except (OSError, SpoolUnavailable) as fault:
+        event(log, "no_spool", logging.ERROR, fault=str(fault))
+        return None
+
+
+class HandOffMeter:
+    """Counts of the hand-off, as metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to the counter of this event."""
+        self._metrics.hand_off.labels(name).inc(amount)
+        if name == "dropped":
+            self._metrics.captures_lost.inc(amount)

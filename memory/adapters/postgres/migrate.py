@@ -102,6 +102,11 @@ async def _unfit_embedding_tables(connection: Any) -> list[str]:
     return [f"- table {row['table_name']} with forced row-level security" for row in rows]
 
 
+def embedding_table_name(name: str, digest: str) -> str:
+    """What `ensure_embedding_table` calls the table of this model: readers know it without asking."""
+    return f"memory_embeddings_{_suffix(name, digest)}"
+
+
 def _suffix(name: str, digest: str) -> str:
     """At most 44 characters (63 less the prefix of 18), readable, unique by the digest of both."""
     readable = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:32]

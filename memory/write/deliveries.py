@@ -1,0 +1,41 @@
+"""What the worker loop asks of the write path: deliveries in, one outcome each out.
+
+In order within the lane; after the first that could not be stored the rest wait, since a subject's later exchanges must
+not overtake an earlier one. Faults of stores and models are transient, an envelope that no key opens is poison for
+good. LeaseLost goes up to the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory.errors import EmbedderUnavailable, EnvelopeUnreadable, QueueUnavailable, StoreUnavailable
+from memory.ports import Delivery
+from memory.write.pipeline import WritePath
+from memory.write.worker import Outcome, Poison, Stored, Transient
+
+
+class Deliveries:
+    """Handles the entries of one lane."""
+
+    def __init__(self, path: WritePath) -> None:
+        self._path = path
+
+    async def handle(self, lane: str, fence: int, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        """Store them in order, under the fence. Raises LeaseLost; any other fault is the loop's to judge."""
+        outcomes: list[Outcome] = []
+        for delivery in deliveries:
+            if outcomes and isinstance(outcomes[-1], Transient):
+                outcomes.append(Transient("behind one that waits"))
+                continue
+            outcomes.append(await self._outcome(delivery, fence))
+        return outcomes
+
+    async def _outcome(self, delivery: Delivery, fence: int) -> Outcome:
+        try:
+            await self._path.write(delivery, fence)
+        except (StoreUnavailable, EmbedderUnavailable, QueueUnavailable) as fault:
+            return Transient(f"{type(fault).__name__}: {fault}")
+        except EnvelopeUnreadable as fault:
+            return Poison(str(fault), final=True)
+        return Stored()
