@@ -17,9 +17,9 @@ from typing import Any
 import asyncpg
 import pytest
 from redis.asyncio import Redis
-from redis.exceptions import BusyLoadingError, ConnectionError
+from redis.exceptions import BusyLoadingError, ConnectionError, ResponseError
 
-from memory.config import Settings
+from memory.config import Settings, load_settings
 from memory.errors import StartFailed
 from proxy.supervisor import data_dir
 from proxy.supervisor.children import Account, Child, Command, bound_log, start
@@ -48,9 +48,9 @@ def held(root: Path) -> Iterator[DataDir]:
 
 
 @asynccontextmanager
-async def running(data: DataDir) -> AsyncIterator[Stores]:
+async def running(data: DataDir, settings: Settings | None = None) -> AsyncIterator[Stores]:
     journal = Journal(StringIO(), "text", "debug")
-    stores = Stores(Settings(), data, journal, Record(data.run / "children.json"))
+    stores = Stores(settings or Settings(), data, journal, Record(data.run / "children.json"))
     try:
         await stores.start()
         yield stores
@@ -297,6 +297,30 @@ async def test_a_full_disk_is_named_with_the_remedy(place: Path) -> None:
                 async with running(data):
                     pass
             assert caught.group_contains(StartFailed, match=r"MiB free and Postgres needs 256 MiB.*--data-dir")
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@as_root
+async def test_valkey_returns_with_what_it_acknowledged_once_a_full_disk_has_room(place: Path) -> None:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=755", "none", place], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine lets nobody mount")
+    alone = load_settings(None, {"database.url": "postgresql://elsewhere/db"}, {})
+    try:
+        with held(place / "data") as data:
+            async with running(data, alone) as stores:
+                acknowledged = []
+                with pytest.raises((ConnectionError, ResponseError)):
+                    async with valkey(data) as cache:
+                        for number in range(1000):
+                            await cache.xadd("stream", {"n": str(number), "filler": "x" * 100_000})
+                            acknowledged.append(str(number))
+                assert len(acknowledged) > 10
+                subprocess.run(["mount", "-o", "remount,size=64m", place], check=True)
+                assert (await stream_numbers(data))[: len(acknowledged)] == acknowledged
+                assert stores._valkey is not None
+                assert stores._valkey.deaths
     finally:
         subprocess.run(["umount", place], check=True)
 

@@ -455,3 +455,18 @@ async def test_progress_is_told_only_of_what_takes_long(monkeypatch: pytest.Monk
     async with journal.step("long"):
         await asyncio.sleep(0.05)
     assert "memory-proxy: long (0 s)" in log.getvalue()
+
+
+def test_the_supervisor_loads_neither_the_serving_nor_the_remembering_side() -> None:
+    script = "import sys, proxy.supervisor.supervisor; print(*sorted(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    loaded = set(shown.stdout.split())
+    assert {
+        name for name in loaded if name.split(".")[0] in ("aiohttp", "asyncpg", "redis", "onnxruntime", "numpy")
+    } == set()
+    ours = {name for name in loaded if name.split(".")[0] in ("proxy", "memory", "policies")}
+    assert {name for name in ours if not name.startswith(("proxy.supervisor", "memory.config"))} == {
+        "proxy",
+        "memory",
+        "memory.errors",
+    }
