@@ -285,6 +285,7 @@ class Committed:
     scope_version: int
     new_turns: int
     duplicate_exchange: bool
+    erased: int = 0  # turns and memories left out because their content, source or owner was forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,24 +321,3 @@ class IndexRow:
     visible: bool
     changed_version: int
     chain: Digest | None
-
-
-# ---------------------------------------------------------------- the store's own values
-
-
-@dataclass(frozen=True, slots=True)
-class ApiKey:
-    """What is known of an API key; its secret is not. `fixed` and `defaults` are scope members by name."""
-
-    key_id: UUID
-    tenant_id: UUID
-    prefix: str
-    secret_sha256: bytes
-    name: str
-    fixed: dict[str, str]
-    defaults: dict[str, str]
-    capabilities: tuple[str, ...]
-    sensitivity_ceiling: str
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None

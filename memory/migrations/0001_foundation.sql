@@ -145,7 +145,7 @@ CREATE TABLE sessions (
     UNIQUE (tenant_id, scope_id, label),
     FOREIGN KEY (tenant_id, scope_id) REFERENCES scopes
 );
-CREATE INDEX sessions_recent ON sessions (tenant_id, scope_id, last_at DESC, session_id DESC);
+CREATE INDEX sessions_recent ON sessions (tenant_id, scope_id, created_at DESC, session_id DESC);
 
 -- One request with one upstream answer. Always one row, with its reason when the law refused the content.
 CREATE TABLE exchanges (
@@ -206,10 +206,12 @@ CREATE TABLE turns (
     FOREIGN KEY (tenant_id, session_id) REFERENCES sessions
 );
 CREATE UNIQUE INDEX turns_source ON turns (tenant_id, scope_id, source_id) WHERE source_id IS NOT NULL;
-CREATE UNIQUE INDEX turns_line ON turns (tenant_id, scope_id, line_digest) WHERE line_digest IS NOT NULL;
+-- The identity of an imported line: its source_id, else the digest of all of it.
+CREATE UNIQUE INDEX turns_line ON turns (tenant_id, scope_id, line_digest)
+    WHERE line_digest IS NOT NULL AND source_id IS NULL;
 CREATE INDEX turns_chain ON turns (tenant_id, scope_id, chain);
 CREATE INDEX turns_siblings ON turns (tenant_id, session_id, parent_chain);
-CREATE INDEX turns_recent ON turns (tenant_id, scope_id, recorded_at DESC, event_id DESC);
+CREATE INDEX turns_in_order ON turns (tenant_id, scope_id, session_id, seq);
 
 -- Identity and the current pointer of a memory; its texts are in memory_versions.
 CREATE TABLE memories (

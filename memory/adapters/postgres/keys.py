@@ -18,7 +18,7 @@ from memory.adapters.postgres.database import Database
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.keys import WrappedKey
-from memory.model import ApiKey
+from memory.stored import ApiKey
 
 _PREFIX_BYTES: Final = 4  # 8 hexadecimal characters
 _SECRET_BYTES: Final = 32  # 43 characters of base64url

@@ -1,0 +1,193 @@
+"""The steps every write shares: open sessions, leave out the forgotten, number turns, store memories.
+
+All run inside the caller's transaction and lock in one order (lane, sessions by label, scope version, memories), so
+two writers wait for each other and never for a circle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from memory.adapters.postgres import rows
+from memory.adapters.postgres.database import Transaction, clean_text
+from memory.adapters.postgres.queries import Query
+from memory.adapters.postgres.rows import OpenSession, Place
+from memory.errors import StoreUnavailable
+from memory.model import NewMemory, SessionRef, Turn
+from memory.stored import Digests
+
+_FOR_EVER = frozenset({"content", "source", "memory"})
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Turns that are stored now. `event_of` leads from an offered turn's id to the stored one of the same position."""
+
+    new: tuple[UUID, ...]
+    event_of: Mapping[UUID, UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What the tombstones forbid: everything, or these turns and memories."""
+
+    all_of_it: bool
+    items: frozenset[UUID]
+
+
+async def open_session(tx: Transaction, place: Place, ref: SessionRef, at: datetime) -> OpenSession:
+    """The session of this label, made when it is new, and locked until the transaction ends."""
+    label = clean_text(ref.label)
+    row = await tx.row("lock_session", place.tenant, place.scope_id, label)
+    if row is None:
+        await tx.run("add_session", place.tenant, ref.session_id, place.scope_id, label, at, place.now)
+        row = await tx.row("lock_session", place.tenant, place.scope_id, label)
+    if row is None:
+        raise StoreUnavailable("a session was stored and is not there")
+    return OpenSession(row["session_id"], row["next_seq"], row["epoch"])
+
+
+async def forgotten(tx: Transaction, place: Place, digests: Digests, at: Mapping[UUID, datetime]) -> Forgotten:
+    """Hold a commit against the tombstones. `at` says when an item happened (else it counts as of `place.now`)."""
+    pairs = [*digests.scope, *(pair for item in digests.items.values() for pair in item)]
+    if not pairs:
+        return Forgotten(False, frozenset())
+    kinds, values = [kind for kind, _ in pairs], [digest for _, digest in pairs]
+    found = await tx.fetch("tombstones_of", place.tenant, kinds, values)
+    since = {(row["kind"], row["digest"]): row["created_at"] for row in found}
+
+    def holds(pair: tuple[str, bytes], happened: datetime) -> bool:
+        return pair in since and (pair[0] in _FOR_EVER or happened <= since[pair])
+
+    arrived = at.get(place.exchange_id, place.now)
+    items = frozenset(
+        item for item, own in digests.items.items() if any(holds(pair, at.get(item, arrived)) for pair in own)
+    )
+    return Forgotten(any(holds(pair, arrived) for pair in digests.scope), items)
+
+
+async def number_turns(
+    tx: Transaction, place: Place, offered: Sequence[tuple[OpenSession, Turn]]
+) -> tuple[Numbered, Counter[UUID]]:
+    """Store the turns whose position their session does not have, with the next numbers and their attempt.
+
+    Returns them, and how many numbers each session gave out. The sessions are locked.
+    """
+    sessions = list({session.session_id for session, _ in offered})
+    chains = list({turn.chain for _, turn in offered})
+    held = await tx.fetch("chains_known", place.tenant, sessions, chains) if offered else []
+    stored: dict[tuple[UUID, bytes], UUID] = {(row["session_id"], row["chain"]): row["event_id"] for row in held}
+    fresh: list[tuple[OpenSession, Turn]] = []
+    event_of: dict[UUID, UUID] = {}
+    for session, turn in offered:
+        position = (session.session_id, bytes(turn.chain))
+        if position in stored:
+            event_of[turn.event_id] = stored[position]
+        else:
+            stored[position] = turn.event_id
+            fresh.append((session, turn))
+    attempts = await _attempts(tx, place, fresh)
+    given: Counter[UUID] = Counter()
+    written = []
+    for session, turn in fresh:
+        parent = (session.session_id, turn.parent_chain)
+        seq = session.next_seq + given[session.session_id]
+        written.append(rows.turn_row(place, session.session_id, turn, seq, attempts[parent]))
+        attempts[parent] += 1
+        given[session.session_id] += 1
+    await tx.run_many("add_turn", written)
+    return Numbered(tuple(turn.event_id for _, turn in fresh), event_of), given
+
+
+async def _attempts(
+    tx: Transaction, place: Place, fresh: Sequence[tuple[OpenSession, Turn]]
+) -> Counter[tuple[UUID, bytes | None]]:
+    """How many turns stand already behind the same turn, by (session, parent)."""
+    counts: Counter[tuple[UUID, bytes | None]] = Counter()
+    old = [(session.session_id, turn.parent_chain) for session, turn in fresh if session.next_seq > 0]
+    sessions = list({session_id for session_id, _ in old})
+    parents = list({parent for _, parent in old if parent is not None})
+    if parents:
+        for row in await tx.fetch("siblings", place.tenant, sessions, parents):
+            counts[row["session_id"], row["parent_chain"]] = row["attempts"]
+    if any(parent is None for _, parent in old):
+        for row in await tx.fetch("openings", place.tenant, sessions):
+            counts[row["session_id"], None] = row["attempts"]
+    return counts
+
+
+def resting_on_new(memories: Iterable[NewMemory], new: Iterable[UUID], without: frozenset[UUID]) -> list[NewMemory]:
+    """Memories to store: not those that rest on known turns alone, nor those made of anything forgotten."""
+    fresh = frozenset(new)
+    return [
+        memory
+        for memory in memories
+        if (not memory.source_turns or not fresh.isdisjoint(memory.source_turns))
+        and memory.memory_id not in without
+        and without.isdisjoint(memory.source_turns)
+    ]
+
+
+async def store_memories(
+    tx: Transaction,
+    place: Place,
+    memories: Sequence[tuple[UUID, NewMemory]],
+    *,
+    numbered: Numbered,
+    changed_version: int,
+    model: str | None,
+    embeddings: Query,
+) -> int:
+    """First versions of (session id, memory); those whose content key is taken are left out. Returns how many."""
+    made = await tx.fetch_many(
+        "add_memory", (rows.memory_row(place, session_id, memory, changed_version) for session_id, memory in memories)
+    )
+    ids = {row["memory_id"] for row in made}
+    kept = [memory for _, memory in memories if memory.memory_id in ids]
+    await _store_versions(tx, place, [(m.memory_id, 1, m) for m in kept], model=model, embeddings=embeddings)
+    sources: list[tuple[Any, ...]] = []
+    for memory in kept:
+        sources += rows.derivation_rows(place, memory.memory_id, memory, numbered.event_of)
+    await tx.run_many("add_derivation", sources)
+    await tx.run_many("add_event", (rows.event_row(place, "created", m.memory_id, 1) for m in kept))
+    return len(kept)
+
+
+async def replace_memories(
+    tx: Transaction,
+    place: Place,
+    replaced: Sequence[tuple[UUID, int, NewMemory]],
+    *,
+    event_of: Mapping[UUID, UUID],
+    changed_version: int,
+    model: str | None,
+    embeddings: Query,
+) -> None:
+    """Next versions of (memory id, new version number, memory); the old ones end now. Sources add up."""
+    await tx.run_many("close_version", ((place.tenant, memory_id, place.now) for memory_id, _, _ in replaced))
+    await _store_versions(tx, place, replaced, model=model, embeddings=embeddings)
+    points = ((place.tenant, memory_id, version, changed_version) for memory_id, version, _ in replaced)
+    await tx.run_many("point_memory", points)
+    sources = [
+        row for memory_id, _, memory in replaced for row in rows.derivation_rows(place, memory_id, memory, event_of)
+    ]
+    await tx.run_many("add_derivation", sources)
+
+
+async def _store_versions(
+    tx: Transaction,
+    place: Place,
+    versions: Sequence[tuple[UUID, int, NewMemory]],
+    *,
+    model: str | None,
+    embeddings: Query,
+) -> None:
+    await tx.run_many("add_version", (rows.version_row(place, *version) for version in versions))
+    await tx.run_many("add_provenance", (rows.provenance_row(place, *version, model) for version in versions))
+    vectors = [row for version in versions for row in rows.embedding_rows(place, *version)]
+    await tx.run_many(embeddings, vectors)

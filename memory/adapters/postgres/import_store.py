@@ -1,0 +1,249 @@
+"""Storing imports: the lines of one chunk in, one transaction out, and the lines that conflict.
+
+A line is known by its `source_id`, else by the digest of all of it. Known and equal is done; known and different is a
+conflict, or with `on_conflict=update` a new version of the turn's text and of its memory. A chunk is stored once: a
+second time it answers as the first. Raises LeaseLost, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from memory.adapters.postgres import batch, rows
+from memory.adapters.postgres.batch import Numbered
+from memory.adapters.postgres.database import Database, Transaction, clean_text
+from memory.adapters.postgres.leases import hold_fence
+from memory.adapters.postgres.queries import Query
+from memory.adapters.postgres.rows import OpenSession, Place
+from memory.adapters.postgres.scopes import Scopes
+from memory.chain import Digest
+from memory.errors import StoreUnavailable
+from memory.model import Committed, ImportChunk, LineConflict, NewMemory, Scope, ScopeId
+from memory.stored import Digests, ImportItem, ImportProgress, KnownLine, KnownLines, SessionTail
+
+_NOTHING_FORGOTTEN: Final = Digests()
+_CONFLICT: Final = "known with another content (send it with ?on_conflict=update to replace it)"
+_FORGOTTEN: Final = "was forgotten and is not taken again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """The lines of a chunk by what becomes of them. `changed` holds the stored turn's id with each."""
+
+    new: list[ImportItem]
+    changed: list[tuple[UUID, ImportItem]]
+    conflicts: list[LineConflict]
+
+
+class ImportStore:
+    """The importing side of the store. `embeddings` is the table of the model whose vectors are stored."""
+
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str) -> None:
+        self._database = database
+        self._scopes = scopes
+        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+
+    async def known_lines(self, scope: Scope, source_ids: Sequence[str], line_digests: Sequence[bytes]) -> KnownLines:
+        """Which of these lines the scope has."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return KnownLines({}, {})
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            return await _known(tx, scope.tenant, scope_id, source_ids, line_digests)
+
+    async def session_tail(self, scope: Scope, label: str) -> SessionTail:
+        """Where the session of this label ends; number 0 and no chain for one that is not there."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return SessionTail(None, 0, None)
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            row = await tx.row("session_tail", scope.tenant, scope_id, clean_text(label))
+        if row is None:
+            return SessionTail(None, 0, None)
+        tip = row["tip_chain"]
+        return SessionTail(None if tip is None else Digest(tip), row["next_seq"], row["last_at"])
+
+    async def import_progress(self, scope: Scope, import_id: UUID) -> ImportProgress:
+        """How much of an import is stored, and the lines that failed so far, by line."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return ImportProgress(0, 0, 0, ())
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("import_progress", scope.tenant, import_id)
+        errors = sorted((_error(one) for row in found for one in row["errors"]), key=lambda error: error.line)
+        done, failed = sum(row["done"] for row in found), sum(row["failed"] for row in found)
+        return ImportProgress(len(found), done, failed, tuple(errors))
+
+    async def commit_import(
+        self,
+        chunk: ImportChunk,
+        items: Sequence[ImportItem],
+        *,
+        subject_id: UUID,
+        lane: str,
+        fence: int,
+        now: datetime,
+        refused: Sequence[LineConflict] = (),
+        digests: Digests = _NOTHING_FORGOTTEN,
+    ) -> tuple[Committed, tuple[LineConflict, ...]]:
+        """Store a chunk. `refused` are lines the law held back; lines in neither list are known and count as done.
+
+        Returns also the lines that failed, the refused ones included.
+        """
+        scope, tenant = chunk.scope, chunk.scope.tenant
+        scope_id = await self._scopes.ensure(scope)
+        place = Place(tenant, scope_id, subject_id, chunk.exchange_id, now)
+        try:
+            async with self._database.transaction(tenant, [scope_id]) as tx:
+                await hold_fence(tx, lane, fence)
+                known = await tx.row("chunk_known", tenant, chunk.import_id, chunk.chunk)
+                if known is not None:
+                    version = await tx.value("scope_version", tenant, scope_id)
+                    return Committed(scope_id, version, 0, True), tuple(map(_error, known["errors"]))
+                await tx.run("add_subject", tenant, subject_id, scope.user, now)
+                committed, conflicts = await _Storing(tx, place, chunk, self._add_embedding).store(items, digests)
+                failed = (*refused, *conflicts)
+                errors = [{"line": one.line, "error": one.error} for one in failed]
+                done = len(chunk.lines) - len(failed)
+                row = (tenant, chunk.import_id, chunk.chunk, chunk.exchange_id, scope_id, done, len(failed))
+                await tx.run("add_chunk", *row, errors, now)
+                return committed, failed
+        except StoreUnavailable:
+            self._scopes.drop(scope)
+            raise
+
+
+class _Storing:
+    """One chunk inside its transaction."""
+
+    def __init__(self, tx: Transaction, place: Place, chunk: ImportChunk, add_embedding: Query) -> None:
+        self._tx = tx
+        self._place = place
+        self._chunk = chunk
+        self._add_embedding = add_embedding
+
+    async def store(self, items: Sequence[ImportItem], digests: Digests) -> tuple[Committed, list[LineConflict]]:
+        """The steps, in the order of locks: sessions, turns, scope version, memories."""
+        tx, place = self._tx, self._place
+        sessions = await self._open_sessions(items)
+        gone = await batch.forgotten(tx, place, digests, {i.turn.event_id: i.turn.occurred_at for i in items})
+        lines = await self._sort(items, gone)
+        offered = [(sessions[item.session.label], item.turn) for item in lines.new]
+        numbered, given = await batch.number_turns(tx, place, offered)
+        version = await self._store_memories(lines, sessions, numbered, gone)
+        for label, session in sessions.items():
+            last = [item.turn for item in lines.new if item.session.label == label]
+            if last:
+                seq, at = session.next_seq + given[session.session_id], max(turn.occurred_at for turn in last)
+                await tx.run("advance_session", place.tenant, session.session_id, seq, last[-1].chain, at)
+        erased = len(gone.items)
+        return Committed(ScopeId(place.scope_id), version, len(numbered.new), False, erased), lines.conflicts
+
+    async def _open_sessions(self, items: Sequence[ImportItem]) -> dict[str, OpenSession]:
+        """All sessions of the chunk, locked in the order of their labels."""
+        refs = {item.session.label: item for item in items}
+        return {
+            label: await batch.open_session(self._tx, self._place, refs[label].session, refs[label].turn.occurred_at)
+            for label in sorted(refs)
+        }
+
+    async def _sort(self, items: Sequence[ImportItem], gone: batch.Forgotten) -> _Sorted:
+        """What is new, what replaces, what conflicts; equal lines fall out. Lines of one chunk know each other."""
+        sources = [item.turn.source_id for item in items if item.turn.source_id is not None]
+        digests = [item.turn.line_digest for item in items if item.turn.line_digest is not None]
+        known = await _known(self._tx, self._place.tenant, self._place.scope_id, sources, digests)
+        by_source, by_digest = dict(known.by_source), dict(known.by_digest)
+        sorted_ = _Sorted([], [], [])
+        for item in items:
+            turn = item.turn
+            stored = KnownLines(by_source, by_digest).find(turn.source_id, turn.line_digest)
+            if gone.all_of_it or turn.event_id in gone.items:
+                sorted_.conflicts.append(LineConflict(item.line, _FORGOTTEN))
+            elif stored is None:
+                sorted_.new.append(item)
+            elif stored.line_digest == turn.line_digest:
+                continue
+            elif self._chunk.on_conflict == "update":
+                sorted_.changed.append((stored.event_id, item))
+            else:
+                sorted_.conflicts.append(LineConflict(item.line, _CONFLICT))
+                continue
+            event_id = turn.event_id if stored is None else stored.event_id
+            now_known = KnownLine(event_id, item.session.session_id, turn.source_id, turn.line_digest)
+            if turn.source_id is not None:
+                by_source[turn.source_id] = now_known
+            elif turn.line_digest is not None:
+                by_digest[turn.line_digest] = now_known
+        return sorted_
+
+    async def _store_memories(
+        self, lines: _Sorted, sessions: dict[str, OpenSession], numbered: Numbered, gone: batch.Forgotten
+    ) -> int:
+        tx, place = self._tx, self._place
+        fresh = [
+            (sessions[item.session.label].session_id, memory)
+            for item in lines.new
+            for memory in batch.resting_on_new(item.memories, numbered.new, gone.items)
+        ]
+        if not fresh and not lines.changed:
+            version: int = await tx.value("scope_version", place.tenant, place.scope_id)
+            return version
+        version = await tx.value("bump_scope", place.tenant, place.scope_id)
+        await batch.store_memories(
+            tx,
+            place,
+            fresh,
+            numbered=numbered,
+            changed_version=version,
+            model=None,
+            embeddings=self._add_embedding,
+        )
+        await self._replace(lines, version)
+        return version
+
+    async def _replace(self, lines: _Sorted, version: int) -> None:
+        """New texts for known turns, and new versions of the memories that rest on them first of all."""
+        tx, place = self._tx, self._place
+        if not lines.changed:
+            return
+        changed = {event_id: item for event_id, item in lines.changed}  # the last one wins
+        updates = (rows.replaced_turn_row(place, event_id, item.turn) for event_id, item in changed.items())
+        await tx.run_many("replace_turn", updates)
+        found = await tx.fetch("memories_of_turns", place.tenant, list(changed))
+        held = {(row["event_id"], row["kind"]): row for row in found}
+        event_of = {item.turn.event_id: event_id for event_id, item in changed.items()}
+        replaced: list[tuple[UUID, int, NewMemory]] = []
+        for event_id, item in changed.items():
+            for memory in item.memories:
+                row = held.get((event_id, memory.kind))
+                if row is not None:
+                    replaced.append((row["memory_id"], row["version"] + 1, memory))
+        await batch.replace_memories(
+            tx,
+            place,
+            replaced,
+            event_of=event_of,
+            changed_version=version,
+            model=None,
+            embeddings=self._add_embedding,
+        )
+
+
+async def _known(
+    tx: Transaction, tenant: UUID, scope_id: int, source_ids: Sequence[str], line_digests: Sequence[bytes]
+) -> KnownLines:
+    sources = [clean_text(source_id) for source_id in source_ids]
+    by_source = await tx.fetch("lines_by_source", tenant, scope_id, sources) if sources else []
+    by_digest = await tx.fetch("lines_by_digest", tenant, scope_id, list(line_digests)) if line_digests else []
+    return KnownLines(
+        {row["source_id"]: KnownLine(**row) for row in by_source},
+        {row["line_digest"]: KnownLine(**row) for row in by_digest},
+    )
+
+
+def _error(stored: Mapping[str, object]) -> LineConflict:
+    return LineConflict(int(str(stored["line"])), str(stored["error"]))

@@ -1,0 +1,249 @@
+"""Reading for recall: a scope in; the rows of its index, or the nearest memories, out.
+
+Every answer is of one transaction that sees the given scopes only. Batches are read by key, each in a transaction of
+its own, so no connection is held while the caller works; a memory that changes meanwhile comes again with the next
+catch-up, because scope versions are committed in order. Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.scopes import Scopes
+from memory.chain import Digest
+from memory.model import Candidate, IndexRow, LedgerNode, Scope, ScopeVersion, SessionRef, Vector
+from policies.labels import Sensitivity, within_ceiling
+
+BATCH: Final = 2_000
+INDEXED_KINDS: Final = ("episodic", "semantic", "procedural", "document")
+_FIRST: Final = UUID(int=0)
+_LAST: Final = UUID(int=2**128 - 1)
+_NO_SOURCES: Final[tuple[Any, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What belongs to the memories of one batch: their source turns and their windows, by memory."""
+
+    sources: Mapping[UUID, Sequence[Any]]
+    windows: Mapping[UUID, tuple[tuple[tuple[int, int], ...], NDArray[np.float32]]]
+
+
+class Narrowing(Protocol):
+    """What a cold search lets through, before ranking; None lets everything pass. memory.read.index.Filter is one."""
+
+    @property
+    def kinds(self) -> frozenset[str] | None:
+        """Of these kinds."""
+
+    @property
+    def roles(self) -> frozenset[str] | None:
+        """Said by these roles."""
+
+    @property
+    def scope_ids(self) -> frozenset[int] | None:
+        """In these of the given scopes."""
+
+    @property
+    def session_id(self) -> UUID | None:
+        """Of this session."""
+
+    @property
+    def occurred_after(self) -> datetime | None:
+        """Not before this moment."""
+
+    @property
+    def occurred_before(self) -> datetime | None:
+        """Not after this moment."""
+
+    @property
+    def ceiling(self) -> Sensitivity | None:
+        """At most this sensitive."""
+
+    @property
+    def exclude_memory_ids(self) -> frozenset[UUID]:
+        """None of these."""
+
+    @property
+    def exclude_event_ids(self) -> frozenset[UUID]:
+        """Not made of any of these turns."""
+
+
+class ReadStore:
+    """The reading side of the store. `embeddings` is the table of the model that questions are embedded with."""
+
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str, *, dim: int) -> None:
+        self._database = database
+        self._scopes = scopes
+        self._vectors = database.queries["vectors_of_memories"].of_table(embeddings)
+        self._nearest = database.queries["nearest_memories"].of_table(embeddings)
+        self._none = np.zeros((0, dim), dtype=np.float32)
+
+    async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
+        """The scopes this identity may see, with their versions: own, user-general, project- and tenant-shared."""
+        return await self._scopes.visible(scope)
+
+    async def index_rows(
+        self,
+        tenant: UUID,
+        scope_ids: Sequence[int],
+        *,
+        after: Mapping[int, int] | None = None,
+        as_of: datetime | None = None,
+        kinds: Sequence[str] = INDEXED_KINDS,
+        batch: int = BATCH,
+    ) -> AsyncIterator[list[IndexRow]]:
+        """Rows that changed after these scope versions (0: all), at most `batch` at a time; or all as of a moment."""
+        for scope_id in scope_ids:
+            version, last = (after or {}).get(scope_id, 0), _LAST
+            while True:
+                async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
+                    found = await self._page(tx, (tenant, scope_id, version, last, list(kinds), batch), as_of)
+                    parts = await self._parts(tx, tenant, found)
+                if found:
+                    yield [self._index_row(row, parts) for row in found]
+                if len(found) < batch:
+                    break
+                version, last = found[-1]["changed_version"], found[-1]["memory_id"]
+
+    async def nearest(
+        self,
+        tenant: UUID,
+        scope_ids: Sequence[int],
+        vector: Vector,
+        k: int,
+        where: Narrowing,
+        *,
+        now: datetime | None = None,
+    ) -> list[Candidate]:
+        """The k nearest memories, best first, by an exact scan; score is the cosine (-1..1), nothing is admitted."""
+        scopes = [one for one in scope_ids if where.scope_ids is None or one in where.scope_ids]
+        asked = (_listed(where.kinds), _listed(where.roles), where.session_id, where.occurred_after)
+        shown = (where.occurred_before, _below(where.ceiling), list(where.exclude_memory_ids))
+        rest = (list(where.exclude_event_ids), now or datetime.now(UTC))
+        async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
+            hits = await tx.fetch(self._nearest, tenant, scopes, vector, k, *asked, *shown, *rest)
+            ids, versions = [hit["memory_id"] for hit in hits], [hit["version"] for hit in hits]
+            found = await tx.fetch("memories_by_id", tenant, ids, versions) if hits else []
+            parts = await self._parts(tx, tenant, found)
+        by_id = {row["memory_id"]: self._index_row(row, parts) for row in found}
+        return [_candidate(by_id[hit["memory_id"]], vector, 1.0 - hit["distance"]) for hit in hits]
+
+    async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
+        """Sessions of this very scope by chain digest, the latest where several have it."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None or not digests:
+            return {}
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("session_of_chains", scope.tenant, scope_id, list(digests))
+        return {row["chain"]: SessionRef(row["session_id"], row["label"]) for row in found}
+
+    async def ledger(self, scope: Scope, session_id: UUID) -> tuple[LedgerNode, ...]:
+        """The ledger of a conversation, by position, without what was withdrawn."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return ()
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("ledger_of_session", scope.tenant, scope_id, session_id)
+        return tuple(LedgerNode(**row) for row in found)
+
+    async def _page(self, tx: Transaction, arguments: tuple[Any, ...], as_of: datetime | None) -> list[Any]:
+        if as_of is None:
+            return await tx.fetch("changed_memories", *arguments)
+        return await tx.fetch("memories_as_of", *arguments, as_of)
+
+    async def _parts(self, tx: Transaction, tenant: UUID, found: Sequence[Any]) -> _Parts:
+        shown = [row for row in found if row["visible"]]
+        if not shown:
+            return _Parts({}, {})
+        ids, versions = [row["memory_id"] for row in shown], [row["version"] for row in shown]
+        sources: dict[UUID, list[Any]] = {}
+        for row in await tx.fetch("sources_of_memories", tenant, ids):
+            sources.setdefault(row["memory_id"], []).append(row)
+        return _Parts(sources, _windows(await tx.fetch(self._vectors, tenant, ids, versions)))
+
+    def _index_row(self, row: Any, parts: _Parts) -> IndexRow:
+        memory_id, visible = row["memory_id"], row["visible"]
+        sources = parts.sources.get(memory_id, _NO_SOURCES)
+        primary = sources[0] if sources else None
+        windows, vectors = parts.windows.get(memory_id, ((), self._none))
+        return IndexRow(
+            memory_id=memory_id,
+            version=row["version"],
+            kind=row["kind"],
+            role=row["role"],
+            content=row["content"] if visible else "",
+            context=(primary["context"] or "") if primary else "",
+            occurred_at=row["occurred_at"],
+            session_id=row["session_id"],
+            seq=primary["seq"] if primary and primary["seq"] is not None else -1,
+            integrity=row["integrity"],
+            sensitivity=row["sensitivity"],
+            importance=row["importance"],
+            expires_at=row["expires_at"],
+            scope_id=row["scope_id"],
+            source_ids=tuple(source["source_id"] or str(source["event_id"]) for source in sources),
+            event_ids=tuple(source["event_id"] for source in sources),
+            windows=windows,
+            vectors=vectors,
+            visible=visible,
+            changed_version=row["changed_version"],
+            chain=Digest(primary["chain"]) if primary and primary["chain"] is not None else None,
+        )
+
+
+def _listed(names: frozenset[str] | None) -> list[str] | None:
+    return None if names is None else sorted(names)
+
+
+def _below(ceiling: Sensitivity | None) -> list[str] | None:
+    return None if ceiling is None else [label.value for label in Sensitivity if within_ceiling(label, ceiling)]
+
+
+def _windows(found: Sequence[Any]) -> dict[UUID, tuple[tuple[tuple[int, int], ...], NDArray[np.float32]]]:
+    """Spans and vectors by memory, rows in the order of memory and window. One conversion for all of them.
+
+    (10,000 vectors of 384: 25 ms, against 120 ms when each is decoded by itself.)
+    """
+    if not found:
+        return {}
+    raw = np.frombuffer(b"".join(row["vector"] for row in found), dtype=np.uint8).reshape(len(found), -1)
+    vectors = np.ascontiguousarray(raw[:, 4:]).view(">f2").astype(np.float32)
+    windows: dict[UUID, tuple[tuple[tuple[int, int], ...], NDArray[np.float32]]] = {}
+    start = 0
+    for end in range(1, len(found) + 1):
+        if end == len(found) or found[end]["memory_id"] != found[start]["memory_id"]:
+            spans = tuple((row["span_start"], row["span_end"]) for row in found[start:end])
+            windows[found[start]["memory_id"]] = (spans, vectors[start:end])
+            start = end
+    return windows
+
+
+def _candidate(row: IndexRow, vector: Vector, score: float) -> Candidate:
+    best = int(np.argmax(row.vectors @ vector))
+    return Candidate(
+        memory_id=row.memory_id,
+        version=row.version,
+        kind=row.kind,
+        role=row.role,
+        content=row.content,
+        shown=row.windows[best],
+        score=score,
+        parts={"dense": score},
+        admitted=False,
+        occurred_at=row.occurred_at,
+        session_id=row.session_id,
+        seq=row.seq,
+        scope_id=row.scope_id,
+        integrity=row.integrity,
+        source_ids=row.source_ids,
+        event_ids=row.event_ids,
+    )

@@ -1,0 +1,293 @@
+"""Records for the proxy's own API: a scope and a question in, pages of sessions, turns and memories out.
+
+Everything acts inside one scope; what lies outside is NotFound, like what is not there. Lists go by key, so a page is
+stable while rows are added. A change names the version it was made from, else Conflict; it makes a new version and
+leaves the old one to `as_of`. Raises StoreUnavailable, MemoryInvalid for a cursor that is none of ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from memory.adapters.postgres.database import Database, Transaction, clean_text
+from memory.adapters.postgres.scopes import Scopes
+from memory.errors import Conflict, MemoryInvalid, NotFound
+from memory.model import Scope, ScopeId
+from memory.stored import (
+    Counts,
+    ExportedTurn,
+    MemoryChange,
+    MemoryRecord,
+    Page,
+    RetrievalRecord,
+    SealedExchange,
+    SessionRecord,
+    StoredTurn,
+)
+
+Order = Literal["desc", "asc"]
+UNDO: Final = timedelta(days=30)
+_EDGE: Final = {
+    "desc": (datetime(9999, 1, 1, tzinfo=UTC), UUID(int=2**128 - 1)),
+    "asc": (datetime(1, 1, 2, tzinfo=UTC), UUID(int=0)),
+}
+
+
+class Records:
+    """The store as the API shows it. `embeddings` is the table whose vectors follow an edit."""
+
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str) -> None:
+        self._database = database
+        self._scopes = scopes
+        self._copy_embeddings = database.queries["copy_embeddings"].of_table(embeddings)
+        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+
+    async def sessions(
+        self, scope: Scope, *, limit: int, cursor: str | None = None, order: Order = "desc"
+    ) -> Page[SessionRecord]:
+        """Conversations by when they began."""
+        scope_id = await self._scopes.find(scope)
+        at = _read_cursor(cursor, order)
+        if scope_id is None:
+            return Page((), None)
+        name = "sessions_newest" if order == "desc" else "sessions_oldest"
+        async with self._reading(scope, scope_id) as tx:
+            found = await tx.fetch(name, scope.tenant, scope_id, *at, limit + 1)
+        rows = tuple(SessionRecord(**row) for row in found[:limit])
+        return Page(rows, _cursor(rows[-1].created_at, rows[-1].session_id) if len(found) > limit else None)
+
+    async def session(self, scope: Scope, name: str) -> SessionRecord:
+        """A conversation by what the client calls it, else by its id. Raises NotFound."""
+        scope_id = await self._known_scope(scope)
+        async with self._reading(scope, scope_id) as tx:
+            row = await tx.row("session_by_label", scope.tenant, scope_id, clean_text(name))
+            if row is None and (session_id := _uuid(name)) is not None:
+                row = await tx.row("session_by_id", scope.tenant, scope_id, session_id)
+        if row is None:
+            raise NotFound("no such session")
+        return SessionRecord(**row)
+
+    async def session_turns(
+        self, scope: Scope, session_id: UUID, *, limit: int, after_seq: int = -1
+    ) -> Page[StoredTurn]:
+        """The turns of a session in order; the cursor is the last number as text."""
+        scope_id = await self._known_scope(scope)
+        async with self._reading(scope, scope_id) as tx:
+            found = await tx.fetch("turns_since", scope.tenant, scope_id, session_id, after_seq + 1, limit + 1)
+        rows = tuple(StoredTurn(**row) for row in found[:limit])
+        return Page(rows, str(rows[-1].seq) if len(found) > limit else None)
+
+    async def memories(
+        self,
+        scope: Scope,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        order: Order = "desc",
+        kind: str | None = None,
+        session_id: UUID | None = None,
+    ) -> Page[MemoryRecord]:
+        """Memories that are not deleted, by when they were made."""
+        scope_id = await self._scopes.find(scope)
+        at = _read_cursor(cursor, order)
+        if scope_id is None:
+            return Page((), None)
+        name = "memories_newest" if order == "desc" else "memories_oldest"
+        async with self._reading(scope, scope_id) as tx:
+            found = await tx.fetch(name, scope.tenant, scope_id, *at, limit + 1, kind, session_id)
+            rows = await _with_sources(tx, scope.tenant, found[:limit])
+        return Page(rows, _cursor(rows[-1].created_at, rows[-1].memory_id) if len(found) > limit else None)
+
+    async def memory(self, scope: Scope, memory_id: UUID) -> MemoryRecord:
+        """One memory. Raises NotFound, also for a deleted one."""
+        scope_id = await self._known_scope(scope)
+        async with self._reading(scope, scope_id) as tx:
+            return await _read_memory(tx, scope, scope_id, memory_id)
+
+    async def patch_memory(
+        self, scope: Scope, memory_id: UUID, version: int, change: MemoryChange, now: datetime
+    ) -> MemoryRecord:
+        """Change a memory made from `version`. Raises NotFound, Conflict when it has another version by now."""
+        scope_id = await self._known_scope(scope)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
+            if locked is None or locked["deleted_at"] is not None:
+                raise NotFound("no such memory")
+            if locked["version"] != version:
+                raise Conflict(f"the memory is at version {locked['version']}, the change was made from {version}")
+            await self._write_version(tx, scope.tenant, scope_id, memory_id, version, change, now)
+            await tx.run("point_memory", scope.tenant, memory_id, version + 1, changed)
+            return await _read_memory(tx, scope, scope_id, memory_id)
+
+    async def delete_memory(self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None) -> None:
+        """Hide a memory; `as_of` still sees it. Raises NotFound, and Conflict for another `version`."""
+        scope_id = await self._known_scope(scope)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
+            if locked is None or locked["deleted_at"] is not None:
+                raise NotFound("no such memory")
+            if version is not None and locked["version"] != version:
+                raise Conflict(f"the memory is at version {locked['version']}, not {version}")
+            await tx.run("hide_memory", scope.tenant, memory_id, now, changed)
+
+    async def undelete_memory(self, scope: Scope, memory_id: UUID, now: datetime) -> MemoryRecord:
+        """Show a deleted memory again, within 30 days. Raises NotFound."""
+        scope_id = await self._known_scope(scope)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
+            if locked is None or locked["deleted_at"] is None or locked["deleted_at"] < now - UNDO:
+                raise NotFound("no such deleted memory")
+            await tx.run("hide_memory", scope.tenant, memory_id, None, changed)
+            return await _read_memory(tx, scope, scope_id, memory_id)
+
+    async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
+        """What one request was given. Raises NotFound."""
+        scope_id = await self._known_scope(scope)
+        async with self._reading(scope, scope_id) as tx:
+            row = await tx.row("retrieval_by_id", scope.tenant, scope_id, retrieval_id)
+        if row is None:
+            raise NotFound("no such retrieval")
+        return RetrievalRecord(**row)
+
+    async def sealed_exchange(self, scope: Scope, exchange_id: UUID) -> SealedExchange:
+        """The sealed parts of one exchange. Raises NotFound."""
+        scope_id = await self._known_scope(scope)
+        async with self._reading(scope, scope_id) as tx:
+            row = await tx.row("exchange_sealed", scope.tenant, scope_id, exchange_id)
+        if row is None:
+            raise NotFound("no such exchange")
+        return SealedExchange(**row)
+
+    async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page[ExportedTurn]:
+        """Every turn once, session by session, in order."""
+        scope_id = await self._scopes.find(scope)
+        after = (UUID(int=0), -1) if cursor is None else _read_position(cursor)
+        if scope_id is None:
+            return Page((), None)
+        async with self._reading(scope, scope_id) as tx:
+            found = await tx.fetch("turns_in_order", scope.tenant, scope_id, *after, limit + 1)
+        rows = tuple(_exported(row) for row in found[:limit])
+        last = rows[-1].turn if len(found) > limit else None
+        return Page(rows, _encode([str(last.session_id), last.seq]) if last else None)
+
+    async def counts(self, scope: Scope) -> Counts:
+        """How much the scope holds."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return Counts(0, 0, 0)
+        async with self._reading(scope, scope_id) as tx:
+            row = await tx.row("counts_of_scope", scope.tenant, scope_id)
+        return Counts(0, 0, 0) if row is None else Counts(**row)
+
+    async def _write_version(
+        self,
+        tx: Transaction,
+        tenant: UUID,
+        scope_id: int,
+        memory_id: UUID,
+        version: int,
+        change: MemoryChange,
+        now: datetime,
+    ) -> None:
+        content = None if change.content is None else clean_text(change.content)
+        labels = (change.importance, change.sensitivity, change.validation_status)
+        expiry = (change.expires_at, change.set_expires_at)
+        await tx.run("close_version", tenant, memory_id, now)
+        await tx.run("next_version", tenant, memory_id, version, now, content, *labels, *expiry, change.attributes)
+        await tx.run("copy_provenance", tenant, memory_id, version, now)
+        if change.pinned is not None:
+            await tx.run("pin_memory", tenant, memory_id, change.pinned)
+        if content is None:
+            await tx.run(self._copy_embeddings, tenant, memory_id, version)
+        elif change.vectors is not None:
+            windows = enumerate(zip(change.windows, change.vectors, strict=True))
+            place = (tenant, scope_id, memory_id, version + 1)
+            await tx.run_many(self._add_embedding, ((*place, n, *span, vector) for n, (span, vector) in windows))
+
+    def _reading(self, scope: Scope, scope_id: ScopeId) -> Any:
+        return self._database.transaction(scope.tenant, [scope_id], read_only=True)
+
+    async def _known_scope(self, scope: Scope) -> ScopeId:
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            raise NotFound("nothing is stored in this scope")
+        return scope_id
+
+
+async def _read_memory(tx: Transaction, scope: Scope, scope_id: int, memory_id: UUID) -> MemoryRecord:
+    row = await tx.row("memory_by_id", scope.tenant, scope_id, memory_id)
+    if row is None or row["deleted_at"] is not None:
+        raise NotFound("no such memory")
+    return (await _with_sources(tx, scope.tenant, [row]))[0]
+
+
+async def _with_sources(tx: Transaction, tenant: UUID, found: Sequence[Any]) -> tuple[MemoryRecord, ...]:
+    """Records with the turns they rest on."""
+    ids = [row["memory_id"] for row in found]
+    sources: dict[UUID, list[Any]] = {memory_id: [] for memory_id in ids}
+    for row in await tx.fetch("sources_of_memories", tenant, ids) if ids else []:
+        sources[row["memory_id"]].append(row)
+    return tuple(
+        MemoryRecord(
+            **row,
+            source_ids=tuple(one["source_id"] or str(one["event_id"]) for one in sources[row["memory_id"]]),
+            event_ids=tuple(one["event_id"] for one in sources[row["memory_id"]]),
+        )
+        for row in found
+    )
+
+
+def _exported(row: Any) -> ExportedTurn:
+    return ExportedTurn(row["label"], StoredTurn(**{one.name: row[one.name] for one in fields(StoredTurn)}))
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _cursor(at: datetime, row_id: UUID) -> str:
+    return _encode([at.isoformat(), str(row_id)])
+
+
+def _read_cursor(cursor: str | None, order: Order) -> tuple[datetime, UUID]:
+    if cursor is None:
+        return _EDGE[order]
+    try:
+        at, row_id = _decode(cursor)
+        moment = datetime.fromisoformat(at)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)), UUID(row_id)
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise MemoryInvalid("not a cursor of this list", param="cursor") from exc
+
+
+def _read_position(cursor: str) -> tuple[UUID, int]:
+    try:
+        session_id, seq = _decode(cursor)
+        return UUID(session_id), int(seq)
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise MemoryInvalid("not a cursor of this list", param="cursor") from exc
+
+
+def _encode(parts: Sequence[str | int]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(parts).encode()).rstrip(b"=").decode()
+
+
+def _decode(cursor: str) -> Any:
+    """Raises ValueError."""
+    try:
+        return json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
+    except binascii.Error as exc:
+        raise ValueError("not base64") from exc

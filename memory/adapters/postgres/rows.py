@@ -1,0 +1,243 @@
+"""Values to rows: what a commit holds in, the parameters of its INSERTs out. Pure; text is made storable here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from memory.adapters.postgres.database import clean_text
+from memory.ids import derived_id
+from memory.model import LedgerNode, NewMemory, SealedRetrieval, StoredExchange, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and when rows are written: what every one of them carries."""
+
+    tenant: UUID
+    scope_id: int
+    subject_id: UUID
+    exchange_id: UUID
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session locked by this transaction, as it was found."""
+
+    session_id: UUID
+    next_seq: int
+    epoch: int
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None else clean_text(text)
+
+
+def exchange_row(place: Place, session_id: UUID, exchange: StoredExchange) -> tuple[Any, ...]:
+    """Parameters of add_exchange."""
+    digest = None if exchange.sealed is None else hashlib.sha256(exchange.sealed).digest()
+    return (
+        place.tenant,
+        exchange.exchange_id,
+        place.scope_id,
+        session_id,
+        exchange.subject_id,
+        exchange.origin,
+        exchange.status,
+        _text(exchange.reason),
+        exchange.http_status,
+        _text(exchange.model),
+        [clean_text(reason) for reason in exchange.finish_reasons],
+        exchange.usage,
+        exchange.arrived_at,
+        exchange.finished_at,
+        place.now,
+        exchange.sealed,
+        digest,
+    )
+
+
+def turn_row(place: Place, session_id: UUID, turn: Turn, seq: int, attempt: int) -> tuple[Any, ...]:
+    """Parameters of add_turn."""
+    return (
+        place.tenant,
+        turn.event_id,
+        place.scope_id,
+        session_id,
+        turn.exchange_id,
+        seq,
+        turn.chain,
+        turn.parent_chain,
+        attempt,
+        clean_text(turn.role),
+        _text(turn.name),
+        clean_text(turn.content),
+        turn.tool_calls,
+        _text(turn.tool_call_id),
+        _text(turn.source_id),
+        turn.line_digest,
+        turn.origin,
+        turn.integrity.value,
+        turn.sensitivity.value,
+        _text(turn.model),
+        turn.redactions,
+        turn.token_count,
+        turn.occurred_at,
+        place.now,
+    )
+
+
+def replaced_turn_row(place: Place, event_id: UUID, turn: Turn) -> tuple[Any, ...]:
+    """Parameters of replace_turn."""
+    return (
+        place.tenant,
+        event_id,
+        clean_text(turn.role),
+        _text(turn.name),
+        clean_text(turn.content),
+        turn.line_digest,
+        turn.integrity.value,
+        turn.sensitivity.value,
+        turn.redactions,
+        turn.token_count,
+        turn.occurred_at,
+        place.now,
+    )
+
+
+def memory_row(place: Place, session_id: UUID | None, memory: NewMemory, changed_version: int) -> tuple[Any, ...]:
+    """Parameters of add_memory."""
+    return (
+        place.tenant,
+        memory.memory_id,
+        place.scope_id,
+        memory.kind,
+        memory.content_key,
+        session_id,
+        place.subject_id,
+        changed_version,
+        place.now,
+    )
+
+
+def version_row(place: Place, memory_id: UUID, version: int, memory: NewMemory) -> tuple[Any, ...]:
+    """Parameters of add_version."""
+    return (
+        place.tenant,
+        memory_id,
+        version,
+        place.scope_id,
+        clean_text(memory.content),
+        clean_text(memory.role),
+        memory.integrity.value,
+        memory.sensitivity.value,
+        memory.origin,
+        memory.importance,
+        memory.confidence,
+        memory.attributes,
+        memory.occurred_at,
+        place.now,
+    )
+
+
+def provenance_row(
+    place: Place, memory_id: UUID, version: int, memory: NewMemory, model: str | None
+) -> tuple[Any, ...]:
+    """Parameters of add_provenance."""
+    return (
+        place.tenant,
+        memory_id,
+        version,
+        place.scope_id,
+        memory.origin,
+        _text(model),
+        memory.extractor_version,
+        place.exchange_id,
+        place.now,
+    )
+
+
+def derivation_rows(
+    place: Place, memory_id: UUID, memory: NewMemory, event_of: Mapping[UUID, UUID]
+) -> list[tuple[Any, ...]]:
+    """Parameters of add_derivation. `event_of` names the stored turn where a turn was already there."""
+    kind = "summary" if memory.kind == "summary" else "memory"
+    return [
+        (place.tenant, memory_id, kind, event_of.get(source, source), "turn", ordinal, place.scope_id)
+        for ordinal, source in enumerate(memory.source_turns)
+    ]
+
+
+def embedding_rows(place: Place, memory_id: UUID, version: int, memory: NewMemory) -> list[tuple[Any, ...]]:
+    """Parameters of add_embedding, one per window; none for a memory without vectors."""
+    if memory.vectors is None:
+        return []
+    return [
+        (place.tenant, place.scope_id, memory_id, version, number, start, end, vector)
+        for number, ((start, end), vector) in enumerate(zip(memory.windows, memory.vectors, strict=True))
+    ]
+
+
+def event_row(place: Place, event: str, object_id: UUID, version: int) -> tuple[Any, ...]:
+    """Parameters of add_event. The id follows from the object, so one happening is one line of the feed."""
+    event_id = derived_id(place.exchange_id, event, str(object_id), version)
+    return (place.tenant, event_id, place.scope_id, event, object_id, place.now)
+
+
+def node_row(place: Place, session: OpenSession, node: LedgerNode) -> tuple[Any, ...]:
+    """Parameters of add_ledger_node."""
+    return (
+        place.tenant,
+        session.session_id,
+        node.chain,
+        place.scope_id,
+        session.epoch,
+        node.position,
+        node.token_count,
+        node.placed_sealed,
+        node.placed_sha256,
+        node.placed_tokens,
+        node.retrieval_id,
+        place.now,
+    )
+
+
+def retrieval_row(place: Place, session_id: UUID, sealed: SealedRetrieval) -> tuple[Any, ...]:
+    """Parameters of add_retrieval. Placements go without their text: that is in the sealed part."""
+    record = sealed.record
+    placements = [
+        {
+            "position": placed.position,
+            "chain": placed.chain.hex(),
+            "sha256": hashlib.sha256(placed.text.encode("utf-8", "surrogatepass")).hexdigest(),
+            "tokens": placed.tokens,
+            "memory_ids": [str(memory_id) for memory_id in placed.memory_ids],
+        }
+        for placed in record.placed
+    ]
+    return (
+        place.tenant,
+        record.retrieval_id,
+        place.scope_id,
+        session_id,
+        place.exchange_id,
+        record.status,
+        record.reason,
+        record.rung,
+        record.config_digest,
+        record.embedding_model,
+        _text(sealed.served_model),
+        list(record.candidates),
+        placements,
+        record.tokens,
+        record.tokens_exact,
+        record.millis,
+        record.sha256_sent,
+        sealed.sealed,
+        record.created_at,
+    )

@@ -1,0 +1,65 @@
+"""Scopes: the four names of an identity in, scope ids and versions out.
+
+Ids are held in process (they never change), at most CACHE_SCOPES_MAX of them. Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from memory.adapters.postgres.database import Database
+from memory.errors import StoreUnavailable
+from memory.model import Scope, ScopeId, ScopeVersion
+
+CACHE_SCOPES_MAX: Final = 50_000
+
+
+class Scopes:
+    """The scopes of one store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._ids: OrderedDict[Scope, ScopeId] = OrderedDict()
+
+    async def find(self, scope: Scope) -> ScopeId | None:
+        """The id of a scope that has been written to, else None."""
+        known = self._ids.get(scope)
+        if known is not None:
+            self._ids.move_to_end(scope)
+            return known
+        async with self._database.transaction(scope.tenant, read_only=True) as tx:
+            return self._remember(scope, await tx.value("find_scope", *_names(scope)))
+
+    async def ensure(self, scope: Scope) -> ScopeId:
+        """The id of a scope, made when it is new."""
+        known = await self.find(scope)
+        if known is None:
+            async with self._database.transaction(scope.tenant) as tx:
+                await tx.run("add_scope", *_names(scope))
+                known = self._remember(scope, await tx.value("find_scope", *_names(scope)))
+        if known is None:
+            raise StoreUnavailable("a scope was stored and is not there")
+        return known
+
+    async def visible(self, scope: Scope) -> tuple[ScopeVersion, ...]:
+        """Every scope this identity may see, with its version now; empty for one that nothing was stored for."""
+        async with self._database.transaction(scope.tenant, read_only=True) as tx:
+            rows = await tx.fetch("visible_scopes", *_names(scope))
+        return tuple(ScopeVersion(ScopeId(row["scope_id"]), row["version"], row["rebuild_version"]) for row in rows)
+
+    def drop(self, scope: Scope) -> None:
+        """Forget an id: its scope was erased elsewhere."""
+        self._ids.pop(scope, None)
+
+    def _remember(self, scope: Scope, found: int | None) -> ScopeId | None:
+        if found is None:
+            return None
+        self._ids[scope] = ScopeId(found)
+        while len(self._ids) > CACHE_SCOPES_MAX:
+            self._ids.popitem(last=False)
+        return ScopeId(found)
+
+
+def _names(scope: Scope) -> tuple[object, str, str, str]:
+    return scope.tenant, scope.user, scope.project, scope.agent

@@ -1,0 +1,50 @@
+-- name: lines_by_source
+-- Which of these source ids the scope has.
+-- $1 tenant uuid, $2 scope_id int8, $3 source_ids text[]
+-- Uses: turns_source. Rows: event_id, session_id, source_id, line_digest.
+SELECT event_id, session_id, source_id, line_digest
+FROM turns
+WHERE tenant_id = $1 AND scope_id = $2 AND source_id = ANY ($3);
+
+-- name: lines_by_digest
+-- Which lines without a source id the scope has, by the digest of all of the line.
+-- $1 tenant uuid, $2 scope_id int8, $3 digests bytea[]
+-- Uses: turns_line. Rows: event_id, session_id, source_id, line_digest.
+SELECT event_id, session_id, source_id, line_digest
+FROM turns
+WHERE tenant_id = $1 AND scope_id = $2 AND line_digest = ANY ($3) AND source_id IS NULL;
+
+-- name: chunk_known
+-- A chunk of an import that is stored.
+-- $1 tenant uuid, $2 import_id uuid, $3 chunk int4
+-- Uses: import_chunks_pkey. Rows: done, failed, errors.
+SELECT done, failed, errors
+FROM import_chunks
+WHERE tenant_id = $1 AND import_id = $2 AND chunk = $3;
+
+-- name: add_chunk
+-- A chunk is stored, with the lines that failed.
+-- $1 tenant uuid, $2 import_id uuid, $3 chunk int4, $4 exchange_id uuid, $5 scope_id int8, $6 done int4,
+-- $7 failed int4, $8 errors jsonb, $9 now timestamptz
+-- Uses: import_chunks_pkey. Rows: none.
+INSERT INTO import_chunks (tenant_id, import_id, chunk, exchange_id, scope_id, done, failed, errors, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
+
+-- name: import_progress
+-- The chunks of an import, in order.
+-- $1 tenant uuid, $2 import_id uuid
+-- Uses: import_chunks_pkey. Rows: chunk, done, failed, errors.
+SELECT chunk, done, failed, errors
+FROM import_chunks
+WHERE tenant_id = $1 AND import_id = $2
+ORDER BY chunk;
+
+-- name: memories_of_turns
+-- The memories that rest on these turns first of all, with their current version.
+-- $1 tenant uuid, $2 event_ids uuid[]
+-- Uses: derivations_of_source, memories_pkey. Rows: event_id, memory_id, kind, version.
+SELECT d.source_id AS event_id, m.memory_id, m.kind, m.version
+FROM derivations d
+JOIN memories m ON m.tenant_id = d.tenant_id AND m.memory_id = d.derived_id
+WHERE d.tenant_id = $1 AND d.source_id = ANY ($2) AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
+  AND d.ordinal = 0;

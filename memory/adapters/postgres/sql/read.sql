@@ -1,0 +1,109 @@
+-- name: changed_memories
+-- Memories of one scope that changed after a scope version, with their current text, in the order of change.
+-- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8
+-- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
+-- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at.
+SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version,
+       m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
+           AND v.validation_status <> 'rejected' AS visible,
+       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
+WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
+ORDER BY m.changed_version, m.memory_id
+LIMIT $6;
+
+-- name: memories_as_of
+-- Memories of one scope as they were recorded at a moment; the quarantined of today stay hidden.
+-- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8,
+-- $7 moment timestamptz
+-- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
+-- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at.
+SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
+       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id
+    AND v.recorded_from <= $7 AND (v.recorded_to IS NULL OR v.recorded_to > $7)
+WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
+  AND m.created_at <= $7 AND m.quarantined_at IS NULL
+  AND (m.deleted_at IS NULL OR m.deleted_at > $7) AND (m.superseded_at IS NULL OR m.superseded_at > $7)
+ORDER BY m.changed_version, m.memory_id
+LIMIT $6;
+
+-- name: sources_of_memories
+-- The turns that memories were made of, primary first, with the text of the turn before the primary one.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: derivations_pkey, turns_pkey, turns_tenant_id_session_id_seq_key.
+-- Rows: memory_id, event_id, source_id, chain, seq, context.
+SELECT d.derived_id AS memory_id, d.source_id AS event_id, t.source_id, t.chain, t.seq, p.content AS context
+FROM derivations d
+LEFT JOIN turns t ON t.tenant_id = d.tenant_id AND t.event_id = d.source_id
+LEFT JOIN turns p ON p.tenant_id = t.tenant_id AND p.session_id = t.session_id AND p.seq = t.seq - 1 AND d.ordinal = 0
+WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn'
+  AND d.derived_kind IN ('memory', 'summary')
+ORDER BY d.derived_id, d.ordinal;
+
+-- name: vectors_of_memories
+-- The windows of these versions, each vector as its binary form: 2 bytes dimension, 2 unused, then big-endian halves.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
+-- Uses: {embeddings}_pkey. Rows: memory_id, span_start, span_end, vector.
+SELECT e.memory_id, e.span_start, e.span_end, halfvec_send(e.embedding) AS vector
+FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
+JOIN {embeddings} e ON e.tenant_id = $1 AND e.memory_id = w.memory_id AND e.version = w.version
+ORDER BY e.memory_id, e.window_no;
+
+-- name: nearest_memories
+-- The k memories nearest to a query vector by an exact scan; a memory is as near as its best window.
+-- The filters come before the ranking; a null filter lets everything pass. Times are inclusive.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 query halfvec, $4 k int8, $5 kinds text[], $6 roles text[],
+-- $7 session_id uuid, $8 occurred_after timestamptz, $9 occurred_before timestamptz, $10 sensitivities text[],
+-- $11 without uuid[], $12 without_events uuid[], $13 now timestamptz
+-- Uses: {embeddings}_scope. Rows: memory_id, version, distance (cosine, 0..2).
+SELECT e.memory_id, e.version, min((e.embedding <=> (SELECT $3::halfvec)) + 0) AS distance
+FROM {embeddings} e
+JOIN memories m ON m.tenant_id = e.tenant_id AND m.memory_id = e.memory_id AND m.version = e.version
+JOIN memory_versions v ON v.tenant_id = e.tenant_id AND v.memory_id = e.memory_id AND v.version = e.version
+WHERE e.tenant_id = $1 AND e.scope_id = ANY ($2)
+  AND m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
+  AND v.validation_status <> 'rejected'
+  AND ($5::text[] IS NULL OR m.kind = ANY ($5)) AND ($6::text[] IS NULL OR v.role = ANY ($6))
+  AND ($7::uuid IS NULL OR m.session_id = $7)
+  AND ($8::timestamptz IS NULL OR v.occurred_at >= $8) AND ($9::timestamptz IS NULL OR v.occurred_at <= $9)
+  AND ($10::text[] IS NULL OR v.sensitivity = ANY ($10))
+  AND NOT e.memory_id = ANY ($11)
+  AND NOT EXISTS (SELECT FROM derivations d WHERE d.tenant_id = $1 AND d.source_id = ANY ($12)
+                  AND d.derived_id = e.memory_id)
+  AND (v.expires_at IS NULL OR v.expires_at > $13)
+GROUP BY e.memory_id, e.version
+ORDER BY distance
+LIMIT $4;
+
+-- name: memories_by_id
+-- These memories in these versions, as recall shows them.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
+-- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
+-- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at.
+SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
+       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at
+FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
+JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version;
+
+-- name: session_of_chains
+-- The session that has a chain position, the latest where several branches have it.
+-- $1 tenant uuid, $2 scope_id int8, $3 chains bytea[]
+-- Uses: turns_chain, sessions_pkey. Rows: chain, session_id, label.
+SELECT DISTINCT ON (t.chain) t.chain, s.session_id, s.label
+FROM turns t
+JOIN sessions s ON s.tenant_id = t.tenant_id AND s.session_id = t.session_id
+WHERE t.tenant_id = $1 AND t.scope_id = $2 AND t.chain = ANY ($3)
+ORDER BY t.chain, s.last_at DESC, t.recorded_at DESC, t.event_id DESC;
+
+-- name: ledger_of_session
+-- What was placed in a conversation, by position.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
+-- Uses: ledger_pkey. Rows: chain, position, token_count, placed_sealed, placed_sha256, placed_tokens, retrieval_id.
+SELECT chain, position, token_count, placed_sealed, placed_sha256, placed_tokens, retrieval_id
+FROM ledger
+WHERE tenant_id = $1 AND session_id = $3 AND scope_id = $2 AND withdrawn_at IS NULL
+ORDER BY position, chain;

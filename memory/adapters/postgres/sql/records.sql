@@ -1,0 +1,189 @@
+-- name: sessions_newest
+-- Sessions of a scope, newest first, from a cursor on.
+-- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 limit int8
+-- Uses: sessions_recent. Rows: session_id, label, turns, epoch, summarised_seq, summary_memory_id, created_at, last_at,
+-- attributes.
+SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, attributes
+FROM sessions
+WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, session_id) < ($3, $4)
+ORDER BY created_at DESC, session_id DESC
+LIMIT $5;
+
+-- name: sessions_oldest
+-- Sessions of a scope, oldest first, from a cursor on.
+-- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8
+-- Uses: sessions_recent. Rows: session_id, label, turns, epoch, summarised_seq, summary_memory_id, created_at, last_at,
+-- attributes.
+SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, attributes
+FROM sessions
+WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, session_id) > ($3, $4)
+ORDER BY created_at, session_id
+LIMIT $5;
+
+-- name: session_by_label
+-- A session by what the client calls it.
+-- $1 tenant uuid, $2 scope_id int8, $3 label text
+-- Uses: sessions_tenant_id_scope_id_label_key. Rows: session_id, label, turns, epoch, summarised_seq,
+-- summary_memory_id, created_at, last_at, attributes.
+SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, attributes
+FROM sessions
+WHERE tenant_id = $1 AND scope_id = $2 AND label = $3;
+
+-- name: session_by_id
+-- A session by its id.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
+-- Uses: sessions_pkey. Rows: session_id, label, turns, epoch, summarised_seq, summary_memory_id, created_at, last_at,
+-- attributes.
+SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, attributes
+FROM sessions
+WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;
+
+-- name: memories_newest
+-- Memories of a scope that are not deleted, newest first, from a cursor on; null filters let everything pass.
+-- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 limit int8, $6 kind text,
+-- $7 session_id uuid
+-- Uses: memories_recent, memory_versions_pkey. Rows: memory_id, version, kind, collection, session_id, scope_id, pinned,
+-- quarantine_reason, superseded_by, deleted_at, created_at, content, role, integrity, sensitivity, origin, importance,
+-- confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to, recorded_from.
+SELECT m.memory_id, m.version, m.kind, m.collection, m.session_id, m.scope_id, m.pinned, m.quarantine_reason,
+       m.superseded_by, m.deleted_at, m.created_at, v.content, v.role, v.integrity, v.sensitivity, v.origin,
+       v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
+       v.valid_to, v.recorded_from
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
+WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) < ($3, $4)
+  AND m.deleted_at IS NULL AND ($6::text IS NULL OR m.kind = $6) AND ($7::uuid IS NULL OR m.session_id = $7)
+ORDER BY m.created_at DESC, m.memory_id DESC
+LIMIT $5;
+
+-- name: memories_oldest
+-- Memories of a scope that are not deleted, oldest first, from a cursor on; null filters let everything pass.
+-- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 kind text,
+-- $7 session_id uuid
+-- Uses: memories_recent, memory_versions_pkey. Rows: memory_id, version, kind, collection, session_id, scope_id, pinned,
+-- quarantine_reason, superseded_by, deleted_at, created_at, content, role, integrity, sensitivity, origin, importance,
+-- confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to, recorded_from.
+SELECT m.memory_id, m.version, m.kind, m.collection, m.session_id, m.scope_id, m.pinned, m.quarantine_reason,
+       m.superseded_by, m.deleted_at, m.created_at, v.content, v.role, v.integrity, v.sensitivity, v.origin,
+       v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
+       v.valid_to, v.recorded_from
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
+WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3, $4)
+  AND m.deleted_at IS NULL AND ($6::text IS NULL OR m.kind = $6) AND ($7::uuid IS NULL OR m.session_id = $7)
+ORDER BY m.created_at, m.memory_id
+LIMIT $5;
+
+-- name: memory_by_id
+-- One memory, deleted or not, with its current text.
+-- $1 tenant uuid, $2 scope_id int8, $3 memory_id uuid
+-- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, collection, session_id, scope_id, pinned,
+-- quarantine_reason, superseded_by, deleted_at, created_at, content, role, integrity, sensitivity, origin, importance,
+-- confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to, recorded_from.
+SELECT m.memory_id, m.version, m.kind, m.collection, m.session_id, m.scope_id, m.pinned, m.quarantine_reason,
+       m.superseded_by, m.deleted_at, m.created_at, v.content, v.role, v.integrity, v.sensitivity, v.origin,
+       v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
+       v.valid_to, v.recorded_from
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
+WHERE m.tenant_id = $1 AND m.scope_id = $2 AND m.memory_id = $3;
+
+-- name: lock_memory
+-- A memory's version and whether it is deleted, locked to the end of the transaction.
+-- $1 tenant uuid, $2 scope_id int8, $3 memory_id uuid
+-- Uses: memories_pkey. Rows: version, deleted_at.
+SELECT version, deleted_at
+FROM memories
+WHERE tenant_id = $1 AND scope_id = $2 AND memory_id = $3
+FOR UPDATE;
+
+-- name: next_version
+-- The next version of a memory: the last one with these changes. A null member keeps what was, except expires_at,
+-- which set_expires says to set.
+-- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 now timestamptz, $5 content text, $6 importance float4,
+-- $7 sensitivity text, $8 validation_status text, $9 expires_at timestamptz, $10 set_expires bool, $11 attributes jsonb
+-- Uses: memory_versions_pkey. Rows: none.
+INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
+                             source, tool_name, language, importance, confidence, validation_status, attributes,
+                             expires_at, occurred_at, valid_from, valid_to, recorded_from)
+SELECT tenant_id, memory_id, $3 + 1, scope_id, coalesce($5, content), role, integrity, coalesce($7, sensitivity),
+       origin, source, tool_name, language, coalesce($6, importance), confidence, coalesce($8, validation_status),
+       coalesce($11, attributes), CASE WHEN $10 THEN $9 ELSE expires_at END, occurred_at, valid_from, valid_to, $4
+FROM memory_versions
+WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
+
+-- name: copy_provenance
+-- The next version comes from where the last one came from.
+-- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 now timestamptz
+-- Uses: provenance_pkey. Rows: none.
+INSERT INTO provenance (tenant_id, memory_id, version, scope_id, origin, model, extractor_version, exchange_id,
+                        created_at)
+SELECT tenant_id, memory_id, $3 + 1, scope_id, 'edit', model, extractor_version, exchange_id, $4
+FROM provenance
+WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
+
+-- name: copy_embeddings
+-- The next version has the same text, so the same vectors.
+-- $1 tenant uuid, $2 memory_id uuid, $3 version int4
+-- Uses: {embeddings}_pkey. Rows: none.
+INSERT INTO {embeddings} (tenant_id, scope_id, memory_id, version, window_no, span_start, span_end, embedding)
+SELECT tenant_id, scope_id, memory_id, $3 + 1, window_no, span_start, span_end, embedding
+FROM {embeddings}
+WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
+
+-- name: pin_memory
+-- Whether a memory is pinned.
+-- $1 tenant uuid, $2 memory_id uuid, $3 pinned bool
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET pinned = $3
+WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: hide_memory
+-- Hide a memory, or show it again (deleted_at null).
+-- $1 tenant uuid, $2 memory_id uuid, $3 deleted_at timestamptz, $4 changed_version int8
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET deleted_at = $3, changed_version = $4
+WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: retrieval_by_id
+-- What one request was given.
+-- $1 tenant uuid, $2 scope_id int8, $3 retrieval_id uuid
+-- Uses: retrievals_pkey. Rows: retrieval_id, session_id, exchange_id, status, reason, rung, config_digest,
+-- embedding_model, served_model, candidates, placements, tokens, tokens_exact, millis, sha256_sent, sealed, created_at.
+SELECT retrieval_id, session_id, exchange_id, status, reason, rung, config_digest, embedding_model, served_model,
+       candidates, placements, tokens, tokens_exact, millis, sha256_sent, sealed, created_at
+FROM retrievals
+WHERE tenant_id = $1 AND scope_id = $2 AND retrieval_id = $3;
+
+-- name: exchange_sealed
+-- The sealed parts of one exchange.
+-- $1 tenant uuid, $2 scope_id int8, $3 exchange_id uuid
+-- Uses: exchanges_pkey. Rows: exchange_id, session_id, subject_id, status, reason, sealed, sealed_sha256, finished_at.
+SELECT exchange_id, session_id, subject_id, status, reason, sealed, sealed_sha256, finished_at
+FROM exchanges
+WHERE tenant_id = $1 AND scope_id = $2 AND exchange_id = $3;
+
+-- name: turns_in_order
+-- Turns of a scope by session and number, from a cursor on, with what the client calls the session.
+-- $1 tenant uuid, $2 scope_id int8, $3 after_session uuid, $4 after_seq int8, $5 limit int8
+-- Uses: turns_in_order, sessions_pkey. Rows: label, event_id, session_id, exchange_id, seq, chain, attempt, role, name,
+-- content, tool_calls, tool_call_id, source_id, origin, integrity, sensitivity, model, redactions, token_count,
+-- occurred_at, recorded_at.
+SELECT s.label, t.event_id, t.session_id, t.exchange_id, t.seq, t.chain, t.attempt, t.role, t.name, t.content,
+       t.tool_calls, t.tool_call_id, t.source_id, t.origin, t.integrity, t.sensitivity, t.model, t.redactions,
+       t.token_count, t.occurred_at, t.recorded_at
+FROM turns t
+JOIN sessions s ON s.tenant_id = t.tenant_id AND s.session_id = t.session_id
+WHERE t.tenant_id = $1 AND t.scope_id = $2 AND (t.session_id, t.seq) > ($3, $4)
+ORDER BY t.session_id, t.seq
+LIMIT $5;
+
+-- name: counts_of_scope
+-- How much a scope holds.
+-- $1 tenant uuid, $2 scope_id int8
+-- Uses: sessions_recent, turns_in_order, memories_recent. Rows: sessions, turns, memories.
+SELECT (SELECT count(*) FROM sessions WHERE tenant_id = $1 AND scope_id = $2) AS sessions,
+       (SELECT count(*) FROM turns WHERE tenant_id = $1 AND scope_id = $2) AS turns,
+       (SELECT count(*) FROM memories WHERE tenant_id = $1 AND scope_id = $2 AND deleted_at IS NULL) AS memories;

@@ -1,0 +1,283 @@
+-- name: exchange_known
+-- Whether this exchange is stored.
+-- $1 tenant uuid, $2 exchange_id uuid
+-- Uses: exchanges_pkey. Rows: known.
+SELECT true AS known
+FROM exchanges
+WHERE tenant_id = $1 AND exchange_id = $2;
+
+-- name: tombstones_of
+-- Which of these digests were forgotten, and when.
+-- $1 tenant uuid, $2 kinds text[], $3 digests bytea[]
+-- Uses: tombstones_pkey. Rows: kind, digest, created_at.
+SELECT t.kind, t.digest, t.created_at
+FROM unnest($2::text[], $3::bytea[]) AS w (kind, digest)
+JOIN tombstones t ON t.tenant_id = $1 AND t.kind = w.kind AND t.digest = w.digest;
+
+-- name: add_subject
+-- A subject, unless it is there.
+-- $1 tenant uuid, $2 subject_id uuid, $3 user text, $4 now timestamptz
+-- Uses: subjects_pkey. Rows: none.
+INSERT INTO subjects (tenant_id, subject_id, user_name, created_at)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING;
+
+-- name: lock_session
+-- A session by its label, locked to the end of the transaction: numbers are given out one writer at a time.
+-- $1 tenant uuid, $2 scope_id int8, $3 label text
+-- Uses: sessions_tenant_id_scope_id_label_key. Rows: session_id, next_seq, epoch, tip_chain, last_at.
+SELECT session_id, next_seq, epoch, tip_chain, last_at
+FROM sessions
+WHERE tenant_id = $1 AND scope_id = $2 AND label = $3
+FOR UPDATE;
+
+-- name: lock_session_by_id
+-- A session by its id, locked to the end of the transaction.
+-- $1 tenant uuid, $2 session_id uuid
+-- Uses: sessions_pkey. Rows: session_id, next_seq, epoch, summary_memory_id, summarised_seq.
+SELECT session_id, next_seq, epoch, summary_memory_id, summarised_seq
+FROM sessions
+WHERE tenant_id = $1 AND session_id = $2
+FOR UPDATE;
+
+-- name: add_session
+-- A new session, unless its label is taken.
+-- $1 tenant uuid, $2 session_id uuid, $3 scope_id int8, $4 label text, $5 at timestamptz, $6 now timestamptz
+-- Uses: sessions_tenant_id_scope_id_label_key. Rows: none.
+INSERT INTO sessions (tenant_id, session_id, scope_id, label, created_at, last_at)
+VALUES ($1, $2, $3, $4, $6, $5)
+ON CONFLICT (tenant_id, scope_id, label) DO NOTHING;
+
+-- name: advance_session
+-- The numbers given out, the new tip, and when it was last spoken in.
+-- $1 tenant uuid, $2 session_id uuid, $3 next_seq int8, $4 tip_chain bytea, $5 at timestamptz
+-- Uses: sessions_pkey. Rows: none.
+UPDATE sessions
+SET next_seq = $3, tip_chain = coalesce($4, tip_chain), last_at = greatest(last_at, $5)
+WHERE tenant_id = $1 AND session_id = $2;
+
+-- name: session_tail
+-- Where a session ends.
+-- $1 tenant uuid, $2 scope_id int8, $3 label text
+-- Uses: sessions_tenant_id_scope_id_label_key. Rows: tip_chain, next_seq, last_at.
+SELECT tip_chain, next_seq, last_at
+FROM sessions
+WHERE tenant_id = $1 AND scope_id = $2 AND label = $3;
+
+-- name: add_exchange
+-- One request with its answer.
+-- $1 tenant uuid, $2 exchange_id uuid, $3 scope_id int8, $4 session_id uuid, $5 subject_id uuid, $6 origin text,
+-- $7 status text, $8 reason text, $9 http_status int4, $10 model text, $11 finish_reasons text[], $12 usage jsonb,
+-- $13 arrived_at timestamptz, $14 finished_at timestamptz, $15 now timestamptz, $16 sealed bytea,
+-- $17 sealed_sha256 bytea
+-- Uses: exchanges_pkey. Rows: none.
+INSERT INTO exchanges (tenant_id, exchange_id, scope_id, session_id, subject_id, origin, status, reason, http_status,
+                       model, finish_reasons, usage, arrived_at, finished_at, recorded_at, sealed, sealed_sha256)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
+
+-- name: chains_known
+-- Which of these chain positions the sessions have, and as which turn.
+-- $1 tenant uuid, $2 session_ids uuid[], $3 chains bytea[]
+-- Uses: turns_tenant_id_session_id_chain_key. Rows: session_id, chain, event_id.
+SELECT session_id, chain, event_id
+FROM turns
+WHERE tenant_id = $1 AND session_id = ANY ($2) AND chain = ANY ($3);
+
+-- name: chains_of_label
+-- Which of these chain positions a session has.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 chains bytea[]
+-- Uses: turns_tenant_id_session_id_chain_key. Rows: chain.
+SELECT chain
+FROM turns
+WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3 AND chain = ANY ($4);
+
+-- name: siblings
+-- How many turns stand at each of these positions: the next one is that attempt.
+-- $1 tenant uuid, $2 session_ids uuid[], $3 parents bytea[]
+-- Uses: turns_siblings. Rows: session_id, parent_chain, attempts.
+SELECT session_id, parent_chain, count(*) AS attempts
+FROM turns
+WHERE tenant_id = $1 AND session_id = ANY ($2) AND parent_chain = ANY ($3)
+GROUP BY session_id, parent_chain;
+
+-- name: openings
+-- How many turns open each of these sessions.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: turns_siblings. Rows: session_id, attempts.
+SELECT session_id, count(*) AS attempts
+FROM turns
+WHERE tenant_id = $1 AND session_id = ANY ($2) AND parent_chain IS NULL
+GROUP BY session_id;
+
+-- name: add_turn
+-- One message at one chain position.
+-- $1 tenant uuid, $2 event_id uuid, $3 scope_id int8, $4 session_id uuid, $5 exchange_id uuid, $6 seq int8,
+-- $7 chain bytea, $8 parent_chain bytea, $9 attempt int4, $10 role text, $11 name text, $12 content text,
+-- $13 tool_calls jsonb, $14 tool_call_id text, $15 source_id text, $16 line_digest bytea, $17 origin text,
+-- $18 integrity text, $19 sensitivity text, $20 model text, $21 redactions int4, $22 token_count int4,
+-- $23 occurred_at timestamptz, $24 now timestamptz
+-- Uses: turns_pkey. Rows: none.
+INSERT INTO turns (tenant_id, event_id, scope_id, session_id, exchange_id, seq, chain, parent_chain, attempt, role, name,
+                   content, tool_calls, tool_call_id, source_id, line_digest, origin, integrity, sensitivity, model,
+                   redactions, token_count, occurred_at, recorded_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24);
+
+-- name: replace_turn
+-- An imported turn whose line came again with another content.
+-- $1 tenant uuid, $2 event_id uuid, $3 role text, $4 name text, $5 content text, $6 line_digest bytea,
+-- $7 integrity text, $8 sensitivity text, $9 redactions int4, $10 token_count int4, $11 occurred_at timestamptz,
+-- $12 now timestamptz
+-- Uses: turns_pkey. Rows: none.
+UPDATE turns
+SET role = $3, name = $4, content = $5, line_digest = $6, integrity = $7, sensitivity = $8, redactions = $9,
+    token_count = $10, occurred_at = $11, recorded_at = $12
+WHERE tenant_id = $1 AND event_id = $2;
+
+-- name: add_memory
+-- A memory's identity, unless the scope has this content key in this kind.
+-- $1 tenant uuid, $2 memory_id uuid, $3 scope_id int8, $4 kind text, $5 content_key bytea, $6 session_id uuid,
+-- $7 subject_id uuid, $8 changed_version int8, $9 now timestamptz
+-- Uses: memories_content_key. Rows: memory_id.
+INSERT INTO memories (tenant_id, memory_id, scope_id, kind, content_key, session_id, subject_id, changed_version,
+                      created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (tenant_id, scope_id, kind, content_key) DO NOTHING
+RETURNING memory_id;
+
+-- name: add_version
+-- One version of a memory's text, with its labels.
+-- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 scope_id int8, $5 content text, $6 role text,
+-- $7 integrity text, $8 sensitivity text, $9 origin text, $10 importance float4, $11 confidence float4,
+-- $12 attributes jsonb, $13 occurred_at timestamptz, $14 now timestamptz
+-- Uses: memory_versions_pkey. Rows: none.
+INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
+                             importance, confidence, attributes, occurred_at, recorded_from)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
+
+-- name: close_version
+-- The version in force ends.
+-- $1 tenant uuid, $2 memory_id uuid, $3 now timestamptz
+-- Uses: memory_versions_current. Rows: none.
+UPDATE memory_versions
+SET recorded_to = $3
+WHERE tenant_id = $1 AND memory_id = $2 AND recorded_to IS NULL;
+
+-- name: point_memory
+-- The memory's current version, and the scope version it changed at.
+-- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 changed_version int8
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET version = $3, changed_version = $4
+WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: add_provenance
+-- Where a version came from.
+-- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 scope_id int8, $5 origin text, $6 model text,
+-- $7 extractor_version text, $8 exchange_id uuid, $9 now timestamptz
+-- Uses: provenance_pkey. Rows: none.
+INSERT INTO provenance (tenant_id, memory_id, version, scope_id, origin, model, extractor_version, exchange_id,
+                        created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
+
+-- name: add_derivation
+-- What a memory was made of.
+-- $1 tenant uuid, $2 derived_id uuid, $3 derived_kind text, $4 source_id uuid, $5 source_kind text, $6 ordinal int4,
+-- $7 scope_id int8
+-- Uses: derivations_pkey. Rows: none.
+INSERT INTO derivations (tenant_id, derived_id, derived_kind, source_id, source_kind, ordinal, scope_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT DO NOTHING;
+
+-- name: add_embedding
+-- The vector of one window of one version.
+-- $1 tenant uuid, $2 scope_id int8, $3 memory_id uuid, $4 version int4, $5 window_no int4, $6 span_start int4,
+-- $7 span_end int4, $8 embedding halfvec
+-- Uses: {embeddings}_pkey. Rows: none.
+INSERT INTO {embeddings} (tenant_id, scope_id, memory_id, version, window_no, span_start, span_end, embedding)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT DO NOTHING;
+
+-- name: add_event
+-- A line of the lifecycle feed.
+-- $1 tenant uuid, $2 event_id uuid, $3 scope_id int8, $4 event text, $5 object_id uuid, $6 now timestamptz
+-- Uses: outbox_pkey. Rows: none.
+INSERT INTO outbox (tenant_id, event_id, scope_id, event, object_id, created_at)
+VALUES ($1, $2, $3, $4, $5, $6);
+
+-- name: add_ledger_node
+-- One chain position of the ledger, unless it is there: what was placed once stays as it was.
+-- $1 tenant uuid, $2 session_id uuid, $3 chain bytea, $4 scope_id int8, $5 epoch int4, $6 position int4,
+-- $7 token_count int4, $8 placed_sealed bytea, $9 placed_sha256 bytea, $10 placed_tokens int4, $11 retrieval_id uuid,
+-- $12 now timestamptz
+-- Uses: ledger_pkey. Rows: none.
+INSERT INTO ledger (tenant_id, session_id, chain, scope_id, epoch, position, token_count, placed_sealed, placed_sha256,
+                    placed_tokens, retrieval_id, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+ON CONFLICT DO NOTHING;
+
+-- name: add_retrieval
+-- What one request was given.
+-- $1 tenant uuid, $2 retrieval_id uuid, $3 scope_id int8, $4 session_id uuid, $5 exchange_id uuid, $6 status text,
+-- $7 reason text, $8 rung text, $9 config_digest text, $10 embedding_model text, $11 served_model text,
+-- $12 candidates jsonb, $13 placements jsonb, $14 tokens int4, $15 tokens_exact bool, $16 millis float4,
+-- $17 sha256_sent bytea, $18 sealed bytea, $19 created_at timestamptz
+-- Uses: retrievals_pkey. Rows: none.
+INSERT INTO retrievals (tenant_id, retrieval_id, scope_id, session_id, exchange_id, status, reason, rung, config_digest,
+                        embedding_model, served_model, candidates, placements, tokens, tokens_exact, millis,
+                        sha256_sent, sealed, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+ON CONFLICT DO NOTHING;
+
+-- name: turns_since
+-- The turns of a session from a number on, in order.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 seq int8, $5 limit int8
+-- Uses: turns_tenant_id_session_id_seq_key. Rows: event_id, session_id, exchange_id, seq, chain, attempt, role, name,
+-- content, tool_calls, tool_call_id, source_id, origin, integrity, sensitivity, model, redactions, token_count,
+-- occurred_at, recorded_at.
+SELECT event_id, session_id, exchange_id, seq, chain, attempt, role, name, content, tool_calls, tool_call_id, source_id,
+       origin, integrity, sensitivity, model, redactions, token_count, occurred_at, recorded_at
+FROM turns
+WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3 AND seq >= $4
+ORDER BY seq
+LIMIT $5;
+
+-- name: summary_state
+-- The rolling summary of a session as it stands.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
+-- Uses: sessions_pkey, memory_versions_current. Rows: summarised_seq, next_seq, memory_id, content.
+SELECT s.summarised_seq, s.next_seq, v.memory_id, v.content
+FROM sessions s
+LEFT JOIN memory_versions v ON v.tenant_id = s.tenant_id AND v.memory_id = s.summary_memory_id AND v.recorded_to IS NULL
+WHERE s.tenant_id = $1 AND s.scope_id = $2 AND s.session_id = $3;
+
+-- name: current_version_of
+-- The number of a memory's current version.
+-- $1 tenant uuid, $2 memory_id uuid
+-- Uses: memories_pkey. Rows: version.
+SELECT version
+FROM memories
+WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: mark_summarised
+-- How far the rolling summary reaches.
+-- $1 tenant uuid, $2 session_id uuid, $3 memory_id uuid, $4 summarised_seq int8
+-- Uses: sessions_pkey. Rows: none.
+UPDATE sessions
+SET summary_memory_id = $3, summarised_seq = $4
+WHERE tenant_id = $1 AND session_id = $2;
+
+-- name: drop_sealed_exchanges
+-- Sealed parts of exchanges past their retention.
+-- $1 tenant uuid, $2 before timestamptz
+-- Uses: exchanges_sealed_age. Rows: none.
+UPDATE exchanges
+SET sealed = NULL
+WHERE tenant_id = $1 AND finished_at < $2 AND sealed IS NOT NULL;
+
+-- name: drop_sealed_retrievals
+-- Sealed parts of retrievals past their retention.
+-- $1 tenant uuid, $2 before timestamptz
+-- Uses: retrievals_sealed_age. Rows: none.
+UPDATE retrievals
+SET sealed = NULL
+WHERE tenant_id = $1 AND created_at < $2 AND sealed IS NOT NULL;

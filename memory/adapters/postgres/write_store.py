@@ -1,0 +1,212 @@
+"""Storing: one Commit in, one transaction out, or nothing.
+
+What a commit writes is idempotent by its exchange id: a second one changes nothing. Session numbers have no gaps,
+because they are given out under the session's row lock. A worker whose lane has moved on stores nothing (LeaseLost).
+Raises StoreUnavailable, after which the same commit may be tried again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from memory.adapters.postgres import batch, rows
+from memory.adapters.postgres.batch import Numbered
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.leases import hold_fence
+from memory.adapters.postgres.rows import OpenSession, Place
+from memory.adapters.postgres.scopes import Scopes
+from memory.chain import Digest
+from memory.errors import StoreUnavailable
+from memory.model import Commit, Committed, NewMemory, Scope, ScopeId
+from memory.stored import Digests, StoredTurn, SummaryState
+
+_SCOPES_AT_ONCE: Final = 1_000
+_NOTHING_FORGOTTEN: Final = Digests()
+
+
+class WriteStore:
+    """The writing side of the store. `embeddings` is the table of the model whose vectors are stored."""
+
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str) -> None:
+        self._database = database
+        self._scopes = scopes
+        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+
+    async def scope_id(self, scope: Scope) -> ScopeId:
+        """The id of a scope, made when it is new."""
+        return await self._scopes.ensure(scope)
+
+    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> set[Digest]:
+        """Which of these positions the session has: nothing need be embedded for them."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return set()
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("chains_of_label", scope.tenant, scope_id, session_id, list(chains))
+        return {Digest(row["chain"]) for row in found}
+
+    async def commit(self, commit: Commit, *, now: datetime, digests: Digests = _NOTHING_FORGOTTEN) -> Committed:
+        """Store an exchange and all it leaves behind, recorded at `now`. Raises LeaseLost, StoreUnavailable."""
+        scope_id = await self._scopes.ensure(commit.scope)
+        tenant, exchange = commit.scope.tenant, commit.exchange
+        place = Place(tenant, scope_id, exchange.subject_id, exchange.exchange_id, now)
+        try:
+            async with self._database.transaction(tenant, [scope_id]) as tx:
+                await hold_fence(tx, commit.lane, commit.fence)
+                if await tx.value("exchange_known", tenant, exchange.exchange_id):
+                    return Committed(scope_id, await tx.value("scope_version", tenant, scope_id), 0, True)
+                return await self._store(tx, place, commit, digests)
+        except StoreUnavailable:
+            self._scopes.drop(commit.scope)  # its row may be gone: a forgotten project
+            raise
+
+    async def _store(self, tx: Transaction, place: Place, commit: Commit, digests: Digests) -> Committed:
+        session = await batch.open_session(tx, place, commit.session, commit.exchange.arrived_at)
+        at = {turn.event_id: turn.occurred_at for turn in commit.turns}
+        at[place.exchange_id] = commit.exchange.arrived_at
+        gone = await batch.forgotten(tx, place, digests, at)
+        if gone.all_of_it:
+            refused = dataclasses.replace(commit.exchange, status="refused", reason="forgotten", sealed=None)
+            await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, refused))
+            version = await tx.value("scope_version", place.tenant, place.scope_id)
+            return Committed(ScopeId(place.scope_id), version, 0, False, len(commit.turns) + len(commit.memories))
+        await tx.run("add_subject", place.tenant, place.subject_id, commit.scope.user, place.now)
+        await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, commit.exchange))
+        allowed = [(session, turn) for turn in commit.turns if turn.event_id not in gone.items]
+        numbered, given = await batch.number_turns(tx, place, allowed)
+        version = await self._store_memories(tx, place, session, commit, numbered, gone)
+        await self._store_injected(tx, place, session, commit)
+        tip = commit.turns[-1].chain if commit.turns else None
+        next_seq = session.next_seq + given[session.session_id]
+        await tx.run("advance_session", place.tenant, session.session_id, next_seq, tip, commit.exchange.arrived_at)
+        return Committed(ScopeId(place.scope_id), version, len(numbered.new), False, len(gone.items))
+
+    async def _store_memories(
+        self,
+        tx: Transaction,
+        place: Place,
+        session: OpenSession,
+        commit: Commit,
+        numbered: Numbered,
+        gone: batch.Forgotten,
+    ) -> int:
+        """Returns the scope's version, raised when readers have something new to see."""
+        kept = batch.resting_on_new(commit.memories, numbered.new, gone.items)
+        if not kept:
+            version: int = await tx.value("scope_version", place.tenant, place.scope_id)
+            return version
+        version = await tx.value("bump_scope", place.tenant, place.scope_id)
+        await batch.store_memories(
+            tx,
+            place,
+            [(session.session_id, memory) for memory in kept],
+            numbered=numbered,
+            changed_version=version,
+            model=commit.exchange.model,
+            embeddings=self._add_embedding,
+        )
+        return version
+
+    async def _store_injected(self, tx: Transaction, place: Place, session: OpenSession, commit: Commit) -> None:
+        """The ledger's nodes, and the record of what the request was given."""
+        await tx.run_many("add_ledger_node", (rows.node_row(place, session, node) for node in commit.nodes))
+        if commit.retrieval is not None:
+            await tx.run("add_retrieval", *rows.retrieval_row(place, session.session_id, commit.retrieval))
+
+    async def turns_since(
+        self, scope: Scope, session_id: UUID, seq: int, *, limit: int = 1_000
+    ) -> tuple[StoredTurn, ...]:
+        """The turns of a session from number `seq` on, in order, at most `limit`."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return ()
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("turns_since", scope.tenant, scope_id, session_id, seq, limit)
+        return tuple(StoredTurn(**row) for row in found)
+
+    async def summary_state(self, scope: Scope, session_id: UUID) -> SummaryState | None:
+        """The rolling summary of a session and how far it reaches; None for an unknown session."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return None
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            row = await tx.row("summary_state", scope.tenant, scope_id, session_id)
+        return None if row is None else SummaryState(**row)
+
+    async def put_summary(
+        self,
+        scope: Scope,
+        session_id: UUID,
+        memory: NewMemory,
+        upto_seq: int,
+        *,
+        subject_id: UUID,
+        now: datetime,
+        lane: str | None = None,
+        fence: int = 0,
+    ) -> int | None:
+        """The rolling summary of all turns below `upto_seq`: a new version of the session's one summary memory.
+
+        Returns its version number, or None when a summary that reaches as far is there already (a retry).
+        Raises LeaseLost, StoreUnavailable.
+        """
+        scope_id = await self._scopes.ensure(scope)
+        place = Place(scope.tenant, scope_id, subject_id, memory.memory_id, now)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            if lane is not None:
+                await hold_fence(tx, lane, fence)
+            session = await tx.row("lock_session_by_id", scope.tenant, session_id)
+            if session is None or session["summarised_seq"] >= upto_seq:
+                return None
+            version = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = session["summary_memory_id"]
+            if known is None:
+                number = 1
+                await batch.store_memories(
+                    tx,
+                    place,
+                    [(session_id, memory)],
+                    numbered=Numbered((), {}),
+                    changed_version=version,
+                    model=None,
+                    embeddings=self._add_embedding,
+                )
+            else:
+                number = 1 + await tx.value("current_version_of", scope.tenant, known)
+                await batch.replace_memories(
+                    tx,
+                    place,
+                    [(known, number, memory)],
+                    event_of={},
+                    changed_version=version,
+                    model=None,
+                    embeddings=self._add_embedding,
+                )
+            await tx.run("mark_summarised", scope.tenant, session_id, known or memory.memory_id, upto_seq)
+        return number
+
+    async def drop_expired_sealed(self, now: datetime, retention: timedelta) -> int:
+        """Drop the sealed parts of exchanges and retrievals older than `retention`, of all tenants. Returns how many.
+
+        Ids, digests and labels stay. The ledger's sealed blocks stay too: conversations still send them.
+        """
+        dropped, before = 0, now - retention
+        async with self._database.transaction(None, read_only=True) as tx:
+            tenants = [row["tenant_id"] for row in await tx.fetch("all_tenants")]
+        for tenant in tenants:
+            after = -1
+            while True:
+                async with self._database.transaction(tenant) as tx:
+                    found = await tx.fetch("scopes_of_tenant", tenant, after, _SCOPES_AT_ONCE)
+                    ids = [row["scope_id"] for row in found]
+                    await tx.see(tenant, ids)
+                    dropped += await tx.run("drop_sealed_exchanges", tenant, before)
+                    dropped += await tx.run("drop_sealed_retrievals", tenant, before)
+                if len(ids) < _SCOPES_AT_ONCE:
+                    break
+                after = ids[-1]
+        return dropped

@@ -1,0 +1,271 @@
+"""The store's own values: keys, lines, turns and records as they lie there, and what a commit is checked against.
+
+Frozen, slotted, no I/O. What travels between the steps is in memory.model. Times are aware, UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.chain import Digest
+from memory.model import LineConflict, NewMemory, SessionRef, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """What is known of an API key; its secret is not. `fixed` and `defaults` are scope members by name."""
+
+    key_id: UUID
+    tenant_id: UUID
+    prefix: str
+    secret_sha256: bytes
+    name: str
+    fixed: dict[str, str]
+    defaults: dict[str, str]
+    capabilities: tuple[str, ...]
+    sensitivity_ceiling: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+TombstoneKind = Literal["user", "project", "session", "memory", "source", "content"]
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """HMACs that a commit is held against the tombstones by. `items` goes by event id or memory id.
+
+    Content, source and memory tombstones hold for ever; those of a user, project or session for what happened before
+    them, so that a forgotten user may come back and start anew.
+    """
+
+    scope: tuple[tuple[TombstoneKind, bytes], ...] = ()
+    items: dict[UUID, tuple[tuple[TombstoneKind, bytes], ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportItem:
+    """One line of an import that passed the law: its turn, chained after its session's tail, and its memories."""
+
+    line: int
+    session: SessionRef
+    turn: Turn
+    memories: tuple[NewMemory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLine:
+    """A line the store has. `source_id` None: known by its digest alone."""
+
+    event_id: UUID
+    session_id: UUID
+    source_id: str | None
+    line_digest: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLines:
+    """What the store has of some lines, by their two identities."""
+
+    by_source: dict[str, KnownLine]
+    by_digest: dict[bytes, KnownLine]
+
+    def find(self, source_id: str | None, line_digest: bytes | None) -> KnownLine | None:
+        """The stored line of the same identity: its `source_id`, else its digest."""
+        if source_id is not None:
+            return self.by_source.get(source_id)
+        return None if line_digest is None else self.by_digest.get(line_digest)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportProgress:
+    """How far an import is. `chunks` are those stored."""
+
+    chunks: int
+    done: int
+    failed: int
+    errors: tuple[LineConflict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTail:
+    """Where a session ends: what the next imported line is chained to."""
+
+    tip_chain: Digest | None
+    next_seq: int
+    last_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurn:
+    """A turn as the store has it."""
+
+    event_id: UUID
+    session_id: UUID
+    exchange_id: UUID
+    seq: int
+    chain: Digest
+    attempt: int
+    role: str
+    name: str | None
+    content: str
+    tool_calls: list[Any] | None
+    tool_call_id: str | None
+    source_id: str | None
+    origin: str
+    integrity: str
+    sensitivity: str
+    model: str | None
+    redactions: int
+    token_count: int | None
+    occurred_at: datetime
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryState:
+    """A session's rolling summary, of the turns below `summarised_seq`. `content` is None where there is none."""
+
+    summarised_seq: int
+    next_seq: int
+    memory_id: UUID | None
+    content: str | None
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some rows of a list, and the cursor that leads on; None at the end."""
+
+    rows: tuple[T, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A conversation as the API lists it. `turns` is their number."""
+
+    session_id: UUID
+    label: str
+    turns: int
+    epoch: int
+    summarised_seq: int
+    summary_memory_id: UUID | None
+    created_at: datetime
+    last_at: datetime
+    attributes: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRecord:
+    """A memory with its current version, as the API shows it. `source_ids` as in recall, primary first."""
+
+    memory_id: UUID
+    version: int
+    kind: str
+    collection: str
+    session_id: UUID | None
+    scope_id: int
+    pinned: bool
+    quarantine_reason: str | None
+    superseded_by: UUID | None
+    deleted_at: datetime | None
+    created_at: datetime
+    content: str
+    role: str
+    integrity: str
+    sensitivity: str
+    origin: str
+    importance: float
+    confidence: float
+    validation_status: str
+    attributes: dict[str, Any]
+    expires_at: datetime | None
+    occurred_at: datetime | None
+    valid_from: datetime | None
+    valid_to: datetime | None
+    recorded_from: datetime
+    source_ids: tuple[str, ...]
+    event_ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChange:
+    """What a PATCH changes; None leaves as it is. A new `content` brings its windows and vectors.
+
+    `expires_at` is set (also to None: never) where `set_expires_at` says so.
+    """
+
+    content: str | None = None
+    windows: tuple[tuple[int, int], ...] = ()
+    vectors: NDArray[np.float32] | None = None  # [len(windows), dim]
+    pinned: bool | None = None
+    importance: float | None = None
+    sensitivity: str | None = None
+    validation_status: str | None = None
+    expires_at: datetime | None = None
+    set_expires_at: bool = False
+    attributes: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalRecord:
+    """What one request was given; the query and the blocks are in `sealed`, None after their retention."""
+
+    retrieval_id: UUID
+    session_id: UUID
+    exchange_id: UUID
+    status: str
+    reason: str | None
+    rung: str | None
+    config_digest: str
+    embedding_model: str
+    served_model: str | None
+    candidates: list[dict[str, Any]]
+    placements: list[dict[str, Any]]
+    tokens: int
+    tokens_exact: bool
+    millis: float
+    sha256_sent: bytes
+    sealed: bytes | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SealedExchange:
+    """The sealed parts of an exchange; None after their retention."""
+
+    exchange_id: UUID
+    session_id: UUID
+    subject_id: UUID
+    status: str
+    reason: str | None
+    sealed: bytes | None
+    sealed_sha256: bytes | None
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTurn:
+    """A turn with what the client calls its session."""
+
+    label: str
+    turn: StoredTurn
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much a scope holds; memories without the deleted."""
+
+    sessions: int
+    turns: int
+    memories: int

@@ -1,0 +1,259 @@
+"""Storing: all or nothing, once, in order, without gaps, and never for a worker that lost its lane."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from memory.adapters.postgres.database import Bounds
+from memory.errors import LeaseLost, StoreUnavailable
+from memory.ids import new_id
+from memory.model import Commit, SessionRef
+from memory.stored import Digests, TombstoneKind
+from tests.postgres.seed import LANE, SUBJECT, T0, Stores, digest, exchange, memory_of, stores, turn
+from tests.postgres_fixture import TEMPLATE, Server, TestDatabase
+
+TABLES = ("exchanges", "turns", "memories", "memory_versions", "provenance", "derivations", "ledger", "retrievals")
+
+
+@pytest.fixture
+async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
+    async with stores(postgres, Bounds(connections_max=16)) as made:
+        yield made
+
+
+def counts(postgres: TestDatabase) -> dict[str, int]:
+    tables = (*TABLES, "outbox", "sessions", postgres.embeddings)
+    return {table: int(postgres.psql(f"SELECT count(*) FROM {table}")) for table in tables}
+
+
+async def test_an_exchange_leaves_everything_it_was_made_of(store: Stores, postgres: TestDatabase) -> None:
+    commit = exchange(store.scope(), "s", 0)
+    done = await store.write.commit(commit, now=T0)
+    assert (done.scope_version, done.new_turns, done.duplicate_exchange) == (1, 2, False)
+    assert counts(postgres) == {
+        "exchanges": 1, "turns": 2, "memories": 2, "memory_versions": 2, "provenance": 2, "derivations": 2,
+        "ledger": 1, "retrievals": 1, "outbox": 2, "sessions": 1, postgres.embeddings: 2,
+    }  # fmt: skip
+    turns = await store.write.turns_since(store.scope(), commit.session.session_id, 0)
+    assert [(t.seq, t.role, t.content, t.attempt) for t in turns] == [
+        (0, "user", "hello", 0),
+        (1, "assistant", "hi there", 0),
+    ]
+    tail = await store.imports.session_tail(store.scope(), "s")
+    assert (tail.tip_chain, tail.next_seq) == (commit.turns[-1].chain, 2)
+
+
+async def test_a_second_delivery_writes_nothing(store: Stores, postgres: TestDatabase) -> None:
+    commit = exchange(store.scope(), "s", 0)
+    await store.write.commit(commit, now=T0)
+    before = counts(postgres)
+    again = await store.write.commit(commit, now=T0 + timedelta(hours=1))
+    assert (again.duplicate_exchange, again.new_turns, again.scope_version) == (True, 0, 1)
+    assert counts(postgres) == before
+    assert postgres.psql("SELECT max(last_at) = max(created_at) FROM sessions") == "t"
+
+
+async def test_one_delivery_at_two_workers_is_stored_once(store: Stores, postgres: TestDatabase) -> None:
+    commit = exchange(store.scope(), "s", 0)
+    done = await asyncio.gather(*(store.write.commit(commit, now=T0) for _ in range(4)), return_exceptions=True)
+    assert not [one for one in done if isinstance(one, BaseException) and not isinstance(one, StoreUnavailable)]
+    assert counts(postgres)["turns"] == 2
+
+
+async def test_history_sent_again_adds_nothing_and_numbers_go_on(store: Stores) -> None:
+    scope = store.scope()
+    first = exchange(scope, "s", 0)
+    await store.write.commit(first, now=T0)
+    second = exchange(scope, "s", 0, ("hello", "hi there", "more", "sure"))
+    assert await store.write.known_chains(scope, first.session.session_id, [t.chain for t in second.turns]) == {
+        t.chain for t in first.turns
+    }
+    done = await store.write.commit(second, now=T0)
+    assert done.new_turns == 2
+    turns = await store.write.turns_since(scope, first.session.session_id, 0)
+    assert [t.seq for t in turns] == [0, 1, 2, 3]
+
+
+async def test_another_answer_to_the_same_turn_is_another_attempt(store: Stores) -> None:
+    scope = store.scope()
+    await store.write.commit(exchange(scope, "s", 0), now=T0)
+    for number, text in enumerate(("other", "yet another"), start=1):
+        again = exchange(scope, "s", 0, ("hello",))
+        parent = again.turns[0].chain
+        answer = turn(again.exchange.exchange_id, "s", 1, "assistant", text, chain=digest(text), parent_chain=parent)
+        await store.write.commit(dataclasses.replace(again, turns=(*again.turns, answer)), now=T0)
+        turns = await store.write.turns_since(scope, again.session.session_id, 0)
+        assert [(t.seq, t.attempt) for t in turns][1:] == [(n + 1, n) for n in range(number + 1)]
+
+
+async def test_numbers_have_no_gaps_when_many_write_at_once(store: Stores, postgres: TestDatabase) -> None:
+    scope = store.scope()
+    commits = [exchange(scope, "s", 2 * n) for n in range(12)]
+    await asyncio.gather(*(store.write.commit(commit, now=T0) for commit in commits))
+    assert postgres.psql("SELECT count(*), min(seq), max(seq) FROM turns") == "24|0|23"
+    assert postgres.psql("SELECT next_seq FROM sessions") == "24"
+    assert postgres.psql("SELECT version FROM scope_versions") == "12"
+
+
+async def test_a_worker_that_lost_its_lane_stores_nothing(store: Stores, postgres: TestDatabase) -> None:
+    commit = exchange(store.scope(), "s", 0)
+    await store.leases.release("worker")
+    await store.leases.acquire("other", [LANE], 60)
+    with pytest.raises(LeaseLost):
+        await store.write.commit(commit, now=T0)
+    assert set(counts(postgres).values()) == {0}
+
+
+async def test_the_forgotten_does_not_come_back(store: Stores, postgres: TestDatabase) -> None:
+    tenant = store.tenant
+    for kind, name in (("content", "c"), ("user", "u")):
+        value = digest(name).hex()
+        postgres.psql(f"INSERT INTO tombstones VALUES ('{tenant}', '{kind}', '\\x{value}', '{T0.isoformat()}')")
+    commit = exchange(store.scope(), "s", 0)
+    content: dict[UUID, tuple[tuple[TombstoneKind, bytes], ...]]
+    content = {commit.turns[0].event_id: (("content", bytes(digest("c"))),)}
+    done = await store.write.commit(commit, now=T0, digests=Digests((), content))
+    assert (done.new_turns, done.erased) == (1, 1)
+    assert postgres.psql("SELECT count(*) FROM memories") == "1"
+
+    before = exchange(store.scope(), "t", 0)
+    done = await store.write.commit(before, now=T0, digests=Digests((("user", bytes(digest("u"))),)))
+    assert (done.new_turns, done.erased) == (0, 4)
+    where = f"WHERE exchange_id = '{before.exchange.exchange_id}'"
+    assert postgres.psql(f"SELECT status, reason, sealed IS NULL FROM exchanges {where}") == "refused|forgotten|t"
+
+    later = dataclasses.replace(before.exchange, exchange_id=new_id(), arrived_at=T0 + timedelta(days=1))
+    back = dataclasses.replace(exchange(store.scope(), "u", 0), exchange=later)
+    done = await store.write.commit(back, now=T0, digests=Digests((("user", bytes(digest("u"))),)))
+    assert (done.new_turns, done.erased) == (2, 0)
+
+
+async def test_text_that_postgres_cannot_hold_is_stored_all_the_same(store: Stores) -> None:
+    commit = exchange(store.scope(), "s\x00", 0, ("nul \x00 and half \ud83d", "ok"))
+    commit = dataclasses.replace(
+        commit, turns=(dataclasses.replace(commit.turns[0], tool_calls=[{"a": "\x00"}]), commit.turns[1])
+    )
+    await store.write.commit(commit, now=T0)
+    turns = await store.write.turns_since(store.scope(), commit.session.session_id, 0)
+    assert turns[0].content.startswith("nul \ufffd and half \ufffd")
+
+
+async def test_a_session_known_by_its_label_keeps_its_id(store: Stores, postgres: TestDatabase) -> None:
+    first = exchange(store.scope(), "s", 0)
+    await store.write.commit(first, now=T0)
+    second = dataclasses.replace(exchange(store.scope(), "s", 2), session=SessionRef(new_id(), "s"))
+    await store.write.commit(second, now=T0)
+    assert postgres.psql("SELECT count(*) FROM sessions") == "1"
+    assert len(await store.write.turns_since(store.scope(), first.session.session_id, 0)) == 4
+
+
+async def test_equal_facts_are_one_memory_and_every_turn_stays(store: Stores, postgres: TestDatabase) -> None:
+    for at in (0, 2):
+        commit = exchange(store.scope(), "s", at)
+        fact = memory_of(commit.turns[0], kind="semantic", content_key=bytes(digest("fact")), memory_id=new_id())
+        await store.write.commit(dataclasses.replace(commit, memories=(*commit.memories, fact)), now=T0)
+    assert postgres.psql("SELECT kind, count(*) FROM memories GROUP BY kind ORDER BY kind") == "episodic|4\nsemantic|1"
+    assert postgres.psql("SELECT count(*) FROM turns") == "4"
+
+
+async def test_a_rolling_summary_is_one_memory_with_versions(store: Stores, postgres: TestDatabase) -> None:
+    scope, commit = store.scope(), exchange(store.scope(), "s", 0)
+    await store.write.commit(commit, now=T0)
+    session_id = commit.session.session_id
+    state = await store.write.summary_state(scope, session_id)
+    assert state is not None and (state.summarised_seq, state.next_seq, state.content) == (0, 2, None)
+    first = memory_of(
+        commit.turns[0], kind="summary", content="they met", source_turns=tuple(t.event_id for t in commit.turns)
+    )
+    first = dataclasses.replace(first, memory_id=new_id())
+    put = store.write.put_summary
+    assert await put(scope, session_id, first, 2, subject_id=SUBJECT, now=T0, lane=LANE, fence=store.fence) == 1
+    assert await put(scope, session_id, first, 2, subject_id=SUBJECT, now=T0) is None
+    more = exchange(scope, "s", 2)
+    await store.write.commit(more, now=T0)
+    second = dataclasses.replace(
+        first, memory_id=new_id(), content="they met and talked", source_turns=tuple(t.event_id for t in more.turns)
+    )
+    later = T0 + timedelta(minutes=1)
+    assert await put(scope, session_id, second, 4, subject_id=SUBJECT, now=later) == 2
+    state = await store.write.summary_state(scope, session_id)
+    assert state is not None and state.content == "they met and talked" and state.memory_id == first.memory_id
+    assert postgres.psql("SELECT count(*) FROM derivations WHERE derived_kind = 'summary'") == "4"
+    assert postgres.psql("SELECT count(*) FROM memories WHERE kind = 'summary'") == "1"
+    with pytest.raises(LeaseLost):
+        await put(scope, session_id, second, 9, subject_id=SUBJECT, now=T0, lane=LANE, fence=store.fence + 1)
+
+
+async def test_sealed_parts_die_with_their_retention(store: Stores, postgres: TestDatabase) -> None:
+    await store.write.commit(exchange(store.scope(), "s", 0), now=T0)
+    await store.write.commit(exchange(store.scope(user="eve"), "s", 0), now=T0)
+    week = timedelta(days=7)
+    assert await store.write.drop_expired_sealed(T0 + timedelta(days=6), week) == 0
+    assert await store.write.drop_expired_sealed(T0 + timedelta(days=8), week) == 4
+    assert postgres.psql("SELECT count(*) FROM exchanges WHERE sealed IS NULL AND sealed_sha256 IS NOT NULL") == "2"
+
+
+@pytest.mark.slow
+async def test_a_killed_server_keeps_all_of_a_commit_or_nothing(private_postgres: Server) -> None:
+    postgres = private_postgres.fresh(TEMPLATE)
+    async with stores(postgres, Bounds(connections_max=4)) as store:
+        scope = store.scope()
+        done: list[UUID] = []
+        offered: dict[UUID, Commit] = {}
+        for round_ in range(3):
+            commits = [exchange(scope, f"s{n % 4}", 2 * (n + 40 * round_)) for n in range(40)]
+            offered |= {commit.exchange.exchange_id: commit for commit in commits}
+
+            async def keep(commit: Commit) -> None:
+                try:
+                    await store.write.commit(commit, now=T0)
+                    done.append(commit.exchange.exchange_id)
+                except StoreUnavailable:
+                    return
+
+            tasks = [asyncio.create_task(keep(commit)) for commit in commits]
+            while len(done) < 8 * (round_ + 1):
+                await asyncio.sleep(0.001)
+            private_postgres.kill()
+            await asyncio.gather(*tasks)
+            private_postgres.start()
+            check_whole(postgres, done)
+        for commit in offered.values():
+            await retried(store, commit)
+        check_whole(postgres, list(offered))
+        assert postgres.psql("SELECT count(*) FROM turns") == "240"
+
+
+async def retried(store: Stores, commit: Commit) -> None:
+    for _ in range(50):
+        try:
+            await store.write.commit(commit, now=T0)
+            return
+        except StoreUnavailable:
+            await asyncio.sleep(0.05)
+    raise AssertionError("the store did not come back")
+
+
+def check_whole(postgres: TestDatabase, acknowledged: list[UUID]) -> None:
+    """Everything acknowledged is there, and what is there is there with all its parts."""
+    stored = set(postgres.psql("SELECT exchange_id FROM exchanges").split())
+    assert {str(exchange_id) for exchange_id in acknowledged} <= stored
+    n = len(stored)
+    found = counts(postgres)
+    assert {table: found[table] for table in TABLES} == {
+        "exchanges": n, "turns": 2 * n, "memories": 2 * n, "memory_versions": 2 * n, "provenance": 2 * n,
+        "derivations": 2 * n, "ledger": n, "retrievals": n,
+    }  # fmt: skip
+    assert found["outbox"] == found[postgres.embeddings] == 2 * n
+    assert (
+        postgres.psql(
+            "SELECT count(*) FROM (SELECT max(seq) + 1 - count(*) g FROM turns GROUP BY session_id) x WHERE g <> 0"
+        )
+        == "0"
+    )
