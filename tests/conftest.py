@@ -1,1 +1,1 @@
-pytest_plugins = ["tests.postgres_fixture", "tests.valkey_fixture"]
+pytest_plugins = ["tests.postgres_fixture", "tests.valkey_fixture", "tests.service_fixture"]

@@ -61,9 +61,7 @@ class HotScope:
 class HotScopes:
     """The hot scopes of one process."""
 
-    def __init__(
-        self, source: IndexSource, *, dim: int, bytes_max: int, staleness_ms: int, metrics: Metrics
-    ) -> None:
+    def __init__(self, source: IndexSource, *, dim: int, bytes_max: int, staleness_ms: int, metrics: Metrics) -> None:
         self._source = source
         self._dim = dim
         self._bytes_max = bytes_max
@@ -112,7 +110,7 @@ class HotScopes:
     async def _catch_up(self, scope: Scope, hot: HotScope) -> None:
         asked_at = time.monotonic()
         visible = await self._source.visible_scopes(scope)
-        wanted = {v.scope_id: v.version for v in visible}
+        wanted: dict[int, int] = {v.scope_id: v.version for v in visible}
         if self._must_rebuild(hot, visible):
             hot.index, hot.chains, hot.versions = ScopeIndex(self._dim), {}, {}
         if wanted != hot.versions:
