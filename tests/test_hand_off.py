@@ -6,12 +6,12 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from memory.adapters.redis_client import connect
 from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.adapters.spool import OrphanFinder, Spool, count
 from memory.errors import QueueUnavailable, SpoolUnavailable
@@ -72,6 +72,18 @@ def an_entry(size: int = 100, subject: int = 2) -> Entry:
 async def until_empty(hand_off: HandOff, directory: Path) -> None:
     while hand_off.where() != "queue" or hand_off.held() or count(directory):
         await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def draining(hand_off: HandOff) -> AsyncIterator[None]:
+    """The background drain runs inside; the hand-off is closed behind it."""
+    task = asyncio.create_task(hand_off.keep_draining())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await hand_off.close()
 
 
 def a_hand_off(queue: SwitchedQueue | RedisQueue, spool: Spool | None, counts: Counts, **bounds: float) -> HandOff:
@@ -141,16 +153,15 @@ async def test_what_was_spooled_reaches_the_queue_in_order_when_it_is_back(
     queue: SwitchedQueue, spool: Spool, counts: Counts
 ) -> None:
     hand_off = a_hand_off(queue, spool, counts)
-    hand_off.start()
-    entries = [an_entry() for _ in range(300)]
-    for number, entry in enumerate(entries):
-        queue.up = not 50 <= number < 200
-        await hand_off.hand_off(entry)
-        await asyncio.sleep(0)
-    await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 30)
-    assert queue.ids() == [entry.exchange_id for entry in entries]
-    assert await hand_off.hand_off(an_entry()) == "queue"
-    await hand_off.close()
+    async with draining(hand_off):
+        entries = [an_entry() for _ in range(300)]
+        for number, entry in enumerate(entries):
+            queue.up = not 50 <= number < 200
+            await hand_off.hand_off(entry)
+            await asyncio.sleep(0)
+        await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 30)
+        assert queue.ids() == [entry.exchange_id for entry in entries]
+        assert await hand_off.hand_off(an_entry()) == "queue"
     assert list(spool.path.parent.iterdir()) == []
 
 
@@ -158,14 +169,13 @@ async def test_a_put_whose_answer_was_lost_comes_twice_rather_than_never(
     queue: SwitchedQueue, spool: Spool, counts: Counts
 ) -> None:
     hand_off = a_hand_off(queue, spool, counts)
-    hand_off.start()
-    queue.fails_after_storing = 3
-    entry = an_entry()
-    assert await hand_off.hand_off(entry) == "spool"
-    await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 30)
-    assert queue.ids() == [entry.exchange_id]
-    assert len(queue.entries) == 4
-    await hand_off.close()
+    async with draining(hand_off):
+        queue.fails_after_storing = 3
+        entry = an_entry()
+        assert await hand_off.hand_off(entry) == "spool"
+        await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 30)
+        assert queue.ids() == [entry.exchange_id]
+        assert len(queue.entries) == 4
 
 
 async def test_when_both_refuse_memory_holds_a_bounded_amount_and_the_oldest_goes_with_a_count(
@@ -181,10 +191,9 @@ async def test_when_both_refuse_memory_holds_a_bounded_amount_and_the_oldest_goe
     assert (hand_off.held(), counts["undurable"], counts["dropped"]) == (5, 9, 4)
     assert [str(entry.exchange_id) in caplog.text for entry in entries[1:5]] == [True] * 4
     queue.up = True
-    hand_off.start()
-    await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
-    assert queue.ids() == [entry.exchange_id for entry in (entries[0], *entries[5:])]
-    await hand_off.close()
+    async with draining(hand_off):
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+        assert queue.ids() == [entry.exchange_id for entry in (entries[0], *entries[5:])]
 
 
 async def test_memory_and_spool_are_drained_in_the_order_of_arrival(
@@ -196,22 +205,20 @@ async def test_memory_and_spool_are_drained_in_the_order_of_arrival(
     entries = [an_entry(size) for size in (30_000, 40_000, 10_000, 50_000, 2_000)]
     assert [await hand_off.hand_off(entry) for entry in entries] == ["spool", "none", "spool", "none", "spool"]
     queue.up = True
-    hand_off.start()
-    await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
-    assert queue.ids() == [entry.exchange_id for entry in entries]
-    await hand_off.close()
+    async with draining(hand_off):
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+        assert queue.ids() == [entry.exchange_id for entry in entries]
 
 
 async def test_without_a_spool_memory_still_serves(queue: SwitchedQueue, counts: Counts, tmp_path: Path) -> None:
     hand_off = a_hand_off(queue, None, counts)
-    hand_off.start()
-    queue.up = False
-    entry = an_entry()
-    assert await hand_off.hand_off(entry) == "none"
-    queue.up = True
-    await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
-    assert queue.ids() == [entry.exchange_id]
-    await hand_off.close()
+    async with draining(hand_off):
+        queue.up = False
+        entry = an_entry()
+        assert await hand_off.hand_off(entry) == "none"
+        queue.up = True
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+        assert queue.ids() == [entry.exchange_id]
 
 
 async def test_closing_moves_memory_to_the_spool_and_says_what_is_lost(
@@ -234,11 +241,10 @@ async def test_an_entry_that_no_queue_takes_blocks_nothing(queue: SwitchedQueue,
     entry = an_entry(1000)
     assert await hand_off.hand_off(entry) == "spool"
     queue.up = True
-    hand_off.start()
-    await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 30)
-    assert queue.ids() == [entry.exchange_id]
-    assert counts["dropped"] == 2
-    await hand_off.close()
+    async with draining(hand_off):
+        await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 30)
+        assert queue.ids() == [entry.exchange_id]
+        assert counts["dropped"] == 2
 
 
 async def test_a_dead_sibling_s_spool_is_drained_and_removed(
@@ -249,15 +255,14 @@ async def test_a_dead_sibling_s_spool_is_drained_and_removed(
     for entry in entries:
         await sibling.append(entry)
     hand_off = a_hand_off(queue, spool, counts)
-    hand_off.start()
-    await asyncio.sleep(0.1)
-    assert queue.entries == []  # it lives
-    await sibling.close()  # its lock is free, its records are not drained: as after a kill -9
-    while sibling.path.exists():
-        await asyncio.sleep(0.01)
-    assert queue.ids() == [entry.exchange_id for entry in entries]
-    assert hand_off.where() == "queue"
-    await hand_off.close()
+    async with draining(hand_off):
+        await asyncio.sleep(0.1)
+        assert queue.entries == []  # it lives
+        await sibling.close()  # its lock is free, its records are not drained: as after a kill -9
+        while sibling.path.exists():
+            await asyncio.sleep(0.01)
+        assert queue.ids() == [entry.exchange_id for entry in entries]
+        assert hand_off.where() == "queue"
 
 
 gate = asyncio.Event()
@@ -283,10 +288,9 @@ async def test_a_hung_disk_does_not_hold_answers_and_loses_nothing_when_it_wakes
     assert (hand_off.where(), hand_off.held()) == ("none", 1)
     gate.set()
     queue.up = True
-    hand_off.start()
-    await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
-    assert queue.ids() == [entry.exchange_id]
-    await hand_off.close()
+    async with draining(hand_off):
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+        assert queue.ids() == [entry.exchange_id]
 
 
 async def test_an_unforeseen_failure_of_the_queue_does_not_reach_the_answer(
@@ -306,31 +310,30 @@ async def test_an_unforeseen_failure_of_the_queue_does_not_reach_the_answer(
 async def test_no_exchange_is_lost_or_reordered_while_valkey_dies_and_returns_under_load(
     valkey: ValkeyServer, tmp_path: Path, counts: Counts
 ) -> None:
-    queue = RedisQueue(connect(valkey.url), lanes=1)
+    queue = RedisQueue(valkey.url, lanes=1)
     spool = Spool(tmp_path / "own.spool", 8 * MIB)
     hand_off = a_hand_off(queue, spool, counts, hold_ms=200.0)
-    hand_off.start()
-    sent: dict[int, list[UUID]] = {subject: [] for subject in range(8)}
-    stop = asyncio.Event()
+    async with draining(hand_off):
+        sent: dict[int, list[UUID]] = {subject: [] for subject in range(8)}
+        stop = asyncio.Event()
 
-    async def client(subject: int) -> None:
-        while not stop.is_set():
-            entry = an_entry(500, subject)
-            sent[subject].append(entry.exchange_id)
-            assert await hand_off.hand_off(entry) in ("queue", "spool")
-            await asyncio.sleep(0.005)
+        async def client(subject: int) -> None:
+            while not stop.is_set():
+                entry = an_entry(500, subject)
+                sent[subject].append(entry.exchange_id)
+                assert await hand_off.hand_off(entry) in ("queue", "spool")
+                await asyncio.sleep(0.005)
 
-    clients = [asyncio.create_task(client(subject)) for subject in sent]
-    for _ in range(3):
-        await asyncio.sleep(0.3)
-        valkey.kill()
-        await asyncio.sleep(0.3)
-        valkey.start()
-    await asyncio.sleep(0.2)
-    stop.set()
-    await asyncio.gather(*clients)
-    await asyncio.wait_for(until_empty(hand_off, tmp_path), 60)
-    await hand_off.close()
+        clients = [asyncio.create_task(client(subject)) for subject in sent]
+        for _ in range(3):
+            await asyncio.sleep(0.3)
+            valkey.kill()
+            await asyncio.sleep(0.3)
+            valkey.start()
+        await asyncio.sleep(0.2)
+        stop.set()
+        await asyncio.gather(*clients)
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 60)
     taken: list[Entry] = []
     while batch := await queue.take(lane_names(1), count=1000, block_ms=0):
         taken += [delivery.entry for delivery in batch]

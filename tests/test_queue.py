@@ -44,7 +44,7 @@ async def drain(queue: RedisQueue) -> list[Delivery]:
 
 @pytest.fixture
 async def queue(valkey: ValkeyServer) -> AsyncIterator[RedisQueue]:
-    queue = RedisQueue(connect(valkey.url), lanes=LANES)
+    queue = RedisQueue(valkey.url, lanes=LANES)
     yield queue
     await queue.close()
 
@@ -164,7 +164,7 @@ async def test_lanes_of_a_larger_configuration_are_still_read(queue: RedisQueue,
     await queue.prepare()
     subjects = [uuid4() for _ in range(20)]
     await queue.put_all([an_entry(subject=subject) for subject in subjects])
-    fewer = RedisQueue(connect(valkey.url), lanes=1)
+    fewer = RedisQueue(valkey.url, lanes=1)
     try:
         lanes = await fewer.prepare()
         assert len(await fewer.take(lanes, count=100, block_ms=0)) == len(subjects)
@@ -187,7 +187,7 @@ async def test_a_server_that_is_gone_is_a_named_fault_and_its_return_is_noticed(
 
 
 async def test_a_server_without_replicas_cannot_promise_replication(valkey: ValkeyServer) -> None:
-    queue = RedisQueue(connect(valkey.url), lanes=LANES, promised="replicated", put_timeout_s=0.2)
+    queue = RedisQueue(valkey.url, lanes=LANES, durability="replicated", put_timeout_s=0.2)
     try:
         with pytest.raises(QueueUnavailable, match="replicas 0"):
             await queue.put(an_entry())
@@ -196,9 +196,8 @@ async def test_a_server_without_replicas_cannot_promise_replication(valkey: Valk
 
 
 async def test_replication_is_not_promised_over_a_cluster() -> None:
-    client = connect("redis://127.0.0.1:1", cluster=True)
     with pytest.raises(ConfigInvalid):
-        RedisQueue(client, promised="replicated")
+        RedisQueue("redis://127.0.0.1:1", durability="replicated", cluster=True)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +223,7 @@ async def test_a_server_that_forbids_config_is_unknown_not_an_error(valkey: Valk
     admin = connect(valkey.url)
     await admin.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", "-config")
     await admin.aclose()
-    queue = RedisQueue(connect(valkey.url.replace("unix://", "unix://app:pw@")), lanes=LANES)
+    queue = RedisQueue(valkey.url.replace("unix://", "unix://app:pw@"), lanes=LANES)
     try:
         assert await queue.durability() == "unknown"
     finally:

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from redis.asyncio import RedisCluster
 from redis.exceptions import ResponseError
 
 from memory.adapters import redis_scripts
 from memory.adapters.group_commit import GroupCommit
-from memory.adapters.redis_client import Client, faults
+from memory.adapters.redis_client import connect, faults
 from memory.errors import ConfigInvalid, MemoryProxyFault, QueueUnavailable
 from memory.ports import Delivery, Entry, QueueDepth
 
@@ -66,25 +65,26 @@ def lane_of(tenant_id: UUID, subject_id: UUID, lane_class: str, *, lanes: int = 
 class RedisQueue:
     """ports.Queue over Redis 7+ or Valkey 8+, alone or as a cluster.
 
-    `promised` is what `put` waits for: with `replicated` also `WAITAOF 1 <replicas>` within `put_timeout_s`. The
-    client's pool gives every blocking take a connection of its own, so that puts never wait behind it.
+    `durability` is what `put` waits for: with `replicated` also `WAITAOF 1 <replicas>` within `put_timeout_s`. The pool
+    gives every blocking take a connection of its own, so that puts never wait behind it. Nothing is sent before use.
     """
 
     def __init__(
         self,
-        client: Client,
+        url: str,
         *,
         lanes: int = 16,
-        promised: Promised = "fsync",
+        durability: Promised = "fsync",
         replicas: int = 1,
         put_timeout_s: float = 5.0,
+        cluster: bool = False,
     ) -> None:
-        self._client = client
-        self._cluster = isinstance(client, RedisCluster)
-        if self._cluster and promised == "replicated":
+        if cluster and durability == "replicated":
             raise ConfigInvalid("queue.durability: replicated needs one primary, a Redis Cluster was configured")
+        self._client = connect(url, cluster=cluster)
+        self._cluster = cluster
         self._lanes = lanes
-        self._replicas = replicas if promised == "replicated" else 0
+        self._replicas = replicas if durability == "replicated" else 0
         self._put_timeout_s = put_timeout_s
         self._puts: GroupCommit[Entry] = GroupCommit(self._append, items_max=_FLUSH_ITEMS_MAX)
 

@@ -22,6 +22,7 @@ from typing import Final, Literal, Protocol
 
 from memory.errors import QueueUnavailable, SpoolUnavailable
 from memory.ports import Entry
+from memory.write.meter import Meter
 
 Where = Literal["queue", "spool", "none"]
 log: Final = logging.getLogger(__name__)
@@ -94,14 +95,6 @@ class Orphans(Protocol):
         """Lock and return them; what cannot be read is left where it lies. Raises SpoolUnavailable."""
 
 
-class Meter(Protocol):
-    """Where counts go."""
-
-    def count(self, name: str, amount: int = 1) -> None:
-        """Add to a counter: `queued`, `spooled`, `undurable`, `dropped`, `drained`, `put_failed`, `spool_failed`,
-        `spool_damaged`, `adopted`."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Held:
     """An entry in memory, and how many spool records there had been by then: those go first."""
@@ -146,18 +139,26 @@ class HandOff:
         self._late: set[asyncio.Task[bool]] = set()
         self._stuck: set[asyncio.Task[bool]] = set()
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to drain in the background: what the spool already holds, and orphans."""
+    async def keep_draining(self) -> None:
+        """Move what waits here, and what dead siblings left, for ever; run as a task, cancel it before `close`."""
         self._wake.set()
-        self._task = asyncio.create_task(self._drain_for_ever())
+        pause_s = self._retry_s
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._orphans_each_s):
+                    await self._wake.wait()
+            self._wake.clear()
+            own = await self._attempt(self._drain_own)
+            if await self._attempt(self._drain_orphans) and own:
+                pause_s = self._retry_s
+                continue
+            self._wake.set()
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, self._retry_s_max)
 
     async def close(self, *, drain_s: float = 5.0) -> int:
         """Stop, after up to `drain_s` seconds of moving what is held. Returns what only memory had: lost and logged."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
         if self._late or self._stuck:
             await asyncio.wait(self._late | self._stuck, timeout=drain_s)
         with contextlib.suppress(QueueUnavailable, SpoolUnavailable, TimeoutError):
@@ -276,21 +277,6 @@ class HandOff:
         log.error("exchange %s is lost: %s while queue and spool refuse", entry.exchange_id, why)
 
     # ------------------------------------------------------------ the way back
-
-    async def _drain_for_ever(self) -> None:
-        pause_s = self._retry_s
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._orphans_each_s):
-                    await self._wake.wait()
-            self._wake.clear()
-            own = await self._attempt(self._drain_own)
-            if await self._attempt(self._drain_orphans) and own:
-                pause_s = self._retry_s
-                continue
-            self._wake.set()
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, self._retry_s_max)
 
     async def _attempt(self, step: Callable[[], Awaitable[None]]) -> bool:
         try:

@@ -1,0 +1,474 @@
+"""The worker's loop over a real Valkey: in order, once, never two at a lane, and patient with what is away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import pytest
+
+from memory.adapters.redis_queue import RedisQueue, lane_names, lane_of
+from memory.errors import EnvelopeUnreadable, LeaseLost, NotFound, QueueUnavailable, StoreUnavailable
+from memory.ids import new_id
+from memory.ports import Delivery, Entry, QueueDepth
+from memory.write.worker import Handle, Outcome, Poison, Stored, Transient, run_worker
+from tests.valkey_fixture import ValkeyServer
+
+LANES = 4
+TENANT = UUID(int=1)
+
+
+class SharedLeases:
+    """Leases in memory, on one clock: what the Postgres adapter promises, for workers of this process."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, tuple[str, int, float]] = {}
+        self.up = True
+
+    async def acquire(self, holder: str, want: Sequence[str], ttl_s: float) -> dict[str, int]:
+        await asyncio.sleep(0)
+        if not self.up:
+            raise StoreUnavailable("switched off")
+        now = time.monotonic()
+        for lane in want:
+            owner, fence, until = self.held.get(lane, ("", 0, 0.0))
+            if owner == holder or until < now:
+                self.held[lane] = (holder, fence + (owner != holder), now + ttl_s)
+        return {lane: fence for lane, (owner, fence, _) in self.held.items() if owner == holder and lane in want}
+
+    async def release(self, holder: str) -> None:
+        for lane, (owner, fence, _) in self.held.items():
+            if owner == holder:
+                self.held[lane] = ("", fence + 1, 0.0)
+
+    def seize(self, lane: str, holder: str) -> int:
+        """Another holder takes the lane, as after an expired lease; its fence."""
+        _, fence, _ = self.held[lane]
+        self.held[lane] = (holder, fence + 1, time.monotonic() + 3600)
+        return fence + 1
+
+
+class FencedStore:
+    """A store whose commit refuses an old fence, and that knows an exchange by its id."""
+
+    def __init__(self, leases: SharedLeases) -> None:
+        self._leases = leases
+        self.stored: list[UUID] = []
+        self.batches: list[tuple[str, list[UUID]]] = []
+        self.active: Counter[str] = Counter()
+        self.together_max = 0
+        self.before_commit: Callable[[str], Awaitable[None]] | None = None
+        self.verdict: Callable[[Delivery], Outcome | Exception] = lambda delivery: Stored()
+
+    async def handle(self, lane: str, fence: int, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        self.active[lane] += 1
+        assert self.active[lane] == 1, "two at one lane"
+        self.together_max = max(self.together_max, sum(self.active.values()))
+        try:
+            if self.before_commit is not None:
+                await self.before_commit(lane)
+            await asyncio.sleep(0.001)
+            return self.commit(lane, fence, deliveries)
+        finally:
+            self.active[lane] -= 1
+
+    def commit(self, lane: str, fence: int, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        if self._leases.held[lane][1] != fence:
+            raise LeaseLost(lane)
+        self.batches.append((lane, [delivery.entry.exchange_id for delivery in deliveries]))
+        outcomes: list[Outcome] = []
+        for delivery in deliveries:
+            outcome = self.verdict(delivery)
+            if isinstance(outcome, Exception):
+                raise outcome
+            outcomes.append(outcome)
+            if outcome == Stored() and delivery.entry.exchange_id not in self.stored:
+                self.stored.append(delivery.entry.exchange_id)
+            if outcome != Stored():
+                outcomes += [Transient("after one that waits")] * (len(deliveries) - len(outcomes))
+                break
+        return outcomes
+
+
+def an_entry(subject: int = 2, lane_class: str = "live") -> Entry:
+    return Entry(new_id(), TENANT, UUID(int=subject), "exchange", lane_class, b"sealed")
+
+
+def the_lane(subject: int = 2, lane_class: str = "live") -> str:
+    return lane_of(TENANT, UUID(int=subject), lane_class, lanes=LANES)
+
+
+@asynccontextmanager
+async def working(
+    queue: RedisQueue, leases: SharedLeases, handle: Handle, *, holder: str = "w1", **settings: float
+) -> AsyncIterator[asyncio.Event]:
+    """A worker runs inside; it is stopped behind."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(
+        run_worker(
+            queue,
+            leases,
+            handle,
+            holder=holder,
+            lanes=lane_names(LANES),
+            batch_max=int(settings.get("batch_max", 16)),
+            bulk_share_min=settings.get("bulk_share_min", 0.2),
+            attempts_max=int(settings.get("attempts_max", 3)),
+            lanes_busy_max=int(settings.get("lanes_busy_max", 4)),
+            lease_s=settings.get("lease_s", 30.0),
+            stop=stop,
+        )
+    )
+    try:
+        yield stop
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 30)
+
+
+async def until_depth(queue: RedisQueue, wanted: Callable[[QueueDepth], bool]) -> QueueDepth:
+    while True:
+        try:
+            depth = await queue.depth()
+        except QueueUnavailable:
+            depth = None
+        if depth is not None and wanted(depth):
+            return depth
+        await asyncio.sleep(0.01)
+
+
+def is_empty(depth: QueueDepth) -> bool:
+    return depth.pending + depth.in_flight == 0
+
+
+@pytest.fixture
+async def queue(valkey: ValkeyServer) -> AsyncIterator[RedisQueue]:
+    queue = RedisQueue(valkey.url, lanes=LANES)
+    yield queue
+    await queue.close()
+
+
+@pytest.fixture
+def leases() -> SharedLeases:
+    return SharedLeases()
+
+
+@pytest.fixture
+def store(leases: SharedLeases) -> FencedStore:
+    return FencedStore(leases)
+
+
+async def test_every_entry_is_stored_once_and_in_its_subject_s_order(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore
+) -> None:
+    entries = [an_entry(subject) for _ in range(60) for subject in range(6)]
+    await queue.put_all(entries[:100])
+    async with working(queue, leases, store.handle):
+        await queue.put_all(entries[100:])
+        await until_depth(queue, is_empty)
+    assert len(store.stored) == len(entries)
+    for subject in range(6):
+        mine = [entry.exchange_id for entry in entries if entry.subject_id.int == subject]
+        assert [stored for stored in store.stored if stored in set(mine)] == mine
+    assert leases.held[the_lane()][0] == ""
+
+
+async def test_calls_side_by_side_and_entries_of_a_call_are_bounded(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore
+) -> None:
+    await queue.put_all([an_entry(subject) for _ in range(40) for subject in range(12)])
+    async with working(queue, leases, store.handle, lanes_busy_max=2, batch_max=8):
+        await until_depth(queue, is_empty)
+    assert store.together_max <= 2
+    assert max(len(batch) for _, batch in store.batches) == 8
+
+
+async def test_what_a_dead_worker_left_is_done_before_anything_newer(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore
+) -> None:
+    entries = [an_entry() for _ in range(10)]
+    await queue.put_all(entries)
+    await queue.take([the_lane()], count=4, block_ms=0)  # and dies
+    async with working(queue, leases, store.handle):
+        await until_depth(queue, is_empty)
+    assert store.stored == [entry.exchange_id for entry in entries]
+    assert store.batches[0][1] == [entries[0].exchange_id]  # the head alone: it may be what killed the other
+
+
+async def test_a_transient_fault_pauses_the_lane_in_order_and_counts_no_attempt(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore
+) -> None:
+    entries = [an_entry() for _ in range(5)]
+    calls: list[int] = []
+
+    def away(delivery: Delivery) -> Outcome:
+        calls.append(delivery.attempts)
+        return Transient("store away") if len(calls) < 6 else Stored()
+
+    store.verdict = away
+    await queue.put_all(entries)
+    async with working(queue, leases, store.handle, attempts_max=2):
+        await until_depth(queue, is_empty)
+    assert store.stored == [entry.exchange_id for entry in entries]
+    assert set(calls) == {1}
+
+
+@pytest.mark.parametrize("fault", [StoreUnavailable("down"), QueueUnavailable("down"), ConnectionResetError()])
+async def test_a_handler_that_raises_a_store_s_fault_is_transient(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore, fault: Exception
+) -> None:
+    left = [4]
+
+    def away(delivery: Delivery) -> Outcome | Exception:
+        left[0] -= 1
+        return fault if left[0] > 0 else Stored()
+
+    store.verdict = away
+    await queue.put_all([an_entry() for _ in range(3)])
+    async with working(queue, leases, store.handle, attempts_max=1):
+        depth = await until_depth(queue, is_empty)
+    assert (len(store.stored), depth.dead) == (3, 0)
+
+
+@pytest.mark.parametrize("how", [Poison("bad"), KeyError("a defect"), NotFound("no scope")])
+async def test_poison_is_tried_to_its_bound_then_buried_and_the_lane_goes_on(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore, how: Outcome | Exception
+) -> None:
+    entries = [an_entry() for _ in range(6)]
+    tries: Counter[UUID] = Counter()
+
+    def verdict(delivery: Delivery) -> Outcome | Exception:
+        tries[delivery.entry.exchange_id] += 1
+        return how if delivery.entry == entries[2] else Stored()
+
+    store.verdict = verdict
+    await queue.put_all(entries)
+    async with working(queue, leases, store.handle, attempts_max=3):
+        await until_depth(queue, is_empty)
+    assert store.stored == [entry.exchange_id for entry in entries if entry != entries[2]]
+    [dead] = await queue.dead_letters(10)
+    assert (dead.exchange_id, dead.attempts) == (entries[2].exchange_id, 3)
+    assert tries[entries[2].exchange_id] in (3, 4)  # an exception is judged once more, alone
+
+
+@pytest.mark.parametrize("how", [Poison("bad", final=True), EnvelopeUnreadable("no key opens it")])
+async def test_final_poison_is_buried_at_once(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore, how: Outcome | Exception
+) -> None:
+    entries = [an_entry() for _ in range(3)]
+    store.verdict = lambda delivery: how if delivery.entry == entries[0] else Stored()
+    await queue.put_all(entries)
+    async with working(queue, leases, store.handle, attempts_max=8):
+        await until_depth(queue, is_empty)
+    [dead] = await queue.dead_letters(10)
+    assert (dead.exchange_id, dead.attempts) == (entries[0].exchange_id, 1)
+    assert store.stored == [entry.exchange_id for entry in entries[1:]]
+
+
+async def test_an_entry_that_kills_its_worker_each_time_is_buried_in_the_end_and_takes_none_with_it(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore
+) -> None:
+    entries = [an_entry() for _ in range(3)]
+    await queue.put_all(entries)
+    await queue.take([the_lane()], count=10, block_ms=0)
+    for _ in range(4):  # attempts_max 1: four deaths
+        assert len(await queue.reclaim(the_lane(), count=10)) == 3
+    async with working(queue, leases, store.handle, attempts_max=1):
+        await until_depth(queue, is_empty)
+    [dead] = await queue.dead_letters(10)
+    assert dead.exchange_id == entries[0].exchange_id
+    assert store.stored == [entry.exchange_id for entry in entries[1:]]
+
+
+async def test_live_goes_first_and_bulk_keeps_its_share(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore
+) -> None:
+    bulk = [an_entry(subject, "bulk") for _ in range(100) for subject in range(3)]
+    live = [an_entry(subject) for _ in range(100) for subject in range(3)]
+    await queue.put_all([*bulk, *live])
+    async with working(queue, leases, store.handle, bulk_share_min=0.25, lanes_busy_max=1, batch_max=4):
+        await until_depth(queue, is_empty)
+    is_bulk = {entry.exchange_id for entry in bulk}
+    order = [stored in is_bulk for stored in store.stored]
+    last_live = len(order) - 1 - order[::-1].index(False)
+    share = sum(order[: last_live + 1]) / (last_live + 1)
+    assert 0.15 < share < 0.4
+
+
+async def test_a_live_entry_does_not_wait_for_a_long_import(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore
+) -> None:
+    gate = asyncio.Event()
+
+    async def slow_bulk(lane: str) -> None:
+        if lane.startswith("bulk"):
+            await gate.wait()
+
+    store.before_commit = slow_bulk
+    await queue.put_all([an_entry(subject, "bulk") for subject in range(40)])
+    async with working(queue, leases, store.handle, lanes_busy_max=2):
+        while not any(store.active.values()):
+            await asyncio.sleep(0.01)
+        live = an_entry()
+        await queue.put(live)
+        while live.exchange_id not in store.stored:
+            await asyncio.sleep(0.01)
+        assert store.stored == [live.exchange_id]
+        gate.set()
+        await until_depth(queue, is_empty)
+
+
+async def test_two_workers_never_work_on_one_lane_and_lose_nothing_when_one_stops(
+    queue: RedisQueue, valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
+) -> None:
+    other = RedisQueue(valkey.url, lanes=LANES)
+    entries = [an_entry(subject) for _ in range(100) for subject in range(6)]
+    async with working(other, leases, store.handle, holder="w2", lease_s=0.6):
+        async with working(queue, leases, store.handle, holder="w1", lease_s=0.6):
+            await queue.put_all(entries[:300])
+            await asyncio.sleep(0.05)
+        await queue.put_all(entries[300:])
+        await until_depth(queue, is_empty)
+    await other.close()
+    assert Counter(store.stored) == Counter(entry.exchange_id for entry in entries)
+
+
+async def test_a_worker_that_slept_past_its_lease_stores_and_acknowledges_nothing(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore
+) -> None:
+    """As under SIGSTOP: between reading and committing, another takes the lane over."""
+    entries = [an_entry() for _ in range(3)]
+    seized = asyncio.Event()
+
+    async def sleep_through_the_lease(lane: str) -> None:
+        if not seized.is_set():
+            leases.seize(lane, "another")
+            seized.set()
+
+    store.before_commit = sleep_through_the_lease
+    await queue.put_all(entries)
+    async with working(queue, leases, store.handle):
+        await seized.wait()
+        await asyncio.sleep(0.3)
+        assert store.stored == []
+        assert (await queue.depth()).in_flight + (await queue.depth()).pending == 3
+        reclaimed = await queue.reclaim(the_lane(), count=10)
+        store.commit(the_lane(), leases.held[the_lane()][1], reclaimed)
+    assert store.stored == [entry.exchange_id for entry in entries[: len(reclaimed)]]
+    assert len(reclaimed) > 0
+
+
+async def test_a_lane_that_is_leased_away_is_dropped_in_the_middle_of_its_work(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore
+) -> None:
+    entered, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def hang(lane: str) -> None:
+        entered.set()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    store.before_commit = hang
+    await queue.put(an_entry())
+    async with working(queue, leases, store.handle, lease_s=0.3):
+        await entered.wait()
+        leases.seize(the_lane(), "another")
+        await asyncio.wait_for(cancelled.wait(), 10)
+    assert (store.stored, (await queue.depth()).in_flight) == ([], 1)
+
+
+async def test_lanes_are_dropped_while_the_leasing_store_is_away_and_taken_again_after(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(queue, leases, store.handle, lease_s=0.3):
+        await queue.put(an_entry())
+        await until_depth(queue, is_empty)
+        leases.up = False
+        await asyncio.sleep(0.5)
+        late = an_entry()
+        await queue.put(late)
+        await asyncio.sleep(0.2)
+        assert late.exchange_id not in store.stored
+        leases.up = True
+        await until_depth(queue, is_empty)
+    assert late.exchange_id in store.stored
+    assert caplog.text.count("waiting for the store that leases lanes") == 1
+
+
+async def test_stopping_finishes_what_is_in_hand(queue: RedisQueue, leases: SharedLeases, store: FencedStore) -> None:
+    entered, gate = asyncio.Event(), asyncio.Event()
+
+    async def wait_for_gate(lane: str) -> None:
+        entered.set()
+        await gate.wait()
+
+    store.before_commit = wait_for_gate
+    entry = an_entry()
+    await queue.put(entry)
+    async with working(queue, leases, store.handle) as stop:
+        await entered.wait()
+        stop.set()
+        await asyncio.sleep(0.05)
+        gate.set()
+    assert store.stored == [entry.exchange_id]
+    assert is_empty(await queue.depth())
+
+
+@pytest.mark.slow
+async def test_a_worker_waits_for_a_queue_that_is_not_there_and_outlives_its_death(
+    queue: RedisQueue, valkey: ValkeyServer, leases: SharedLeases, store: FencedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    valkey.kill()
+    entries = [an_entry(subject) for _ in range(100) for subject in range(6)]
+    async with working(queue, leases, store.handle):
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(valkey.start)
+        await queue.ping()
+        await queue.put_all(entries[:200])
+        while len(store.stored) < 50:
+            await asyncio.sleep(0.005)
+        valkey.kill()
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(valkey.start)
+        await queue.put_all(entries[200:])
+        await asyncio.wait_for(until_depth(queue, is_empty), 60)
+    for subject in range(6):
+        mine = [entry.exchange_id for entry in entries if entry.subject_id.int == subject]
+        assert [stored for stored in store.stored if stored in set(mine)] == mine
+    assert caplog.text.count("waiting for the queue") <= 4
+
+
+@pytest.mark.slow
+async def test_random_faults_lose_nothing_and_keep_each_subject_s_order(
+    queue: RedisQueue, valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
+) -> None:
+    """Transient and lease faults by a fixed pattern, two workers, short leases."""
+    calls = [0]
+
+    async def fault(lane: str) -> None:
+        calls[0] += 1
+        if calls[0] % 7 == 0:
+            raise StoreUnavailable("now and then")
+        if calls[0] % 11 == 0:
+            raise LeaseLost("now and then")
+
+    store.before_commit = fault
+    entries = [an_entry(subject) for _ in range(40) for subject in range(6)]
+    other = RedisQueue(valkey.url, lanes=LANES)
+    await queue.put_all(entries)
+    async with (
+        working(queue, leases, store.handle, holder="w1", lease_s=0.5, batch_max=4),
+        working(other, leases, store.handle, holder="w2", lease_s=0.5, batch_max=4),
+    ):
+        await asyncio.wait_for(until_depth(queue, is_empty), 60)
+    await other.close()
+    for subject in range(6):
+        mine = [entry.exchange_id for entry in entries if entry.subject_id.int == subject]
+        assert [stored for stored in store.stored if stored in set(mine)] == mine
