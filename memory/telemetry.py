@@ -107,9 +107,16 @@ class Metrics:
         """Prometheus' text format: all workers merged where a multiprocess directory is set, else this process."""
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self.registry)
-        merged = CollectorRegistry()
-        multiprocess.MultiProcessCollector(merged)  # type: ignore[no-untyped-call]
-        return generate_latest(merged)
+        try:
+            return _merged()
+        except FileNotFoundError:  # a dead worker's file was folded into the archive while we read
+            return _merged()
+
+
+def _merged() -> bytes:
+    merged = CollectorRegistry()
+    multiprocess.MultiProcessCollector(merged)  # type: ignore[no-untyped-call]
+    return generate_latest(merged)
 
 
 def configure_logging(level: str, form: str) -> None:

@@ -62,7 +62,7 @@ async def serve(settings: Settings) -> None:
         shutdown_timeout=settings.listen.drain_s,
     )
     await runner.setup()
-    site = web.SockSite(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])))
+    site = web.SockSite(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])), backlog=1024)
     await site.start()
     _say_serving()
     tasks = [_task(_start(wired)), *(_task(work) for work in wired.background)]
