@@ -8,7 +8,7 @@ of questions asked of the wrong scope. Pure; refuses nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 
@@ -47,8 +47,13 @@ LEXICAL_ONLY: Final = Model(Coefficients(0.0, 0.0, 0.0, 0.0, 0.0), 0.0)
 
 def probability(features: Features, coefficients: Coefficients) -> float:
     """How likely a candidate like this is evidence, 0..1; an absent feature counts as 0."""
-    intercept, *slopes = astuple(coefficients)
-    odds = intercept + sum(slope * (value or 0.0) for slope, value in zip(slopes, astuple(features), strict=True))
+    odds = (
+        coefficients.intercept
+        + coefficients.dense * (features.dense or 0.0)
+        + coefficients.dense_margin * (features.dense_margin or 0.0)
+        + coefficients.coverage * features.coverage
+        + coefficients.terms_held * features.terms_held
+    )
     return 1.0 / (1.0 + math.exp(-min(max(odds, -50.0), 50.0)))
 
 

@@ -342,7 +342,7 @@ def _fingerprint(content: str) -> bytes:
 
 def _fused(arms: _Arms, demotion: NDArray[np.float32]) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
     """Scores of the visible items and the scaled parts they are made of."""
-    lexical = ranking.rescale(arms.lexical, float(arms.lexical.min()), float(arms.lexical.max()))
+    lexical = ranking.rescale(arms.lexical, 0.0, float(arms.lexical.max()))
     if arms.dense is None:
         parts = {"lexical": lexical, "demotion": demotion}
         return ranking.fuse(lexical * 0.0, lexical, demotion, ranking.LEXICAL_ONLY), parts

@@ -1,0 +1,144 @@
+"""BM25 kept in place is the BM25 of the book, whatever was put and removed before."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory.read.lexical import (
+    K1,
+    QUERY_CHARS_MAX,
+    QUERY_TERMS_MAX,
+    TERM_CHARS_MAX,
+    B,
+    LexicalIndex,
+    query_terms,
+    stem,
+    tokenise,
+    weigh,
+)
+
+WORDS = st.sampled_from(["apple", "banana", "cat", "dog", "egg", "7", "上海", "é"])
+DOCUMENTS = st.lists(st.lists(WORDS, max_size=8), max_size=12)
+
+
+def reference(documents: dict[int, list[str]], query: set[str]) -> dict[int, float]:
+    """BM25 as in the book, written for reading."""
+    n = len(documents)
+    mean = sum(map(len, documents.values())) / n if n else 1.0
+    scores = {}
+    for unit, words in documents.items():
+        score = 0.0
+        for term in query:
+            df = sum(term in other for other in documents.values())
+            tf = words.count(term)
+            idf = math.log(1 + (n - df + 0.5) / (df + 0.5))
+            if tf:
+                score += idf * tf * (K1 + 1) / (tf + K1 * (1 - B + B * len(words) / mean))
+        scores[unit] = score
+    return scores
+
+
+def built(documents: dict[int, list[str]]) -> LexicalIndex:
+    index = LexicalIndex()
+    for unit, words in documents.items():
+        index.put(unit, weigh(words))
+    return index
+
+
+@given(DOCUMENTS, st.sets(WORDS, max_size=5))
+def test_scores_are_those_of_the_book(documents: list[list[str]], query: set[str]) -> None:
+    numbered = dict(enumerate(documents))
+    index = built(numbered)
+    scores = index.score(index.weights(query), len(documents))
+    expected = reference(numbered, query)
+    assert scores.tolist() == pytest.approx([expected[unit] for unit in sorted(expected)], abs=1e-5)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 6), st.lists(WORDS, max_size=6)), max_size=30), st.sets(WORDS, max_size=4))
+def test_an_index_kept_up_to_date_equals_one_built_anew(steps: list[tuple[int, list[str]]], query: set[str]) -> None:
+    kept, held = LexicalIndex(), dict[int, list[str]]()
+    for unit, words in steps:
+        if unit in held:
+            kept.remove(unit)
+            del held[unit]
+        else:
+            kept.put(unit, weigh(words))
+            held[unit] = words
+    fresh = built(held)
+    assert kept.weights(query) == fresh.weights(query)
+    np.testing.assert_allclose(kept.score(kept.weights(query), 7), fresh.score(fresh.weights(query), 7), atol=1e-5)
+    assert len(kept) == len(held)
+
+
+def test_an_emptied_index_holds_no_more_than_a_new_one_but_its_room() -> None:
+    index = built({0: ["apple", "cat"], 1: ["cat"]})
+    index.remove(0)
+    index.remove(1)
+    assert index.bytes_held == LexicalIndex().bytes_held
+    assert index.score({"cat": 1.0}, 2).tolist() == [0.0, 0.0]
+
+
+def test_a_unit_number_in_use_is_refused() -> None:
+    index = built({3: ["apple"]})
+    with pytest.raises(ValueError, match="in use"):
+        index.put(3, {"cat": 1.0})
+    with pytest.raises(KeyError):
+        index.remove(4)
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("The cats were RUNNING, and studied happily!", ["cat", "run", "studi", "happi"]),
+        ("Bootstrap 5.3.0 costs $1,250", ["bootstrap", "5", "3", "0", "cost", "1", "250"]),
+        ("我在上海", ["我", "在", "上", "海", "我在", "在上", "上海"]),
+        ("iPhone手机", ["iphon", "手", "机", "手机"]),
+        ("ｆｕｌｌ　ｗｉｄｔｈ", ["full", "width"]),
+        ("Straße ÉTÉ", ["strass", "été"]),
+        ("🎉 \x00 … !!", []),
+        ("\x00nul\x00bytes", ["nul", "byte"]),
+        ("\ud800lone", ["lone"]),
+    ],
+)
+def test_terms_of_a_text(text: str, terms: list[str]) -> None:
+    assert tokenise(text) == terms
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        ("plan", "plans", "planned", "planning"),
+        ("study", "studies", "studied"),
+        ("provide", "provided", "providing", "provides"),
+    ],
+)
+def test_inflections_meet_in_one_term(family: tuple[str, ...]) -> None:
+    assert len({stem(word) for word in family}) == 1
+
+
+@given(st.text())
+def test_any_text_has_terms_of_bounded_length(text: str) -> None:
+    assert all(0 < len(term) <= TERM_CHARS_MAX + 1 for term in tokenise(text))
+
+
+def test_a_huge_query_is_read_at_its_head_and_tail_and_its_rarest_terms_count() -> None:
+    index = built({unit: ["common", f"rare{unit}"] for unit in range(200)})
+    query = "first " + " ".join(f"rare{n}" for n in range(150)) + " x" * 60_000 + " common last"
+    terms = query_terms(query)
+    assert {"first", "last", "common"} <= terms
+    assert len(query) > 100_000 > QUERY_CHARS_MAX
+    weights = index.weights(terms)
+    assert len(weights) == QUERY_TERMS_MAX
+    assert "common" not in weights
+
+
+def test_context_counts_less_than_own_words() -> None:
+    assert weigh(["cat", "cat"], ["cat", "dog"], 0.5) == {"cat": 2.5, "dog": 0.5}
+    assert weigh(["cat"], ["dog"], 0.0) == dict(Counter(["cat"]))

@@ -1,0 +1,72 @@
+"""The ranking's arithmetic: what raises a candidate, what holds it back, and on what it does not depend."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.ranking import (
+    CONTEXT_TERMS,
+    FULL,
+    LEXICAL_ONLY,
+    LONG_REPLY_TERMS,
+    OTHER_CONTEXT,
+    SHORT_TURN_TERMS,
+    context_weight,
+    demotion,
+    fuse,
+    rescale,
+)
+
+UNIT = st.floats(0, 1)
+
+
+@given(UNIT, UNIT, UNIT, st.floats(0.01, 1))
+def test_more_evidence_never_ranks_lower(dense: float, lexical: float, demoted: float, more: float) -> None:
+    score = fuse(dense, lexical, demoted, FULL)
+    assert fuse(dense + more, lexical, demoted, FULL) > score
+    assert fuse(dense, lexical + more, demoted, FULL) > score
+    assert fuse(dense, lexical, demoted + more, FULL) < score
+
+
+@given(UNIT, UNIT, UNIT)
+def test_without_an_embedder_only_words_and_speaker_count(dense: float, lexical: float, demoted: float) -> None:
+    assert fuse(dense, lexical, demoted, LEXICAL_ONLY) == fuse(0.0, lexical, demoted, LEXICAL_ONLY)
+
+
+def test_arrays_and_floats_are_fused_alike() -> None:
+    dense, lexical, demoted = np.array([0.1, 0.9]), np.array([0.4, 0.2]), np.array([0.0, 1.0])
+    together = fuse(dense, lexical, demoted, FULL)
+    alone = [fuse(float(d), float(w), float(r), FULL) for d, w, r in zip(dense, lexical, demoted, strict=True)]
+    assert together.tolist() == pytest.approx(alone)
+
+
+@given(st.floats(-1, 1), st.floats(-1, 1))
+def test_a_scale_runs_from_0_to_1_and_no_spread_is_0(one: float, other: float) -> None:
+    low, high = min(one, other), max(one, other)
+    assert rescale(low, low, high) == 0.0
+    assert rescale(high, low, high) == pytest.approx(1.0 if high - low > 1e-9 else 0.0)
+
+
+def test_a_persons_words_are_never_demoted_and_a_models_by_their_length() -> None:
+    assert demotion("user", 10_000) == 0.0
+    assert demotion("assistant", LONG_REPLY_TERMS // 2) == 0.5
+    assert demotion("assistant", 10_000) == demotion("tool", 10_000) == 1.0
+    assert demotion("assistant", 0) == 0.0
+
+
+def test_a_question_belongs_to_its_answer() -> None:
+    assert context_weight(SHORT_TURN_TERMS, "Where do you live?", CONTEXT_TERMS) == 1.0
+    assert context_weight(SHORT_TURN_TERMS, "你住在哪里？", CONTEXT_TERMS) == 1.0
+    assert context_weight(SHORT_TURN_TERMS, "I live here.", CONTEXT_TERMS) == OTHER_CONTEXT
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000), st.booleans())
+def test_long_turns_and_long_context_take_less(own: int, context: int, asked: bool) -> None:
+    text = "well?" if asked else "well"
+    weight = context_weight(own, text, context)
+    assert 0.0 <= weight <= 1.0
+    assert context_weight(own + 1, text, context) <= weight
+    assert weight * context <= CONTEXT_TERMS + 1e-9

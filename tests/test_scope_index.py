@@ -1,0 +1,263 @@
+"""One scope's index: what it finds, what it must not show, and that its history does not matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import UUID, uuid5
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from memory.read.index import Filter, IndexItem, ScopeIndex, Scored, date_words
+from policies.labels import Sensitivity
+
+DIM = 8
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SPACE = UUID(int=7)
+EVERYTHING = Filter()
+
+
+def unit(seed: int) -> NDArray[np.float32]:
+    vector = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
+    result: NDArray[np.float32] = vector / np.linalg.norm(vector)
+    return result
+
+
+def item(name: str, content: str, *, vectors: NDArray[np.float32] | None = None, **changes: Any) -> IndexItem:
+    rows = unit(sum(content.encode("utf-8", "surrogatepass")))[None, :] if vectors is None else vectors
+    cuts = [number * len(content) // max(len(rows), 1) for number in range(len(rows) + 1)]
+    return replace(
+        IndexItem(
+            memory_id=uuid5(SPACE, name),
+            kind="episodic",
+            role="user",
+            content=content,
+            context="",
+            occurred_at=NOW - timedelta(days=1),
+            session_id=uuid5(SPACE, "session"),
+            seq=0,
+            integrity="user",
+            sensitivity="internal",
+            importance=0.5,
+            expires_at=None,
+            scope_id=1,
+            source_ids=(name,),
+            event_ids=(uuid5(SPACE, name + "/event"),),
+            windows=tuple(pairwise(cuts)),
+            vectors=rows,
+        ),
+        **changes,
+    )
+
+
+def index_of(*items: IndexItem) -> ScopeIndex:
+    index = ScopeIndex(DIM)
+    for one in items:
+        index.put(one)
+    return index
+
+
+def names(found: list[Scored]) -> list[str]:
+    return [hit.item.source_ids[0] for hit in found]
+
+
+def ask(index: ScopeIndex, query: str, where: Filter = EVERYTHING, **more: Any) -> list[str]:
+    return names(index.search(query, more.pop("vector", None), more.pop("k", 10), now=NOW, where=where, **more))
+
+
+# ---------------------------------------------------------------- what it finds
+
+
+def test_the_turn_that_says_it_comes_first_on_both_rungs() -> None:
+    index = index_of(item("bowl", "The bicycle keys are in the blue bowl"), item("rate", "Interest rates rose again"))
+    assert ask(index, "where are my bicycle keys?")[0] == "bowl"
+    vector = index.search("", None, 2, now=NOW, where=EVERYTHING)[0].item.vectors[0]
+    assert ask(index, "where are my bicycle keys?", vector=vector)[0] in {"bowl", "rate"}
+    assert ask(index, "nothing known", vector=unit(sum(b"Interest rates rose again")))[0] == "rate"
+
+
+def test_a_long_turn_is_as_good_as_its_best_window_and_names_it() -> None:
+    vectors = np.stack([unit(1), unit(2), unit(3)])
+    long = item("long", "a" * 30 + " " + "b" * 30 + " " + "c" * 28, vectors=vectors)
+    found = index_of(long, item("other", "unrelated")).search("", unit(2), 2, now=NOW, where=EVERYTHING)
+    assert names(found)[0] == "long"
+    assert found[0].best_window == long.windows[1]
+
+
+def test_a_short_answer_is_found_by_the_question_before_it() -> None:
+    answer = item("answer", "Lisbon, in spring", context="Where did you learn to surf?")
+    index = index_of(answer, item("noise", "Spring cleaning is tedious"), item("more", "I like trains"))
+    assert ask(index, "learn surf")[0] == "answer"
+
+
+def test_a_long_reply_of_the_model_stands_behind_the_person_it_repeats() -> None:
+    words = " ".join(f"w{n}" for n in range(300))
+    index = index_of(
+        item("reply", "Your budget is 900 euros. " * 40 + words, role="assistant"),
+        item("said", "My budget is 900 euros, and I would rather not go over it"),
+    )
+    assert ask(index, "what is my budget in euros?")[0] == "said"
+
+
+def test_a_date_in_the_question_finds_what_was_said_then() -> None:
+    then = datetime(2023, 5, 7, tzinfo=UTC)
+    index = index_of(item("then", "We met", occurred_at=then), item("now", "We met there", occurred_at=NOW))
+    assert ask(index, "what happened on 7 May 2023?")[0] == "then"
+    assert date_words(then) == "7 May 2023"
+    assert date_words(None) == ""
+
+
+def test_the_newer_of_two_equals_comes_first() -> None:
+    old, new = NOW - timedelta(days=9), NOW - timedelta(days=2)
+    index = index_of(item("old", "blue", occurred_at=old), item("new", "Blue ocean", occurred_at=new))
+    assert ask(index, "zebra") == ["new", "old"]
+
+
+def test_the_same_words_are_shown_once() -> None:
+    index = index_of(
+        item("one", "Call the bank."), item("two", "call  the BANK"), item("three", "Do not call the bank.")
+    )
+    found = index.search("call bank", None, 10, now=NOW, where=EVERYTHING)
+    assert len(found) == 2
+    assert {len(hit.folded) for hit in found} == {0, 1}
+
+
+def test_a_short_query_borrows_from_the_turn_before_it() -> None:
+    index = index_of(item("surf", "Surfing lessons cost 40"), item("ski", "Skiing lessons cost 90"))
+    assert ask(index, "and that?", previous="I like skiing")[0] == "ski"
+
+
+# ---------------------------------------------------------------- what it must not show
+
+
+@pytest.mark.parametrize(
+    ("hidden", "where"),
+    [
+        (item("x", "secret plan", kind="working"), Filter(kinds=frozenset({"episodic"}))),
+        (item("x", "secret plan", role="tool"), Filter(roles=frozenset({"user"}))),
+        (item("x", "secret plan", scope_id=9), Filter(scope_ids=frozenset({1}))),
+        (item("x", "secret plan", sensitivity="secret"), Filter(ceiling=Sensitivity.INTERNAL)),
+        (item("x", "secret plan", session_id=UUID(int=1)), Filter(session_id=uuid5(SPACE, "session"))),
+        (item("x", "secret plan", session_id=None), Filter(session_id=uuid5(SPACE, "session"))),
+        (item("x", "secret plan", occurred_at=NOW - timedelta(days=9)), Filter(occurred_after=NOW - timedelta(days=2))),
+        (item("x", "secret plan", occurred_at=NOW), Filter(occurred_before=NOW - timedelta(hours=1))),
+        (item("x", "secret plan", occurred_at=None), Filter(occurred_before=NOW)),
+        (item("x", "secret plan", occurred_at=None), Filter(occurred_after=NOW - timedelta(days=999))),
+        (item("x", "secret plan", expires_at=NOW), EVERYTHING),
+        (item("x", "secret plan"), Filter(exclude_memory_ids=frozenset({uuid5(SPACE, "x")}))),
+        (item("x", "secret plan"), Filter(exclude_event_ids=frozenset({uuid5(SPACE, "x/event")}))),
+        (item("x", "secret plan"), EVERYTHING.without([uuid5(SPACE, "x")])),
+    ],
+)
+def test_what_a_filter_hides_is_never_a_candidate(hidden: IndexItem, where: Filter) -> None:
+    index = index_of(hidden, item("seen", "a plan"))
+    assert ask(index, "secret plan", where) == ["seen"]
+    assert ask(index, "secret plan", where, vector=hidden.vectors[0]) == ["seen"]
+
+
+def test_hidden_items_do_not_take_places_of_visible_ones() -> None:
+    index = index_of(*(item(f"h{n}", "plan plan plan", scope_id=2) for n in range(50)), item("seen", "one plan"))
+    assert ask(index, "plan", Filter(scope_ids=frozenset({1})), k=1) == ["seen"]
+
+
+def test_names_that_no_item_has_let_nothing_through() -> None:
+    index = index_of(item("x", "plan"))
+    assert ask(index, "plan", Filter(kinds=frozenset())) == []
+    assert ask(index, "plan", Filter(kinds=frozenset({"document"}))) == []
+    assert ask(index, "plan", Filter(scope_ids=frozenset())) == []
+
+
+def test_a_removed_item_is_gone_from_words_vectors_and_filters() -> None:
+    gone = item("gone", "zebra")
+    index = index_of(gone, item("kept", "horse"))
+    assert index.remove(gone.memory_id)
+    assert not index.remove(gone.memory_id)
+    assert gone.memory_id not in index
+    assert ask(index, "zebra", vector=gone.vectors[0]) == ["kept"]
+
+
+# ---------------------------------------------------------------- what it survives
+
+
+@pytest.mark.parametrize("query", ["", "🎉🎉", "\x00", "the of and", "\ud800", "!?", "x" * 100_000, "a b " * 25_000])
+def test_any_query_is_answered(query: str) -> None:
+    index = index_of(item("a", "some words"), item("b", "other 🎉 words"), item("c", ""))
+    assert sorted(ask(index, query)) == ["a", "b", "c"]
+    assert sorted(ask(index, query, vector=unit(1))) == ["a", "b", "c"]
+
+
+def test_an_empty_index_and_no_places_give_nothing() -> None:
+    assert ask(ScopeIndex(DIM), "anything", vector=unit(1)) == []
+    assert ask(index_of(item("a", "x")), "x", k=0) == []
+    index = index_of(item("a", "x"))
+    index.remove(uuid5(SPACE, "a"))
+    assert ask(index, "x", vector=unit(1)) == []
+
+
+def test_vectors_of_a_wrong_shape_and_unknown_labels_are_refused_and_change_nothing() -> None:
+    index = index_of(item("a", "before"))
+    with pytest.raises(ValueError, match="vectors"):
+        index.put(item("a", "after", vectors=np.zeros((1, DIM + 1), np.float32)))
+    with pytest.raises(ValueError, match="vectors"):
+        index.put(item("a", "after", windows=(), vectors=np.zeros((0, DIM), np.float32)))
+    with pytest.raises(ValueError, match="topsecret"):
+        index.put(item("a", "after", sensitivity="topsecret"))
+    assert [hit.item.content for hit in index.search("", None, 1, now=NOW, where=EVERYTHING)] == ["before"]
+
+
+def test_bytes_held_grow_with_what_is_held_and_shrink_with_it() -> None:
+    index = ScopeIndex(DIM)
+    empty = index.bytes_held
+    for n in range(8):
+        index.put(item(f"n{n}", f"words {n} " * 50))
+    full = index.bytes_held
+    for n in range(8):
+        index.remove(uuid5(SPACE, f"n{n}"))
+    assert empty + 8 * 50 * 8 < full
+    assert index.bytes_held == empty
+
+
+# ---------------------------------------------------------------- its history does not matter
+
+TEXTS = st.sampled_from(["red apple", "green apple?", "a green tree", "上海 apple", "", "RED apple", "long " * 40])
+STEP = st.tuples(st.integers(0, 5), TEXTS, st.integers(1, 3), st.sampled_from(["user", "assistant"]))
+
+
+@settings(max_examples=150)
+@given(st.lists(STEP, max_size=25), st.sampled_from(["green apple", "上海", "tree", ""]), st.booleans())
+def test_an_index_kept_up_to_date_answers_like_one_built_anew(
+    steps: list[tuple[int, str, int, str]], query: str, with_vector: bool
+) -> None:
+    kept, held = ScopeIndex(DIM), dict[int, IndexItem]()
+    for number, content, windows, role in steps:
+        if number in held and held[number].content == content:
+            kept.remove(held.pop(number).memory_id)
+            continue
+        vectors = np.stack([unit(number * 10 + w) for w in range(windows)])
+        when = NOW - timedelta(days=number + 1)
+        held[number] = item(f"n{number}", content, vectors=vectors, role=role, occurred_at=when)
+        kept.put(held[number])
+    fresh = index_of(*(held[number] for number in sorted(held)))
+    vector = unit(99) if with_vector else None
+    one = kept.search(query, vector, 10, now=NOW, where=EVERYTHING)
+    other = fresh.search(query, vector, 10, now=NOW, where=EVERYTHING)
+    assert names(one) == names(other)
+    assert [hit.score for hit in one] == pytest.approx([hit.score for hit in other], abs=1e-5)
+    assert [hit.best_window for hit in one] == [hit.best_window for hit in other]
+    assert len(kept) == len(fresh) == len(held)
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=80, unique=True))
+def test_the_dense_arm_is_the_exact_nearest(seeds: list[int]) -> None:
+    items = [item(str(seed), f"n{seed}", vectors=unit(seed)[None, :]) for seed in seeds]
+    query = unit(123_456)
+    found = index_of(*items).search("", query, 5, now=NOW, where=EVERYTHING)
+    exact = sorted(items, key=lambda one: -float(one.vectors[0] @ query))[:5]
+    got = [float(hit.item.vectors[0] @ query) for hit in found]
+    assert got == pytest.approx([float(one.vectors[0] @ query) for one in exact], abs=1e-6)
