@@ -47,3 +47,26 @@ for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', ARGV[
 end
 return rows
 """
+
+# KEYS opening; ARGV session, seconds to live. The opening's session; whether somebody has gone on from it is kept
+# where the session is the same one.
+OPEN: Final = """
+local old = redis.call('GET', KEYS[1])
+local continued = '0'
+if old and string.sub(old, 2) == ARGV[1] then continued = string.sub(old, 1, 1) end
+return redis.call('SET', KEYS[1], continued .. ARGV[1], 'EX', ARGV[2])
+"""
+
+# KEYS opening; ARGV session. Somebody has gone on from it: a repeat opens a session of its own.
+CONTINUE: Final = """
+local old = redis.call('GET', KEYS[1])
+if old and string.sub(old, 2) == ARGV[1] then redis.call('SETRANGE', KEYS[1], 0, '1') end
+return old and 1 or 0
+"""
+
+# KEYS version; ARGV version, seconds to live. Never backwards, whatever order the announcements arrive in.
+ANNOUNCE: Final = """
+local old = tonumber(redis.call('GET', KEYS[1]) or '-1')
+local new = tonumber(ARGV[1])
+return redis.call('SET', KEYS[1], new > old and ARGV[1] or string.format('%.0f', old), 'EX', ARGV[2])
+"""

@@ -1,0 +1,134 @@
+"""Session state that may be lost: chain digests in, the sessions they belong to out, in one round trip.
+
+    mp:h:{tenant:scope}:c:<digest>   the session whose answer has this digest: 16 bytes of id, then its label
+    mp:h:{tenant:scope}:o:<digest>   the session opened by these messages: "1" when somebody has gone on from it,
+                                     else "0"; then as above
+    mp:h:{tenant}:v:<scope id>       the version of a scope that was announced last
+
+Ids, digests and labels only; every key has a time to live. Fails open: past its bound, or when the server does not
+answer, each call raises QueueUnavailable, and the store or a new session stands in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters import redis_scripts
+from memory.adapters.redis_client import connect, faults
+from memory.model import Scope, SessionRef
+from memory.read.conversation import Hot
+
+_VERSION_TTL_S: Final = 3600  # far beyond the staleness bound; afterwards the store says it
+
+
+class RedisHot:
+    """The hot state of one process. `timeout_ms` bounds `find`, which a request waits for; `keep_timeout_ms` the rest.
+
+    `session_ttl_s`: after it a conversation is found in the store. `opening_ttl_s`: within it a repeated opening is
+    another attempt.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        opening_ttl_s: float = 600,
+        session_ttl_s: float = 86_400,
+        timeout_ms: float = 20,
+        keep_timeout_ms: float = 50,
+        cluster: bool = False,
+    ) -> None:
+        self._client = connect(url, cluster=cluster)
+        self._cluster = cluster
+        self._opening_ttl_s = max(1, round(opening_ttl_s))
+        self._session_ttl_s = max(1, round(session_ttl_s))
+        self._timeout_s = timeout_ms / 1000
+        self._keep_timeout_s = keep_timeout_ms / 1000
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self._client.aclose()
+
+    async def find(
+        self, scope: Scope, scope_key: bytes, digests: Sequence[bytes], opening: bytes | None, scope_ids: Sequence[int]
+    ) -> Hot:
+        """What is known of these digests, this opening and these scopes. Raises QueueUnavailable."""
+        prefix = _prefix(scope.tenant, scope_key)
+        keys = [f"{prefix}:c:{digest.hex()}" for digest in digests]
+        keys += [f"{prefix}:o:{opening.hex()}"] if opening is not None else []
+        keys += [_version_key(scope.tenant, scope_id) for scope_id in scope_ids]
+        values = await self._get(keys)
+        sessions, versions = values[: len(digests)], values[len(values) - len(scope_ids) :]
+        opened = values[len(digests)] if opening is not None else None
+        return Hot(
+            sessions={
+                digest: _session(value) for digest, value in zip(digests, sessions, strict=True) if value is not None
+            },
+            opening=_session(opened[1:]) if opened is not None else None,
+            opening_continued=opened is not None and opened[:1] == b"1",
+            versions={
+                scope_id: int(value) for scope_id, value in zip(scope_ids, versions, strict=True) if value is not None
+            },
+        )
+
+    async def keep(
+        self,
+        scope: Scope,
+        scope_key: bytes,
+        answers: Sequence[bytes],
+        opening: bytes | None,
+        opens: bool,
+        ref: SessionRef,
+    ) -> None:
+        """Remember whose answers these are; the latest session wins. With `opens` the opening is remembered too, else
+        it is marked as gone on from. Raises QueueUnavailable.
+        """
+        prefix = _prefix(scope.tenant, scope_key)
+        value = ref.session_id.bytes + ref.label.encode()
+        pipe = self._client.pipeline(transaction=False)
+        for digest in answers:
+            pipe.execute_command("SET", f"{prefix}:c:{digest.hex()}", value, "EX", self._session_ttl_s)
+        if opening is not None:
+            key = f"{prefix}:o:{opening.hex()}"
+            step = (redis_scripts.OPEN, 1, key, value, self._opening_ttl_s)
+            pipe.execute_command("EVAL", *(step if opens else (redis_scripts.CONTINUE, 1, key, value)))
+        with faults("keep session"):
+            async with asyncio.timeout(self._keep_timeout_s):
+                await pipe.execute()
+
+    async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
+        """Tell readers that a scope has reached `version`; an older one changes nothing. Raises QueueUnavailable."""
+        with faults("announce version"):
+            async with asyncio.timeout(self._keep_timeout_s):
+                await self._client.execute_command(
+                    *("EVAL", redis_scripts.ANNOUNCE, 1, _version_key(tenant, scope_id), version, _VERSION_TTL_S)
+                )
+
+    async def _get(self, keys: Sequence[str]) -> list[bytes | None]:
+        """The values of keys of several slots, in one round trip."""
+        if not keys:
+            return []
+        with faults("find session"):
+            async with asyncio.timeout(self._timeout_s):
+                if not self._cluster:
+                    values: list[Any] = await self._client.execute_command("MGET", *keys)
+                    return values
+                pipe = self._client.pipeline(transaction=False)
+                for key in keys:
+                    pipe.execute_command("GET", key)
+                return list(await pipe.execute())
+
+
+def _prefix(tenant: UUID, scope_key: bytes) -> str:
+    return f"mp:h:{{{tenant.hex}:{scope_key.hex()}}}"
+
+
+def _version_key(tenant: UUID, scope_id: int) -> str:
+    return f"mp:h:{{{tenant.hex}}}:v:{scope_id}"
+
+
+def _session(value: bytes) -> SessionRef:
+    return SessionRef(UUID(bytes=value[:16]), value[16:].decode())

@@ -1,0 +1,119 @@
+"""The hot session state against a real Valkey: found in one round trip, bounded in time, lost without harm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import UUID, uuid4
+
+import pytest
+
+from memory.adapters.redis_client import connect
+from memory.adapters.redis_hot import RedisHot
+from memory.errors import QueueUnavailable
+from memory.model import Scope, SessionRef
+from memory.read.conversation import HotState
+from tests.valkey_fixture import ValkeyServer
+
+SCOPE = Scope(UUID(int=1))
+KEY = b"k" * 16
+ANSWERS = [bytes([number]) * 32 for number in range(3)]
+OPENING = b"o" * 32
+
+
+def a_session(label: str = "wie geht’s") -> SessionRef:
+    return SessionRef(uuid4(), label)
+
+
+@pytest.fixture
+async def hot(valkey: ValkeyServer) -> AsyncIterator[RedisHot]:
+    hot = RedisHot(valkey.url, timeout_ms=2000, keep_timeout_ms=2000)
+    yield hot
+    await hot.close()
+
+
+async def test_a_session_is_found_by_its_answers_and_others_are_not(hot: RedisHot) -> None:
+    port: HotState = hot
+    session = a_session()
+    await port.keep(SCOPE, KEY, ANSWERS[:2], None, False, session)
+    found = await port.find(SCOPE, KEY, ANSWERS, None, [])
+    assert found.sessions == {ANSWERS[0]: session, ANSWERS[1]: session}
+    assert (found.opening, found.versions) == (None, {})
+
+
+async def test_another_scope_or_tenant_finds_nothing(hot: RedisHot) -> None:
+    await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session())
+    for scope, key in ((SCOPE, b"x" * 16), (Scope(UUID(int=2)), KEY)):
+        found = await hot.find(scope, key, ANSWERS, OPENING, [])
+        assert (found.sessions, found.opening) == ({}, None)
+
+
+async def test_among_equal_answers_the_latest_session_wins(hot: RedisHot) -> None:
+    later = a_session("later")
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], None, False, a_session("earlier"))
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], None, False, later)
+    assert (await hot.find(SCOPE, KEY, ANSWERS[:1], None, [])).sessions == {ANSWERS[0]: later}
+
+
+async def test_an_opening_is_another_attempt_until_somebody_goes_on_from_it(hot: RedisHot) -> None:
+    session = a_session()
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session)
+    found = await hot.find(SCOPE, KEY, [], OPENING, [])
+    assert (found.opening, found.opening_continued) == (session, False)
+    await hot.keep(SCOPE, KEY, ANSWERS[1:2], OPENING, False, session)
+    assert (await hot.find(SCOPE, KEY, [], OPENING, [])).opening_continued
+    await hot.keep(SCOPE, KEY, ANSWERS[2:], OPENING, True, session)  # an attempt that ends after that
+    assert (await hot.find(SCOPE, KEY, [], OPENING, [])).opening_continued
+    other = a_session("a new one")
+    await hot.keep(SCOPE, KEY, [], OPENING, True, other)
+    found = await hot.find(SCOPE, KEY, [], OPENING, [])
+    assert (found.opening, found.opening_continued) == (other, False)
+    await hot.keep(SCOPE, KEY, [], OPENING, False, session)  # going on from the older one does not concern the newer
+    assert not (await hot.find(SCOPE, KEY, [], OPENING, [])).opening_continued
+
+
+async def test_announced_versions_never_go_backwards(hot: RedisHot) -> None:
+    for version in (5, 7, 6, 2**52):
+        await hot.announce(SCOPE.tenant, 42, version)
+    await hot.announce(SCOPE.tenant, 42, 8)
+    await hot.announce(SCOPE.tenant, 43, 1)
+    found = await hot.find(SCOPE, KEY, [], None, [41, 42, 43])
+    assert found.versions == {42: 2**52, 43: 1}
+
+
+async def test_everything_comes_in_one_answer_in_its_place(hot: RedisHot) -> None:
+    session = a_session()
+    await hot.keep(SCOPE, KEY, ANSWERS[1:2], OPENING, True, session)
+    await hot.announce(SCOPE.tenant, 2, 9)
+    found = await hot.find(SCOPE, KEY, ANSWERS, OPENING, [1, 2])
+    assert (found.sessions, found.opening, found.versions) == ({ANSWERS[1]: session}, session, {2: 9})
+
+
+async def test_every_key_dies_by_itself(hot: RedisHot, valkey: ValkeyServer) -> None:
+    await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session())
+    await hot.keep(SCOPE, KEY, ANSWERS, OPENING, False, a_session())
+    await hot.announce(SCOPE.tenant, 2, 9)
+    await hot.announce(SCOPE.tenant, 2, 8)
+    client = connect(valkey.url)
+    keys = await client.execute_command("KEYS", "*")
+    assert len(keys) == 5
+    for key in keys:
+        assert 0 < await client.execute_command("TTL", key) <= 86_400
+    await client.aclose()
+
+
+async def test_a_server_that_hangs_holds_nobody_and_one_that_is_gone_is_a_named_fault(valkey: ValkeyServer) -> None:
+    hot = RedisHot(valkey.url, timeout_ms=20, keep_timeout_ms=20)
+    valkey.freeze()
+    try:
+        async with asyncio.timeout(10):
+            with pytest.raises(QueueUnavailable):
+                await hot.find(SCOPE, KEY, ANSWERS, OPENING, [1])
+            with pytest.raises(QueueUnavailable):
+                await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session())
+    finally:
+        valkey.thaw()
+    valkey.kill()
+    with pytest.raises(QueueUnavailable):
+        await hot.announce(SCOPE.tenant, 1, 1)
+    await hot.close()
