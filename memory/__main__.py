@@ -27,7 +27,6 @@ from memory.adapters.postgres.leases import Leases
 from memory.adapters.postgres.migrate import embedding_table_name, ensure_embedding_table, migrate
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.write_store import WriteStore
-from memory.adapters.redis_client import connect
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.adapters.secret_rules import secret_detectors
@@ -102,10 +101,8 @@ async def work(settings: Settings) -> None:
     keys = KeyRing(KeyStore(database), load_or_create_master_key(data / "master.key"))
     scopes, table = Scopes(database), embedding_table_name(embedder.model, embedder.digest)
     store = WriteStore(database, scopes, table)
-    queue = RedisQueue(
-        connect(redis_url.get_secret_value()), lanes=settings.queue.lanes, promised=settings.queue.durability
-    )
-    hot = RedisHot(connect((settings.redis.cache_url or redis_url).get_secret_value()))
+    queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
+    hot = RedisHot((settings.redis.cache_url or redis_url).get_secret_value())
     directory = settings.tokenizer.directory
     summary = settings.summary
     path = WritePath(

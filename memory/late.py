@@ -6,6 +6,7 @@ Until then every question raises EmbedderUnavailable, which recall answers lexic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,20 @@ from memory.model import Vector
 from memory.ports import Embedder
 
 
+class Loaded(Embedder, Protocol):
+    """A loaded model also says where the tokens of a text lie."""
+
+    def offsets(self, text: str) -> Sequence[tuple[int, int]]:
+        """Half-open character ranges of the tokens, ascending."""
+
+
 class LateEmbedder:
     """Implements Embedder; `model` and `dim` are known from the registry before anything is loaded."""
 
     def __init__(self, model: str, dim: int) -> None:
         self.model = model
         self.dim = dim
-        self._loaded: Embedder | None = None
+        self._loaded: Loaded | None = None
 
     @property
     def loaded(self) -> bool:
@@ -32,7 +40,7 @@ class LateEmbedder:
         """Raise EmbedderUnavailable until the model is there."""
         self._now()
 
-    def arrived(self, embedder: Embedder) -> None:
+    def arrived(self, embedder: Loaded) -> None:
         """From now on this one answers."""
         self._loaded = embedder
 
@@ -44,7 +52,11 @@ class LateEmbedder:
         """Unit vectors, shape [len(texts), dim]. Raises EmbedderUnavailable."""
         return await self._now().embed_documents(texts)
 
-    def _now(self) -> Embedder:
+    def offsets(self, text: str) -> Sequence[tuple[int, int]]:
+        """Character ranges of the tokens. Raises EmbedderUnavailable."""
+        return self._now().offsets(text)
+
+    def _now(self) -> Loaded:
         if self._loaded is None:
             raise EmbedderUnavailable("the model is not loaded yet")
         return self._loaded

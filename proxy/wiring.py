@@ -12,24 +12,26 @@ import os
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-from memory.adapters.redis_hot import RedisHot
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import ModelFiles, default_cache_dir, prepare_model
 from memory.adapters.model_registry import ModelSpec, choose_model, read_registry
 from memory.adapters.postgres.database import Bounds as PoolBounds
 from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import embedding_table_name
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
 from memory.adapters.postgres.scopes import Scopes
-from memory.adapters.redis_client import connect
+from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
+from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.spool import OrphanFinder, Spool
+from memory.adapters.spool import count as spooled
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
 from memory.config import Settings, digest
 from memory.errors import SpoolUnavailable
@@ -42,6 +44,7 @@ from memory.read.hot import HotScopes
 from memory.read.recall import Recaller
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
+from memory.write.redact import Redactor
 from proxy.api.own import OwnApi, OwnParts
 from proxy.app import Front
 from proxy.auth import KeyedDoor, OpenDoor
@@ -98,11 +101,9 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     )
     files = await asyncio.to_thread(prepare_model, spec, model_cache(settings), lambda _: None)
     embedder = LateEmbedder(spec.name, spec.dim)
-    queue = RedisQueue(
-        connect(redis_url.get_secret_value()), lanes=settings.queue.lanes, promised=settings.queue.durability
-    )
+    queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
     cache_url = settings.redis.cache_url or redis_url
-    hot_state = RedisHot(connect(cache_url.get_secret_value()), opening_ttl_s=settings.session.regenerate_window_s)
+    hot_state = RedisHot(cache_url.get_secret_value(), opening_ttl_s=settings.session.regenerate_window_s)
     hand_off = HandOff(
         queue,
         await asyncio.to_thread(open_spool, data / "spool", settings.queue.spool_bytes),
@@ -168,13 +169,16 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
             readiness=readiness,
             metrics=metrics,
             recaller=recaller,
-            records=Records(database),
-            read_store=read_store,
+            records=Records(database, scopes, table),
+            progress=ImportStore(database, scopes, table),
             capture=capture,
             queue=queue,
-            spool_dir=data / "spool",
+            hand_off=hand_off,
+            spooled=partial(spooled, data / "spool"),
             keys=keys,
-            settings=settings,
+            redactor=Redactor(secret_detectors()),
+            embedder=embedder,
+            windows=embedder,
         )
     )
     background: list[Coroutine[Any, Any, None]] = [readiness.keep_probing()]
