@@ -18,7 +18,6 @@ from typing import Final
 from uuid import UUID
 
 from aiohttp import web
-from memory.read.index import Filter
 from multidict import CIMultiDict
 
 from memory.config import Settings
@@ -29,6 +28,7 @@ from memory.model import Captured, Recall, Retrieval
 from memory.ports import TokenCounter
 from memory.read.conversation import Conversation, Conversations, session_ref
 from memory.read.hot import HotScopes
+from memory.read.index import Filter
 from memory.read.recall import Question, Recaller
 from memory.telemetry import Metrics, event
 from proxy.answering import Answering, Outcome
@@ -317,7 +317,7 @@ RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "docume
 
 
 def _status_header(prompt: Prompt) -> str:
-    said = [prompt.status]
+    said: list[str] = [prompt.status]
     if prompt.reason:
         said.append(f"reason={prompt.reason}")
     if prompt.rung not in ("full", "none"):

@@ -16,8 +16,9 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from memory.assemble import Block, build_block
+from memory.chain import Digest
 from memory.ids import new_id
-from memory.model import Candidate, Digest, Placed, Reason, Recall, Retrieval, Rung, Status
+from memory.model import Candidate, Placed, Reason, Recall, Retrieval, Rung, Status
 from memory.ports import TokenCounter
 from proxy.identity import Ask
 from proxy.wire.chat_request import ChatRequest

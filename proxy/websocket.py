@@ -1,6 +1,6 @@
 """WebSockets for vLLM: the client's frames to the upstream and back, until either side ends.
 
-Text, binary, ping, pong and close go through as they are. An upstream that refuses the handshake is UpstreamUnreachable.
+Text, binary, ping, pong and close go through as they are. A refused handshake upstream is UpstreamUnreachable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.relay import Upstream, raw_target
 _HANDSHAKE = frozenset(
     ("sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions", "sec-websocket-protocol")
 )
-Ends = aiohttp.ClientWebSocketResponse | web.WebSocketResponse
+Ends = aiohttp.ClientWebSocketResponse[bool] | web.WebSocketResponse[bool]
 
 
 def is_websocket(request: web.Request) -> bool:

@@ -19,7 +19,6 @@ from memory.model import Candidate, Recall, Rung, Scope, ScopeVersion, Vector
 from memory.ports import Embedder
 from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
 from memory.read.index import Filter, Scored
-from memory.stored import Where
 from memory.telemetry import Metrics
 
 # Of the deadline, the part that the embedding may take before the lexical rung is taken instead: what is left is
@@ -51,7 +50,7 @@ class ColdStore(Protocol):
         """The scopes this identity may see. Raises StoreUnavailable."""
 
     async def nearest(
-        self, tenant: UUID, scope_ids: Sequence[int], vector: Vector, k: int, where: Where, *, now: datetime
+        self, tenant: UUID, scope_ids: Sequence[int], vector: Vector, k: int, where: Filter, *, now: datetime
     ) -> list[Candidate]:
         """The k nearest memories by an exact scan, unadmitted. Raises StoreUnavailable."""
 
@@ -138,21 +137,10 @@ class Recaller:
         rung: Rung = "no-rerank"
         if not ids:
             return Recall((), rung)
-        where = _cold_where(question.where)
-        found = await self._cold.nearest(question.scope.tenant, ids, vector, question.k, where, now=question.now)
+        found = await self._cold.nearest(
+            question.scope.tenant, ids, vector, question.k, question.where, now=question.now
+        )
         return Recall(tuple(replace(c, admitted=c.score >= COLD_COSINE_MIN) for c in found), rung)
-
-
-def _cold_where(where: Filter) -> Where:
-    """The same restrictions as the store understands them."""
-    kinds = {} if where.kinds is None else {"kinds": tuple(sorted(where.kinds))}
-    return Where(
-        session_id=where.session_id,
-        occurred_after=where.occurred_after,
-        occurred_before=where.occurred_before,
-        without=where.exclude_memory_ids,
-        **kinds,
-    )
 
 
 def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope]) -> None:
