@@ -105,6 +105,8 @@ class HotScopes:
     def _is_fresh(self, hot: HotScope, announced: Mapping[int, int] | None) -> bool:
         if time.monotonic() - hot.confirmed_at > self._staleness_s:
             return False
+        if not hot.versions:  # no scope known means no announcement to ask for: only the store can say
+            return False
         return not announced or all(hot.versions.get(sid, -1) >= version for sid, version in announced.items())
 
     async def _catch_up(self, scope: Scope, hot: HotScope) -> None:
