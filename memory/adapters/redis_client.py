@@ -12,7 +12,7 @@ from typing import Any
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from memory.errors import QueueUnavailable
 
@@ -43,6 +43,6 @@ def faults(doing: str) -> Iterator[None]:
     """Translate whatever the client, the socket or a time-out raises into QueueUnavailable. Never quotes a value."""
     try:
         yield
-    except (RedisError, OSError, TimeoutError) as exc:
+    except (RedisError, RedisClusterException, OSError, TimeoutError) as exc:
         reason = str(exc)[:_REASON_CHARS_MAX]
         raise QueueUnavailable(f"{doing}: {type(exc).__name__}: {reason}") from exc

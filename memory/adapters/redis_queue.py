@@ -31,6 +31,7 @@ LaneClass = Literal["live", "bulk"]
 Durability = Literal["fsync", "process", "none", "unknown"]
 Promised = Literal["fsync", "process", "replicated"]
 
+_WEAKEST_LAST: Final[tuple[Durability, ...]] = ("fsync", "process", "none", "unknown")
 _GROUP: Final = b"mp"
 _CONSUMER: Final = b"lane"
 _LANES_KEY: Final = "mp:q:lanes"
@@ -289,14 +290,13 @@ class RedisQueue:
         """
         with faults("inspect the server"):
             try:
-                raw = await self._client.execute_command("CONFIG", "GET", "*")
+                if not self._cluster:
+                    return _promise(await self._client.config_get("*"))
+                reply: Any = await self._client.config_get("*", target_nodes="primaries")
             except ResponseError:  # CONFIG is forbidden or renamed on managed servers
                 return "unknown"
-        settings = {_text(name): _text(value) for name, value in _pairs(raw)}
-        if settings.get("maxmemory-policy", "").startswith("allkeys") and settings.get("maxmemory", "0") != "0":
-            return "none"
-        always = settings.get("appendonly") == "yes" and settings.get("appendfsync") == "always"
-        return "fsync" if always else "process"
+        nodes = [each for each in reply.values() if isinstance(each, dict)] or [reply]  # one node answers for itself
+        return max((_promise(settings) for settings in nodes), key=_WEAKEST_LAST.index, default="unknown")
 
     async def _known_lanes(self) -> tuple[str, ...]:
         with faults("list lanes"):
@@ -323,6 +323,14 @@ def _size(entry: Entry) -> int:
 def _fields(entry: Entry) -> tuple[str | bytes, ...]:
     ids = ("x", entry.exchange_id.bytes, "t", entry.tenant_id.bytes, "s", entry.subject_id.bytes)
     return (*ids, "k", entry.kind, "e", entry.envelope)
+
+
+def _promise(config: Any) -> Durability:
+    """What one server's settings promise."""
+    settings = {_text(name): _text(value) for name, value in _pairs(config)}
+    if settings.get("maxmemory-policy", "").startswith("allkeys") and settings.get("maxmemory", "0") != "0":
+        return "none"
+    return "fsync" if settings.get("appendonly") == "yes" and settings.get("appendfsync") == "always" else "process"
 
 
 def _verdict(entry: Entry, added: Any, unsafe: str | None) -> MemoryProxyFault | None:
