@@ -1,0 +1,30 @@
+"""Answers of the own API: a model or a JSON value in, a response out, UTF-8."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from policies.text import storable_json
+
+
+def said(body: BaseModel, status: int = 200, *, without: set[str] | None = None) -> web.Response:
+    """A model as JSON, without the members named."""
+    return json_answer(body.model_dump(mode="json", exclude=without), status)
+
+
+def json_answer(body: Any, status: int = 200) -> web.Response:
+    """A JSON value as a response."""
+    return web.Response(status=status, body=dumped(body), content_type="application/json")
+
+
+def dumped(body: Any) -> bytes:
+    """JSON in UTF-8, one line. Half a surrogate pair, which UTF-8 has no form for, becomes U+FFFD."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(storable_json(body), ensure_ascii=False, separators=(",", ":")).encode()

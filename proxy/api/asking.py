@@ -1,0 +1,181 @@
+"""What one call asks: an aiohttp request in, who asks and what it says out.
+
+Bodies are bounded, UTF-8 JSON objects; query parameters are named and single. Refuses, with the name of the header,
+member or parameter and what was expected: malformed JSON (400, with its position), members that do not fit (422),
+unknown or doubled parameters (400), too large bodies (413), and whoever lacks the capability (403).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn, TypeVar
+from uuid import UUID
+
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from memory.errors import CapabilityMissing, MemoryInvalid, NotFound, StoreUnavailable, TooLarge, Unprocessable
+from memory.model import Scope
+from proxy.app import Door
+from proxy.auth import UNKNOWN_TENANT
+from proxy.identity import Ask, Credential, identify
+
+# Bound of a body that is read whole, in bytes. An import is not: it is read line by line.
+BODY_BYTES_MAX: Final = 1_048_576
+_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and when: every call acts inside `scope`."""
+
+    credential: Credential
+    ask: Ask
+    now: datetime
+
+    @property
+    def scope(self) -> Scope:
+        """The scope of the call."""
+        return self.ask.scope
+
+
+def caller_of(request: web.Request, door: Door, capability: str) -> Caller:
+    """Who asks. Raises InvalidApiKey, AuthUnavailable, ScopeDenied, CapabilityMissing, MemoryInvalid.
+
+    Before the first complete start there is no tenant: StoreUnavailable.
+    """
+    credential = door.admit(request)
+    require(credential, capability)
+    if credential.tenant == UNKNOWN_TENANT:
+        raise StoreUnavailable("the store has not been reached yet; try again", retry_after_s=1)
+    now = datetime.now(UTC)
+    return Caller(credential, identify(request.raw_headers, None, None, credential, now), now)
+
+
+def require(credential: Credential, capability: str) -> None:
+    """Raise CapabilityMissing unless the credential has it."""
+    if not credential.can(capability):
+        raise CapabilityMissing(f"this key lacks the capability {capability}")
+
+
+def parameters(request: web.Request, known: Collection[str]) -> dict[str, str]:
+    """The query parameters, each given once. Raises MemoryInvalid for one that is unknown or given twice."""
+    found: dict[str, str] = {}
+    for name, value in request.query.items():
+        if name not in known:
+            said = ", ".join(sorted(known)) if known else "none"
+            raise MemoryInvalid(f"the parameter {name} is unknown; known here: {said}", param=name)
+        if name in found:
+            raise MemoryInvalid(f"the parameter {name} was given twice; give it once", param=name)
+        found[name] = value
+    return found
+
+
+def id_in_path(request: web.Request, what: str) -> UUID:
+    """The `{id}` of the path. Raises NotFound for what is no id: it names nothing that exists."""
+    raw = request.match_info["id"]
+    if _UUID.fullmatch(raw) is None:
+        raise NotFound(f"there is no such {what} in this scope")
+    return UUID(raw)
+
+
+async def body_as(request: web.Request, model: type[M]) -> M:
+    """The JSON body as a validated value. Raises MemoryInvalid, TooLarge, Unprocessable."""
+    return validated(model, json_object(await _read(request)))
+
+
+async def _read(request: web.Request) -> bytes:
+    refuse_encodings(request)
+    too_large = TooLarge(f"the body may have {BODY_BYTES_MAX} bytes", param="body")
+    if (request.content_length or 0) > BODY_BYTES_MAX:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise too_large
+    return bytes(body)
+
+
+def refuse_encodings(request: web.Request) -> None:
+    """Raise Unprocessable for a compressed body: it is not expanded, so that no bound can be passed by it."""
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("identity", ""):
+        raise Unprocessable(f"Content-Encoding {encoding[:32]!r}: send the body uncompressed", param="Content-Encoding")
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """The object in a body. Raises MemoryInvalid with the position, Unprocessable for another JSON value."""
+    try:
+        value = json.loads(raw.decode("utf-8"), parse_constant=no_constant)
+    except UnicodeDecodeError as exc:
+        raise MemoryInvalid(f"the body is not UTF-8 at byte {exc.start}", param="body") from exc
+    except json.JSONDecodeError as exc:
+        place = f"line {exc.lineno} column {exc.colno} (character {exc.pos})"
+        raise MemoryInvalid(f"the body is no JSON: {exc.msg} at {place}", param="body") from exc
+    except (ValueError, RecursionError) as exc:
+        raise MemoryInvalid(f"the body is no JSON: {str(exc)[:100]}", param="body") from exc
+    if not isinstance(value, dict):
+        raise Unprocessable(f"the body must be a JSON object, not {json_type(value)}", param="body")
+    return value
+
+
+def no_constant(name: str) -> NoReturn:
+    """Refuse NaN and the infinities, which are no JSON. Raises ValueError."""
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def json_type(value: object) -> str:
+    """What JSON calls a value: for messages."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "a boolean"
+    names = {str: "a string", int: "a number", float: "a number", list: "an array", dict: "an object"}
+    return names.get(type(value), "a value")
+
+
+def validated(model: type[M], value: dict[str, Any]) -> M:
+    """The value as a model. Raises Unprocessable naming the first member that does not fit and what was expected."""
+    try:
+        return model.model_validate(value, strict=True)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
+        member = ".".join(str(part) for part in first["loc"]) or "body"
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
+            raise Unprocessable(f"{member} is not a member of this call; known: {known}", param=member) from None
+        raise Unprocessable(f"{member}: {first['msg']}", param=member) from None
+
+
+def rfc3339(value: str) -> datetime | None:
+    """A time with an offset (RFC 3339) in UTC; None when it is none. Digits beyond microseconds are cut."""
+    found = _RFC3339.fullmatch(value)
+    if found is None:
+        return None
+    day, time, fraction, offset = found.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{time}.{(fraction or '0').ljust(6, '0')}{offset.upper()}")
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def to_rfc3339(moment: datetime | None) -> str | None:
+    """A time as this API writes it: UTC, `Z`, microseconds only where there are some."""
+    return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def time_parameter(given: dict[str, str], name: str) -> datetime | None:
+    """A time among the query parameters. Raises MemoryInvalid."""
+    if name not in given:
+        return None
+    # In a query string an unencoded + reads as a space; a time has no space before its offset.
+    moment = rfc3339(given[name]) or rfc3339("+".join(given[name].rsplit(" ", 1)))
+    if moment is None:
+        raise MemoryInvalid(f"{name} must be RFC 3339 with an offset, like 2026-11-21T09:30:00Z", param=name)
+    return moment

@@ -1,0 +1,258 @@
+"""The lines of an import: bytes as they arrive in, validated lines out. No I/O, no clock.
+
+`LineCutter` cuts a stream at line ends, wherever the reads fell. `read_line` makes one line a `Given`, or a `Derived`
+that is passed over, or raises `LineRefused` with what is wrong in words for the answer. `Defaults` fills in what a line
+leaves out. Refuses lines over LINE_BYTES_MAX, other encodings than UTF-8, and times without an offset.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from memory.chain import message_text
+from memory.model import ImportLine
+from policies.text import storable
+from proxy.api.asking import json_type, no_constant, rfc3339
+from proxy.identity import VALUE_BYTES_MAX
+
+LINE_BYTES_MAX: Final = 8 * 1_048_576
+SOURCE_ID_CHARS_MAX: Final = 256
+ROLES: Final = ("user", "assistant", "system", "tool")
+# What `export` writes besides turns. All of it is made from turns, so it comes again by itself when those are taken in.
+DERIVED_TYPES: Final = frozenset(
+    {"memory", "summary", "checkpoint", "persona", "session", "document", "entity", "relationship", "task"}
+)
+# What `export` writes on a turn beyond the members of an import line: it does not make a line another line.
+EXPORT_MEMBERS: Final = frozenset(
+    {"type", "event_id", "seq", "origin", "integrity", "model", "tool_calls", "tool_call_id", "recorded_at"}
+)
+TOO_LONG: Final = f"the line is longer than {LINE_BYTES_MAX} bytes"
+
+
+class LineRefused(Exception):
+    """A line that cannot be taken; its text says why, never what the line says."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawLine:
+    """One line of the upload, without its end. `number` counts from 1, blank lines too. `content` None: too long."""
+
+    number: int
+    content: bytes | None
+
+
+class LineCutter:
+    """Cuts a byte stream into lines, bounded in what it holds. Blank lines are counted and left out."""
+
+    def __init__(self, bytes_max: int = LINE_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._number = 0
+
+    def feed(self, chunk: bytes) -> list[RawLine]:
+        """The lines that are complete with this chunk."""
+        first, *rest = chunk.split(b"\n")
+        self._hold(first)
+        found: list[RawLine] = []
+        for piece in rest:
+            found += self._cut()
+            self._hold(piece)
+        return found
+
+    def finish(self) -> list[RawLine]:
+        """The last line, where the stream did not end with a line end."""
+        return list(self._cut()) if self._held else []
+
+    def _hold(self, piece: bytes) -> None:
+        self._held += len(piece)
+        if self._held > self._bytes_max + 1:  # one more for a CR that will not count
+            self._parts.clear()
+        elif piece:
+            self._parts.append(piece)
+
+    def _cut(self) -> Iterator[RawLine]:
+        self._number += 1
+        line = b"".join(self._parts).removesuffix(b"\r")
+        too_long = self._held > self._bytes_max + 1 or len(line) > self._bytes_max
+        self._parts.clear()
+        self._held = 0
+        if too_long:
+            yield RawLine(self._number, None)
+        elif line.strip():
+            yield RawLine(self._number, line)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One turn as its line gives it. `event_id` is set on a line that `export` wrote."""
+
+    line: int
+    session: str | None
+    role: str
+    name: str | None
+    content: str
+    occurred_at: datetime | None
+    source_id: str | None
+    event_id: UUID | None
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A line of an export that is made from turns: nothing is to be done with it."""
+
+    line: int
+
+
+def read_line(raw: RawLine) -> Given | Derived:
+    """Validate one line. Raises LineRefused."""
+    if raw.content is None:
+        raise LineRefused(TOO_LONG)
+    value = _object(raw.content)
+    kind = value.get("type")
+    if kind is not None and kind != "turn" and "role" not in value:
+        if isinstance(kind, str) and kind in DERIVED_TYPES:
+            return Derived(raw.number)
+        raise LineRefused(f"lines of type {_quoted(kind)} cannot be imported; known: turn, {', '.join(_DERIVED)}")
+    event_id = _event_id(value.get("event_id")) if kind == "turn" else None
+    source_id = _text(value, "source_id", chars_max=SOURCE_ID_CHARS_MAX)
+    given = Given(
+        line=raw.number,
+        session=_session(value),
+        role=_role(value.get("role"), exported=event_id is not None),
+        name=_text(value, "name", chars_max=256, empty_is_none=True),
+        content=_content(value),
+        occurred_at=_time(value.get("occurred_at")),
+        # What has no source id of its own keeps the id it had where it was exported.
+        source_id=source_id or (str(event_id) if event_id else None),
+        event_id=event_id,
+        digest=b"",
+    )
+    return _with_digest(given, value)
+
+
+class Defaults:
+    """Fills in what lines leave out: one new session for all, and the time of the line before, else of the call."""
+
+    def __init__(self, session: str, now: datetime) -> None:
+        self._session = session
+        self._time = now
+
+    def line(self, given: Given) -> ImportLine:
+        """The line as it is stored. Call in the order of the lines."""
+        if given.occurred_at is not None:
+            self._time = given.occurred_at
+        return ImportLine(
+            line=given.line,
+            session_label=given.session or self._session,
+            role=given.role,
+            name=given.name,
+            content=given.content,
+            occurred_at=self._time,
+            source_id=given.source_id,
+            line_digest=given.digest,
+        )
+
+
+_DERIVED: Final = sorted(DERIVED_TYPES)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line.decode("utf-8"), parse_constant=no_constant)
+    except UnicodeDecodeError as exc:
+        raise LineRefused(f"not UTF-8 at byte {exc.start}") from exc
+    except json.JSONDecodeError as exc:
+        raise LineRefused(f"no JSON: {exc.msg} at character {exc.pos}") from exc
+    except (ValueError, RecursionError) as exc:
+        raise LineRefused(f"no JSON: {str(exc)[:100]}") from exc
+    if not isinstance(value, dict):
+        raise LineRefused(f"a line is one JSON object, not {json_type(value)}")
+    return value
+
+
+def _role(value: object, *, exported: bool) -> str:
+    """One of ROLES; what an export says is taken as it is, since clients send other roles too."""
+    if isinstance(value, str) and (value in ROLES or (exported and 1 <= len(value) <= 64)):
+        return storable(value)
+    found = "missing" if value is None else _quoted(value)
+    raise LineRefused(f"role must be one of {', '.join(ROLES)}; it is {found}")
+
+
+def _text(value: dict[str, Any], member: str, *, chars_max: int, empty_is_none: bool = False) -> str | None:
+    text = value.get(member)
+    if text is None or (empty_is_none and text == ""):
+        return None
+    if not isinstance(text, str):
+        raise LineRefused(f"{member} must be a string, not {json_type(text)}")
+    if not 1 <= len(text) <= chars_max:
+        raise LineRefused(f"{member} must have 1 to {chars_max} characters, it has {len(text)}")
+    if storable(text) != text:
+        raise LineRefused(f"{member} holds a NUL or half a surrogate pair")
+    return text
+
+
+def _session(value: dict[str, Any]) -> str | None:
+    """A session's name as the header X-Memory-Session would carry it."""
+    label = _text(value, "session", chars_max=VALUE_BYTES_MAX)
+    if label is None:
+        return None
+    label = unicodedata.normalize("NFC", label)
+    if len(label.encode("utf-8")) > VALUE_BYTES_MAX:
+        raise LineRefused(f"session must have at most {VALUE_BYTES_MAX} bytes of UTF-8")
+    return label
+
+
+def _content(value: dict[str, Any]) -> str:
+    content = value.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        found = "missing" if content is None else json_type(content)
+        raise LineRefused(f"content must be a string or a list of parts; it is {found}")
+    for index, part in enumerate(content):
+        is_part = isinstance(part, str) or (isinstance(part, dict) and isinstance(part.get("type"), str))
+        if not is_part or (isinstance(part, dict) and not isinstance(part.get("text", ""), str)):
+            raise LineRefused(f'content[{index}] must be a part like {{"type": "text", "text": "…"}}')
+    return message_text({"content": content})
+
+
+def _time(value: object) -> datetime | None:
+    if value is None:
+        return None
+    moment = rfc3339(value) if isinstance(value, str) else None
+    if moment is None:
+        raise LineRefused("occurred_at must be RFC 3339 with an offset, like 2026-11-21T09:30:00Z")
+    return moment
+
+
+def _event_id(value: object) -> UUID | None:
+    try:
+        return UUID(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _with_digest(given: Given, value: dict[str, Any]) -> Given:
+    """The same with the digest of all of the line: every member given, unknown ones too, in one canonical form."""
+    members: dict[str, Any] = {
+        name: member for name, member in value.items() if name not in EXPORT_MEMBERS and member is not None
+    }
+    members |= {"content": given.content, "role": given.role}
+    members |= {"session": given.session} if given.session is not None else {}
+    members |= {"occurred_at": given.occurred_at.isoformat()} if given.occurred_at is not None else {}
+    members |= {"source_id": given.source_id} if given.source_id is not None else {}
+    canonical = json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
+    return replace(given, digest=hashlib.sha256(canonical).digest())
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(value[:40]) if isinstance(value, str) else json_type(value)

@@ -1,0 +1,296 @@
+"""One import under way: lines handed over in chunks in, counts and bad lines out, until all that was taken is stored.
+
+Reading, following the store and telling the client run side by side and never wait for one another, but for the window:
+only so much may be accepted and not stored. So a client that sends all before it reads cannot stall the import, and a
+store that is away stops the upload instead of filling the queue. What was accepted stays, whatever becomes of the
+client. Refuses to go on, with an error line and `complete: false`, when a chunk would not be durable, the process is
+draining, or more bad lines wait unread than are held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal
+
+from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
+from memory.ids import new_id
+from memory.model import ImportChunk, ImportLine, Scope
+from memory.stored import ExportedTurn, ImportProgress
+from proxy.api.import_lines import Defaults, Derived, Given, LineCutter, LineRefused, RawLine, read_line
+from proxy.api.parts import ImportProgresses, KnownTurns, TakesChunks
+
+CHUNK_LINES_MAX: Final = 64
+CHUNK_BYTES_MAX: Final = 262_144
+IDLE_S: Final = 0.05
+POLL_S: Final = 0.2
+CHUNKS_IN_FLIGHT_MAX: Final = 32
+# Where the answer does not wait for the store, accepted lines wait in the queue: so much of one import, in bytes.
+BYTES_IN_FLIGHT_MAX: Final = 67_108_864
+ERRORS_HELD_MAX: Final = 100_000
+# Lines longer than this are parsed off the event loop: 1 MiB of JSON takes about 10 ms.
+_PARSED_APART_BYTES: Final = 1_048_576
+_FIRST_POLL_S: Final = 0.02
+# Without progress for so long, it is asked whether anything still waits: else the rest lies among the dead letters.
+_STALLED_S: Final = 2.0
+# Adding up the chunks of an import of a million lines takes time: asking takes at most a fifth of it.
+_ASKING_SHARE: Final = 4
+UPLOAD: Final = 0  # the "line" of what concerns the upload as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What one call wants. `session` is where lines without one go."""
+
+    scope: Scope
+    session: str
+    trusted: bool
+    on_conflict: Literal["error", "update"]
+    wait: bool
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What an import works with. `waiting` counts entries not stored yet; `draining`: this process is going."""
+
+    capture: TakesChunks
+    progress: ImportProgresses
+    known_turns: KnownTurns | None
+    waiting: Callable[[], Awaitable[int]]
+    draining: Callable[[], bool]
+
+
+@dataclass(slots=True)
+class Counts:
+    """Lines so far. `refused` never were accepted; `passed_over` needed nothing; `lost` are dead letters."""
+
+    accepted: int = 0
+    passed_over: int = 0
+    refused: int = 0
+    lost: int = 0
+    stored: ImportProgress = field(default_factory=lambda: ImportProgress(0, 0, 0, ()))
+
+    def as_line(self) -> dict[str, int]:
+        """The progress line."""
+        done = self.passed_over + self.stored.done
+        return {"accepted": self.accepted, "done": done, "failed": self.refused + self.stored.failed + self.lost}
+
+
+class Stopped(Exception):
+    """The import cannot go on; the text is for the client."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+        self.why = why
+
+
+class ImportRun:
+    """One import: `feed` and `follow` run side by side, `take_errors` and `counts` are what is told."""
+
+    def __init__(self, order: Order, tools: Tools) -> None:
+        self._order = order
+        self._tools = tools
+        self._import_id = new_id()
+        self._defaults = Defaults(order.session, order.now)
+        self._cutter = LineCutter()
+        self._lines: list[tuple[Given, ImportLine]] = []
+        self._bytes = 0
+        self._chunks = 0
+        self._sent: deque[int] = deque()  # bytes of the chunks not known to be stored, oldest first
+        self._sent_bytes = 0
+        self._room = asyncio.Event()
+        self._fed = False
+        self._errors: deque[tuple[int, str]] = deque()
+        self._told: set[int] = set()
+        self._handing_over: set[asyncio.Task[Literal["queue", "spool", "none"]]] = set()
+        self.counts = Counts()
+        self.stopped = False
+
+    def take_errors(self) -> list[tuple[int, str]]:
+        """The bad lines that have not been told yet."""
+        taken = list(self._errors)
+        self._errors.clear()
+        return taken
+
+    async def feed(self, arriving: AsyncIterator[bytes]) -> None:
+        """Take the upload in. `arriving` yields what came, and b"" when nothing did for IDLE_S."""
+        try:
+            async for arrived in arriving:
+                for raw in self._cutter.feed(arrived):
+                    await self._take(raw)
+                if not arrived:
+                    await self._hand_over()
+                self._check()
+            for raw in self._cutter.finish():
+                await self._take(raw)
+            await self._hand_over()
+        except Stopped as stop:
+            self._stop(stop.line, stop.why)
+        except MemoryProxyFault as fault:
+            self._stop(UPLOAD, f"the import cannot go on: {fault}")
+        self._fed = True
+
+    async def follow(self) -> None:
+        """Follow the store until all that was accepted is stored; without `wait`, until all was accepted."""
+        delay, moved_at = _FIRST_POLL_S, time.monotonic()
+        while not self._is_over():
+            await asyncio.sleep(delay)
+            before, asked_at = self.counts.stored.chunks, time.monotonic()
+            await self._ask_store()
+            now = time.monotonic()
+            if self.counts.stored.chunks != before or not self._sent:
+                moved_at = now
+            elif now - moved_at > _STALLED_S:
+                await self._look_for_lost()
+                moved_at = now
+            delay = max(min(delay * 2, POLL_S), _ASKING_SHARE * (now - asked_at))
+
+    def _is_over(self) -> bool:
+        return self._fed and (self.stopped or not self._order.wait or not self._sent)
+
+    def _stop(self, line: int, why: str) -> None:
+        self.stopped = True
+        self._errors.append((line, why))
+
+    def _check(self) -> None:
+        """Raise Stopped where the upload cannot be taken further."""
+        if self._tools.draining():
+            raise Stopped(UPLOAD, "this process is going; send what was not accepted again")
+        if len(self._errors) > ERRORS_HELD_MAX:
+            raise Stopped(UPLOAD, f"over {ERRORS_HELD_MAX} bad lines wait unread; read the answer while sending")
+
+    # ------------------------------------------------------------ lines
+
+    async def _take(self, raw: RawLine) -> None:
+        """One line: validated, counted, and kept for the next chunk."""
+        size = len(raw.content or b"")
+        try:
+            found = await asyncio.to_thread(read_line, raw) if size > _PARSED_APART_BYTES else read_line(raw)
+        except LineRefused as refused:
+            self.counts.refused += 1
+            self._errors.append((raw.number, str(refused)))
+            return
+        if isinstance(found, Derived):
+            self.counts.accepted += 1
+            self.counts.passed_over += 1
+            return
+        self._lines.append((found, self._defaults.line(found)))
+        self._bytes += size
+        if len(self._lines) >= CHUNK_LINES_MAX or self._bytes >= CHUNK_BYTES_MAX:
+            await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        """Make the lines kept so far durable. Raises Stopped when they are not, StoreUnavailable."""
+        if not self._lines:
+            return
+        kept, size = self._lines, self._bytes
+        self._lines, self._bytes = [], 0
+        lines = await self._without_known(kept)
+        if not lines:
+            return
+        await self._wait_for_room()
+        order = self._order
+        chunk = ImportChunk(
+            exchange_id=new_id(),
+            import_id=self._import_id,
+            chunk=self._chunks,
+            scope=order.scope,
+            trusted=order.trusted,
+            on_conflict=order.on_conflict,
+            arrived_at=order.now,
+            lines=lines,
+        )
+        if await self._shielded(chunk) == "none":
+            raise Stopped(lines[0].line, "not durable: queue and spool both refuse; send from this line on again")
+        self._chunks += 1
+        self._sent.append(size)
+        self._sent_bytes += size
+        self.counts.accepted += len(lines)
+
+    async def _shielded(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
+        """The hand-off, which a client that leaves does not cut short."""
+        task = asyncio.create_task(self._handed_over(chunk))
+        self._handing_over.add(task)
+        task.add_done_callback(self._handing_over.discard)
+        return await asyncio.shield(task)
+
+    async def _handed_over(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
+        return await self._tools.capture.import_chunk(chunk)
+
+    async def _wait_for_room(self) -> None:
+        while self._is_full():
+            self._check()
+            self._room.clear()
+            try:
+                async with asyncio.timeout(1.0):
+                    await self._room.wait()
+            except TimeoutError:
+                continue
+
+    def _is_full(self) -> bool:
+        if self._order.wait:
+            return len(self._sent) >= CHUNKS_IN_FLIGHT_MAX
+        return self._sent_bytes >= BYTES_IN_FLIGHT_MAX
+
+    async def _without_known(self, kept: list[tuple[Given, ImportLine]]) -> tuple[ImportLine, ...]:
+        """Leaves out lines that were exported from this very scope and say what it still has: they are done."""
+        event_ids = [given.event_id for given, _ in kept if given.event_id is not None]
+        if self._tools.known_turns is None or not event_ids:
+            return tuple(line for _, line in kept)
+        known = await self._tools.known_turns.turns_by_id(self._order.scope, event_ids)
+        lines = tuple(
+            line
+            for given, line in kept
+            if given.event_id is None or not _says_the_same(line, known.get(given.event_id))
+        )
+        self.counts.accepted += len(kept) - len(lines)
+        self.counts.passed_over += len(kept) - len(lines)
+        return lines
+
+    # ------------------------------------------------------------ the store
+
+    async def _ask_store(self) -> None:
+        """How far it is; a store that is away is asked again later."""
+        try:
+            progress = await self._tools.progress.import_progress(self._order.scope, self._import_id)
+        except StoreUnavailable:
+            return
+        for _ in range(progress.chunks - self.counts.stored.chunks):
+            if self._sent:  # a lane has one order, so chunks are stored as they were sent
+                self._sent_bytes -= self._sent.popleft()
+        self.counts.stored = progress
+        for conflict in progress.errors:
+            if conflict.line not in self._told:
+                self._told.add(conflict.line)
+                self._errors.append((conflict.line, conflict.error))
+        self._room.set()
+
+    async def _look_for_lost(self) -> None:
+        """Where nothing waits any more and lines are missing, they will not come: they are dead letters."""
+        try:
+            if await self._tools.waiting():
+                return
+        except QueueUnavailable:
+            return
+        await self._ask_store()
+        if self._sent:
+            counts = self.counts
+            counts.lost = counts.accepted - counts.passed_over - counts.stored.done - counts.stored.failed
+            self._sent.clear()
+            self._sent_bytes = 0
+            self._stop(UPLOAD, f"{counts.lost} lines could not be stored and lie among the dead letters")
+            self._room.set()
+
+
+def _says_the_same(line: ImportLine, exported: ExportedTurn | None) -> bool:
+    if exported is None:
+        return False
+    turn = exported.turn
+    said = (turn.role, turn.name, turn.content, turn.occurred_at, exported.label)
+    return said == (line.role, line.name, line.content, line.occurred_at, line.session_label)

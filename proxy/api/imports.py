@@ -1,0 +1,112 @@
+"""`POST /memory/v1/import`: NDJSON of any size in, as it arrives; NDJSON of progress and bad lines out, side by side.
+
+The head of the answer goes out at once. Progress is told each half second, bad lines as they are found, the last line
+says whether the upload was taken in to its end. Refuses compressed uploads (422) and unknown parameters (400).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final, Literal
+
+from aiohttp import StreamReader, web
+
+from memory.errors import MemoryInvalid
+from memory.ids import new_id
+from proxy.api.answers import dumped
+from proxy.api.asking import caller_of, parameters, refuse_encodings
+from proxy.api.exports import NDJSON
+from proxy.api.import_run import IDLE_S, ImportRun, Order, Tools
+from proxy.api.parts import OwnParts
+from proxy.api.queue import waiting
+
+TELL_S: Final = 0.5
+
+
+class Import:
+    """The handler of imports."""
+
+    def __init__(self, parts: OwnParts) -> None:
+        self._parts = parts
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        """Take an upload in."""
+        caller = caller_of(request, self._parts.door, "memory:write")
+        given = parameters(request, ("wait", "on_conflict"))
+        refuse_encodings(request)
+        order = Order(
+            scope=caller.scope,
+            session=caller.ask.session or str(new_id()),
+            trusted=caller.credential.can("memory:import:trusted"),
+            on_conflict=_on_conflict(given.get("on_conflict", "error")),
+            wait=_wait(given.get("wait", "true")),
+            now=caller.now,
+        )
+        run = ImportRun(order, self._tools())
+        response = web.StreamResponse(headers={"Content-Type": NDJSON})
+        await response.prepare(request)
+        working = {asyncio.create_task(run.feed(arriving(request.content))), asyncio.create_task(run.follow())}
+        try:
+            await _tell(run, response, working)
+        finally:
+            for task in working:
+                task.cancel()
+        await response.write_eof()
+        return response
+
+    def _tools(self) -> Tools:
+        parts = self._parts
+        return Tools(
+            capture=parts.capture,
+            progress=parts.progress,
+            known_turns=parts.known_turns,
+            waiting=self._waiting,
+            draining=lambda: parts.readiness.draining,
+        )
+
+    async def _waiting(self) -> int:
+        depth = await waiting(self._parts.hand_off, self._parts.spooled, self._parts.queue)
+        return depth.pending + depth.in_flight
+
+
+async def arriving(content: StreamReader) -> AsyncIterator[bytes]:
+    """What arrives, as it arrives; b"" when nothing does for IDLE_S. Raises what the connection raises."""
+    while not content.at_eof():
+        try:
+            async with asyncio.timeout(IDLE_S):
+                chunk = await content.readany()
+        except TimeoutError:
+            chunk = b""
+        yield chunk
+
+
+async def _tell(run: ImportRun, response: web.StreamResponse, working: set[asyncio.Task[None]]) -> None:
+    """Tell the client until the work is done. A client that does not read holds up only this."""
+    pending = working
+    while pending:
+        done, pending = await asyncio.wait(pending, timeout=TELL_S, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+        if pending:
+            await response.write(_lines(run, run.counts.as_line()))
+    await response.write(_lines(run, {**run.counts.as_line(), "complete": not run.stopped}))
+
+
+def _lines(run: ImportRun, last: dict[str, Any]) -> bytes:
+    errors = [{"line": line, "error": error} for line, error in run.take_errors()]
+    return b"".join(dumped(value) + b"\n" for value in (*errors, last))
+
+
+def _wait(raw: str) -> bool:
+    if raw not in ("true", "false"):
+        raise MemoryInvalid("wait must be true or false", param="wait")
+    return raw == "true"
+
+
+def _on_conflict(raw: str) -> Literal["error", "update"]:
+    if raw == "error":
+        return "error"
+    if raw == "update":
+        return "update"
+    raise MemoryInvalid("on_conflict must be error or update", param="on_conflict")

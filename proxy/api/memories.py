@@ -1,0 +1,177 @@
+"""`/memory/v1/memories`: ids and changes in, memories in their current version out.
+
+A change names the version it was made from (`If-Match`), makes a new version and leaves the old one to `as_of`. New
+text passes redaction and is embedded before it is stored, with nothing held open meanwhile. DELETE hides. Raises
+NotFound, Conflict, VersionRequired, Unprocessable, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any, Final, get_args
+from uuid import UUID
+
+from aiohttp import web
+
+from memory.errors import EmbedderUnavailable, MemoryInvalid, NotFound, StoreUnavailable, Unprocessable, VersionRequired
+from memory.model import Scope
+from memory.stored import MemoryChange, MemoryRecord
+from memory.write.windows import split_windows
+from policies.text import storable, storable_json
+from proxy.api.answers import said
+from proxy.api.asking import body_as, caller_of, id_in_path, parameters
+from proxy.api.paging import PARAMETERS, page_of
+from proxy.api.parts import OwnParts
+from proxy.api.schemas import KindName, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
+from proxy.api.sessions import Labels
+
+UNDO: Final = timedelta(days=30)
+ATTRIBUTES_MAX: Final = 256
+_KINDS: Final = get_args(KindName)
+_LISTED_BY: Final = PARAMETERS | {"kind", "session"}
+
+
+class Memories:
+    """The handlers of memories."""
+
+    def __init__(self, parts: OwnParts, labels: Labels) -> None:
+        self._parts = parts
+        self._labels = labels
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Memories that are not hidden, newest first; `kind` and `session` narrow the list."""
+        caller = caller_of(request, self._parts.door, "memory:read:own")
+        given = parameters(request, _LISTED_BY)
+        kind = given.get("kind")
+        if kind is not None and kind not in _KINDS:
+            raise MemoryInvalid(f"kind must be one of {', '.join(_KINDS)}", param="kind")
+        page = page_of(given, "memories")
+        session_id: UUID | None = None
+        if "session" in given:
+            try:
+                session_id = (await self._parts.records.session(caller.scope, given["session"])).session_id
+            except NotFound:
+                return said(MemoryList(data=[], next_cursor=None))
+        found = await self._parts.records.memories(
+            caller.scope,
+            limit=page.limit,
+            cursor=page.cursor,
+            order=page.order,
+            kind=kind,
+            session_id=session_id,
+        )
+        labels = await self._labels.of(caller.scope, (record.session_id for record in found.rows))
+        rows = [_said(record, labels) for record in found.rows]
+        return said(MemoryList(data=rows, next_cursor=page.next_cursor(found.next_cursor)))
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One memory; its version is the ETag."""
+        caller = caller_of(request, self._parts.door, "memory:read:own")
+        parameters(request, ())
+        return await self._shown(
+            caller.scope, await self._parts.records.memory(caller.scope, id_in_path(request, "memory"))
+        )
+
+    async def change(self, request: web.Request) -> web.Response:
+        """The next version of a memory."""
+        caller = caller_of(request, self._parts.door, "memory:write")
+        parameters(request, ())
+        memory_id = id_in_path(request, "memory")
+        version = _version_of(request)
+        asked = await body_as(request, MemoryPatch)
+        if version is None:
+            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
+        if not asked.model_fields_set:
+            raise Unprocessable(f"nothing to change; known: {', '.join(sorted(MemoryPatch.model_fields))}")
+        records = self._parts.records
+        known = await records.memory(caller.scope, memory_id)
+        change = await self._change(asked, known)
+        return await self._shown(
+            caller.scope, await records.patch_memory(caller.scope, memory_id, version, change, caller.now)
+        )
+
+    async def hide(self, request: web.Request) -> web.Response:
+        """Hide a memory: gone from lists, search and prompts, still seen by `as_of`."""
+        caller = caller_of(request, self._parts.door, "memory:write")
+        parameters(request, ())
+        memory_id = id_in_path(request, "memory")
+        await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, version=_version_of(request))
+        return said(MemoryDeleted(id=str(memory_id), deleted_at=caller.now, undo_until=caller.now + UNDO))
+
+    async def _shown(self, scope: Scope, record: MemoryRecord) -> web.Response:
+        answer = said(_said(record, await self._labels.of(scope, [record.session_id])))
+        answer.headers["ETag"] = f'"{record.version}"'
+        return answer
+
+    async def _change(self, asked: MemoryPatch, known: MemoryRecord) -> MemoryChange:
+        """What the store is to change; new text is cleaned and embedded. Raises StoreUnavailable, Unprocessable."""
+        members: dict[str, Any] = {name: getattr(asked, name) for name in asked.model_fields_set - {"content"}}
+        if "attributes" in members:
+            members["attributes"] = _attributes(asked.attributes)
+        if "expires_at" in members:
+            members["set_expires_at"] = True
+        if "content" not in asked.model_fields_set:
+            return MemoryChange(**members)
+        text = await asyncio.to_thread(lambda: self._parts.redactor.redact(storable(asked.content)).text)
+        windows = await asyncio.to_thread(split_windows, text, self._parts.windows)
+        try:
+            vectors = await self._parts.embedder.embed_documents(
+                [_dated(known.occurred_at, text[start:end]) for start, end in windows]
+            )
+        except EmbedderUnavailable as fault:
+            raise StoreUnavailable(f"the new text cannot be embedded now: {fault}", retry_after_s=1) from fault
+        return MemoryChange(content=text, windows=tuple(windows), vectors=vectors, **members)
+
+
+def _version_of(request: web.Request) -> int | None:
+    """The version in If-Match, None without one. Raises MemoryInvalid."""
+    raw = request.headers.get("If-Match")
+    if raw is None:
+        return None
+    digits = raw.strip().removeprefix("W/").strip('"')
+    if not (digits.isascii() and digits.isdigit() and 1 <= len(digits) <= 9):
+        raise MemoryInvalid("If-Match must be the version of the memory, like 3", param="If-Match")
+    return int(digits)
+
+
+def _attributes(attributes: dict[str, Any]) -> dict[str, Any]:
+    if len(attributes) > ATTRIBUTES_MAX:
+        raise Unprocessable(f"attributes: at most {ATTRIBUTES_MAX} members", param="attributes")
+    cleaned: dict[str, Any] = storable_json(attributes)
+    return cleaned
+
+
+def _dated(moment: datetime | None, text: str) -> str:
+    """The text under its date, as the write path embeds it (memory.write.pipeline.embedded_text)."""
+    return f"{moment:%d %B %Y}: {text}" if moment else text
+
+
+def _said(record: MemoryRecord, labels: dict[UUID, str]) -> MemorySaid:
+    return MemorySaid(
+        id=str(record.memory_id),
+        version=record.version,
+        kind=record.kind,
+        collection=record.collection,
+        content=record.content,
+        role=record.role,
+        integrity=record.integrity,
+        sensitivity=record.sensitivity,
+        origin=record.origin,
+        importance=round(record.importance, 6),
+        confidence=round(record.confidence, 6),
+        pinned=record.pinned,
+        validation_status=record.validation_status,
+        attributes=record.attributes,
+        quarantine_reason=record.quarantine_reason,
+        superseded_by=str(record.superseded_by) if record.superseded_by else None,
+        session=labels.get(record.session_id) if record.session_id else None,
+        occurred_at=record.occurred_at,
+        valid_from=record.valid_from,
+        valid_to=record.valid_to,
+        expires_at=record.expires_at,
+        created_at=record.created_at,
+        recorded_at=record.recorded_from,
+        source_ids=list(record.source_ids),
+        event_ids=[str(event_id) for event_id in record.event_ids],
+    )

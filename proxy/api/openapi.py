@@ -1,0 +1,327 @@
+"""`/memory/openapi.json`: nothing in, the OpenAPI 3.1 document of the own API out.
+
+Schemas come from the models that bodies are checked against and answers are built from; calls, parameters and errors
+are the table below. A test holds the table against the routes and the document against the specification.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from proxy.api import schemas
+from proxy.api.exports import NDJSON
+
+DOCUMENT_PATH: Final = "/memory/openapi.json"
+_REF: Final = "#/components/schemas/{model}"
+_JSON: Final = "application/json"
+_TEXT: Final = "text/plain"
+
+# Every error of the API by its code, with its status (DESIGN section 2).
+ERRORS: Final = {
+    "memory_invalid": (400, "A header, parameter or body that cannot be understood; `param` names it."),
+    "memory_conflict": (400, "Two places say different things."),
+    "invalid_api_key": (401, "No key, an unknown one, or one that was revoked or has expired."),
+    "scope_denied": (403, "The key fixes a scope and the request names another."),
+    "capability_missing": (403, "The key may not do this."),
+    "not_found": (404, "Not there, or not inside the caller's scope."),
+    "method_not_allowed": (405, "The path exists, the method does not; `Allow` lists what does."),
+    "conflict": (409, "The thing changed since it was read."),
+    "too_large": (413, "Beyond a bound, which the message names."),
+    "unprocessable": (422, "A member that does not fit; the message says what was expected."),
+    "version_required": (428, "A change without If-Match."),
+    "internal_error": (500, "A defect; the log has its place."),
+    "auth_unavailable": (503, "The key table cannot be read."),
+    "store_unavailable": (503, "A store does not answer, or was not reached yet."),
+    "timeout": (504, "It took longer than its bound."),
+}
+_ADMISSION: Final = ("invalid_api_key", "auth_unavailable")
+_CALLER: Final = (
+    *_ADMISSION,
+    "memory_invalid",
+    "scope_denied",
+    "capability_missing",
+    "store_unavailable",
+    "internal_error",
+)
+_BODY: Final = ("too_large", "unprocessable")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: what it takes, what it answers with, and by which codes it refuses."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    answer: type[BaseModel] | None = None
+    answer_type: str = _JSON
+    body: type[BaseModel] | None = None
+    body_type: str = _JSON
+    parameters: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    also: tuple[tuple[int, str], ...] = ()  # other statuses with the same body
+
+
+CALLS: Final = (
+    Call("GET", "/memory/health", "health", "200 while the process answers.", schemas.HealthSaid),
+    Call(
+        "GET",
+        "/memory/ready",
+        "ready",
+        "Whether this process is in service, and what its dependencies say.",
+        schemas.ReadySaid,
+        also=((503, "Before the first complete start, or draining."),),
+    ),
+    Call(
+        "GET",
+        "/memory/metrics",
+        "metrics",
+        "Prometheus' text format, all workers merged. With keys it wants the capability metrics:read.",
+        answer_type=_TEXT,
+        errors=(*_ADMISSION, "memory_invalid", "capability_missing", "internal_error"),
+    ),
+    Call("GET", DOCUMENT_PATH, "openapi", "This document."),
+    Call(
+        "POST",
+        "/memory/v1/import",
+        "importTurns",
+        "Take past turns in, one JSON object a line. The answer is NDJSON too: progress at least each second, "
+        "a line for each bad line, and a last line with `complete`.",
+        schemas.ImportProgressSaid,
+        NDJSON,
+        schemas.ImportLineAsked,
+        NDJSON,
+        ("wait", "on_conflict", "scope", "session_header"),
+        (*_CALLER, "unprocessable"),
+    ),
+    Call(
+        "GET",
+        "/memory/v1/export",
+        "exportScope",
+        "Every turn of the scope once, session by session, then its memories, as NDJSON lines with a `type`. "
+        "The connection is cut when the store fails on the way.",
+        answer_type=NDJSON,
+        parameters=("scope",),
+        errors=_CALLER,
+    ),
+    Call(
+        "POST",
+        "/memory/v1/search",
+        "search",
+        "Candidates for a question, best first, by the same recall that serves chats.",
+        schemas.SearchSaid,
+        body=schemas.SearchAsked,
+        parameters=("scope", "as_of_header"),
+        errors=(*_CALLER, *_BODY, "memory_conflict", "timeout"),
+    ),
+    Call(
+        "GET",
+        "/memory/v1/memories",
+        "listMemories",
+        "Memories that are not hidden, newest first.",
+        schemas.MemoryList,
+        parameters=("limit", "cursor", "order", "kind", "session", "scope"),
+        errors=_CALLER,
+    ),
+    Call(
+        "GET",
+        "/memory/v1/memories/{id}",
+        "getMemory",
+        "One memory; its version is the ETag.",
+        schemas.MemorySaid,
+        parameters=("id", "scope"),
+        errors=(*_CALLER, "not_found"),
+    ),
+    Call(
+        "PATCH",
+        "/memory/v1/memories/{id}",
+        "changeMemory",
+        "The next version of a memory.",
+        schemas.MemorySaid,
+        body=schemas.MemoryPatch,
+        parameters=("id", "if_match", "scope"),
+        errors=(*_CALLER, *_BODY, "not_found", "conflict", "version_required"),
+    ),
+    Call(
+        "DELETE",
+        "/memory/v1/memories/{id}",
+        "hideMemory",
+        "Hide a memory; `as_of` still sees it. It is kept for 30 days at least. Erasure is another call.",
+        schemas.MemoryDeleted,
+        parameters=("id", "if_match_optional", "scope"),
+        errors=(*_CALLER, "not_found", "conflict"),
+    ),
+    Call(
+        "GET",
+        "/memory/v1/sessions",
+        "listSessions",
+        "Conversations by when they began, newest first.",
+        schemas.SessionList,
+        parameters=("limit", "cursor", "order", "scope"),
+        errors=_CALLER,
+    ),
+    Call(
+        "GET",
+        "/memory/v1/sessions/{id}",
+        "getSession",
+        "One conversation with its turns in order and its rolling summary.",
+        schemas.SessionSaid,
+        parameters=("session_id", "turns_limit", "cursor", "scope"),
+        errors=(*_CALLER, "not_found"),
+    ),
+    Call(
+        "GET",
+        "/memory/v1/retrievals/{id}",
+        "getRetrieval",
+        "What one request was given: candidates, the exact block, where it was placed.",
+        schemas.RetrievalSaid,
+        parameters=("id", "scope"),
+        errors=(*_CALLER, "not_found"),
+    ),
+    Call(
+        "GET",
+        "/memory/v1/queue",
+        "getQueue",
+        "What is captured and not stored yet, of all tenants.",
+        schemas.QueueSaid,
+        errors=_CALLER,
+        parameters=("scope",),
+    ),
+)
+
+
+def document() -> dict[str, Any]:
+    """The whole document."""
+    models = {schemas.ErrorSaid, schemas.ImportErrorSaid}
+    models |= {model for call in CALLS for model in (call.answer, call.body) if model is not None}
+    inputs: list[tuple[Any, Literal["validation", "serialization"]]] = [
+        (model, "serialization" if issubclass(model, schemas.Said) else "validation")
+        for model in sorted(models, key=lambda model: model.__name__)
+    ]
+    _, definitions = models_json_schema(inputs, ref_template=_REF)
+    paths: dict[str, dict[str, Any]] = {}
+    for call in CALLS:
+        paths.setdefault(call.path, {})[call.method.lower()] = _operation(call)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "memory-proxy",
+            "version": "1",
+            "summary": "The proxy's own API. Everything outside /memory/ is vLLM's.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{}, {"key": []}],
+        "paths": paths,
+        "components": {
+            "schemas": definitions["$defs"],
+            "parameters": _PARAMETERS,
+            "responses": {code: _error(code) for code in ERRORS},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "A key of this proxy, in auth.mode keys."}
+            },
+        },
+    }
+
+
+def _operation(call: Call) -> dict[str, Any]:
+    operation: dict[str, Any] = {"operationId": call.name, "summary": call.summary}
+    names = [name for asked in call.parameters for name in (_SCOPE if asked == "scope" else (asked,))]
+    if names:
+        operation["parameters"] = [{"$ref": f"#/components/parameters/{name}"} for name in names]
+    if call.body is not None:
+        operation["requestBody"] = {"required": True, "content": {call.body_type: {"schema": _schema(call.body)}}}
+    operation["responses"] = _responses(call)
+    return operation
+
+
+def _responses(call: Call) -> dict[str, Any]:
+    content = {call.answer_type: {"schema": _answer_schema(call)}}
+    responses: dict[str, Any] = {"200": {"description": call.summary, "content": content}}
+    for status, why in call.also:
+        responses[str(status)] = {"description": why, "content": content}
+    by_status: dict[int, list[str]] = {}
+    for code in (*call.errors, "method_not_allowed"):
+        by_status.setdefault(ERRORS[code][0], []).append(code)
+    for status, codes in sorted(by_status.items()):
+        if len(codes) == 1:
+            responses[str(status)] = {"$ref": f"#/components/responses/{codes[0]}"}
+        else:
+            text = " ".join(f"`{code}`: {ERRORS[code][1]}" for code in dict.fromkeys(codes))
+            responses[str(status)] = {"description": text, "content": _error_content(codes)}
+    return responses
+
+
+def _answer_schema(call: Call) -> dict[str, Any]:
+    if call.name == "importTurns":
+        return {"oneOf": [_schema(schemas.ImportProgressSaid), _schema(schemas.ImportErrorSaid)]}
+    if call.answer is not None:
+        return _schema(call.answer)
+    return {"type": "object"} if call.answer_type == _JSON else {"type": "string"}
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return {"$ref": _REF.format(model=model.__name__)}
+
+
+def _error(code: str) -> dict[str, Any]:
+    return {"description": f"`{code}`: {ERRORS[code][1]}", "content": _error_content([code])}
+
+
+def _error_content(codes: list[str]) -> dict[str, Any]:
+    narrowed = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
+    return {_JSON: {"schema": {"allOf": [_schema(schemas.ErrorSaid), narrowed]}}}
+
+
+def _parameter(where: str, name: str, schema: dict[str, Any], text: str, *, required: bool = False) -> dict[str, Any]:
+    return {"in": where, "name": name, "schema": schema, "description": text, "required": required}
+
+
+_LABEL: Final = {"type": "string", "minLength": 1, "maxLength": 256}
+_SCOPE: Final = ("user", "project", "agent")
+_PARAMETERS: Final = {
+    "user": _parameter("header", "X-Memory-User", _LABEL, "Whose memory; percent-encoded UTF-8."),
+    "project": _parameter("header", "X-Memory-Project", _LABEL, "Project scope."),
+    "agent": _parameter("header", "X-Memory-Agent", _LABEL, "Agent namespace."),
+    "session_header": _parameter("header", "X-Memory-Session", _LABEL, "Where lines without a session go."),
+    "as_of_header": _parameter(
+        "header", "X-Memory-As-Of", {"type": "string", "format": "date-time"}, "Search as the store stood then."
+    ),
+    "limit": _parameter(
+        "query", "limit", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 50}, "Rows of a page."
+    ),
+    "turns_limit": _parameter(
+        "query", "limit", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 1000}, "Turns of a page."
+    ),
+    "cursor": _parameter("query", "cursor", {"type": "string"}, "`next_cursor` of the page before."),
+    "order": _parameter(
+        "query", "order", {"enum": ["asc", "desc"], "default": "desc"}, "desc: newest first; asc: oldest first."
+    ),
+    "kind": _parameter(
+        "query",
+        "kind",
+        {"enum": ["working", "episodic", "semantic", "procedural", "summary", "document"]},
+        "Only memories of this kind.",
+    ),
+    "session": _parameter("query", "session", _LABEL, "Only what belongs to this conversation."),
+    "wait": _parameter(
+        "query", "wait", {"enum": ["true", "false"], "default": "true"}, "false: end when all is accepted."
+    ),
+    "on_conflict": _parameter(
+        "query",
+        "on_conflict",
+        {"enum": ["error", "update"], "default": "error"},
+        "What a known line with another content is: an error, or a change.",
+    ),
+    "id": _parameter("path", "id", {"type": "string", "format": "uuid"}, "The id.", required=True),
+    "session_id": _parameter("path", "id", _LABEL, "The value of X-Memory-Session, percent-encoded.", required=True),
+    "if_match": _parameter(
+        "header", "If-Match", {"type": "string"}, "The version the change was made from.", required=True
+    ),
+    "if_match_optional": _parameter("header", "If-Match", {"type": "string"}, "Only where it has this version."),
+}

@@ -1,0 +1,123 @@
+"""The routes of the own API: a table in, an application's router out.
+
+Every call is admitted, counted and bounded here; faults leave in OpenAI's error form. An unknown path is 404 not_found,
+a known one by another method 405 with Allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from memory.errors import NotFound, Refused
+from proxy.api.answers import json_answer
+from proxy.api.exports import Export
+from proxy.api.health import Health
+from proxy.api.imports import Import
+from proxy.api.memories import Memories
+from proxy.api.openapi import DOCUMENT_PATH, document
+from proxy.api.parts import OwnParts
+from proxy.api.queue import Waiting
+from proxy.api.retrievals import Retrievals
+from proxy.api.search import Search
+from proxy.api.sessions import Labels, Sessions
+from proxy.app import refusal
+
+__all__ = ["OwnApi", "OwnParts"]
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+# A session's label may hold any character, a slash as %2F.
+_ID: Final = "{id:[^/]+}"
+
+
+class MethodNotAllowed(Refused):
+    """The path exists, the method does not."""
+
+    status, code = 405, "method_not_allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One call of the API. `path` is as OpenAPI writes it."""
+
+    method: str
+    path: str
+    handler: Handler
+
+
+class OwnApi:
+    """Everything under `/memory/`. One per process."""
+
+    def __init__(self, parts: OwnParts) -> None:
+        self._metrics = parts.metrics
+        self._document = document()
+        self.routes = self._table(parts)
+
+    def register(self, app: web.Application) -> None:
+        """Add the routes to an application."""
+        methods: dict[str, list[str]] = {}
+        for route in self.routes:
+            methods.setdefault(route.path, []).append(route.method)
+            app.router.add_route(route.method, _pattern(route.path), self._served(route.handler))
+        for path, allowed in methods.items():
+            app.router.add_route("*", _pattern(path), self._served(_only(allowed)))
+        app.router.add_route("*", "/memory/{tail:.*}", self._served(_unknown))
+
+    def _table(self, parts: OwnParts) -> tuple[Route, ...]:
+        labels = Labels(parts.records)
+        health, memories, sessions = Health(parts), Memories(parts, labels), Sessions(parts)
+        return (
+            Route("GET", "/memory/health", health.health),
+            Route("HEAD", "/memory/health", health.health),
+            Route("GET", "/memory/ready", health.ready),
+            Route("HEAD", "/memory/ready", health.ready),
+            Route("GET", "/memory/metrics", health.metrics),
+            Route("GET", DOCUMENT_PATH, self._openapi),
+            Route("POST", "/memory/v1/import", Import(parts)),
+            Route("GET", "/memory/v1/export", Export(parts)),
+            Route("POST", "/memory/v1/search", Search(parts, labels)),
+            Route("GET", "/memory/v1/memories", memories.list),
+            Route("GET", "/memory/v1/memories/{id}", memories.show),
+            Route("PATCH", "/memory/v1/memories/{id}", memories.change),
+            Route("DELETE", "/memory/v1/memories/{id}", memories.hide),
+            Route("GET", "/memory/v1/sessions", sessions.list),
+            Route("GET", "/memory/v1/sessions/{id}", sessions.show),
+            Route("GET", "/memory/v1/retrievals/{id}", Retrievals(parts, labels).show),
+            Route("GET", "/memory/v1/queue", Waiting(parts).show),
+        )
+
+    async def _openapi(self, request: web.Request) -> web.Response:
+        return json_answer(self._document)
+
+    def _served(self, handler: Handler) -> Handler:
+        """The handler with faults as answers, counted."""
+
+        async def serve(request: web.Request) -> web.StreamResponse:
+            try:
+                response = await handler(request)
+            except Refused as refused:
+                response = refusal(refused)
+            self._metrics.requests.labels("own", f"{response.status // 100}xx").inc()
+            return response
+
+        return serve
+
+
+def _pattern(path: str) -> str:
+    return path.replace("{id}", _ID)
+
+
+def _only(allowed: list[str]) -> Handler:
+    async def refuse(request: web.Request) -> web.StreamResponse:
+        response = refusal(MethodNotAllowed(f"{request.method[:16]} is not served here"))
+        response.headers["Allow"] = ", ".join(allowed)
+        return response
+
+    return refuse
+
+
+async def _unknown(request: web.Request) -> web.StreamResponse:
+    raise NotFound("there is no such path under /memory/; /memory/openapi.json lists what there is")

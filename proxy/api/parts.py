@@ -1,0 +1,154 @@
+"""What the proxy's own API needs of the rest, as small Protocols; built and passed down in proxy.wiring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.keys import KeyRing
+from memory.model import ImportChunk, Scope
+from memory.ports import QueueDepth
+from memory.read.recall import Recaller
+from memory.stored import (
+    ExportedTurn,
+    ImportProgress,
+    MemoryChange,
+    MemoryRecord,
+    Page,
+    RetrievalRecord,
+    SessionRecord,
+    StoredTurn,
+)
+from memory.telemetry import Metrics
+from memory.write.windows import TextTokenizer
+from policies.redaction import Redacted
+from proxy.app import Door
+from proxy.readiness import Readiness
+
+Order = Literal["desc", "asc"]
+
+
+class Records(Protocol):
+    """The store as the API shows it. Every method acts inside one scope and may raise StoreUnavailable."""
+
+    async def sessions(
+        self, scope: Scope, *, limit: int, cursor: str | None = None, order: Order = "desc"
+    ) -> Page[SessionRecord]:
+        """Conversations by when they began. Raises MemoryInvalid for a bad cursor."""
+
+    async def session(self, scope: Scope, name: str) -> SessionRecord:
+        """A conversation by its label, else its id. Raises NotFound."""
+
+    async def session_turns(
+        self, scope: Scope, session_id: UUID, *, limit: int, after_seq: int = -1
+    ) -> Page[StoredTurn]:
+        """Turns in order; the cursor is the last number as text."""
+
+    async def memories(
+        self,
+        scope: Scope,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        order: Order = "desc",
+        kind: str | None = None,
+        session_id: UUID | None = None,
+    ) -> Page[MemoryRecord]:
+        """Memories that are not deleted, by when they were made. Raises MemoryInvalid for a bad cursor."""
+
+    async def memory(self, scope: Scope, memory_id: UUID) -> MemoryRecord:
+        """One memory. Raises NotFound."""
+
+    async def patch_memory(
+        self, scope: Scope, memory_id: UUID, version: int, change: MemoryChange, now: datetime
+    ) -> MemoryRecord:
+        """The next version. Raises NotFound, Conflict."""
+
+    async def delete_memory(self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None) -> None:
+        """Hide it. Raises NotFound, Conflict."""
+
+    async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
+        """What one request was given. Raises NotFound."""
+
+    async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page[ExportedTurn]:
+        """Every turn once, session by session, in order."""
+
+
+class KnownTurns(Protocol):
+    """Turns by their own ids: how a line that was exported here is recognised."""
+
+    async def turns_by_id(self, scope: Scope, event_ids: Sequence[UUID]) -> Mapping[UUID, ExportedTurn]:
+        """Those of these turns that the scope has. Raises StoreUnavailable."""
+
+
+class ImportProgresses(Protocol):
+    """How far imports are."""
+
+    async def import_progress(self, scope: Scope, import_id: UUID) -> ImportProgress:
+        """What is stored of one import. Raises StoreUnavailable."""
+
+
+class TakesChunks(Protocol):
+    """Keeps lines of an import durably."""
+
+    async def import_chunk(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
+        """Where the chunk is now; `none` is not durable. Raises StoreUnavailable while no key is at hand."""
+
+
+class Depths(Protocol):
+    """How much waits in the durable queue."""
+
+    async def depth(self) -> QueueDepth:
+        """Counts over all lanes. Raises QueueUnavailable."""
+
+
+class Holds(Protocol):
+    """The hand-off of this process."""
+
+    def held(self) -> int:
+        """Entries that only memory has."""
+
+
+class Redacts(Protocol):
+    """Cuts secrets out of a text."""
+
+    def redact(self, text: str) -> Redacted:
+        """The text without its secrets. Pure, may take long for a long text."""
+
+
+class EmbedsDocuments(Protocol):
+    """Texts to vectors."""
+
+    async def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors, shape [len(texts), dim]. Raises EmbedderUnavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnParts:
+    """What the own API is made of.
+
+    `spooled` counts the records of all spools; blocking. `known_turns` None: exported turns are known by their
+    `source_id` alone.
+    """
+
+    door: Door
+    readiness: Readiness
+    metrics: Metrics
+    recaller: Recaller
+    records: Records
+    progress: ImportProgresses
+    capture: TakesChunks
+    queue: Depths
+    hand_off: Holds
+    spooled: Callable[[], int]
+    keys: KeyRing
+    redactor: Redacts
+    embedder: EmbedsDocuments
+    windows: TextTokenizer
+    known_turns: KnownTurns | None = None

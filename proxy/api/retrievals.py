@@ -1,0 +1,128 @@
+"""`GET /memory/v1/retrievals/{id}`: the id of X-Memory-Retrieval in, what that request was given out.
+
+The record comes through the worker, so one younger than YOUNG_S is waited for, at most WAIT_S. Query and blocks are
+unsealed with the subject's key; after their retention, or with the key shredded, the rest is still shown. Raises
+NotFound, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from aiohttp import web
+
+from memory.envelope import Binding, key_id_of, unseal
+from memory.errors import EnvelopeUnreadable, NotFound
+from memory.keys import KeyRing
+from memory.model import Scope
+from memory.stored import RetrievalRecord
+from proxy.api.answers import said
+from proxy.api.asking import caller_of, id_in_path, parameters
+from proxy.api.parts import OwnParts
+from proxy.api.schemas import PlacedSaid, RetrievalSaid
+from proxy.api.sessions import Labels
+
+YOUNG_S: Final = 5.0
+WAIT_S: Final = 2.0
+_ASK_EVERY_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The sealed part of a retrieval, opened: the question, and the blocks by their place in the list."""
+
+    state: Literal["available", "expired", "unreadable"]
+    query: str | None = None
+    blocks: tuple[str, ...] = ()
+
+
+class Retrievals:
+    """The handler of retrieval records."""
+
+    def __init__(self, parts: OwnParts, labels: Labels) -> None:
+        self._parts = parts
+        self._labels = labels
+
+    async def show(self, request: web.Request) -> web.Response:
+        """What one request was given."""
+        caller = caller_of(request, self._parts.door, "memory:read:own")
+        parameters(request, ())
+        record = await self._found(caller.scope, id_in_path(request, "retrieval"), caller.now)
+        texts = await opened(self._parts.keys, caller.scope, record)
+        labels = await self._labels.of(caller.scope, [record.session_id])
+        return said(retrieval_said(record, texts, labels.get(record.session_id)))
+
+    async def _found(self, scope: Scope, retrieval_id: UUID, now: datetime) -> RetrievalRecord:
+        until = time.monotonic() + (WAIT_S if is_young(retrieval_id, now) else 0.0)
+        while True:
+            try:
+                return await self._parts.records.retrieval(scope, retrieval_id)
+            except NotFound:
+                if time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(_ASK_EVERY_S)
+
+
+def is_young(retrieval_id: UUID, now: datetime) -> bool:
+    """Whether a UUIDv7 was minted within YOUNG_S of `now`; its first 48 bits are milliseconds."""
+    age_s = now.timestamp() - (retrieval_id.int >> 80) / 1000
+    return retrieval_id.version == 7 and abs(age_s) < YOUNG_S
+
+
+async def opened(keys: KeyRing, scope: Scope, record: RetrievalRecord) -> Texts:
+    """The texts of a record. Raises StoreUnavailable."""
+    if record.sealed is None:
+        return Texts("expired")
+    subject = await keys.subject_id(scope.tenant, scope.user)
+    binding = Binding(scope.tenant, subject, record.retrieval_id, "retrieval")
+    try:
+        key = await keys.by_id(scope.tenant, key_id_of(record.sealed))
+        plain: Mapping[str, Any] = json.loads(unseal(key, binding, record.sealed))
+    except EnvelopeUnreadable:
+        return Texts("unreadable")
+    return Texts("available", plain["query"], tuple(block["text"] for block in plain["placed"]))
+
+
+def retrieval_said(record: RetrievalRecord, texts: Texts, session: str | None) -> RetrievalSaid:
+    """A record and its texts as the API shows them."""
+    placed = [
+        PlacedSaid(
+            position=placement["position"],
+            text=texts.blocks[index] if index < len(texts.blocks) else None,
+            sha256=placement.get("sha256"),
+            tokens=placement["tokens"],
+            memory_ids=list(placement["memory_ids"]),
+        )
+        for index, placement in enumerate(record.placements)
+    ]
+    injected = [candidate for candidate in record.candidates if candidate.get("injected")]
+    return RetrievalSaid(
+        id=str(record.retrieval_id),
+        status=record.status,
+        reason=record.reason,
+        rung=record.rung,
+        session=session,
+        exchange_id=str(record.exchange_id),
+        query=texts.query,
+        block=placed[0].text if placed else None,
+        position=placed[0].position if placed else None,
+        placed=placed,
+        candidates=record.candidates,
+        source_ids=list(dict.fromkeys(source for one in injected for source in one["source_ids"])),
+        texts=texts.state,
+        tokens=record.tokens,
+        tokens_exact=record.tokens_exact,
+        millis=round(record.millis, 1),
+        config_digest=record.config_digest,
+        embedding_model=record.embedding_model,
+        served_model=record.served_model,
+        sha256_sent=record.sha256_sent.hex(),
+        created_at=record.created_at,
+    )

@@ -1,0 +1,371 @@
+"""The bodies of the own API, in and out: what is validated, and what `/memory/openapi.json` describes.
+
+Bodies that come in are closed and strict: an unknown member or another type is refused. Times are RFC 3339 with an
+offset. Answers are built from these models, so an answer and its description cannot differ.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+from proxy.api.asking import rfc3339, to_rfc3339
+
+QUERY_CHARS_MAX = 100_000
+CONTENT_CHARS_MAX = 500_000
+
+KindName = Literal["working", "episodic", "semantic", "procedural", "summary", "document"]
+SensitivityName = Literal["public", "internal", "confidential", "secret"]
+ValidationStatus = Literal["unreviewed", "confirmed", "disputed", "rejected"]
+
+
+def _moment(value: object) -> object:
+    if isinstance(value, datetime):
+        return value
+    moment = rfc3339(value) if isinstance(value, str) else None
+    if moment is None:
+        raise ValueError("expected RFC 3339 with an offset, like 2026-11-21T09:30:00Z")
+    return moment
+
+
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_moment),
+    PlainSerializer(to_rfc3339, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
+class Asked(BaseModel):
+    """A body that comes in: closed and strict."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Said(BaseModel):
+    """A body that goes out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+# ---------------------------------------------------------------- search
+
+
+class SearchFilters(Asked):
+    """Narrows what is ranked; it applies before ranking."""
+
+    roles: list[str] | None = Field(default=None, max_length=16, description="Only memories of these roles.")
+    sensitivity_max: SensitivityName | None = Field(default=None, description="Nothing above this label.")
+
+
+class SearchAsked(Asked):
+    """One question to the memory of the caller's scope."""
+
+    query: str = Field(min_length=1, max_length=QUERY_CHARS_MAX, description="The question, in words.")
+    k: int = Field(default=10, ge=1, le=200, description="Candidates wanted.")
+    kinds: list[KindName] | None = Field(
+        default=None, min_length=1, description="Kinds to search; without it episodic, semantic, procedural, document."
+    )
+    session: str | None = Field(default=None, min_length=1, max_length=256, description="Only this conversation.")
+    occurred_after: Moment | None = Field(default=None, description="Only what happened then or later.")
+    occurred_before: Moment | None = Field(default=None, description="Only what happened then or earlier.")
+    as_of: Moment | None = Field(default=None, description="Search as the store stood then; the future means now.")
+    filters: SearchFilters | None = None
+    explain: bool = Field(default=False, description="Add `explain` to each candidate.")
+
+
+class ScopeSaid(Said):
+    """Whose memory it is."""
+
+    user: str
+    project: str
+    agent: str
+
+
+class Explained(Said):
+    """Where a candidate's score comes from: the characters of `content` that answer best, and its place."""
+
+    shown: tuple[int, int]
+    version: int
+    seq: int
+
+
+class CandidateSaid(Said):
+    """One memory, as recall ranks it."""
+
+    id: str
+    kind: str
+    content: str
+    score: float = Field(description="Higher is better; comparable inside one answer only.")
+    scores: dict[str, float] = Field(description="The parts of the score, by name.")
+    occurred_at: Moment | None
+    scope: ScopeSaid
+    integrity: str
+    role: str
+    session: str | None = Field(description="The conversation, as X-Memory-Session names it.")
+    source_ids: list[str] = Field(description="Ids of the turns whose text is shown, primary first.")
+    event_ids: list[str]
+    admitted: bool = Field(description="Whether a chat completion would be given it.")
+    explain: Explained | None = Field(default=None, description="Only where it was asked for.")
+
+
+class SearchSaid(Said):
+    """Candidates, best first."""
+
+    candidates: list[CandidateSaid]
+    admitted: int
+    millis: float
+    rung: str = Field(description="How far down recall had to go: full, no-rerank, lexical, none.")
+    reason: str | None = Field(description="Why it was not `full`.")
+
+
+# ---------------------------------------------------------------- memories
+
+
+class MemorySaid(Said):
+    """One memory in its current version."""
+
+    id: str
+    version: int = Field(description="Send it as If-Match with a change.")
+    kind: str
+    collection: str
+    content: str
+    role: str
+    integrity: str
+    sensitivity: str
+    origin: str
+    importance: float
+    confidence: float
+    pinned: bool
+    validation_status: str
+    attributes: dict[str, Any]
+    quarantine_reason: str | None
+    superseded_by: str | None
+    session: str | None
+    occurred_at: Moment | None
+    valid_from: Moment | None
+    valid_to: Moment | None
+    expires_at: Moment | None
+    created_at: Moment
+    recorded_at: Moment = Field(description="When this version was made.")
+    source_ids: list[str]
+    event_ids: list[str]
+
+
+class MemoryList(Said):
+    """A page of memories."""
+
+    data: list[MemorySaid]
+    next_cursor: str | None
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """A member that is left out stays as it is, so no default is described."""
+    for member in schema["properties"].values():
+        member.pop("default", None)
+
+
+class MemoryPatch(Asked):
+    """What changes; a member left out stays as it is."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    content: Annotated[str, Field(min_length=1, max_length=CONTENT_CHARS_MAX)] = Field(
+        default="", description="New text; secrets are cut out of it, and it is embedded anew."
+    )
+    pinned: bool = False
+    importance: float = Field(default=0.5, ge=0, le=1)
+    sensitivity: SensitivityName = "internal"
+    validation_status: ValidationStatus = "unreviewed"
+    expires_at: Moment | None = Field(default=None, description="Recalled until then; null: for ever.")
+    attributes: dict[str, Any] = Field(default_factory=dict, description="Replaces all attributes.")
+
+
+class MemoryDeleted(Said):
+    """A memory that is hidden now; `as_of` still sees it."""
+
+    id: str
+    deleted: Literal[True] = True
+    deleted_at: Moment
+    undo_until: Moment
+
+
+# ---------------------------------------------------------------- sessions
+
+
+class SessionListed(Said):
+    """One conversation."""
+
+    id: str = Field(description="The value of X-Memory-Session.")
+    turns: int
+    summarised_turns: int = Field(description="How many turns, from the first, the rolling summary covers.")
+    created_at: Moment
+    last_at: Moment
+    attributes: dict[str, Any]
+
+
+class SessionList(Said):
+    """A page of conversations."""
+
+    data: list[SessionListed]
+    next_cursor: str | None
+
+
+class TurnSaid(Said):
+    """One turn. Its order in the conversation is `seq`, never the time."""
+
+    event_id: str
+    seq: int
+    attempt: int
+    role: str
+    name: str | None
+    content: str
+    tool_calls: list[Any] | None
+    tool_call_id: str | None
+    source_id: str | None
+    origin: str
+    integrity: str
+    sensitivity: str
+    model: str | None
+    redactions: int = Field(description="Secrets cut out of the text.")
+    token_count: int | None
+    occurred_at: Moment
+    recorded_at: Moment
+
+
+class SessionSaid(Said):
+    """One conversation with its turns, in order, and its rolling summary."""
+
+    id: str
+    turn_count: int
+    summarised_turns: int
+    summary: str | None
+    summary_memory_id: str | None
+    created_at: Moment
+    last_at: Moment
+    attributes: dict[str, Any]
+    turns: list[TurnSaid]
+    next_cursor: str | None = Field(description="Leads to the turns behind the last one here.")
+
+
+# ---------------------------------------------------------------- retrievals
+
+
+class PlacedSaid(Said):
+    """One block in the prompt: at which message, which text, made of which memories."""
+
+    position: int = Field(description="Index of the message in the request.")
+    text: str | None = Field(description="The exact block; null where its sealed part is gone.")
+    sha256: str | None
+    tokens: int
+    memory_ids: list[str]
+
+
+class RetrievalSaid(Said):
+    """What one request was given."""
+
+    id: str
+    status: str
+    reason: str | None
+    rung: str | None
+    session: str | None
+    exchange_id: str
+    query: str | None
+    block: str | None = Field(description="The exact text of the newly placed block.")
+    position: int | None = Field(description="Index of the message that carries it.")
+    placed: list[PlacedSaid]
+    candidates: list[dict[str, Any]] = Field(
+        description="id, version, kind, score, scores, admitted, injected, why_not, source_ids, event_ids."
+    )
+    source_ids: list[str] = Field(description="Turns behind the injected memories, best first.")
+    texts: Literal["available", "expired", "unreadable"] = Field(
+        description="Whether query and blocks could be unsealed: they have their own retention."
+    )
+    tokens: int
+    tokens_exact: bool
+    millis: float
+    config_digest: str
+    embedding_model: str
+    served_model: str | None
+    sha256_sent: str
+    created_at: Moment
+
+
+# ---------------------------------------------------------------- the rest
+
+
+class QueueSaid(Said):
+    """What waits. `pending + in_flight == 0`: everything captured so far is stored and searchable."""
+
+    pending: int
+    in_flight: int
+    background: int
+    dead: int
+    oldest_seconds: float
+
+
+class DependencySaid(Said):
+    """One dependency as last seen."""
+
+    ok: bool
+    since: str
+    error: str | None
+
+
+class ReadySaid(Said):
+    """Whether this process is in service."""
+
+    status: Literal["ok", "degraded", "starting", "draining"]
+    dependencies: dict[str, DependencySaid]
+
+
+class HealthSaid(Said):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class ImportLineAsked(BaseModel):
+    """One past turn, one line. Other members are passed over; they count towards the line's identity."""
+
+    role: Literal["user", "assistant", "system", "tool"]
+    content: str | list[str | dict[str, Any]] = Field(description="Text, or parts, joined by a line feed.")
+    session: str | None = Field(default=None, description="Without it: one new session for the call.")
+    name: str | None = Field(default=None, max_length=256)
+    occurred_at: Moment | None = Field(default=None, description="Without it: that of the line before, else now.")
+    source_id: str | None = Field(default=None, min_length=1, max_length=256)
+
+
+class ImportProgressSaid(Said):
+    """How far the import is. `accepted` is durable; `done` is stored and searchable."""
+
+    accepted: int
+    done: int
+    failed: int
+    complete: bool | None = Field(
+        default=None, description="On the last line only; false: the upload was not taken in to its end."
+    )
+
+
+class ImportErrorSaid(Said):
+    """A line that failed; line 0 is the upload as a whole."""
+
+    line: int
+    error: str
+
+
+class ErrorBody(Said):
+    """What went wrong."""
+
+    message: str
+    type: Literal["memory_proxy_error"]
+    param: str | None = Field(description="The header, parameter or member at fault.")
+    code: str
+
+
+class ErrorSaid(Said):
+    """An error of the proxy's own, in OpenAI's form."""
+
+    error: ErrorBody

@@ -1,0 +1,128 @@
+"""`POST /memory/v1/search`: a question in, candidates best first out, by the same recall that serves chats.
+
+The index is confirmed with the store first, so a search reads its own writes; the deadline is an API call's, not a
+prompt's. Raises StoreUnavailable and TimedOut where recall had nothing to answer with; without an embedder it answers
+by words and says so in `reason`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from aiohttp import web
+
+from memory.errors import MemoryConflict, StoreUnavailable, TimedOut
+from memory.model import Candidate, Recall, Scope
+from memory.read.conversation import session_ref
+from memory.read.index import Filter
+from memory.read.recall import Question
+from policies.labels import Sensitivity
+from policies.text import storable
+from proxy.api.answers import json_answer
+from proxy.api.asking import Caller, body_as, caller_of, parameters
+from proxy.api.parts import OwnParts
+from proxy.api.schemas import CandidateSaid, Explained, ScopeSaid, SearchAsked, SearchSaid
+from proxy.api.sessions import Labels
+from proxy.chat import RECALLED_KINDS
+
+DEADLINE_S: Final = 10.0
+_DIGITS: Final = 6
+
+
+class Search:
+    """The handler of searches."""
+
+    def __init__(self, parts: OwnParts, labels: Labels) -> None:
+        self._parts = parts
+        self._labels = labels
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        """Search the caller's scope."""
+        caller = caller_of(request, self._parts.door, "memory:read:own")
+        parameters(request, ())
+        asked = await body_as(request, SearchAsked)
+        recaller = self._parts.recaller
+        text = storable(asked.query)
+        question = Question(
+            scope=caller.scope,
+            text=text,
+            k=asked.k,
+            now=caller.now,
+            where=await self._where(caller.scope, asked),
+            as_of=_as_of(asked.as_of, caller),
+            strict=True,
+        )
+        recall = await recaller.recall(question, recaller.embed(text), DEADLINE_S)
+        _refuse_faults(recall)
+        labels = await self._labels.of(caller.scope, (c.session_id for c in recall.candidates))
+        candidates = [_candidate(c, caller.scope, labels, explain=asked.explain) for c in recall.candidates]
+        answer = SearchSaid(
+            candidates=candidates,
+            admitted=sum(candidate.admitted for candidate in candidates),
+            millis=round(recall.millis, 3),
+            rung=recall.rung,
+            reason=recall.reason,
+        )
+        body = answer.model_dump(mode="json")
+        if not asked.explain:
+            for candidate in body["candidates"]:
+                del candidate["explain"]
+        return json_answer(body)
+
+    async def _where(self, scope: Scope, asked: SearchAsked) -> Filter:
+        filters = asked.filters
+        session_id: UUID | None = None
+        if asked.session is not None:
+            chain_key = await self._parts.keys.chain_key(scope.tenant)
+            session_id = session_ref(chain_key, scope, asked.session).session_id
+        ceiling = filters.sensitivity_max if filters else None
+        return Filter(
+            kinds=frozenset(asked.kinds) if asked.kinds else RECALLED_KINDS,
+            roles=frozenset(filters.roles) if filters and filters.roles is not None else None,
+            session_id=session_id,
+            occurred_after=asked.occurred_after,
+            occurred_before=asked.occurred_before,
+            ceiling=Sensitivity(ceiling) if ceiling else None,
+        )
+
+
+def _as_of(asked: datetime | None, caller: Caller) -> datetime | None:
+    """The moment of the body or of X-Memory-As-Of; the future means now. Raises MemoryConflict when they differ."""
+    in_header = caller.ask.as_of
+    moment = in_header if asked is None else min(asked, caller.now)
+    if in_header is not None and in_header != moment:
+        raise MemoryConflict("X-Memory-As-Of and the member as_of say different times; send one", param="as_of")
+    return None if moment is None or moment >= caller.now else moment
+
+
+def _refuse_faults(recall: Recall) -> None:
+    """An empty answer that a fault caused is no answer. Raises TimedOut, StoreUnavailable."""
+    if recall.rung != "none":
+        return
+    if recall.reason == "deadline":
+        raise TimedOut(f"the search took longer than {DEADLINE_S:g} s", retry_after_s=1)
+    if recall.reason is not None:
+        raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
+
+
+def _candidate(candidate: Candidate, scope: Scope, labels: dict[UUID, str], *, explain: bool) -> CandidateSaid:
+    why = Explained(shown=candidate.shown, version=candidate.version, seq=candidate.seq) if explain else None
+    return CandidateSaid(
+        id=str(candidate.memory_id),
+        kind=candidate.kind,
+        content=candidate.content,
+        score=round(candidate.score, _DIGITS),
+        scores={name: round(value, _DIGITS) for name, value in candidate.parts.items()},
+        occurred_at=candidate.occurred_at,
+        # Nothing is shared between scopes yet, so what the caller sees is the caller's own.
+        scope=ScopeSaid(user=scope.user, project=scope.project, agent=scope.agent),
+        integrity=candidate.integrity,
+        role=candidate.role,
+        session=labels.get(candidate.session_id) if candidate.session_id else None,
+        source_ids=list(candidate.source_ids),
+        event_ids=[str(event_id) for event_id in candidate.event_ids],
+        admitted=candidate.admitted,
+        explain=why,
+    )

@@ -1,0 +1,149 @@
+"""`/memory/v1/sessions`: a page asked for in, conversations with their turns and rolling summaries out.
+
+The public id of a session is its label, the value of X-Memory-Session. Raises NotFound, MemoryInvalid,
+StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from aiohttp import web
+
+from memory.errors import NotFound
+from memory.model import Scope
+from memory.stored import SessionRecord, StoredTurn
+from proxy.api.answers import said
+from proxy.api.asking import caller_of, parameters
+from proxy.api.paging import PARAMETERS, TURNS_DEFAULT, bad_cursor, page_of
+from proxy.api.parts import OwnParts, Records
+from proxy.api.schemas import SessionList, SessionListed, SessionSaid, TurnSaid
+
+LABELS_HELD_MAX: Final = 20_000
+_PAGE_OF_ONE: Final = frozenset({"limit", "cursor"})
+
+
+class Labels:
+    """What clients call sessions, by session id. Labels never change, so they are held, the most used."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._held: OrderedDict[tuple[Scope, UUID], str] = OrderedDict()
+
+    async def of(self, scope: Scope, session_ids: Iterable[UUID | None]) -> dict[UUID, str]:
+        """The labels of these sessions; one that is gone has none. Raises StoreUnavailable."""
+        found: dict[UUID, str] = {}
+        for session_id in dict.fromkeys(session_ids):
+            if session_id is None:
+                continue
+            label = self._held.get((scope, session_id)) or await self._ask(scope, session_id)
+            if label is not None:
+                found[session_id] = label
+        return found
+
+    async def _ask(self, scope: Scope, session_id: UUID) -> str | None:
+        try:
+            label = (await self._records.session(scope, str(session_id))).label
+        except NotFound:
+            return None
+        self._held[scope, session_id] = label
+        while len(self._held) > LABELS_HELD_MAX:
+            self._held.popitem(last=False)
+        return label
+
+
+class Sessions:
+    """`GET /memory/v1/sessions` and `/memory/v1/sessions/{id}`."""
+
+    def __init__(self, parts: OwnParts) -> None:
+        self._parts = parts
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Conversations by when they began, newest first."""
+        caller = caller_of(request, self._parts.door, "memory:read:own")
+        page = page_of(parameters(request, PARAMETERS), "sessions")
+        found = await self._parts.records.sessions(caller.scope, limit=page.limit, cursor=page.cursor, order=page.order)
+        rows = [_listed(record) for record in found.rows]
+        return said(SessionList(data=rows, next_cursor=page.next_cursor(found.next_cursor)))
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One conversation: its turns in order, a page at a time, and its summary."""
+        caller = caller_of(request, self._parts.door, "memory:read:own")
+        label = request.match_info["id"]
+        page = page_of(parameters(request, _PAGE_OF_ONE), "turns", default="asc", limit=TURNS_DEFAULT)
+        after = _seq(page.cursor)
+        records = self._parts.records
+        session = await records.session(caller.scope, label)
+        turns = await records.session_turns(caller.scope, session.session_id, limit=page.limit, after_seq=after)
+        return said(
+            SessionSaid(
+                id=session.label,
+                turn_count=session.turns,
+                summarised_turns=session.summarised_seq,
+                summary=await self._summary(caller.scope, session.summary_memory_id),
+                summary_memory_id=_text(session.summary_memory_id),
+                created_at=session.created_at,
+                last_at=session.last_at,
+                attributes=session.attributes,
+                turns=[turn_said(turn) for turn in turns.rows],
+                next_cursor=page.next_cursor(turns.next_cursor),
+            )
+        )
+
+    async def _summary(self, scope: Scope, memory_id: UUID | None) -> str | None:
+        if memory_id is None:
+            return None
+        try:
+            return (await self._parts.records.memory(scope, memory_id)).content
+        except NotFound:  # deleted by its owner: the next summary is a new version of it, still hidden
+            return None
+
+
+def turn_said(turn: StoredTurn) -> TurnSaid:
+    """A turn as the API shows it."""
+    return TurnSaid(
+        event_id=str(turn.event_id),
+        seq=turn.seq,
+        attempt=turn.attempt,
+        role=turn.role,
+        name=turn.name,
+        content=turn.content,
+        tool_calls=turn.tool_calls,
+        tool_call_id=turn.tool_call_id,
+        source_id=turn.source_id,
+        origin=turn.origin,
+        integrity=turn.integrity,
+        sensitivity=turn.sensitivity,
+        model=turn.model,
+        redactions=turn.redactions,
+        token_count=turn.token_count,
+        occurred_at=turn.occurred_at,
+        recorded_at=turn.recorded_at,
+    )
+
+
+def _listed(record: SessionRecord) -> SessionListed:
+    return SessionListed(
+        id=record.label,
+        turns=record.turns,
+        summarised_turns=record.summarised_seq,
+        created_at=record.created_at,
+        last_at=record.last_at,
+        attributes=record.attributes,
+    )
+
+
+def _seq(cursor: str | None) -> int:
+    """The number of the last turn already shown, -1 for none. Raises MemoryInvalid."""
+    if cursor is None:
+        return -1
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise bad_cursor()
+    return int(cursor)
+
+
+def _text(value: UUID | None) -> str | None:
+    return None if value is None else str(value)
