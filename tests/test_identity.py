@@ -1,0 +1,222 @@
+"""Who asks, and for what: precedence, refusals and their names (DESIGN section 2)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.errors import CapabilityMissing, MemoryConflict, MemoryInvalid, Refused, ScopeDenied
+from proxy.identity import Ask, Credential, identify, openai_user_of
+
+TENANT = UUID(int=1)
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+OPEN = Credential(TENANT)
+MEMBERS = ("user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget")
+
+
+def key(*capabilities: str, **given_values: dict[str, str]) -> Credential:
+    """A credential of `keys` mode."""
+    return Credential(TENANT, key_id=UUID(int=9), capabilities=frozenset(capabilities), **given_values)
+
+
+def header_of(member: str) -> str:
+    return "X-Memory-" + "-".join(part.capitalize() for part in member.split("_"))
+
+
+def asked(
+    headers: dict[str, str] | list[tuple[bytes, bytes]] | None = None,
+    memory: dict[str, Any] | None = None,
+    openai_user: str | None = None,
+    credential: Credential = OPEN,
+) -> Ask:
+    pairs = headers if isinstance(headers, list) else [(n.encode(), v.encode()) for n, v in (headers or {}).items()]
+    return identify(pairs, memory, openai_user, credential, NOW)
+
+
+def refused(fault: type[Refused], **given_parts: Any) -> str | None:
+    """The `param` of the refusal."""
+    with pytest.raises(fault) as raised:
+        asked(**given_parts)
+    return raised.value.param
+
+
+def test_without_anything_all_names_are_default_and_memory_is_on() -> None:
+    ask = asked()
+    assert (ask.scope.tenant, ask.scope.user, ask.scope.project, ask.scope.agent) == (TENANT, *["default"] * 3)
+    assert (ask.mode, ask.inserts, ask.captures) == ("on", True, True)
+    assert (ask.session, ask.checkpoint, ask.persona, ask.as_of, ask.budget) == (None,) * 5
+
+
+@pytest.mark.parametrize("member", ["user", "project", "agent"])
+def test_each_scope_name_is_taken_from_its_header_or_its_member(member: str) -> None:
+    assert getattr(asked({header_of(member): "x"}).scope, member) == "x"
+    assert getattr(asked(memory={member: "x"}).scope, member) == "x"
+
+
+@pytest.mark.parametrize(
+    ("mode", "inserts", "captures"),
+    [("on", True, True), ("read", True, False), ("write", False, True), ("off", False, False)],
+)
+def test_modes_say_what_is_inserted_and_what_is_kept(mode: str, inserts: bool, captures: bool) -> None:
+    ask = asked({"X-Memory-Mode": mode})
+    assert (ask.inserts, ask.captures) == (inserts, captures)
+
+
+# ---------------------------------------------------------------- precedence
+
+
+def test_precedence_is_fixed_header_object_default_openai_default() -> None:
+    anyone = key("act:any_user", defaults={"user": "from key"})
+    assert asked(openai_user="oa", credential=anyone).scope.user == "from key"
+    assert asked(memory={"user": "obj"}, openai_user="oa", credential=anyone).scope.user == "obj"
+    assert asked({"X-Memory-User": "head"}, openai_user="oa", credential=anyone).scope.user == "head"
+    assert asked(openai_user="oa").scope.user == "oa"
+    assert asked(credential=key(fixed={"user": "fixed"}), openai_user="oa").scope.user == "fixed"
+
+
+def test_header_and_object_that_agree_are_one_statement() -> None:
+    assert asked({"X-Memory-User": "a%20b"}, {"user": "a b"}).scope.user == "a b"
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_header_and_object_that_differ_are_a_conflict(member: str) -> None:
+    value: Any = {"budget": 7, "mode": "on", "as_of": "2026-01-01T00:00:00Z"}.get(member, "one")
+    other = {"budget": "8", "mode": "off", "as_of": "2026-01-02T00:00:00Z"}.get(member, "two")
+    assert refused(MemoryConflict, headers={header_of(member): other}, memory={member: value}) == f"memory.{member}"
+
+
+def test_openai_user_names_only_the_user() -> None:
+    scope = asked(openai_user="oa").scope
+    assert (scope.project, scope.agent) == ("default", "default")
+
+
+def test_openai_user_needs_the_capability_to_name_any_user() -> None:
+    assert asked(openai_user="oa", credential=key()).scope.user == "default"
+    assert asked(openai_user="oa", credential=key("act:any_user")).scope.user == "oa"
+
+
+def test_safety_identifier_goes_before_user_and_what_is_no_name_is_passed_over() -> None:
+    assert openai_user_of({"user": "u", "safety_identifier": "s"}) == "s"
+    assert openai_user_of({"user": "u", "safety_identifier": 7}) == "u"
+    assert openai_user_of({"user": "u", "safety_identifier": ""}) == "u"
+    for odd in (None, 7, "", "x" * 257, "a\x00b", "\ud800", ["u"]):
+        assert openai_user_of({"user": odd}) is None
+
+
+# ---------------------------------------------------------------- keys
+
+
+@pytest.mark.parametrize("member", ["user", "project", "agent"])
+def test_fixed_value_cannot_be_overridden_only_repeated(member: str) -> None:
+    fixed = key("act:any_user", fixed={member: "mine"})
+    assert getattr(asked(credential=fixed).scope, member) == "mine"
+    assert getattr(asked({header_of(member): "mine"}, credential=fixed).scope, member) == "mine"
+    assert refused(ScopeDenied, headers={header_of(member): "theirs"}, credential=fixed) == header_of(member)
+    assert refused(ScopeDenied, memory={member: "theirs"}, credential=fixed) == header_of(member)
+
+
+def test_naming_a_user_needs_the_capability_where_the_key_fixes_none() -> None:
+    assert refused(CapabilityMissing, headers={"X-Memory-User": "x"}, credential=key()) == "X-Memory-User"
+    assert refused(CapabilityMissing, memory={"user": "x"}, credential=key("memory:write")) == "X-Memory-User"
+    for capability in ("act:any_user", "memory:admin"):
+        assert asked({"X-Memory-User": "x"}, credential=key(capability)).scope.user == "x"
+
+
+# ---------------------------------------------------------------- what is refused, and by which name
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_header_twice_empty_long_or_not_ascii_is_refused_by_its_name(member: str) -> None:
+    name = header_of(member).encode()
+    for pairs in (
+        [(name, b"1"), (name.upper(), b"1")],
+        [(name, b"")],
+        [(name, b"x" * 257)],
+        [(name, b"caf\xc3\xa9")],
+        [(name, b"a b")],
+        [(name, b"a\tb")],
+        [(name, b"%ff")],
+        [(name, b"%00")],
+        [(name, b"a%ED%A0%80")],
+    ):
+        assert refused(MemoryInvalid, headers=pairs) == header_of(member), pairs
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_object_member_of_a_wrong_type_or_size_is_refused_by_its_name(member: str) -> None:
+    odd: list[Any] = [True, [], {}, 1.5, "", "x" * 257, "é" * 129, "a\x00b", "\ud800"]
+    odd += ["7"] if member == "budget" else [7]
+    for value in odd:
+        assert refused(MemoryInvalid, memory={member: value}) == f"memory.{member}", value
+
+
+def test_null_in_the_object_is_as_if_it_were_absent() -> None:
+    assert asked(memory=dict.fromkeys(MEMBERS)) == asked()
+
+
+def test_unknown_member_is_refused_and_unknown_header_is_not() -> None:
+    assert refused(MemoryInvalid, memory={"usr": "x"}) == "memory.usr"
+    assert asked({"X-Memory-Usr": "x", "X-Memory-": "y"}) == asked()
+
+
+@pytest.mark.parametrize("mode", ["ON", "of", "yes", "on,off"])
+def test_unknown_mode_is_refused(mode: str) -> None:
+    assert refused(MemoryInvalid, headers={"X-Memory-Mode": mode}) == "X-Memory-Mode"
+
+
+@pytest.mark.parametrize("budget", ["-1", "1.5", "1e3", "%D9%A3", "+1", "0x10", "1_000", "9" * 10])
+def test_budget_that_is_no_whole_number_is_refused(budget: str) -> None:
+    assert refused(MemoryInvalid, headers={"X-Memory-Budget": budget}) == "X-Memory-Budget"
+
+
+def test_budget_is_taken_from_both_places() -> None:
+    assert (asked({"X-Memory-Budget": "0"}).budget, asked(memory={"budget": 250}).budget) == (0, 250)
+    assert refused(MemoryInvalid, memory={"budget": -1}) is not None
+
+
+@pytest.mark.parametrize("moment", ["2026-11-21", "2026-11-21T09:30:00", "2026-11-21 09:30:00Z", "yesterday", "T", "7"])
+def test_as_of_without_date_time_and_offset_is_refused(moment: str) -> None:
+    assert refused(MemoryInvalid, headers={"X-Memory-As-Of": quote(moment)}) == "X-Memory-As-Of"
+
+
+def test_as_of_is_utc_and_the_future_means_now() -> None:
+    past = asked({"X-Memory-As-Of": "2026-11-21T09:30:00+02:00"}).as_of
+    assert past == datetime(2026, 11, 21, 7, 30, tzinfo=UTC)
+    assert asked({"X-Memory-As-Of": (NOW + timedelta(days=3)).isoformat().replace("+", "%2B")}).as_of == NOW
+
+
+# ---------------------------------------------------------------- text
+
+
+def test_names_are_compared_after_nfc() -> None:
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    spellings = [asked({"X-Memory-User": quote(text)}) for text in (composed, decomposed)]
+    assert spellings[0] == spellings[1] == asked(memory={"user": decomposed})
+    assert asked({"X-Memory-User": quote(composed)}, {"user": decomposed}).scope.user == composed
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=60))
+def test_any_text_reaches_its_place_by_header_as_by_object(text: str) -> None:
+    sent = quote(text, safe="")
+    if len(sent) > 256 or len(text.encode()) > 256:
+        return
+    assert asked({"X-Memory-Project": sent}) == asked(memory={"project": text})
+
+
+@given(st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=300)), max_size=6), st.booleans())
+def test_no_header_makes_it_fail_otherwise_than_by_refusing(pairs: list[tuple[bytes, bytes]], ours: bool) -> None:
+    named = [((b"X-Memory-User" if ours else name), value) for name, value in pairs]
+    try:
+        asked(named)
+    except Refused as refusal:
+        assert refusal.status == 400
+
+
+def test_differing_case_is_another_user() -> None:
+    assert asked({"X-Memory-User": "Ann"}).scope.user != asked({"X-Memory-User": "ann"}).scope.user
