@@ -194,7 +194,9 @@ class Recall(Section):
     scope_staleness_max_ms: int = Field(
         default=1000, ge=0, le=60_000, description="Longest use of a cached scope after its last confirmation."
     )
-    candidates_max: int = Field(default=200, ge=1, le=10_000, description="Candidates ranked for one request.")
+    candidates_max: int = Field(
+        default=50, ge=1, le=10_000, description="Candidates ranked, judged and recorded for one request."
+    )
 
 
 class Ledger(Section):
@@ -231,7 +233,7 @@ class Embedding(Section):
     dim: int | None = Field(default=None, ge=1, le=16_000, description="Expected dimension; null: the model's own.")
     threads: int = Field(default=1, ge=1, le=256, description="ONNX threads of one process.")
     cache_dir: Directory | None = Field(
-        default=None, description="Where prepared models lie; null: inside the data directory."
+        default=None, description="Where prepared models lie; null: $XDG_CACHE_HOME/memory-proxy/models."
     )
 
 

@@ -18,8 +18,8 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from memory.errors import EnvelopeUnreadable
 from memory.chain import Digest
+from memory.errors import EnvelopeUnreadable
 from memory.model import Captured, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef
 
 _COMPRESS_FROM_BYTES: Final = 512
@@ -28,9 +28,8 @@ _LENGTH: Final = struct.Struct(">I")
 
 def pack_captured(captured: Captured) -> bytes:
     """One exchange as bytes. The request's bytes come back unchanged."""
-    head = dataclasses.asdict(dataclasses.replace(captured, request=b""))
     compress = len(captured.request) >= _COMPRESS_FROM_BYTES
-    head["compressed"] = compress
+    head = {**_fields(dataclasses.replace(captured, request=b"")), "compressed": compress}
     body = zlib.compress(captured.request, 1) if compress else captured.request
     return _join(head, body)
 
@@ -55,7 +54,7 @@ def unpack_captured(payload: bytes) -> Captured:
 
 def pack_import(chunk: ImportChunk) -> bytes:
     """Some import lines as bytes."""
-    return zlib.compress(_join(dataclasses.asdict(chunk), b""), 1)
+    return zlib.compress(_join(_fields(chunk), b""), 1)
 
 
 def unpack_import(payload: bytes) -> ImportChunk:
@@ -83,7 +82,14 @@ def _split(payload: bytes) -> tuple[dict[str, Any], bytes]:
     return head, payload[_LENGTH.size + length :]
 
 
+def _fields(value: Any) -> dict[str, Any]:
+    """A dataclass's fields, one level deep: the encoder asks for the next (asdict's deep copy took 2 ms a request)."""
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
 def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value):
+        return _fields(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime):
