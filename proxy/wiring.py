@@ -181,7 +181,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
             windows=embedder,
         )
     )
-    background: list[Coroutine[Any, Any, None]] = [readiness.keep_probing()]
+    background: list[Coroutine[Any, Any, None]] = [readiness.keep_probing(), hand_off.keep_draining()]
     if isinstance(door, KeyedDoor):
         background.append(door.keep_reading())
     return Wired(
