@@ -165,6 +165,37 @@ async def test_what_was_spooled_reaches_the_queue_in_order_when_it_is_back(
     assert list(spool.path.parent.iterdir()) == []
 
 
+async def test_a_steady_stream_finds_its_way_back_to_the_queue(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    spool = Spool(tmp_path / "own.spool", 64 * MIB)
+    hand_off = a_hand_off(queue, spool, counts, hold_ms=2000.0)
+    queue.up = False
+    queue.delay_s = 0.01
+    stop = asyncio.Event()
+    sent: dict[int, list[UUID]] = {subject: [] for subject in range(8)}
+
+    async def client(subject: int) -> None:
+        while not stop.is_set():
+            entry = an_entry(100, subject)
+            sent[subject].append(entry.exchange_id)
+            await hand_off.hand_off(entry)
+            await asyncio.sleep(0.002)
+
+    async with draining(hand_off):
+        clients = [asyncio.create_task(client(subject)) for subject in sent]
+        await asyncio.sleep(0.2)
+        queue.up = True
+        while hand_off.where() != "queue":
+            await asyncio.sleep(0.01)
+        stop.set()
+        await asyncio.gather(*clients)
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+    for subject, ids in sent.items():
+        arrived = [entry.exchange_id for entry in queue.entries if entry.subject_id.int == subject]
+        assert arrived == ids
+
+
 async def test_a_put_whose_answer_was_lost_comes_twice_rather_than_never(
     queue: SwitchedQueue, spool: Spool, counts: Counts
 ) -> None:

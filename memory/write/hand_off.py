@@ -27,7 +27,8 @@ from memory.write.meter import Meter
 Where = Literal["queue", "spool", "none"]
 log: Final = logging.getLogger(__name__)
 
-_BATCH_ITEMS_MAX: Final = 64
+_BATCH_ITEMS_MAX: Final = 256
+_LAST_FEW: Final = 64  # when no more than these wait, new entries stand back until they are moved
 _BATCH_BYTES_MAX: Final = 8 << 20
 _FORECAST_ROOM_BYTES: Final = 256 << 10  # room the spool must have for the forecast to name it
 
@@ -139,6 +140,7 @@ class HandOff:
         self._late: set[asyncio.Task[bool]] = set()
         self._stuck: set[asyncio.Task[bool]] = set()
         self._wake = asyncio.Event()
+        self._closing: asyncio.Event | None = None  # set when the drain's last steps are done
 
     async def keep_draining(self) -> None:
         """Move what waits here, and what dead siblings left, for ever; run as a task, cancel it before `close`."""
@@ -190,8 +192,10 @@ class HandOff:
         if len(entry.envelope) > self._entry_bytes_max:
             self._refuse(entry)
             return "none"
+        until_s = asyncio.get_running_loop().time() + self._hold_s
         try:
-            if not self._behind and await self._put(entry):
+            await self._let_the_drain_end(until_s)
+            if not self._behind and await self._put(entry, until_s):
                 return "queue"
             self._behind = True
             self._wake.set()
@@ -206,10 +210,17 @@ class HandOff:
 
     # ------------------------------------------------------------ one entry
 
-    async def _put(self, entry: Entry) -> bool:
+    async def _let_the_drain_end(self, until_s: float) -> None:
+        """Stand back while the last few are moved: a steady stream would keep the spool in use for ever."""
+        if self._closing is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(until_s):
+                    await self._closing.wait()
+
+    async def _put(self, entry: Entry, until_s: float) -> bool:
         """Try the queue for `hold_ms`. A put that is given up may still arrive: storage knows an exchange by its id."""
         try:
-            async with asyncio.timeout(self._hold_s):
+            async with asyncio.timeout_at(until_s):
                 await self._queue.put(entry)
         except (QueueUnavailable, TimeoutError) as exc:
             self._meter.count("put_failed")
@@ -295,13 +306,23 @@ class HandOff:
             return
         await self._queue.ping()
         moved = 0
-        while not self._settled():
-            moved += await self._move_some()
-        self._behind = self._spool_refused = False
+        try:
+            while not self._settled():
+                if self._closing is None and self._waiting() <= _LAST_FEW:
+                    self._closing = asyncio.Event()
+                moved += await self._move_some()
+            self._behind = self._spool_refused = False
+        finally:
+            if self._closing is not None:
+                self._closing.set()
+                self._closing = None
         log.warning("the queue takes exchanges again; %d moved", moved)
 
+    def _waiting(self) -> int:
+        return len(self._held) + (self._spool.pending if self._spool is not None else 0)
+
     def _settled(self) -> bool:
-        return not self._held and not self._late and (self._spool is None or self._spool.pending == 0)
+        return self._waiting() == 0 and not self._late
 
     async def _move_some(self) -> int:
         """Move the next few entries, oldest first across spool and memory; removed here only after the put."""

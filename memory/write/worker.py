@@ -96,7 +96,7 @@ async def run_worker(
     bulk_share_min: float,
     attempts_max: int,
     stop: asyncio.Event,
-    lease_s: float = 15.0,
+    lease_s: float = 10.0,
     lanes_busy_max: int = 4,
     meter: Meter | None = None,
 ) -> None:
