@@ -2,6 +2,7 @@
 
 For commands whose libraries take a second to import (the OpenAI SDK, ONNX Runtime, database drivers): `memory-proxy
 serve --help` must not wait for them, nor the supervisor carry them. The options travel as JSON in one argument.
+Ctrl-C waits meanwhile: the other side takes it with `hear_interrupts` once it can end in order.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -20,6 +22,7 @@ def become(module: str, options: argparse.Namespace) -> NoReturn:
     told.pop("run", None)
     sys.stdout.flush()
     sys.stderr.flush()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     # -P: a directory called `memory` or `proxy` where the command is given must not take the place of ours.
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, json.dumps(told)])  # noqa: S606
 
@@ -27,3 +30,8 @@ def become(module: str, options: argparse.Namespace) -> NoReturn:
 def told_options(argument: str) -> argparse.Namespace:
     """The options on the other side."""
     return argparse.Namespace(**json.loads(argument))
+
+
+def hear_interrupts() -> None:
+    """Let through the Ctrl-C that was held back since `become`."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -1,8 +1,8 @@
-"""The demo's model server, a process of its own: `python -m proxy.cli.demo_model_server GGUF NAME` -> OpenAI's chat API.
+"""The demo's model server: `python -m proxy.cli.demo_model_server GGUF NAME` -> OpenAI's chat API, in this process.
 
 Runs on a free loopback port, says `{"url": …}` in one line on standard output once it answers, and serves until SIGTERM
-or until its standard input ends (whoever started it is gone). xllamacpp is no dependency of the project: the demo
-installs it into its cache and puts it on this process' path.
+or until whoever started it is gone. xllamacpp is no dependency of the project: the demo installs it into its cache and
+puts it on this process' path.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import xllamacpp
 
 WINDOW_TOKENS = 4096
 ANSWER_THREADS_MAX = 4
+PARENT_POLL_S = 1.0
 
 
 def main(gguf: str, name: str) -> int:
     """Serve one model."""
+    parent = os.getppid()
     params = xllamacpp.CommonParams()
     params.model.path = gguf
     params.model_alias = {name}
@@ -36,7 +38,8 @@ def main(gguf: str, name: str) -> int:
     sys.stdout.flush()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    stop.wait()
+    while not stop.wait(PARENT_POLL_S) and os.getppid() == parent:
+        pass
     return 0
 
 
