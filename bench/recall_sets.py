@@ -80,6 +80,14 @@ class Variant:
     second_speaker: str = "user"
 
 
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Questions from elsewhere, with their vectors, shape [questions, dim]."""
+
+    texts: tuple[str, ...]
+    vectors: NDArray[np.float32]
+
+
 class Vectors:
     """Texts to vectors through the embedder, each list of texts computed once and kept."""
 
@@ -122,12 +130,12 @@ def read_set(data: Path, name: str, vectors: Vectors, variant: Variant | None = 
     return RecallSet(name, indexes, questions, vectors.of([question.text for question in questions]))
 
 
-def read_strangers(data: Path, vectors: Vectors) -> tuple[tuple[str, ...], NDArray[np.float32]]:
-    """First user turns of ShareGPT dialogues: questions that no scope here can answer, and their vectors."""
+def read_openings(data: Path, vectors: Vectors) -> Foreign:
+    """First user turns of ShareGPT dialogues: requests that no scope here has anything for, mostly long."""
     dialogues = read_lines(data / "sharegpt_300_multiturn.jsonl.xz")
     firsts = (next((m["content"] for m in d["messages"] if m["role"] == "user"), "") for d in dialogues)
     texts = tuple(text for text in firsts if text.strip())
-    return texts, vectors.of([text[-4_000:] for text in texts])
+    return Foreign(texts, vectors.of([text[-4_000:] for text in texts]))
 
 
 def dense_text(turn: Turn, start: int, end: int) -> str:

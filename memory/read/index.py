@@ -40,6 +40,8 @@ _FOLD_SLACK: Final = 32
 # DESIGN section 2 asks for it ("with the turn before it when short"); no set here measures it.
 SHORT_QUERY_TERMS: Final = 3
 _PREVIOUS_WEIGHT: Final = 0.5
+# Context beyond this is not read: it would be thinned to `ranking.CONTEXT_TERMS` anyway, and costs 1 us a character.
+_CONTEXT_CHARS_MAX: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +227,17 @@ class ScopeIndex:
         newest_first = -self._columns.occurred[visible]
         best = _best(scores, newest_first, k + _FOLD_SLACK)
         margins = _margins(arms)
+        chosen = self._fold(best, visible)[:k]
+        features = [self._features(int(visible[at]), at, prepared, arms, margins) for at, _ in chosen]
         found: list[Scored] = []
-        for at, folded in self._fold(best, visible)[:k]:
+        for (at, folded), known, verdict in zip(chosen, features, admission.admit(features), strict=True):
             slot = int(visible[at])
-            features = self._features(slot, at, prepared, arms, margins)
-            verdict, chance = admission.admit(features)
-            explained = {name: float(values[at]) for name, values in parts.items()} | {"admission": chance}
+            explained = {name: float(values[at]) for name, values in parts.items()}
+            explained["admission"] = verdict.probability
             window = self._best_window(slot, arms)
-            found.append(Scored(self._items[slot], float(scores[at]), explained, window, verdict, features, folded))
+            found.append(
+                Scored(self._items[slot], float(scores[at]), explained, window, verdict.admitted, known, folded)
+            )
         return found
 
     def _take_unit(self) -> int:
@@ -248,7 +253,7 @@ class ScopeIndex:
     def _put_terms(self, item: IndexItem, units: Iterable[int]) -> int:
         """Index the words of each window with the date and the context; returns the terms of the whole content."""
         whole = tokenise(item.content)
-        context = tokenise(item.context)
+        context = tokenise(item.context[-_CONTEXT_CHARS_MAX:])
         weight = ranking.context_weight(len(whole), item.context, len(context))
         date = tokenise(date_words(item.occurred_at))
         for unit, (start, end) in zip(units, item.windows, strict=True):

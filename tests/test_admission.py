@@ -1,0 +1,62 @@
+"""Admission: more relevance never costs admission, and what is unrelated is not let in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.admission import FULL, LEXICAL_ONLY, Features, admit, model_for, probability
+
+FEATURES = st.builds(
+    Features,
+    dense=st.floats(-1, 1),
+    dense_margin=st.floats(-5, 10),
+    coverage=st.floats(0, 1),
+    terms_held=st.floats(0, 4),
+)
+
+
+@given(st.lists(FEATURES, max_size=5))
+def test_nothing_is_admitted_unless_the_best_passes_the_gate(candidates: list[Features]) -> None:
+    verdicts = admit(candidates)
+    assert len(verdicts) == len(candidates)
+    assert all(0.0 <= verdict.probability <= 1.0 for verdict in verdicts)
+    passed = max((verdict.probability for verdict in verdicts), default=0.0) >= FULL.gate
+    assert [v.admitted for v in verdicts] == [passed and v.probability >= FULL.threshold for v in verdicts]
+
+
+@given(FEATURES)
+def test_a_weak_candidate_is_admitted_in_strong_company_only(features: Features) -> None:
+    alone, strong = admit([features])[0], Features(dense=0.9, dense_margin=4.0, coverage=1.0, terms_held=2.0)
+    assert admit([strong, features])[1].admitted >= alone.admitted
+
+
+@given(FEATURES, st.floats(0, 1))
+def test_a_nearer_candidate_is_never_less_likely(features: Features, more: float) -> None:
+    assert features.dense is not None
+    nearer = replace(features, dense=features.dense + more)
+    assert probability(nearer, FULL.coefficients) >= probability(features, FULL.coefficients)
+
+
+@given(FEATURES, st.floats(0, 1))
+def test_a_candidate_that_says_more_of_the_query_is_never_less_likely(features: Features, more: float) -> None:
+    fuller = replace(features, coverage=features.coverage + more)
+    assert probability(fuller, FULL.coefficients) >= probability(features, FULL.coefficients)
+    assert probability(fuller, LEXICAL_ONLY.coefficients) >= probability(features, LEXICAL_ONLY.coefficients)
+
+
+def test_nothing_in_common_is_not_admitted() -> None:
+    assert not admit([Features(dense=0.02, dense_margin=0.5, coverage=0.0, terms_held=0.0)])[0].admitted
+    assert not admit([Features(dense=None, dense_margin=None, coverage=0.0, terms_held=0.0)])[0].admitted
+
+
+def test_a_plain_answer_is_admitted_on_both_rungs() -> None:
+    assert admit([Features(dense=0.65, dense_margin=4.0, coverage=0.8, terms_held=1.6)])[0].admitted
+    assert admit([Features(dense=None, dense_margin=None, coverage=0.8, terms_held=1.6)])[0].admitted
+
+
+def test_the_rung_without_an_embedder_has_its_own_coefficients() -> None:
+    assert model_for(Features(None, None, 0.5, 1.0)) is LEXICAL_ONLY
+    assert (LEXICAL_ONLY.coefficients.dense, LEXICAL_ONLY.coefficients.dense_margin) == (0.0, 0.0)
