@@ -1,0 +1,142 @@
+"""What a call asks: positions of bad JSON, names of bad members, pages, times."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.errors import MemoryInvalid, Unprocessable
+from memory.ids import new_id
+from proxy.api.asking import json_object, rfc3339, to_rfc3339, validated
+from proxy.api.paging import page_of
+from proxy.api.retrievals import is_young
+from proxy.api.schemas import MemoryPatch, SearchAsked
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"", "line 1 column 1 (character 0)"),
+        (b'{"query": }', "line 1 column 11 (character 10)"),
+        (b'{\n "query": "x",\n}', "line 3 column 1"),
+        (b'{"query": "\xff"}', "not UTF-8 at byte 11"),
+        (b'{"k": NaN}', "NaN is not a JSON number"),
+        (b"[" * 100_000, "no JSON"),
+    ],
+)
+def test_malformed_json_is_refused_with_its_position(raw: bytes, said: str) -> None:
+    with pytest.raises(MemoryInvalid) as refused:
+        json_object(raw)
+    assert said in refused.value.message
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"null", b'"x"', b"1", b"true"])
+def test_another_json_value_than_an_object_does_not_fit(raw: bytes) -> None:
+    with pytest.raises(Unprocessable):
+        json_object(raw)
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "said"),
+    [
+        ({}, "query", "required"),
+        ({"query": ""}, "query", "at least 1"),
+        ({"query": 7}, "query", "string"),
+        ({"query": "x", "k": 0}, "k", "greater than or equal to 1"),
+        ({"query": "x", "k": 201}, "k", "less than or equal to 200"),
+        ({"query": "x", "k": "10"}, "k", "integer"),
+        ({"query": "x", "k": True}, "k", "integer"),
+        ({"query": "x", "kinds": ["fact"]}, "kinds.0", "episodic"),
+        ({"query": "x", "limit": 3}, "limit", "not a member"),
+        ({"query": "x", "as_of": "yesterday"}, "as_of", "RFC 3339"),
+        ({"query": "x", "occurred_after": 17}, "occurred_after", "RFC 3339"),
+        ({"query": "x", "filters": {"tenant": "y"}}, "filters.tenant", "not a member"),
+    ],
+)
+def test_a_member_that_does_not_fit_is_named(body: dict[str, Any], param: str, said: str) -> None:
+    with pytest.raises(Unprocessable) as refused:
+        validated(SearchAsked, body)
+    assert refused.value.param == param
+    assert said in refused.value.message
+
+
+@pytest.mark.parametrize("member", ["content", "pinned", "importance", "sensitivity", "attributes"])
+def test_only_an_expiry_can_be_set_to_null(member: str) -> None:
+    with pytest.raises(Unprocessable):
+        validated(MemoryPatch, {member: None})
+    assert validated(MemoryPatch, {"expires_at": None}).model_fields_set == {"expires_at"}
+
+
+@given(st.dictionaries(st.sampled_from([*SearchAsked.model_fields, "x"]), st.none() | st.text() | st.integers()))
+def test_no_object_makes_the_validation_fail_otherwise(body: dict[str, Any]) -> None:
+    try:
+        validated(SearchAsked, body)
+    except Unprocessable as refused:
+        assert refused.param
+
+
+@pytest.mark.parametrize("limit", ["0", "1001", "-1", "x", "", "1.5", "１", "99999999999"])
+def test_a_limit_outside_its_bounds_is_refused(limit: str) -> None:
+    with pytest.raises(MemoryInvalid) as refused:
+        page_of({"limit": limit}, "memories")
+    assert refused.value.param == "limit"
+
+
+def test_an_order_is_asc_or_desc() -> None:
+    assert page_of({}, "memories").order == "desc"
+    assert page_of({"order": "asc"}, "memories").order == "asc"
+    with pytest.raises(MemoryInvalid) as refused:
+        page_of({"order": "up"}, "memories")
+    assert refused.value.param == "order"
+
+
+@given(st.text(max_size=60))
+def test_a_cursor_leads_back_to_the_place_it_was_given_for(inner: str) -> None:
+    cursor = page_of({}, "memories").next_cursor(inner)
+    assert cursor is not None
+    assert page_of({"cursor": cursor}, "memories").cursor == inner
+    for given_, what in (({"cursor": cursor}, "sessions"), ({"cursor": cursor, "order": "asc"}, "memories")):
+        with pytest.raises(MemoryInvalid) as refused:
+            page_of(given_, what)
+        assert refused.value.param == "cursor"
+
+
+@given(st.text(max_size=80))
+def test_no_text_makes_the_cursor_fail_otherwise(raw: str) -> None:
+    try:
+        page_of({"cursor": raw}, "memories")
+    except MemoryInvalid as refused:
+        assert refused.param == "cursor"
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_a_time_that_is_written_is_read_again(moment: datetime) -> None:
+    written = to_rfc3339(moment)
+    assert written is not None
+    assert rfc3339(written) == moment
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "2026-11-21", "2026-11-21T09:30:00", "20261121T093000Z", "2026-13-01T00:00:00Z", "0001-01-01T00:00:00+10:00"],
+)
+def test_a_time_without_an_offset_is_none(text: str) -> None:
+    assert rfc3339(text) is None
+
+
+def test_only_a_new_retrieval_is_waited_for() -> None:
+    now = datetime.now(UTC)
+    assert is_young(new_id(), now)
+    assert not is_young(UUID("0190b6f0-0000-7000-8000-000000000000"), now)
+    assert not is_young(UUID(int=0), now)
+
+
+def test_json_numbers_and_names_of_members_survive_the_way_through() -> None:
+    value = {"query": "ü \U0001f600", "k": 3}
+    assert json_object(json.dumps(value, ensure_ascii=False).encode()) == value

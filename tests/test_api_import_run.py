@@ -1,0 +1,238 @@
+"""An import under way, against a store that can be slow, away, or lose what it was given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+from uuid import UUID
+
+import pytest
+
+from memory.chain import Digest
+from memory.errors import StoreUnavailable
+from memory.ids import new_id
+from memory.model import ImportChunk, LineConflict, Scope
+from memory.stored import ExportedTurn, ImportProgress, StoredTurn
+from proxy.api import import_run
+from proxy.api.import_run import CHUNK_LINES_MAX, CHUNKS_IN_FLIGHT_MAX, ImportRun, Order, Tools
+
+NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+SCOPE = Scope(UUID(int=1), "ada")
+
+
+@dataclass
+class Store:
+    """A write path in memory: takes chunks, stores them when told to."""
+
+    where: Literal["queue", "spool", "none"] = "queue"
+    stores: bool = True
+    away: bool = False
+    loses: bool = False
+    going: bool = False
+    chunks: list[ImportChunk] = field(default_factory=list)
+    turns: dict[UUID, ExportedTurn] = field(default_factory=dict)
+    conflicts: tuple[LineConflict, ...] = ()
+
+    async def import_chunk(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
+        if self.where != "none":
+            self.chunks.append(chunk)
+        return self.where
+
+    async def import_progress(self, scope: Scope, import_id: UUID) -> ImportProgress:
+        assert scope == SCOPE
+        if self.away:
+            raise StoreUnavailable("away")
+        if not self.stores or self.loses:
+            return ImportProgress(0, 0, 0, ())
+        lines = sum(len(chunk.lines) for chunk in self.chunks if chunk.import_id == import_id)
+        return ImportProgress(len(self.chunks), lines - len(self.conflicts), len(self.conflicts), self.conflicts)
+
+    async def turns_by_id(self, scope: Scope, event_ids: Sequence[UUID]) -> Mapping[UUID, ExportedTurn]:
+        return {event_id: self.turns[event_id] for event_id in event_ids if event_id in self.turns}
+
+    async def waiting(self) -> int:
+        return 0 if self.loses else len(self.chunks)
+
+    def run(self, *, wait: bool = True) -> ImportRun:
+        order = Order(SCOPE, "new", trusted=True, on_conflict="error", wait=wait, now=NOW)
+        return ImportRun(order, Tools(self, self, self, self.waiting, lambda: self.going))
+
+
+def lines(count: int, first: int = 0) -> bytes:
+    return b"".join(
+        json.dumps({"role": "user", "content": f"line {n}"}).encode() + b"\n" for n in range(first, first + count)
+    )
+
+
+async def stream(*chunks: bytes) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+        await asyncio.sleep(0)
+
+
+async def imported(run: ImportRun, *chunks: bytes) -> list[tuple[int, str]]:
+    async with asyncio.timeout(30):
+        await asyncio.gather(run.feed(stream(*chunks)), run.follow())
+    return run.take_errors()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_every_line_is_handed_over_once_and_in_order() -> None:
+    store = Store()
+    run = store.run()
+    errors = await imported(run, lines(70), b"not json\n\n", lines(80, 70))
+    taken = [one for chunk in store.chunks for one in chunk.lines]
+    assert [one.content for one in taken] == [f"line {n}" for n in range(150)]
+    assert [one.line for one in taken] == [*range(1, 71), *range(73, 153)]
+    assert [chunk.chunk for chunk in store.chunks] == [0, 1, 2]
+    assert max(len(chunk.lines) for chunk in store.chunks) == CHUNK_LINES_MAX
+    assert [line for line, _ in errors] == [71]
+    assert run.counts.as_line() == {"accepted": 150, "done": 150, "failed": 1}
+
+
+async def test_lines_that_arrive_and_stop_are_durable_at_once() -> None:
+    store = Store()
+    run = store.run()
+    going_on = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield lines(3)
+        yield b""
+        await going_on.wait()
+
+    feeding = asyncio.create_task(run.feed(slow()))
+    await until(lambda: run.counts.accepted == 3)
+    assert [len(chunk.lines) for chunk in store.chunks] == [3]
+    going_on.set()
+    await feeding
+
+
+async def test_the_upload_waits_for_the_store_and_goes_on_with_it() -> None:
+    store = Store(stores=False)
+    run = store.run()
+    work = asyncio.gather(run.feed(stream(lines(CHUNK_LINES_MAX * (CHUNKS_IN_FLIGHT_MAX + 5)))), run.follow())
+    await until(lambda: len(store.chunks) == CHUNKS_IN_FLIGHT_MAX)
+    await asyncio.sleep(0.05)
+    assert len(store.chunks) == CHUNKS_IN_FLIGHT_MAX
+    store.stores = True
+    async with asyncio.timeout(30):
+        await work
+    assert run.counts.as_line() == {"accepted": 37 * 64, "done": 37 * 64, "failed": 0}
+    assert not run.stopped
+
+
+async def test_without_wait_the_answer_ends_while_the_store_is_away() -> None:
+    store = Store(away=True)
+    run = store.run(wait=False)
+    assert await imported(run, lines(CHUNK_LINES_MAX * (CHUNKS_IN_FLIGHT_MAX + 5))) == []
+    assert run.counts.as_line() == {"accepted": 37 * 64, "done": 0, "failed": 0}
+    assert not run.stopped
+
+
+async def test_a_store_that_comes_back_ends_the_import() -> None:
+    store = Store(away=True)
+    run = store.run()
+    work = asyncio.gather(run.feed(stream(lines(5))), run.follow())
+    await until(lambda: run.counts.accepted == 5)
+    assert not work.done()
+    store.away = False
+    async with asyncio.timeout(30):
+        await work
+    assert run.counts.as_line() == {"accepted": 5, "done": 5, "failed": 0}
+
+
+async def test_what_is_not_durable_is_not_accepted() -> None:
+    store = Store(where="none")
+    run = store.run()
+    errors = await imported(run, lines(3))
+    assert run.stopped
+    assert run.counts.accepted == 0
+    assert [line for line, _ in errors] == [1]
+    assert "not durable" in errors[0][1]
+
+
+async def test_a_draining_process_says_what_was_not_accepted() -> None:
+    store = Store(going=True)
+    run = store.run()
+    errors = await imported(run, lines(3))
+    assert run.stopped
+    assert errors[0][0] == import_run.UPLOAD
+
+
+async def test_a_conflict_that_the_store_found_is_told_once() -> None:
+    store = Store(conflicts=(LineConflict(2, "known with another content"),))
+    run = store.run()
+    assert await imported(run, lines(3)) == [(2, "known with another content")]
+    assert run.counts.as_line() == {"accepted": 3, "done": 2, "failed": 1}
+
+
+async def test_dead_letters_end_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_run, "_STALLED_S", 0.05)
+    store = Store(loses=True)
+    run = store.run()
+    errors = await imported(run, lines(3))
+    assert run.stopped
+    assert run.counts.as_line() == {"accepted": 3, "done": 0, "failed": 3}
+    assert "dead letters" in errors[0][1]
+
+
+async def test_bad_lines_that_nobody_reads_stop_the_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_run, "ERRORS_HELD_MAX", 10)
+    run = Store().run()
+    errors = await imported(run, b"x\n" * 11, lines(3))
+    assert run.stopped
+    assert run.counts.accepted == 0
+    assert errors[-1][0] == import_run.UPLOAD
+
+
+async def test_what_was_exported_from_here_is_known_here() -> None:
+    event_id = new_id()
+    turn = StoredTurn(
+        event_id=event_id, session_id=UUID(int=2), exchange_id=UUID(int=3), seq=0, chain=Digest(bytes(32)), attempt=0,
+        role="user", name=None, content="hello", tool_calls=None, tool_call_id=None, source_id=None, origin="live",
+        integrity="user", sensitivity="internal", model=None, redactions=0, token_count=1, occurred_at=NOW,
+        recorded_at=NOW,
+    )  # fmt: skip
+    store = Store(turns={event_id: ExportedTurn("s", turn)})
+    line = {
+        "type": "turn",
+        "event_id": str(event_id),
+        "session": "s",
+        "role": "user",
+        "content": "hello",
+        "occurred_at": "2026-11-21T09:30:00Z",
+    }
+    run = store.run()
+    assert await imported(run, json.dumps(line).encode()) == []
+    assert store.chunks == []
+    assert run.counts.as_line() == {"accepted": 1, "done": 1, "failed": 0}
+    changed = store.run()
+    await imported(changed, json.dumps({**line, "content": "other"}).encode())
+    assert [one.source_id for chunk in store.chunks for one in chunk.lines] == [str(event_id)]
+
+
+async def test_a_client_that_leaves_costs_nothing_that_was_accepted() -> None:
+    store = Store()
+    run = store.run()
+    gate = asyncio.Event()
+
+    async def left() -> AsyncIterator[bytes]:
+        yield lines(3)
+        yield b""
+        gate.set()
+        await asyncio.sleep(60)
+
+    feeding = asyncio.create_task(run.feed(left()))
+    await gate.wait()
+    feeding.cancel()
+    await asyncio.wait([feeding])
+    assert [one.content for chunk in store.chunks for one in chunk.lines] == ["line 0", "line 1", "line 2"]
