@@ -11,11 +11,15 @@ from uuid import UUID
 
 import pytest
 
+from memory.adapters.postgres.database import Bounds, Database
+from memory.adapters.postgres.leases import Leases, hold_fence
 from memory.adapters.redis_queue import RedisQueue, lane_names, lane_of
 from memory.errors import EnvelopeUnreadable, LeaseLost, NotFound, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.ports import Delivery, Entry, QueueDepth
+from memory.write.lanes import Leases as AnyLeases
 from memory.write.worker import Handle, Outcome, Poison, Stored, Transient, run_worker
+from tests.postgres_fixture import TestDatabase
 from tests.valkey_fixture import ValkeyServer
 
 LANES = 4
@@ -104,7 +108,7 @@ def the_lane(subject: int = 2, lane_class: str = "live") -> str:
 
 @asynccontextmanager
 async def working(
-    queue: RedisQueue, leases: SharedLeases, handle: Handle, *, holder: str = "w1", **settings: float
+    queue: RedisQueue, leases: AnyLeases, handle: Handle, *, holder: str = "w1", **settings: float
 ) -> AsyncIterator[asyncio.Event]:
     """A worker runs inside; it is stopped behind."""
     stop = asyncio.Event()
@@ -472,3 +476,33 @@ async def test_random_faults_lose_nothing_and_keep_each_subject_s_order(
     for subject in range(6):
         mine = [entry.exchange_id for entry in entries if entry.subject_id.int == subject]
         assert [stored for stored in store.stored if stored in set(mine)] == mine
+
+
+async def test_with_leases_in_postgres_a_process_that_slept_commits_nothing_and_the_next_stores_all(
+    queue: RedisQueue, postgres: TestDatabase
+) -> None:
+    database = await Database.open(postgres.app, Bounds())
+    leases = Leases(database)
+    refused: list[str] = []
+    stored: list[UUID] = []
+
+    async def handle(lane: str, fence: int, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        if not refused:
+            time.sleep(1.2)  # the whole process stands still, its heartbeat too, longer than its lease
+            await Leases(database).acquire("another", lane_names(LANES), 0.5)
+        try:
+            async with database.transaction(None) as tx:
+                await hold_fence(tx, lane, fence)
+        except LeaseLost:
+            refused.append(lane)
+            raise
+        stored.extend(delivery.entry.exchange_id for delivery in deliveries)
+        return [Stored()] * len(deliveries)
+
+    entries = [an_entry() for _ in range(5)]
+    await queue.put_all(entries)
+    async with working(queue, leases, handle, lease_s=1.0):
+        await asyncio.wait_for(until_depth(queue, is_empty), 30)
+    await database.close()
+    assert refused == [the_lane()]
+    assert stored == [entry.exchange_id for entry in entries]
