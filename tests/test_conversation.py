@@ -1,0 +1,163 @@
+"""Which conversation a request belongs to, by its messages alone (DESIGN section 5)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from memory.chain import extend
+from memory.errors import QueueUnavailable, StoreUnavailable
+from memory.ids import new_id
+from memory.model import Scope, SessionRef
+from memory.read.conversation import Conversation, Conversations, Hot
+
+KEY = b"k" * 32
+SCOPE = Scope(new_id(), "u", "p", "a")
+
+
+@dataclass
+class MemoryHot:
+    """Hot state in a dict: what Redis does, without Redis."""
+
+    answers: dict[tuple[bytes, bytes], SessionRef] = field(default_factory=dict)
+    openings: dict[tuple[bytes, bytes], tuple[SessionRef, bool]] = field(default_factory=dict)
+    broken: bool = False
+
+    async def find(
+        self, scope: Scope, scope_key: bytes, digests: Sequence[bytes], opening: bytes | None, scope_ids: Sequence[int]
+    ) -> Hot:
+        if self.broken:
+            raise QueueUnavailable("away")
+        known = self.openings.get((scope_key, opening)) if opening else None
+        sessions = {d: self.answers[scope_key, d] for d in digests if (scope_key, d) in self.answers}
+        return Hot(sessions, known[0] if known else None, bool(known and known[1]), {})
+
+    async def keep(
+        self,
+        scope: Scope,
+        scope_key: bytes,
+        answers: Sequence[bytes],
+        opening: bytes | None,
+        opens: bool,
+        ref: SessionRef,
+    ) -> None:
+        for digest in answers:
+            self.answers[scope_key, digest] = ref
+        if opening:
+            self.openings[scope_key, opening] = (ref, not opens)
+
+
+@dataclass
+class MemoryStore:
+    """The store's memory of sessions, in a dict."""
+
+    sessions: dict[bytes, SessionRef] = field(default_factory=dict)
+    broken: bool = False
+
+    async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
+        if self.broken:
+            raise StoreUnavailable("away")
+        return {d: self.sessions[d] for d in digests if d in self.sessions}
+
+
+def said(*texts: str) -> list[dict[str, str]]:
+    """Messages, user and assistant in turn."""
+    return [{"role": "user" if i % 2 == 0 else "assistant", "content": text} for i, text in enumerate(texts)]
+
+
+class Client:
+    """A conversation with the proxy: asks, is answered, remembers."""
+
+    def __init__(self) -> None:
+        self.hot, self.store = MemoryHot(), MemoryStore()
+        self.conversations = Conversations(self.hot, self.store)
+
+    async def ask(self, messages: list[dict[str, str]], answer: str, label: str | None = None) -> Conversation:
+        found = await self.conversations.find(SCOPE, KEY, label, messages, ())
+        digest = extend(KEY, found.tip, {"role": "assistant", "content": answer})
+        if not self.hot.broken:
+            await self.conversations.remember(SCOPE, KEY, found, [digest])
+        self.store.sessions[digest] = found.session
+        return found
+
+
+async def test_the_next_turn_finds_its_session() -> None:
+    client = Client()
+    first = await client.ask(said("hi"), "hello")
+    second = await client.ask(said("hi", "hello", "how are you"), "well")
+    third = await client.ask(said("hi", "hello", "how are you", "well", "good"), "yes")
+    assert first.session == second.session == third.session
+
+
+async def test_two_conversations_that_begin_with_the_same_words_stay_two() -> None:
+    client = Client()
+    one = await client.ask(said("hi"), "hello")
+    await client.ask(said("hi", "hello", "my cat is ill"), "oh")
+    two = await client.ask(said("hi"), "hello")
+    later_two = await client.ask(said("hi", "hello", "my dog is well"), "fine")
+    later_one = await client.ask(said("hi", "hello", "my cat is ill", "oh", "it died"), "sorry")
+    assert one.session != two.session
+    assert later_two.session == two.session
+    assert later_one.session == one.session
+
+
+async def test_the_same_opening_again_is_another_attempt_while_nobody_went_on() -> None:
+    client = Client()
+    one = await client.ask(said("hi"), "hello")
+    again = await client.ask(said("hi"), "hey there")
+    assert one.session == again.session
+
+
+async def test_a_regenerated_answer_later_on_stays_in_its_session() -> None:
+    client = Client()
+    one = await client.ask(said("hi"), "hello")
+    await client.ask(said("hi", "hello", "q"), "first try")
+    again = await client.ask(said("hi", "hello", "q"), "second try")
+    assert again.session == one.session
+
+
+async def test_an_edited_history_goes_on_from_the_longest_known_prefix() -> None:
+    client = Client()
+    one = await client.ask(said("a"), "b")
+    await client.ask(said("a", "b", "c"), "d")
+    edited = await client.ask(said("a", "b", "c (edited)", "d (edited)", "e"), "f")
+    assert edited.session == one.session
+
+
+async def test_a_label_is_the_session_whatever_the_messages() -> None:
+    client = Client()
+    one = await client.ask(said("hi"), "hello", label="mine")
+    two = await client.ask(said("something", "else", "entirely"), "ok", label="mine")
+    assert one.session == two.session == SessionRef(one.session.session_id, "mine")
+
+
+async def test_a_minted_label_can_be_sent_as_the_header() -> None:
+    client = Client()
+    minted = await client.ask(said("hi"), "hello")
+    named = await client.ask(said("x"), "y", label=minted.session.label)
+    assert named.session == minted.session
+
+
+async def test_the_store_knows_what_redis_forgot() -> None:
+    client = Client()
+    one = await client.ask(said("hi"), "hello")
+    client.hot.answers.clear()
+    assert (await client.ask(said("hi", "hello", "q"), "a")).session == one.session
+    client.hot.broken = True
+    found = await client.ask(said("hi", "hello", "q2"), "a2")
+    assert found.session == one.session
+    assert not found.fault
+
+
+@pytest.mark.parametrize("texts", [("hi",), ("hi", "hello", "q")])
+async def test_with_everything_away_a_new_session_is_opened(texts: tuple[str, ...]) -> None:
+    client = Client()
+    client.hot.broken = client.store.broken = True
+    assert (await client.conversations.find(SCOPE, KEY, None, said(*texts), ())).session.label
+
+
+async def test_system_messages_do_not_change_the_conversation() -> None:
+    client = Client()
+    one = await client.ask([{"role": "system", "content": "v1"}, *said("hi")], "hello")
+    two = await client.ask([{"role": "system", "content": "v2"}, *said("hi", "hello", "q")], "a")
+    assert one.session == two.session

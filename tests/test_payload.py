@@ -1,0 +1,78 @@
+"""Payloads come back as they went in, and nothing else is taken for one."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory import payload
+from memory.chain import Digest
+from memory.errors import EnvelopeUnreadable
+from memory.ids import new_id
+from memory.model import Captured, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+SCOPE = Scope(new_id(), "ünïcode", "p", "a")
+
+
+def captured(request: bytes, content: str) -> Captured:
+    placed = Placed(2, Digest(b"\x07" * 32), "<memory>…</memory>", 12, (new_id(),))
+    retrieval = Retrieval(
+        retrieval_id=new_id(),
+        status="injected",
+        reason=None,
+        rung="full",
+        config_digest="d",
+        embedding_model="m",
+        query="q",
+        candidates=({"id": "x", "score": 0.5},),
+        placed=(placed,),
+        tokens=12,
+        tokens_exact=False,
+        millis=1.5,
+        sha256_sent=b"\x01" * 32,
+        created_at=NOW,
+    )
+    return Captured(
+        exchange_id=new_id(),
+        scope=SCOPE,
+        session=SessionRef(new_id(), "label"),
+        mode="on",
+        status="complete",
+        reason=None,
+        http_status=200,
+        model="m",
+        arrived_at=NOW,
+        finished_at=NOW,
+        request=request,
+        answer={"choices": [{"index": 0, "message": {"role": "assistant", "content": content}}]},
+        digests=(None, Digest(b"\x02" * 32)),
+        retrieval=retrieval,
+    )
+
+
+@settings(deadline=None, max_examples=50)
+@given(request=st.binary(max_size=2_000), content=st.text(st.characters(), max_size=200))
+def test_an_exchange_comes_back_as_it_went_in(request: bytes, content: str) -> None:
+    before = captured(request, content)
+    assert payload.unpack_captured(payload.pack_captured(before)) == before
+
+
+def test_a_lone_surrogate_in_an_answer_survives() -> None:
+    before = captured(b"{}", "half \ud800 pair")
+    assert payload.unpack_captured(payload.pack_captured(before)) == before
+
+
+def test_import_lines_come_back_as_they_went_in() -> None:
+    line = ImportLine(7, "s", "user", None, "text \x00 \U0001f600", NOW, "src", b"\x03" * 32)
+    chunk = ImportChunk(new_id(), new_id(), 3, SCOPE, True, "update", NOW, (line,))
+    assert payload.unpack_import(payload.pack_import(chunk)) == chunk
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x00\x00\x00\x04nope", b"\xff\xff\xff\xff{}", b"\x00\x00\x00\x02{}"])
+def test_junk_is_refused_by_name(junk: bytes) -> None:
+    with pytest.raises(EnvelopeUnreadable):
+        payload.unpack_captured(junk)
+    with pytest.raises(EnvelopeUnreadable):
+        payload.unpack_import(junk)
