@@ -261,6 +261,21 @@ async def test_every_acknowledged_entry_is_there_once_after_kill_9(
     assert set(acknowledged) <= set(found) <= set(started)
 
 
+async def test_what_another_hand_put_into_a_lane_can_be_buried_and_hides_nothing(
+    queue: RedisQueue, valkey: ValkeyServer
+) -> None:
+    client = connect(valkey.url)
+    await client.execute_command("XADD", f"mp:q:{{{the_lane()}}}", "*", "surprise", b"\xff")
+    await client.aclose()
+    entry = an_entry()
+    await queue.put(entry)
+    foreign, ours = await queue.take([the_lane()], count=10, block_ms=0)
+    assert (foreign.entry.exchange_id.int, foreign.entry.envelope, ours.entry) == (0, b"", entry)
+    await queue.bury(foreign, "not an envelope")
+    [dead] = await queue.dead_letters(10)
+    assert (dead.exchange_id.int, dead.reason) == (0, "not an envelope")
+
+
 @pytest.mark.slow
 async def test_what_was_in_flight_at_kill_9_is_reclaimed_after_it(queue: RedisQueue, valkey: ValkeyServer) -> None:
     entries = [an_entry() for _ in range(10)]

@@ -39,6 +39,7 @@ _CLASSES: Final[tuple[LaneClass, ...]] = ("live", "bulk")
 _FLUSH_ITEMS_MAX: Final = 128
 _ALONE_BYTES: Final = 256 << 10  # larger entries take a connection of their own, so that small ones need not wait
 _CLUSTER_POLL_S: Final = 0.02
+_BLOCK_MS_MAX: Final = 4000  # a second less than the client waits for an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class RedisQueue:
                 await asyncio.sleep(_CLUSTER_POLL_S)
 
     async def _read(self, lanes: Sequence[str], count: int, block_ms: int) -> Any:
-        wait = ("BLOCK", block_ms) if block_ms > 0 else ()
+        wait = ("BLOCK", min(block_ms, _BLOCK_MS_MAX)) if block_ms > 0 else ()
         keys = [_key(lane) for lane in lanes]
         return await self._client.execute_command(
             *("XREADGROUP", "GROUP", _GROUP, _CONSUMER, "COUNT", count, *wait, "STREAMS", *keys, *[">"] * len(keys))
@@ -353,13 +354,14 @@ def _deliveries(reply: Any) -> list[Delivery]:
 
 
 def _delivery(lane: str, entry_id: bytes, fields: dict[bytes, bytes], attempts: int) -> Delivery:
+    """What another hand put there has nil ids and no envelope that opens: it is buried, and the lane goes on."""
     entry = Entry(
-        exchange_id=UUID(bytes=fields[b"x"]),
-        tenant_id=UUID(bytes=fields[b"t"]),
-        subject_id=UUID(bytes=fields[b"s"]),
-        kind=fields[b"k"].decode(),
+        exchange_id=_uuid(fields.get(b"x")),
+        tenant_id=_uuid(fields.get(b"t")),
+        subject_id=_uuid(fields.get(b"s")),
+        kind=fields.get(b"k", b"exchange").decode("utf-8", "replace"),
         lane_class=lane.partition("-")[0],
-        envelope=fields[b"e"],
+        envelope=fields.get(b"e", b""),
     )
     return Delivery(entry=entry, lane=lane, delivery_id=entry_id.decode(), attempts=attempts)
 
@@ -368,11 +370,15 @@ def _dead_letter(lane: str, row: Any) -> DeadLetter:
     entry_id, exchange, tenant, reason, attempts = row
     return DeadLetter(
         dead_id=f"{lane}/{entry_id.decode()}",
-        exchange_id=UUID(bytes=exchange),
-        tenant_id=UUID(bytes=tenant),
+        exchange_id=_uuid(exchange),
+        tenant_id=_uuid(tenant),
         reason=reason.decode("utf-8", "replace"),
         attempts=int(attempts),
     )
+
+
+def _uuid(raw: bytes | None) -> UUID:
+    return UUID(bytes=raw) if raw is not None and len(raw) == 16 else UUID(int=0)
 
 
 def _id_order(entry_id: bytes) -> tuple[int, int]:

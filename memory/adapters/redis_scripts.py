@@ -43,7 +43,7 @@ local rows = {}
 for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', ARGV[1])) do
   local field = {}
   for i = 1, #entry[2], 2 do field[entry[2][i]] = entry[2][i + 1] end
-  rows[#rows + 1] = {entry[1], field.x, field.t, field.r or '', field.a or '0'}
+  rows[#rows + 1] = {entry[1], field.x or '', field.t or '', field.r or '', field.a or '0'}
 end
 return rows
 """
