@@ -55,6 +55,7 @@ class Server:
     """One Postgres on a unix socket in a directory of its own."""
 
     root: Path
+    fsync: bool = False
     process: subprocess.Popen[bytes] | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -109,7 +110,7 @@ class Server:
     def _spawn(self) -> subprocess.Popen[bytes]:
         (self.root / "data" / "postmaster.pid").unlink(missing_ok=True)
         with (self.root / "log").open("ab") as log:
-            settings = {"fsync": "off", "shared_buffers": "64MB", "max_connections": "60", "listen_addresses": ""}
+            settings = {"fsync": "on" if self.fsync else "off", "shared_buffers": "64MB", "listen_addresses": ""}
             flags = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
             command = [str(binaries() / "postgres"), "-D", str(self.root / "data"), "-k", str(self.root), *flags]
             return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **_identity())
@@ -141,7 +142,7 @@ class TestDatabase:
         return self.server.psql(statement, self.name)
 
 
-def start_server() -> Server:
+def start_server(*, fsync: bool = False) -> Server:
     """initdb and start in a new directory under /tmp."""
     root = Path(tempfile.mkdtemp(prefix="mppg-"))
     if os.getuid() == 0:
@@ -151,7 +152,7 @@ def start_server() -> Server:
     command = [str(binaries() / "initdb"), "-D", str(root / "data"), "-U", "postgres", "--auth=trust", "--no-sync"]
     done = subprocess.run([*command, *locale], capture_output=True, text=True, check=False, **_identity())
     assert done.returncode == 0, done.stderr
-    server = Server(root)
+    server = Server(root, fsync)
     server.start()
     return server
 

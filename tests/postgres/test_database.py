@@ -39,6 +39,14 @@ async def test_opening_needs_no_server() -> None:
     await database.close()
 
 
+async def test_a_database_without_a_schema_is_named(postgres_server: Server) -> None:
+    postgres_server.psql("CREATE DATABASE unmigrated")
+    database = await Database.open(postgres_server.dsn("unmigrated", "mp_app"))
+    with pytest.raises(StoreUnavailable, match="migrate"):
+        await database.ping()
+    await database.close()
+
+
 async def test_waiting_for_a_connection_is_bounded(postgres: TestDatabase) -> None:
     database = await Database.open(postgres.app, Bounds(connections_max=1, acquire_timeout_s=0.1))
     async with database.transaction(None):

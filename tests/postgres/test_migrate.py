@@ -46,12 +46,12 @@ async def test_two_starters_do_not_race(postgres_server: Server) -> None:
 
 
 async def test_an_owner_without_superuser_can_migrate(postgres_server: Server) -> None:
-    postgres_server.psql("CREATE ROLE outside LOGIN CREATEROLE")
-    postgres_server.psql("CREATE DATABASE elsewhere OWNER outside")
+    postgres_server.psql("CREATE ROLE mp_outside LOGIN CREATEROLE")
+    postgres_server.psql("CREATE DATABASE elsewhere OWNER mp_outside")
     postgres_server.psql("CREATE EXTENSION vector", "elsewhere")
     for role in ("mp_app", "mp_backup"):
-        postgres_server.psql(f"GRANT {role} TO outside WITH ADMIN OPTION")
-    dsn = postgres_server.dsn("elsewhere", "outside")
+        postgres_server.psql(f"GRANT {role} TO mp_outside WITH ADMIN OPTION")
+    dsn = postgres_server.dsn("elsewhere", "mp_outside")
     await migrate(dsn)
     assert await check(dsn) == []
     await ensure_embedding_table(dsn, MODEL, MODEL_DIGEST, DIM)

@@ -78,8 +78,7 @@ async def number_turns(
 
     Returns them, and how many numbers each session gave out. The sessions are locked.
     """
-    sessions = list({session.session_id for session, _ in offered})
-    chains = list({turn.chain for _, turn in offered})
+    sessions, chains = [session.session_id for session, _ in offered], [turn.chain for _, turn in offered]
     held = await tx.fetch("chains_known", place.tenant, sessions, chains) if offered else []
     stored: dict[tuple[UUID, bytes], UUID] = {(row["session_id"], row["chain"]): row["event_id"] for row in held}
     fresh: list[tuple[OpenSession, Turn]] = []
@@ -109,14 +108,16 @@ async def _attempts(
 ) -> Counter[tuple[UUID, bytes | None]]:
     """How many turns stand already behind the same turn, by (session, parent)."""
     counts: Counter[tuple[UUID, bytes | None]] = Counter()
-    old = [(session.session_id, turn.parent_chain) for session, turn in fresh if session.next_seq > 0]
-    sessions = list({session_id for session_id, _ in old})
-    parents = list({parent for _, parent in old if parent is not None})
-    if parents:
+    old = {(session.session_id, turn.parent_chain) for session, turn in fresh if session.next_seq > 0}
+    inner = [one for one in old if one[1] is not None]
+    if inner:
+        sessions, parents = [session_id for session_id, _ in inner], [parent for _, parent in inner]
         for row in await tx.fetch("siblings", place.tenant, sessions, parents):
             counts[row["session_id"], row["parent_chain"]] = row["attempts"]
-    if any(parent is None for _, parent in old):
-        for row in await tx.fetch("openings", place.tenant, sessions):
+    if len(inner) < len(old):
+        for row in await tx.fetch(
+            "openings", place.tenant, [session_id for session_id, parent in old if parent is None]
+        ):
             counts[row["session_id"], None] = row["attempts"]
     return counts
 

@@ -149,12 +149,16 @@ class Database:
     async def ping(self) -> None:
         """Raise StoreUnavailable unless a transaction can be had and the schema is there."""
         async with self.transaction(None, read_only=True) as tx:
-            await tx.value("ping")
+            if await tx.value("ping") is None:
+                raise StoreUnavailable("Postgres answers, the schema is not there: run memory-proxy migrate")
 
 
 async def _prepare(connection: Any) -> None:
     """Codecs of a new connection: vectors in binary, jsonb as values."""
-    await register_vector(connection)
+    try:
+        await register_vector(connection)
+    except ValueError as exc:
+        raise StoreUnavailable("Postgres answers, the schema is not there: run memory-proxy migrate") from exc
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=dump_json, decoder=json.loads)
 
 

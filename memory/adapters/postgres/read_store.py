@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -24,7 +25,7 @@ from policies.labels import Sensitivity, within_ceiling
 
 BATCH: Final = 2_000
 INDEXED_KINDS: Final = ("episodic", "semantic", "procedural", "document")
-_FIRST: Final = UUID(int=0)
+_WINDOWS_PER_MEMORY: Final = 8
 _LAST: Final = UUID(int=2**128 - 1)
 _NO_SOURCES: Final[tuple[Any, ...]] = ()
 
@@ -84,7 +85,7 @@ class ReadStore:
         self._database = database
         self._scopes = scopes
         self._vectors = database.queries["vectors_of_memories"].of_table(embeddings)
-        self._nearest = database.queries["nearest_memories"].of_table(embeddings)
+        self._nearest = database.queries["nearest_windows"].of_table(embeddings)
         self._none = np.zeros((0, dim), dtype=np.float32)
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
@@ -124,18 +125,27 @@ class ReadStore:
         *,
         now: datetime | None = None,
     ) -> list[Candidate]:
-        """The k nearest memories, best first, by an exact scan; score is the cosine (-1..1), nothing is admitted."""
+        """The k nearest memories, best first, by an exact scan; score is the cosine (-1..1), nothing is admitted.
+
+        Asks for more windows until k memories pass the filters or there are no more, so filters come before ranking.
+        """
         scopes = [one for one in scope_ids if where.scope_ids is None or one in where.scope_ids]
         asked = (_listed(where.kinds), _listed(where.roles), where.session_id, where.occurred_after)
         shown = (where.occurred_before, _below(where.ceiling), list(where.exclude_memory_ids))
         rest = (list(where.exclude_event_ids), now or datetime.now(UTC))
-        async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
-            hits = await tx.fetch(self._nearest, tenant, scopes, vector, k, *asked, *shown, *rest)
-            ids, versions = [hit["memory_id"] for hit in hits], [hit["version"] for hit in hits]
-            found = await tx.fetch("memories_by_id", tenant, ids, versions) if hits else []
-            parts = await self._parts(tx, tenant, found)
-        by_id = {row["memory_id"]: self._index_row(row, parts) for row in found}
-        return [_candidate(by_id[hit["memory_id"]], vector, 1.0 - hit["distance"]) for hit in hits]
+        windows = k * _WINDOWS_PER_MEMORY
+        async with self._database.transaction(tenant, scopes, read_only=True) as tx:
+            while True:
+                found = await tx.fetch(self._nearest, tenant, scopes, vector, windows, *asked, *shown, *rest)
+                hits = _best_windows(found, k)
+                if len(hits) == k or len(found) < windows:
+                    break
+                windows *= _WINDOWS_PER_MEMORY
+            ids, versions = list(hits), [hit["version"] for hit in hits.values()]
+            records = await tx.fetch("memories_by_id", tenant, ids, versions) if hits else []
+            parts = _Parts(await sources_of(tx, tenant, ids), {})
+        by_id = {row["memory_id"]: self._index_row(row, parts) for row in records}
+        return [_candidate(by_id[memory_id], hit) for memory_id, hit in hits.items()]
 
     async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
         """Sessions of this very scope by chain digest, the latest where several have it."""
@@ -165,10 +175,7 @@ class ReadStore:
         if not shown:
             return _Parts({}, {})
         ids, versions = [row["memory_id"] for row in shown], [row["version"] for row in shown]
-        sources: dict[UUID, list[Any]] = {}
-        for row in await tx.fetch("sources_of_memories", tenant, ids):
-            sources.setdefault(row["memory_id"], []).append(row)
-        return _Parts(sources, _windows(await tx.fetch(self._vectors, tenant, ids, versions)))
+        return _Parts(await sources_of(tx, tenant, ids), _windows(await tx.fetch(self._vectors, tenant, ids, versions)))
 
     def _index_row(self, row: Any, parts: _Parts) -> IndexRow:
         memory_id, visible = row["memory_id"], row["visible"]
@@ -200,6 +207,28 @@ class ReadStore:
         )
 
 
+async def sources_of(tx: Transaction, tenant: UUID, ids: Sequence[UUID]) -> dict[UUID, list[Any]]:
+    """The source turns of these memories, primary first."""
+    sources: dict[UUID, list[Any]] = {}
+    for row in await tx.fetch("sources_of_memories", tenant, ids) if ids else []:
+        sources.setdefault(row["memory_id"], []).append(row)
+    for several in sources.values():
+        if len(several) > 1:
+            several.sort(key=itemgetter("ordinal", "event_id"))
+    return sources
+
+
+def _best_windows(found: Sequence[Any], k: int) -> dict[UUID, Any]:
+    """The nearest window of each of the k nearest memories that pass, nearest first."""
+    best: dict[UUID, Any] = {}
+    for row in found:
+        if len(best) == k:
+            break
+        if row["passes"]:
+            best.setdefault(row["memory_id"], row)
+    return best
+
+
 def _listed(names: frozenset[str] | None) -> list[str] | None:
     return None if names is None else sorted(names)
 
@@ -227,15 +256,15 @@ def _windows(found: Sequence[Any]) -> dict[UUID, tuple[tuple[tuple[int, int], ..
     return windows
 
 
-def _candidate(row: IndexRow, vector: Vector, score: float) -> Candidate:
-    best = int(np.argmax(row.vectors @ vector))
+def _candidate(row: IndexRow, hit: Any) -> Candidate:
+    score = 1.0 - hit["distance"]
     return Candidate(
         memory_id=row.memory_id,
         version=row.version,
         kind=row.kind,
         role=row.role,
         content=row.content,
-        shown=row.windows[best],
+        shown=(hit["span_start"], hit["span_end"]),
         score=score,
         parts={"dense": score},
         admitted=False,

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from memory.adapters.postgres.database import Database, Transaction, clean_text
+from memory.adapters.postgres.read_store import sources_of
 from memory.adapters.postgres.scopes import Scopes
 from memory.errors import Conflict, MemoryInvalid, NotFound
 from memory.model import Scope, ScopeId
@@ -233,15 +234,12 @@ async def _read_memory(tx: Transaction, scope: Scope, scope_id: int, memory_id: 
 
 async def _with_sources(tx: Transaction, tenant: UUID, found: Sequence[Any]) -> tuple[MemoryRecord, ...]:
     """Records with the turns they rest on."""
-    ids = [row["memory_id"] for row in found]
-    sources: dict[UUID, list[Any]] = {memory_id: [] for memory_id in ids}
-    for row in await tx.fetch("sources_of_memories", tenant, ids) if ids else []:
-        sources[row["memory_id"]].append(row)
+    sources = await sources_of(tx, tenant, [row["memory_id"] for row in found])
     return tuple(
         MemoryRecord(
             **row,
-            source_ids=tuple(one["source_id"] or str(one["event_id"]) for one in sources[row["memory_id"]]),
-            event_ids=tuple(one["event_id"] for one in sources[row["memory_id"]]),
+            source_ids=tuple(one["source_id"] or str(one["event_id"]) for one in sources.get(row["memory_id"], ())),
+            event_ids=tuple(one["event_id"] for one in sources.get(row["memory_id"], ())),
         )
         for row in found
     )

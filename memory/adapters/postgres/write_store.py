@@ -46,7 +46,7 @@ class WriteStore:
         if scope_id is None:
             return set()
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            found = await tx.fetch("chains_of_label", scope.tenant, scope_id, session_id, list(chains))
+            found = await tx.fetch("chains_known", scope.tenant, [session_id] * len(chains), list(chains))
         return {Digest(row["chain"]) for row in found}
 
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests = _NOTHING_FORGOTTEN) -> Committed:

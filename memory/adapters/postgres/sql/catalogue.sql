@@ -59,7 +59,8 @@ SELECT format('grant %s to %s on %s', string_agg(g.privilege_type, ',' ORDER BY 
 FROM pg_class c
 CROSS JOIN LATERAL aclexplode(c.relacl) g
 WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'S')
-  AND c.relname NOT LIKE 'memory\_embeddings\_%' AND g.grantee IN (SELECT oid FROM pg_roles WHERE rolname LIKE 'mp\_%')
+  AND c.relname NOT LIKE 'memory\_embeddings\_%'
+  AND g.grantee IN (SELECT oid FROM pg_roles WHERE rolname IN ('mp_app', 'mp_backup'))
 GROUP BY g.grantee, c.relname;
 
 -- name: catalogue_roles
@@ -71,7 +72,7 @@ WHERE r.rolname = 'mp_app';
 
 -- name: embedding_tables_unfit
 -- Registered embedding tables that are missing or not under forced row-level security.
--- Uses: embedding_tables_pkey. Rows: table_name.
+-- Uses: none. Rows: table_name.
 SELECT t.table_name
 FROM embedding_tables t
 LEFT JOIN pg_class c ON c.relnamespace = 'public'::regnamespace AND c.relname = t.table_name

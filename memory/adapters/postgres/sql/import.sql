@@ -26,7 +26,7 @@ WHERE tenant_id = $1 AND import_id = $2 AND chunk = $3;
 -- A chunk is stored, with the lines that failed.
 -- $1 tenant uuid, $2 import_id uuid, $3 chunk int4, $4 exchange_id uuid, $5 scope_id int8, $6 done int4,
 -- $7 failed int4, $8 errors jsonb, $9 now timestamptz
--- Uses: import_chunks_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO import_chunks (tenant_id, import_id, chunk, exchange_id, scope_id, done, failed, errors, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
 

@@ -31,17 +31,20 @@ ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
 -- name: sources_of_memories
--- The turns that memories were made of, primary first, with the text of the turn before the primary one.
+-- The turns that memories were made of, and the text of the turn before the primary one. Unordered: the reader sorts
+-- the few that have several. (As a third join the text before cost three times as much.)
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: derivations_pkey, turns_pkey, turns_tenant_id_session_id_seq_key.
--- Rows: memory_id, event_id, source_id, chain, seq, context.
-SELECT d.derived_id AS memory_id, d.source_id AS event_id, t.source_id, t.chain, t.seq, p.content AS context
+-- Rows: memory_id, event_id, ordinal, source_id, chain, seq, context.
+SELECT d.derived_id AS memory_id, d.source_id AS event_id, d.ordinal, t.source_id, t.chain, t.seq,
+       CASE WHEN d.ordinal = 0 THEN (
+           SELECT p.content
+           FROM turns p
+           WHERE p.tenant_id = $1 AND p.session_id = t.session_id AND p.seq = t.seq - 1) END AS context
 FROM derivations d
 LEFT JOIN turns t ON t.tenant_id = d.tenant_id AND t.event_id = d.source_id
-LEFT JOIN turns p ON p.tenant_id = t.tenant_id AND p.session_id = t.session_id AND p.seq = t.seq - 1 AND d.ordinal = 0
 WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn'
-  AND d.derived_kind IN ('memory', 'summary')
-ORDER BY d.derived_id, d.ordinal;
+  AND d.derived_kind IN ('memory', 'summary');
 
 -- name: vectors_of_memories
 -- The windows of these versions, each vector as its binary form: 2 bytes dimension, 2 unused, then big-endian halves.
@@ -52,31 +55,34 @@ FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
 JOIN {embeddings} e ON e.tenant_id = $1 AND e.memory_id = w.memory_id AND e.version = w.version
 ORDER BY e.memory_id, e.window_no;
 
--- name: nearest_memories
--- The k memories nearest to a query vector by an exact scan; a memory is as near as its best window.
--- The filters come before the ranking; a null filter lets everything pass. Times are inclusive.
--- $1 tenant uuid, $2 scope_ids int8[], $3 query halfvec, $4 k int8, $5 kinds text[], $6 roles text[],
+-- name: nearest_windows
+-- The windows nearest to a query vector by an exact scan, nearest first, and whether the filters let their memory pass.
+-- The form was measured: 0.6 ms per 1,000 rows, where joins inside the scan cost ten times as much. A null filter lets
+-- everything pass. Times are inclusive.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 query halfvec, $4 windows int8, $5 kinds text[], $6 roles text[],
 -- $7 session_id uuid, $8 occurred_after timestamptz, $9 occurred_before timestamptz, $10 sensitivities text[],
 -- $11 without uuid[], $12 without_events uuid[], $13 now timestamptz
--- Uses: {embeddings}_scope. Rows: memory_id, version, distance (cosine, 0..2).
-SELECT e.memory_id, e.version, min((e.embedding <=> (SELECT $3::halfvec)) + 0) AS distance
-FROM {embeddings} e
-JOIN memories m ON m.tenant_id = e.tenant_id AND m.memory_id = e.memory_id AND m.version = e.version
-JOIN memory_versions v ON v.tenant_id = e.tenant_id AND v.memory_id = e.memory_id AND v.version = e.version
-WHERE e.tenant_id = $1 AND e.scope_id = ANY ($2)
-  AND m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
-  AND v.validation_status <> 'rejected'
-  AND ($5::text[] IS NULL OR m.kind = ANY ($5)) AND ($6::text[] IS NULL OR v.role = ANY ($6))
-  AND ($7::uuid IS NULL OR m.session_id = $7)
-  AND ($8::timestamptz IS NULL OR v.occurred_at >= $8) AND ($9::timestamptz IS NULL OR v.occurred_at <= $9)
-  AND ($10::text[] IS NULL OR v.sensitivity = ANY ($10))
-  AND NOT e.memory_id = ANY ($11)
-  AND NOT EXISTS (SELECT FROM derivations d WHERE d.tenant_id = $1 AND d.source_id = ANY ($12)
-                  AND d.derived_id = e.memory_id)
-  AND (v.expires_at IS NULL OR v.expires_at > $13)
-GROUP BY e.memory_id, e.version
-ORDER BY distance
-LIMIT $4;
+-- Uses: {embeddings}_scope. Rows: memory_id, version, span_start, span_end,
+-- distance, passes. The distance is cosine, 0..2.
+SELECT c.memory_id, c.version, c.span_start, c.span_end, c.distance,
+       m.memory_id IS NOT NULL AND v.memory_id IS NOT NULL AND NOT EXISTS (
+           SELECT FROM derivations d
+           WHERE d.tenant_id = $1 AND d.derived_id = c.memory_id AND d.source_id = ANY ($12)) AS passes
+FROM (SELECT e.memory_id, e.version, e.span_start, e.span_end,
+             (e.embedding <=> (SELECT $3::halfvec)) + 0 AS distance
+      FROM {embeddings} e
+      WHERE e.tenant_id = $1 AND e.scope_id = ANY ($2)
+      ORDER BY distance
+      LIMIT $4) c
+LEFT JOIN memories m ON m.tenant_id = $1 AND m.memory_id = c.memory_id AND m.version = c.version
+    AND m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
+    AND ($5::text[] IS NULL OR m.kind = ANY ($5)) AND ($7::uuid IS NULL OR m.session_id = $7)
+    AND NOT m.memory_id = ANY ($11)
+LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = c.memory_id AND v.version = c.version
+    AND v.validation_status <> 'rejected' AND ($6::text[] IS NULL OR v.role = ANY ($6))
+    AND ($8::timestamptz IS NULL OR v.occurred_at >= $8) AND ($9::timestamptz IS NULL OR v.occurred_at <= $9)
+    AND ($10::text[] IS NULL OR v.sensitivity = ANY ($10)) AND (v.expires_at IS NULL OR v.expires_at > $13)
+ORDER BY c.distance;
 
 -- name: memories_by_id
 -- These memories in these versions, as recall shows them.

@@ -46,7 +46,7 @@ WHERE tenant_id = $1 AND key_id = $2;
 -- name: add_key
 -- A new data key, unless the subject has one.
 -- $1 tenant uuid, $2 key_id uuid, $3 subject uuid, $4 wrapped bytea, $5 now timestamptz
--- Uses: data_keys_current. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO data_keys (tenant_id, key_id, subject_id, wrapped, created_at)
 VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT DO NOTHING;
@@ -55,7 +55,7 @@ ON CONFLICT DO NOTHING;
 -- A new API key.
 -- $1 key_id uuid, $2 tenant uuid, $3 prefix text, $4 secret_sha256 bytea, $5 name text, $6 fixed jsonb,
 -- $7 defaults jsonb, $8 capabilities text[], $9 ceiling text, $10 now timestamptz, $11 expires_at timestamptz
--- Uses: api_keys_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO api_keys (key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities,
                       sensitivity_ceiling, created_at, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);

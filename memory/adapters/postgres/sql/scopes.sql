@@ -9,7 +9,7 @@ WHERE tenant_id = $1 AND visibility = 'own' AND user_name = $2 AND project = $3 
 -- name: add_scope
 -- A new own scope with its version row, unless it is there.
 -- $1 tenant uuid, $2 user text, $3 project text, $4 agent text
--- Uses: scopes_pkey. Rows: none.
+-- Uses: scopes_tenant_id_visibility_user_name_project_agent_key. Rows: none.
 WITH made AS (
     INSERT INTO scopes (tenant_id, user_name, project, agent)
     VALUES ($1, $2, $3, $4)

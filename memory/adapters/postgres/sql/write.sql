@@ -17,7 +17,7 @@ JOIN tombstones t ON t.tenant_id = $1 AND t.kind = w.kind AND t.digest = w.diges
 -- name: add_subject
 -- A subject, unless it is there.
 -- $1 tenant uuid, $2 subject_id uuid, $3 user text, $4 now timestamptz
--- Uses: subjects_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO subjects (tenant_id, subject_id, user_name, created_at)
 VALUES ($1, $2, $3, $4)
 ON CONFLICT DO NOTHING;
@@ -70,35 +70,27 @@ WHERE tenant_id = $1 AND scope_id = $2 AND label = $3;
 -- $7 status text, $8 reason text, $9 http_status int4, $10 model text, $11 finish_reasons text[], $12 usage jsonb,
 -- $13 arrived_at timestamptz, $14 finished_at timestamptz, $15 now timestamptz, $16 sealed bytea,
 -- $17 sealed_sha256 bytea
--- Uses: exchanges_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO exchanges (tenant_id, exchange_id, scope_id, session_id, subject_id, origin, status, reason, http_status,
                        model, finish_reasons, usage, arrived_at, finished_at, recorded_at, sealed, sealed_sha256)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
 
 -- name: chains_known
--- Which of these chain positions the sessions have, and as which turn.
+-- Which of these chain positions their sessions have, and as which turn. The arrays go pairwise.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 chains bytea[]
 -- Uses: turns_tenant_id_session_id_chain_key. Rows: session_id, chain, event_id.
-SELECT session_id, chain, event_id
-FROM turns
-WHERE tenant_id = $1 AND session_id = ANY ($2) AND chain = ANY ($3);
-
--- name: chains_of_label
--- Which of these chain positions a session has.
--- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 chains bytea[]
--- Uses: turns_tenant_id_session_id_chain_key. Rows: chain.
-SELECT chain
-FROM turns
-WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3 AND chain = ANY ($4);
+SELECT t.session_id, t.chain, t.event_id
+FROM unnest($2::uuid[], $3::bytea[]) AS w (session_id, chain)
+JOIN turns t ON t.tenant_id = $1 AND t.session_id = w.session_id AND t.chain = w.chain;
 
 -- name: siblings
--- How many turns stand at each of these positions: the next one is that attempt.
+-- How many turns stand behind each of these turns: the next one is that attempt. The arrays go pairwise.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 parents bytea[]
 -- Uses: turns_siblings. Rows: session_id, parent_chain, attempts.
-SELECT session_id, parent_chain, count(*) AS attempts
-FROM turns
-WHERE tenant_id = $1 AND session_id = ANY ($2) AND parent_chain = ANY ($3)
-GROUP BY session_id, parent_chain;
+SELECT t.session_id, t.parent_chain, count(*) AS attempts
+FROM unnest($2::uuid[], $3::bytea[]) AS w (session_id, parent_chain)
+JOIN turns t ON t.tenant_id = $1 AND t.session_id = w.session_id AND t.parent_chain = w.parent_chain
+GROUP BY t.session_id, t.parent_chain;
 
 -- name: openings
 -- How many turns open each of these sessions.
@@ -116,7 +108,7 @@ GROUP BY session_id;
 -- $13 tool_calls jsonb, $14 tool_call_id text, $15 source_id text, $16 line_digest bytea, $17 origin text,
 -- $18 integrity text, $19 sensitivity text, $20 model text, $21 redactions int4, $22 token_count int4,
 -- $23 occurred_at timestamptz, $24 now timestamptz
--- Uses: turns_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO turns (tenant_id, event_id, scope_id, session_id, exchange_id, seq, chain, parent_chain, attempt, role, name,
                    content, tool_calls, tool_call_id, source_id, line_digest, origin, integrity, sensitivity, model,
                    redactions, token_count, occurred_at, recorded_at)
@@ -149,7 +141,7 @@ RETURNING memory_id;
 -- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 scope_id int8, $5 content text, $6 role text,
 -- $7 integrity text, $8 sensitivity text, $9 origin text, $10 importance float4, $11 confidence float4,
 -- $12 attributes jsonb, $13 occurred_at timestamptz, $14 now timestamptz
--- Uses: memory_versions_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
                              importance, confidence, attributes, occurred_at, recorded_from)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
@@ -174,7 +166,7 @@ WHERE tenant_id = $1 AND memory_id = $2;
 -- Where a version came from.
 -- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 scope_id int8, $5 origin text, $6 model text,
 -- $7 extractor_version text, $8 exchange_id uuid, $9 now timestamptz
--- Uses: provenance_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO provenance (tenant_id, memory_id, version, scope_id, origin, model, extractor_version, exchange_id,
                         created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
@@ -183,7 +175,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
 -- What a memory was made of.
 -- $1 tenant uuid, $2 derived_id uuid, $3 derived_kind text, $4 source_id uuid, $5 source_kind text, $6 ordinal int4,
 -- $7 scope_id int8
--- Uses: derivations_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO derivations (tenant_id, derived_id, derived_kind, source_id, source_kind, ordinal, scope_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT DO NOTHING;
@@ -192,7 +184,7 @@ ON CONFLICT DO NOTHING;
 -- The vector of one window of one version.
 -- $1 tenant uuid, $2 scope_id int8, $3 memory_id uuid, $4 version int4, $5 window_no int4, $6 span_start int4,
 -- $7 span_end int4, $8 embedding halfvec
--- Uses: {embeddings}_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO {embeddings} (tenant_id, scope_id, memory_id, version, window_no, span_start, span_end, embedding)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT DO NOTHING;
@@ -200,7 +192,7 @@ ON CONFLICT DO NOTHING;
 -- name: add_event
 -- A line of the lifecycle feed.
 -- $1 tenant uuid, $2 event_id uuid, $3 scope_id int8, $4 event text, $5 object_id uuid, $6 now timestamptz
--- Uses: outbox_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO outbox (tenant_id, event_id, scope_id, event, object_id, created_at)
 VALUES ($1, $2, $3, $4, $5, $6);
 
@@ -209,7 +201,7 @@ VALUES ($1, $2, $3, $4, $5, $6);
 -- $1 tenant uuid, $2 session_id uuid, $3 chain bytea, $4 scope_id int8, $5 epoch int4, $6 position int4,
 -- $7 token_count int4, $8 placed_sealed bytea, $9 placed_sha256 bytea, $10 placed_tokens int4, $11 retrieval_id uuid,
 -- $12 now timestamptz
--- Uses: ledger_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO ledger (tenant_id, session_id, chain, scope_id, epoch, position, token_count, placed_sealed, placed_sha256,
                     placed_tokens, retrieval_id, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
@@ -221,7 +213,7 @@ ON CONFLICT DO NOTHING;
 -- $7 reason text, $8 rung text, $9 config_digest text, $10 embedding_model text, $11 served_model text,
 -- $12 candidates jsonb, $13 placements jsonb, $14 tokens int4, $15 tokens_exact bool, $16 millis float4,
 -- $17 sha256_sent bytea, $18 sealed bytea, $19 created_at timestamptz
--- Uses: retrievals_pkey. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO retrievals (tenant_id, retrieval_id, scope_id, session_id, exchange_id, status, reason, rung, config_digest,
                         embedding_model, served_model, candidates, placements, tokens, tokens_exact, millis,
                         sha256_sent, sealed, created_at)

@@ -1,0 +1,141 @@
+"""Imports: a line once, a chunk once, conflicts named, updates as new versions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory.errors import LeaseLost
+from memory.ids import new_id
+from memory.model import LineConflict
+from memory.stored import Digests
+from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, digest, stores
+from tests.postgres_fixture import TestDatabase
+
+
+@pytest.fixture
+async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
+    async with stores(postgres) as made:
+        yield made
+
+
+async def keep(store: Stores, made: Any, **more: Any) -> Any:
+    one, items = made
+    settings = {"subject_id": SUBJECT, "lane": LANE, "fence": store.fence, "now": T0, **more}
+    return await store.imports.commit_import(one, items, **settings)
+
+
+LINES = [("s", "one", "a"), ("s", "two", None), ("t", "three", "c"), ("s", "four", None)]
+
+
+async def test_lines_of_several_sessions_are_stored_in_order(store: Stores, postgres: TestDatabase) -> None:
+    made = chunk(store.scope(), LINES)
+    committed, failed = await keep(store, made)
+    assert (committed.new_turns, committed.scope_version, failed) == (4, 1, ())
+    rows = postgres.psql(
+        "SELECT label, seq, content, source_id FROM turns JOIN sessions USING (session_id) ORDER BY 1, 2"
+    )
+    assert rows == "s|0|one|a\ns|1|two|\ns|2|four|\nt|0|three|c"
+    assert postgres.psql("SELECT label, next_seq FROM sessions ORDER BY 1") == "s|3\nt|1"
+    progress = await store.imports.import_progress(store.scope(), made[0].import_id)
+    assert (progress.chunks, progress.done, progress.failed, progress.errors) == (1, 4, 0, ())
+
+
+async def test_a_chunk_delivered_twice_is_stored_once(store: Stores, postgres: TestDatabase) -> None:
+    made = chunk(store.scope(), LINES)
+    refused = [LineConflict(9, "no")]
+    first = await keep(store, made, refused=refused)
+    again = await keep(store, made, refused=refused)
+    assert again[0].duplicate_exchange and again[0].scope_version == first[0].scope_version
+    assert again[1] == first[1] == tuple(refused)
+    assert postgres.psql("SELECT count(*) FROM turns") == "4"
+
+
+async def test_the_same_lines_in_another_import_are_done_and_add_nothing(store: Stores, postgres: TestDatabase) -> None:
+    await keep(store, chunk(store.scope(), LINES))
+    made = chunk(store.scope(), LINES, start=10)
+    known = await store.imports.known_lines(
+        store.scope(), ["a", "c", "z"], [line.line_digest for line in made[0].lines]
+    )
+    assert set(known.by_source) == {"a", "c"} and len(known.by_digest) == 2
+    committed, failed = await keep(store, made)
+    assert (committed.new_turns, committed.scope_version, failed) == (0, 1, ())
+    progress = await store.imports.import_progress(store.scope(), made[0].import_id)
+    assert (progress.done, progress.failed) == (4, 0)
+    assert postgres.psql("SELECT count(*) FROM turns") == "4"
+
+
+async def test_a_known_line_with_another_content_is_an_error_line(store: Stores, postgres: TestDatabase) -> None:
+    await keep(store, chunk(store.scope(), LINES))
+    made = chunk(store.scope(), [("s", "changed", "a"), ("s", "new", "d")], start=10)
+    committed, failed = await keep(store, made)
+    assert committed.new_turns == 1
+    assert [(one.line, "known with another content" in one.error) for one in failed] == [(1, True)]
+    progress = await store.imports.import_progress(store.scope(), made[0].import_id)
+    assert (progress.done, progress.failed, progress.errors) == (1, 1, failed)
+    assert postgres.psql("SELECT content FROM turns WHERE source_id = 'a'") == "one"
+
+
+async def test_an_update_is_a_new_version_and_as_of_has_the_old_one(store: Stores, postgres: TestDatabase) -> None:
+    scope = store.scope()
+    await keep(store, chunk(scope, LINES))
+    made = chunk(scope, [("s", "changed", "a")], start=10, on_conflict="update")
+    later = T0 + timedelta(hours=1)
+    committed, failed = await keep(store, made, now=later)
+    assert (committed.new_turns, committed.scope_version, failed) == (0, 2, ())
+    assert postgres.psql("SELECT content, seq FROM turns WHERE source_id = 'a'") == "changed|0"
+    ids = [committed.scope_id]
+
+    async def texts(**more: Any) -> set[tuple[str, int, int]]:
+        found = store.read.index_rows(store.tenant, ids, **more)
+        return {(row.content, row.version, len(row.vectors)) async for some in found for row in some}
+
+    assert ("changed", 2, 1) in await texts() and ("one", 1, 1) not in await texts()
+    assert ("one", 1, 1) in await texts(as_of=T0) and ("changed", 2, 1) not in await texts(as_of=T0)
+    assert {row[0] for row in await texts(after={ids[0]: 1})} == {"changed"}
+    assert postgres.psql("SELECT count(*) FROM memory_versions WHERE recorded_to IS NULL") == "4"
+
+
+async def test_lines_of_one_chunk_know_each_other(store: Stores, postgres: TestDatabase) -> None:
+    lines = [("s", "one", "a"), ("s", "one", "a"), ("s", "else", "a")]
+    committed, failed = await keep(store, chunk(store.scope(), lines))
+    assert committed.new_turns == 1 and [one.line for one in failed] == [3]
+    made = chunk(store.scope("eve"), lines, on_conflict="update")
+    committed, failed = await keep(store, made)
+    assert committed.new_turns == 1 and failed == ()
+    newest = "SELECT content, version FROM memory_versions WHERE recorded_to IS NULL ORDER BY 1"
+    assert postgres.psql(newest) == "else|2\none|1"
+
+
+async def test_what_was_forgotten_is_not_imported_again(store: Stores, postgres: TestDatabase) -> None:
+    value = digest("gone").hex()
+    postgres.psql(f"INSERT INTO tombstones VALUES ('{store.tenant}', 'source', '\\x{value}', now())")
+    made = chunk(store.scope(), LINES)
+    digests = Digests(items={made[1][0].turn.event_id: (("source", bytes(digest("gone"))),)})
+    committed, failed = await keep(store, made, digests=digests)
+    assert (committed.new_turns, committed.erased) == (3, 1)
+    assert [(one.line, "forgotten" in one.error) for one in failed] == [(1, True)]
+    assert postgres.psql("SELECT count(*) FROM memories") == "3"
+
+
+async def test_an_import_goes_on_where_a_conversation_ended(store: Stores) -> None:
+    await keep(store, chunk(store.scope(), LINES))
+    tail = await store.imports.session_tail(store.scope(), "s")
+    assert (tail.next_seq, tail.tip_chain) == (3, digest("s", 3))
+    await keep(store, chunk(store.scope(), [("s", "five", None)], start=20))
+    assert (await store.imports.session_tail(store.scope(), "s")).next_seq == 4
+    assert (await store.imports.session_tail(store.scope(), "none")).tip_chain is None
+
+
+async def test_a_chunk_of_a_lost_lane_leaves_nothing(store: Stores, postgres: TestDatabase) -> None:
+    made = chunk(store.scope(), LINES)
+    with pytest.raises(LeaseLost):
+        await keep(store, made, fence=store.fence + 1)
+    assert postgres.psql("SELECT count(*) FROM turns") == "0"
+    assert (await store.imports.import_progress(store.scope(), made[0].import_id)).chunks == 0
+    renamed = dataclasses.replace(made[0], import_id=new_id())
+    assert (await keep(store, (renamed, made[1])))[0].new_turns == 4

@@ -1,0 +1,118 @@
+"""Row-level security: with the application's filter left out, a foreign identity still sees nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tests.postgres.seed import SUBJECT, T0, Stores, chunk, exchange, stores
+from tests.postgres_fixture import TestDatabase
+
+TENANT_TABLES = ("scopes", "scope_versions", "subjects", "data_keys", "tombstones", "audit_log")
+SCOPE_TABLES = (
+    "sessions", "exchanges", "turns", "memories", "memory_versions", "memory_access", "provenance", "derivations",
+    "retrievals", "ledger", "import_chunks", "outbox",
+)  # fmt: skip
+OTHERS = (("eve", "p", "a"), ("ada", "q", "a"), ("ada", "p", "b"))
+
+
+@pytest.fixture
+async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
+    """One row at least in every table, for one identity; the foreign ones exist and are empty."""
+    async with stores(postgres) as made:
+        await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
+        one, items = chunk(made.scope(), [("t", "text", "src")])
+        await made.imports.commit_import(one, items, subject_id=SUBJECT, lane="live-0", fence=made.fence, now=T0)
+        tenant = f"'{made.tenant}'"
+        key = "decode(repeat('00', 32), 'hex')"
+        for statement in (
+            f"INSERT INTO data_keys VALUES ({tenant}, gen_random_uuid(), NULL, 'x', now())",
+            f"INSERT INTO tombstones VALUES ({tenant}, 'content', {key}, now())",
+            f"INSERT INTO audit_log VALUES ({tenant}, gen_random_uuid(), 'a', 'b', NULL, '{{}}', now())",
+            "INSERT INTO memory_access SELECT tenant_id, memory_id, scope_id FROM memories",
+        ):
+            postgres.psql(statement)
+        for names in OTHERS:
+            await made.scopes.ensure(made.scope(*names))
+        yield made
+
+
+async def seen(postgres: TestDatabase, tenant: object, scope_ids: list[int]) -> dict[str, int]:
+    """How many rows `SELECT *` shows of every table, as mp_app under these settings."""
+    connection: Any = await asyncpg.connect(postgres.app)
+    await connection.execute("SELECT set_config('mp.tenant', '', false)")
+    settings = (str(tenant or ""), "{" + ",".join(map(str, scope_ids)) + "}")
+    await connection.fetch("SELECT set_config('mp.tenant', $1, false), set_config('mp.scopes', $2, false)", *settings)
+    tables = (*TENANT_TABLES, *SCOPE_TABLES, postgres.embeddings)
+    found = {table: len(await connection.fetch(f"SELECT * FROM {table}")) for table in tables}
+    await connection.close()
+    return found
+
+
+async def test_the_own_identity_sees_its_rows(store: Stores, postgres: TestDatabase) -> None:
+    """Otherwise the other tests here would prove nothing."""
+    found = await seen(postgres, store.tenant, [await store.scopes.ensure(store.scope())])
+    assert all(found.values()), found
+
+
+@pytest.mark.parametrize("names", OTHERS)
+async def test_another_user_project_or_agent_sees_no_content(
+    store: Stores, postgres: TestDatabase, names: tuple[str, str, str]
+) -> None:
+    found = await seen(postgres, store.tenant, [await store.scopes.ensure(store.scope(*names))])
+    assert {table: found[table] for table in (*SCOPE_TABLES, postgres.embeddings)} == dict.fromkeys(
+        (*SCOPE_TABLES, postgres.embeddings), 0
+    )
+
+
+async def test_another_tenant_sees_nothing_even_with_the_right_scope_ids(store: Stores, postgres: TestDatabase) -> None:
+    other = await store.keys.ensure_tenant("other", T0)
+    found = await seen(postgres, other, [await store.scopes.ensure(store.scope())])
+    assert set(found.values()) == {0}
+
+
+async def test_without_settings_nothing_is_seen(store: Stores, postgres: TestDatabase) -> None:
+    assert set((await seen(postgres, None, [])).values()) == {0}
+    connection: Any = await asyncpg.connect(postgres.app)
+    assert await connection.fetch("SELECT * FROM turns") == []
+    await connection.close()
+
+
+async def test_a_foreign_row_cannot_be_written_changed_or_deleted(store: Stores, postgres: TestDatabase) -> None:
+    scope_id = await store.scopes.ensure(store.scope("eve"))
+    own = await store.scopes.ensure(store.scope())
+    connection: Any = await asyncpg.connect(postgres.app)
+    settings = (str(store.tenant), f"{{{scope_id}}}")
+    await connection.fetch("SELECT set_config('mp.tenant', $1, false), set_config('mp.scopes', $2, false)", *settings)
+    assert await connection.execute("UPDATE turns SET content = 'x'") == "UPDATE 0"
+    assert await connection.execute("DELETE FROM memories") == "DELETE 0"
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await connection.execute(
+            "INSERT INTO outbox VALUES ($1, gen_random_uuid(), $2, 'created', gen_random_uuid(), now())",
+            store.tenant,
+            own,
+        )
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await connection.execute("ALTER TABLE turns NO FORCE ROW LEVEL SECURITY")
+    await connection.close()
+
+
+async def test_every_table_with_a_tenant_is_under_forced_row_level_security(postgres: TestDatabase) -> None:
+    """A table added later without a policy is found here."""
+    open_tables = postgres.psql(
+        "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'"
+        " WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace"
+        " AND NOT (c.relrowsecurity AND c.relforcerowsecurity) ORDER BY 1"
+    )
+    assert open_tables.split() == ["api_keys", "tenants"]
+
+
+async def test_backup_reads_everything_and_writes_nothing(store: Stores, postgres: TestDatabase) -> None:
+    connection: Any = await asyncpg.connect(postgres.server.dsn(postgres.name, "mp_backup"))
+    assert len(await connection.fetch("SELECT * FROM turns")) == 3
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await connection.execute("DELETE FROM turns")
+    await connection.close()

@@ -1,0 +1,173 @@
+"""Every named query: prepares, says what it takes and gives, and uses the index it names, as mp_app."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from memory.adapters.postgres.database import _prepare
+from memory.adapters.postgres.queries import Query, load_queries
+from tests.postgres_fixture import Server, TestDatabase, binaries, in_thread
+
+TENANT = "00000000-0000-0000-0000-000000000001"
+QUERIES = load_queries()
+OWNER_ONLY = {"add_embedding_model", "create_embedding_table", "add_embedding_table"}
+
+# 20 scopes, 200 sessions of 20 turns, a memory with one vector for each turn; another tenant has as much again.
+SEED = """
+CREATE TEMP TABLE t AS SELECT ('00000000-0000-0000-0000-00000000000' || n)::uuid AS id FROM generate_series(1, 2) n;
+CREATE FUNCTION pg_temp.id(tenant uuid, kind text, n bigint) RETURNS uuid LANGUAGE sql AS
+    $$ SELECT md5(tenant::text || kind || n)::uuid $$;
+CREATE FUNCTION pg_temp.key(tenant uuid, kind text, n bigint) RETURNS bytea LANGUAGE sql AS
+    $$ SELECT sha256((tenant::text || kind || n)::bytea) $$;
+INSERT INTO tenants SELECT id, 'tenant ' || id, now() FROM t;
+INSERT INTO tenants SELECT md5(n::text)::uuid, 'more ' || n, now() FROM generate_series(1, 2000) n;
+INSERT INTO scopes (tenant_id, scope_id, user_name, project, agent) OVERRIDING SYSTEM VALUE
+    SELECT id, n, 'u' || n, 'p', 'a' FROM t, generate_series(1, 2000) n;
+INSERT INTO scope_versions SELECT tenant_id, scope_id, 0, 0 FROM scopes;
+INSERT INTO subjects SELECT id, pg_temp.id(id, 'subject', n), 'u' || n, now() FROM t, generate_series(1, 2000) n;
+INSERT INTO data_keys (tenant_id, key_id, subject_id, wrapped, created_at)
+    SELECT id, pg_temp.id(id, 'key', n), pg_temp.id(id, 'subject', n), 'x', now() FROM t, generate_series(1, 2000) n;
+INSERT INTO api_keys (key_id, tenant_id, prefix, secret_sha256, name, created_at)
+    SELECT tenant_id, tenant_id, 'p', pg_temp.key(tenant_id, 'api', 1), 'k', now() FROM tenants;
+INSERT INTO lane_leases SELECT 'lane-' || n, 'w', 1, now() FROM generate_series(1, 2000) n;
+INSERT INTO lane_workers SELECT 'w' || n, now() FROM generate_series(1, 2000) n;
+INSERT INTO sessions (tenant_id, session_id, scope_id, label, next_seq, created_at, last_at)
+    SELECT id, pg_temp.id(id, 'session', n), 1 + n % 20, 's' || n, 20, now() - n * interval '1 s', now()
+    FROM t, generate_series(0, 999) n;
+INSERT INTO exchanges (tenant_id, exchange_id, scope_id, session_id, subject_id, origin, status, arrived_at,
+                       finished_at, recorded_at, sealed)
+    SELECT id, pg_temp.id(id, 'exchange', n), 1 + n % 1000 % 20, pg_temp.id(id, 'session', n % 1000), id, 'live',
+           'complete', now(), now() - n * interval '1 s', now(), CASE WHEN n % 50 = 0 THEN 'x'::bytea END
+    FROM t, generate_series(0, 3999) n;
+INSERT INTO turns (tenant_id, event_id, scope_id, session_id, exchange_id, seq, chain, parent_chain, role, content,
+                   source_id, line_digest, origin, integrity, sensitivity, occurred_at, recorded_at)
+    SELECT id, pg_temp.id(id, 'turn', n), 1 + n / 20 % 20, pg_temp.id(id, 'session', n / 20), id, n % 20,
+           pg_temp.key(id, 'turn', n), CASE WHEN n % 20 > 0 THEN pg_temp.key(id, 'turn', n - 1) END, 'user',
+           'some text ' || n, CASE WHEN n % 2 = 0 THEN 'src-' || n END, pg_temp.key(id, 'line', n), 'live', 'user',
+           'internal', now(), now()
+    FROM t, generate_series(0, 19999) n;
+INSERT INTO memories (tenant_id, memory_id, scope_id, kind, content_key, session_id, changed_version, created_at)
+    SELECT tenant_id, md5(event_id::text || 'm')::uuid, scope_id, 'episodic', sha256(event_id::text::bytea), session_id,
+           row_number() OVER (PARTITION BY tenant_id, scope_id), now() - seq * interval '1 s'
+    FROM turns;
+INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
+                             recorded_from)
+    SELECT tenant_id, memory_id, 1, scope_id, 'some text', 'user', 'user', 'internal', 'live', now() FROM memories;
+INSERT INTO provenance SELECT tenant_id, memory_id, 1, scope_id, 'live', 'm', '1', NULL, now() FROM memories;
+INSERT INTO derivations
+    SELECT tenant_id, md5(event_id::text || 'm')::uuid, 'memory', event_id, 'turn', 0, scope_id FROM turns;
+INSERT INTO ledger (tenant_id, session_id, chain, scope_id, epoch, position, created_at)
+    SELECT tenant_id, session_id, chain, scope_id, 0, seq, now() FROM turns;
+INSERT INTO retrievals (tenant_id, retrieval_id, scope_id, session_id, exchange_id, status, config_digest,
+                        embedding_model, candidates, placements, millis, sha256_sent, sealed, created_at)
+    SELECT tenant_id, md5(exchange_id::text)::uuid, scope_id, session_id, exchange_id, 'empty', 'c', 'm', '[]', '[]', 1,
+           'x', sealed, finished_at FROM exchanges;
+INSERT INTO tombstones SELECT id, 'content', pg_temp.key(id, 'tomb', n), now() FROM t, generate_series(1, 4000) n;
+INSERT INTO import_chunks SELECT id, pg_temp.id(id, 'import', n / 50), n, id, 1, 64, 0, '[]', now()
+    FROM t, generate_series(1, 4000) n;
+INSERT INTO outbox SELECT tenant_id, memory_id, scope_id, 'created', memory_id, now() FROM memories;
+INSERT INTO embedding_models (name, digest, dim, created_at)
+    SELECT 'm' || n, 'd', 4, now() FROM generate_series(1, 2000) n;
+INSERT INTO embedding_tables SELECT model_id, 'memory_embeddings_' || name FROM embedding_models WHERE name LIKE 'm%';
+INSERT INTO {embeddings} SELECT tenant_id, scope_id, memory_id, 1, 0, 0, 9,
+    array_fill(0.05::real, ARRAY[384])::halfvec FROM memories;
+ANALYZE;
+"""
+
+
+@pytest.fixture(scope="module")
+def seeded(postgres_server: Server) -> Iterator[TestDatabase]:
+    """A database with enough rows that a plan means something."""
+    database = postgres_server.fresh()
+    database.psql(SEED.replace("{embeddings}", database.embeddings))
+    yield database
+    postgres_server.psql(f"DROP DATABASE {database.name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="module")
+def answers(seeded: TestDatabase) -> dict[str, tuple[list[str], list[str]]]:
+    """What the server says of every query: its parameters' types and its row's columns."""
+    found: dict[str, tuple[list[str], list[str]]] = in_thread(_ask_types(seeded))
+    return found
+
+
+async def _ask_types(seeded: TestDatabase) -> dict[str, tuple[list[str], list[str]]]:
+    connection = await asyncpg.connect(seeded.owner)
+    await _prepare(connection)
+    found = {}
+    for name, query in QUERIES.items():
+        statement = await connection.prepare(query.of_table(seeded.embeddings).sql)
+        types = [one.name for one in statement.get_parameters()]
+        found[name] = (types, [one.name for one in statement.get_attributes()])
+    await connection.close()
+    return found
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_takes_and_gives_what_its_header_says(
+    name: str, answers: dict[str, tuple[list[str], list[str]]]
+) -> None:
+    types, columns = answers[name]
+    assert list(QUERIES[name].types) == types
+    assert list(QUERIES[name].columns) == columns
+
+
+def explain(seeded: TestDatabase, query: Query) -> Any:
+    """The generic plan, as mp_app that sees three scopes of one tenant."""
+    sql = query.of_table(seeded.embeddings).sql
+    command = [str(binaries() / "psql"), "-h", str(seeded.server.root), "-U", "mp_app", "-d", seeded.name, "-XAtqc"]
+    settings = {"PGOPTIONS": f"-c mp.tenant={TENANT} -c mp.scopes={{1,2,3}} -c jit=off"}
+    done = subprocess.run(
+        [*command, f"EXPLAIN (GENERIC_PLAN, FORMAT JSON) {sql}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **settings},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _nodes(plan: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(plan, list):
+        for part in plan:
+            yield from _nodes(part)
+    elif isinstance(plan, dict):
+        yield plan
+        for member in plan.values():
+            yield from _nodes(member)
+
+
+@pytest.mark.parametrize("name", [name for name in QUERIES if name not in OWNER_ONLY and "catalogue" not in name])
+def test_a_query_uses_the_index_it_names(name: str, seeded: TestDatabase) -> None:
+    plan = explain(seeded, QUERIES[name])
+    used = {node["Index Name"] for node in _nodes(plan) if "Index Name" in node}
+    used |= {index for node in _nodes(plan) for index in node.get("Conflict Arbiter Indexes", ())}
+    wanted = QUERIES[name].of_table(seeded.embeddings).uses
+    shown = json.dumps(plan, indent=1)
+    assert set(wanted) <= used, f"{name} wants {wanted} and uses {used}: {shown}"
+    scanned = [node["Relation Name"] for node in _nodes(plan) if node.get("Node Type") == "Seq Scan"]
+    assert not scanned or not wanted, f"{name} reads all of {scanned}: {shown}"
+
+
+def test_plan_tests_have_power(seeded: TestDatabase) -> None:
+    """A query without a usable index is seen reading all of its table."""
+    query = Query("bad", "SELECT name FROM tenants WHERE name LIKE $1", ("text",), (), ())
+    assert [node["Node Type"] for node in _nodes(explain(seeded, query)) if "Node Type" in node] == ["Seq Scan"]
+
+
+async def test_queries_work_without_a_statement_cache(seeded: TestDatabase) -> None:
+    """As behind PgBouncer in transaction mode, where a prepared statement may be gone at the next transaction."""
+    connection = await asyncpg.connect(seeded.app, statement_cache_size=0)
+    for _ in range(3):
+        assert await connection.fetch(QUERIES["all_tenants"].sql)
+    await connection.close()
+    await asyncio.sleep(0)
