@@ -7,6 +7,7 @@ it has, and says in `rung` and `reason` how far down it had to go. Fails open: n
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
 from memory.read.index import Filter, Scored
 from memory.telemetry import Metrics
 
+_WORD: Final = re.compile(r"\w+")
 # Of the deadline, the part that the embedding may take before the lexical rung is taken instead: what is left is
 # enough for a lexical search of 10,000 items (bench/tune_recall.py: 4 ms) many times over.
 _EMBEDDING_SHARE: Final = 0.6
@@ -124,7 +126,8 @@ class Recaller:
         scored = await self._hot.run(
             lambda: hot.index.search(question.text, vector, question.k, now=question.now, where=where)
         )
-        candidates = tuple(_candidate(hit) for hit in scored)
+        asked = _words(question.text)
+        candidates = tuple(_candidate(hit) for hit in scored if _words(hit.item.content) != asked)
         if vector is None:
             return Recall(candidates, "lexical", "embedder")
         return Recall(candidates, "full")
@@ -141,6 +144,11 @@ class Recaller:
             question.scope.tenant, ids, vector, question.k, question.where, now=question.now
         )
         return Recall(tuple(replace(c, admitted=c.score >= COLD_COSINE_MIN) for c in found), rung)
+
+
+def _words(text: str) -> str:
+    """A text by its words alone: an earlier turn that only asked the same question answers nothing."""
+    return " ".join(_WORD.findall(text.casefold()))
 
 
 def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope]) -> None:

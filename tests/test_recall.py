@@ -1,0 +1,236 @@
+"""Recall keeps its deadline and fails open, whatever is slow or away."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from uuid import UUID
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from memory.chain import Digest
+from memory.errors import EmbedderUnavailable, StoreUnavailable
+from memory.ids import new_id
+from memory.model import Candidate, IndexRow, Scope, ScopeId, ScopeVersion, Vector
+from memory.read.hot import HotScopes
+from memory.read.index import Filter
+from memory.read.recall import Question, Recaller
+from memory.telemetry import Metrics
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+SCOPE = Scope(new_id())
+DIM = 4
+
+
+def unit(*values: float) -> NDArray[np.float32]:
+    vector = np.asarray(values, np.float32)
+    return vector / np.float32(np.linalg.norm(vector))
+
+
+def row(text: str, vector: NDArray[np.float32], version: int = 1, **changes: object) -> IndexRow:
+    given: dict[str, object] = {
+        "memory_id": new_id(),
+        "version": 1,
+        "kind": "episodic",
+        "role": "user",
+        "content": text,
+        "context": "",
+        "occurred_at": NOW,
+        "session_id": new_id(),
+        "seq": 0,
+        "integrity": "user",
+        "sensitivity": "internal",
+        "importance": 0.5,
+        "expires_at": None,
+        "scope_id": 1,
+        "source_ids": (text,),
+        "event_ids": (new_id(),),
+        "windows": ((0, len(text)),),
+        "vectors": vector[None],
+        "visible": True,
+        "changed_version": version,
+        "chain": Digest(text.encode().ljust(32, b".")[:32]),
+    }
+    return IndexRow(**{**given, **changes})  # type: ignore[arg-type]
+
+
+@dataclass
+class Store:
+    """Rows and versions, and how the store misbehaves."""
+
+    rows: list[IndexRow] = field(default_factory=list)
+    version: int = 1
+    rebuild: int = 0
+    delay_s: float = 0.0
+    away: bool = False
+    asked: int = 0
+
+    async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
+        self.asked += 1
+        await asyncio.sleep(self.delay_s)
+        if self.away:
+            raise StoreUnavailable("away")
+        return (ScopeVersion(ScopeId(1), self.version, self.rebuild),)
+
+    async def index_rows(
+        self,
+        tenant: UUID,
+        scope_ids: Sequence[int],
+        *,
+        after: Mapping[int, int] | None = None,
+        as_of: datetime | None = None,
+    ) -> AsyncIterator[list[IndexRow]]:
+        since = (after or {}).get(1, 0)
+        yield [r for r in self.rows if r.changed_version > since]
+
+    async def nearest(
+        self, tenant: UUID, scope_ids: Sequence[int], vector: Vector, k: int, where: Filter, *, now: datetime
+    ) -> list[Candidate]:
+        raise StoreUnavailable("not asked in these tests")
+
+
+@dataclass
+class Embedder:
+    """A vector, late or never."""
+
+    delay_s: float = 0.0
+    away: bool = False
+    model: str = "fake"
+    dim: int = DIM
+
+    async def embed_query(self, text: str) -> Vector:
+        await asyncio.sleep(self.delay_s)
+        if self.away:
+            raise EmbedderUnavailable("away")
+        return unit(1, 0, 0, 0)
+
+    async def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.stack([unit(1, 0, 0, 0) for _ in texts])
+
+
+@pytest.fixture
+def store() -> Store:
+    near, far = unit(1, 0.1, 0, 0), unit(0, 0, 1, 0)
+    return Store([row("my boat is called Halcyon", near), row("the cat sleeps all day", far)])
+
+
+def recaller(store: Store, embedder: Embedder, staleness_ms: int = 1000) -> tuple[Recaller, HotScopes]:
+    metrics = Metrics()
+    hot = HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=staleness_ms, metrics=metrics)
+    return Recaller(hot, store, embedder, metrics), hot
+
+
+def question(text: str = "what is my boat called", **changes: object) -> Question:
+    given: dict[str, object] = {"scope": SCOPE, "text": text, "k": 10, "now": NOW, "where": Filter()}
+    return Question(**{**given, **changes})  # type: ignore[arg-type]
+
+
+async def test_the_evidence_comes_first(store: Store) -> None:
+    recall, _ = recaller(store, Embedder())
+    found = await recall.recall(question(), recall.embed("q"), 5.0)
+    assert found.rung == "full"
+    assert found.reason is None
+    assert found.candidates[0].content == "my boat is called Halcyon"
+
+
+async def test_a_slow_embedder_costs_its_share_and_recall_goes_on_lexically(store: Store) -> None:
+    recall, _ = recaller(store, Embedder(delay_s=30))
+    started = time.monotonic()
+    found = await recall.recall(question(), recall.embed("q"), 0.5)
+    assert time.monotonic() - started < 5
+    assert (found.rung, found.reason) == ("lexical", "embedder")
+    assert found.candidates[0].content == "my boat is called Halcyon"
+
+
+async def test_an_embedder_that_is_away_leaves_the_lexical_rung(store: Store) -> None:
+    recall, _ = recaller(store, Embedder(away=True))
+    found = await recall.recall(question(), recall.embed("q"), 5.0)
+    assert (found.rung, found.reason) == ("lexical", "embedder")
+    assert found.candidates
+
+
+async def test_a_store_that_hangs_is_left_at_the_deadline(store: Store) -> None:
+    store.delay_s = 30
+    recall, _ = recaller(store, Embedder())
+    started = time.monotonic()
+    found = await recall.recall(question(), recall.embed("q"), 0.3)
+    assert time.monotonic() - started < 5
+    assert found.candidates == ()
+    assert found.reason in ("deadline", "store")
+
+
+async def test_a_store_that_is_away_is_said(store: Store) -> None:
+    store.away = True
+    recall, _ = recaller(store, Embedder())
+    found = await recall.recall(question(), recall.embed("q"), 5.0)
+    assert (found.candidates, found.reason) == ((), "store")
+
+
+async def test_a_search_that_blocks_its_thread_does_not_block_the_loop(store: Store) -> None:
+    recall, hot = recaller(store, Embedder())
+    await recall.recall(question(), recall.embed("q"), 5.0)
+    blocking = asyncio.create_task(hot.run(lambda: time.sleep(1.5)))
+    await asyncio.sleep(0)
+    started = time.monotonic()
+    found = await recall.recall(question(), recall.embed("q"), 0.2)
+    assert time.monotonic() - started < 1.2
+    assert found.reason == "deadline"
+    await blocking
+
+
+async def test_a_cached_scope_is_used_without_asking_then_confirmed(store: Store) -> None:
+    recall, _ = recaller(store, Embedder(), staleness_ms=200)
+    for _ in range(3):
+        await recall.recall(question(), recall.embed("q"), 5.0)
+    assert store.asked == 1
+    await asyncio.sleep(0.3)
+    await recall.recall(question(), recall.embed("q"), 5.0)
+    assert store.asked == 2
+
+
+async def test_an_announced_version_is_fetched_at_once(store: Store) -> None:
+    recall, _ = recaller(store, Embedder(), staleness_ms=60_000)
+    await recall.recall(question(), recall.embed("q"), 5.0)
+    store.rows.append(row("the boat was sold", unit(1, 0, 0, 0), version=2))
+    store.version = 2
+    found = await recall.recall(question(announced={1: 2}), recall.embed("q"), 5.0)
+    assert "the boat was sold" in {c.content for c in found.candidates}
+
+
+async def test_what_was_hidden_is_not_found_again(store: Store) -> None:
+    recall, _ = recaller(store, Embedder())
+    await recall.recall(question(), recall.embed("q"), 5.0)
+    gone = store.rows[0]
+    store.rows = [row("", gone.vectors[0], version=2, memory_id=gone.memory_id, visible=False), store.rows[1]]
+    store.version = 2
+    found = await recall.recall(question(strict=True), recall.embed("q"), 5.0)
+    assert gone.memory_id not in {c.memory_id for c in found.candidates}
+
+
+async def test_an_erasure_rebuilds_the_index(store: Store) -> None:
+    recall, _ = recaller(store, Embedder())
+    await recall.recall(question(), recall.embed("q"), 5.0)
+    gone = store.rows.pop(0)
+    store.version = store.rebuild = 2
+    found = await recall.recall(question(strict=True), recall.embed("q"), 5.0)
+    assert gone.memory_id not in {c.memory_id for c in found.candidates}
+    assert found.candidates
+
+
+async def test_turns_that_the_prompt_contains_are_not_candidates(store: Store) -> None:
+    recall, _ = recaller(store, Embedder())
+    shown = store.rows[0]
+    assert shown.chain is not None
+    found = await recall.recall(question(known_chains=[shown.chain]), recall.embed("q"), 5.0)
+    assert shown.memory_id not in {c.memory_id for c in found.candidates}
+
+
+async def test_an_earlier_turn_that_asked_the_same_is_no_answer(store: Store) -> None:
+    store.rows.append(row("What is my boat called?!", unit(1, 0, 0, 0)))
+    recall, _ = recaller(store, Embedder())
+    found = await recall.recall(question("what is my boat called"), recall.embed("q"), 5.0)
+    assert [c.content for c in found.candidates][0] == "my boat is called Halcyon"
+    assert "What is my boat called?!" not in {c.content for c in found.candidates}
