@@ -27,6 +27,8 @@ from proxy.wire.sse import FinalEventHold, LastByteHold
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
 _PARSE_OFF_LOOP_BYTES: Final = 1_048_576
+# What is kept as the status of an exchange whose client left before there was any answer (nginx's word for it).
+CLIENT_LEFT: Final = 499
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,16 @@ class Answering:
     ) -> Outcome:
         """Send and answer. Raises UpstreamUnreachable before the first byte, CancelledError when the client leaves."""
         headers = self._upstream.headers(request.raw_headers, body_bytes=len(body))
-        answer = await self._upstream.send(request.method, raw_target(request), headers, body)
+        try:
+            answer = await self._upstream.send(request.method, raw_target(request), headers, body)
+        except asyncio.CancelledError:
+            self._metrics.clients_left.inc()
+            if keep is not None and left is not None:
+                left(keep(Outcome(web.StreamResponse(), CLIENT_LEFT, "partial", "client_left")))
+            raise
         try:
             if refused is not None and answer.status >= 400:
-                text = await answer.content.read(_ERROR_BYTES_MAX)
+                text = await _beginning(answer, _ERROR_BYTES_MAX)
                 if refused(answer.status, text):
                     return Outcome(web.StreamResponse(), answer.status, withdrawn=True)
                 return await self._short(request, answer, head, text)
@@ -222,6 +230,14 @@ class Answering:
         if read is None or read.error is not None or not read.complete:
             return Outcome(response, answer.status, "failed", reason or "error_or_no_final_event", read)
         return Outcome(response, answer.status, "complete", None, read)
+
+
+async def _beginning(answer: aiohttp.ClientResponse, bytes_max: int) -> bytes:
+    """The first `bytes_max` bytes of a body, or all of it."""
+    text = b""
+    while len(text) < bytes_max and not answer.content.at_eof():
+        text += await answer.content.read(bytes_max - len(text))
+    return text
 
 
 async def _read_answer(

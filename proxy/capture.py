@@ -24,7 +24,7 @@ from memory.chain import Digest
 from memory.envelope import Binding, Purpose, seal
 from memory.errors import MemoryProxyFault
 from memory.keys import KeyRing
-from memory.model import Captured, ExchangeStatus, ImportChunk, Scope
+from memory.model import Captured, ImportChunk, Scope
 from memory.ports import Entry
 from memory.read.conversation import Conversation, Conversations
 from memory.telemetry import Metrics, event
@@ -32,6 +32,8 @@ from memory.telemetry import Metrics, event
 Where = Literal["queue", "spool", "none"]
 log = logging.getLogger("memory_proxy.capture")
 
+# The queue takes entries of 48 MiB; sealing adds 45 bytes.
+ENVELOPE_BYTES_MAX: Final = 47 << 20
 _DATA_URL: Final = re.compile(rb"data:[\w.+/;=-]{1,128},[A-Za-z0-9+/=_\-\\]{4096,}")
 
 
@@ -74,7 +76,11 @@ class Capture:
         """Keep one exchange; returns when it is as durable as it will be."""
         started = perf_counter()
         kept = within_bounds(captured, self.bounds)
-        entry = await self.sealed(kept.exchange_id, kept.scope, "exchange", payload.pack_captured(kept))
+        packed = payload.pack_captured(kept)
+        if len(packed) > ENVELOPE_BYTES_MAX:
+            kept = without_content(kept, "exchange_too_large")
+            packed = payload.pack_captured(kept)
+        entry = await self.sealed(kept.exchange_id, kept.scope, "exchange", packed)
         where, _ = await asyncio.gather(
             self._hand_off.hand_off(entry), self._remember(captured.scope, conversation, answers)
         )
@@ -131,13 +137,9 @@ def within_bounds(captured: Captured, bounds: Bounds) -> Captured:
     compact = _DATA_URL.sub(lambda found: b"sha256:" + hashlib.sha256(found[0]).hexdigest().encode(), captured.request)
     if len(compact) <= bounds.request_bytes_max:
         return dataclasses.replace(captured, request=compact, reason=captured.reason or "data URLs kept by digest")
-    return dataclasses.replace(
-        captured, request=b"", answer={}, digests=(), status="refused", reason="request_too_large"
-    )
+    return without_content(captured, "request_too_large")
 
 
-def status_of(complete: bool, left: bool, failed: bool) -> ExchangeStatus:
-    """How an exchange ended: a client that left is `partial`, an upstream that died or erred is `failed`."""
-    if left:
-        return "partial"
-    return "complete" if complete and not failed else "failed"
+def without_content(captured: Captured, reason: str) -> Captured:
+    """The exchange's row alone: it always leaves one, with the reason why nothing else is kept."""
+    return dataclasses.replace(captured, request=b"", answer={}, digests=(), status="refused", reason=reason)

@@ -1,7 +1,7 @@
 """What is known of the models behind the proxy: names in, windows and exact counts out.
 
 Windows come from vLLM's /v1/models, refreshed in the background; counts from its /tokenize, asked for only where a
-prompt may not fit. Never raises and never holds a request longer than `timeout_s`: what is not known is None.
+prompt may not fit. Never raises, and holds a request no longer than the tokenizer's bound: what is not known is None.
 """
 
 from __future__ import annotations
@@ -10,29 +10,50 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import aiohttp
 from multidict import CIMultiDict
 
-from memory.errors import UpstreamUnreachable
+from memory.errors import TokenizerUnavailable, UpstreamUnreachable
 from memory.telemetry import event
 from proxy.relay import Upstream
 
 log = logging.getLogger("memory_proxy.models")
 REFRESH_S: Final = 60.0
-_ANSWER_BYTES_MAX: Final = 4_194_304
-_TOKENIZED: Final = ("model", "messages", "tools", "chat_template_kwargs", "add_generation_prompt", "chat_template")
+ANSWER_TIMEOUT_S: Final = 5.0
+PostJson = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+
+
+class Counted(Protocol):
+    """A count, in tokens."""
+
+    @property
+    def count(self) -> int: ...
+
+
+class MessageCounts(Protocol):
+    """Counts conversations by the served model's own tokenizer and template, within a bound."""
+
+    async def count_messages(
+        self,
+        model: str,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None,
+        chat_template_kwargs: Mapping[str, Any] | None,
+    ) -> Counted:
+        """Raises TokenizerUnavailable."""
 
 
 class ServedModels:
     """Windows and counts of one upstream."""
 
-    def __init__(self, upstream: Upstream, *, api_key: str | None, timeout_s: float = 0.2) -> None:
+    def __init__(self, upstream: Upstream, *, api_key: str | None, counts: Callable[[PostJson], MessageCounts]) -> None:
         self._upstream = upstream
         self._auth = f"Bearer {api_key}" if api_key else None
-        self._timeout_s = timeout_s
+        self._counts = counts(self._post)
         self._windows: dict[str, int] = {}
         self._asked_at = float("-inf")
         self._refreshing: asyncio.Task[None] | None = None
@@ -57,8 +78,10 @@ class ServedModels:
 
     async def refresh(self) -> None:
         """Ask which models are served. LoRA cards lack a window (FACTS) and take their parent's."""
-        answer = await self._ask("GET", "/v1/models", None, 5.0)
-        if answer is None:
+        try:
+            answer = await self._ask("/v1/models", None, ANSWER_TIMEOUT_S)
+        except (OSError, ValueError) as fault:  # TimeoutError is an OSError
+            event(log, "models_not_known", logging.DEBUG, fault=str(fault))
             return
         cards = [card for card in answer.get("data", []) if isinstance(card, dict)]
         windows = {str(c.get("id")): c["max_model_len"] for c in cards if isinstance(c.get("max_model_len"), int)}
@@ -70,25 +93,35 @@ class ServedModels:
 
     async def prompt_tokens(self, body: Mapping[str, Any]) -> int | None:
         """The exact count of a chat body under the served template, tools included."""
-        question = {name: body[name] for name in _TOKENIZED if body.get(name) is not None}
-        answer = await self._ask("POST", "/tokenize", question, self._timeout_s)
-        count = answer.get("count") if answer else None
-        return count if isinstance(count, int) else None
+        model, messages = body.get("model"), body.get("messages")
+        if not isinstance(model, str) or not isinstance(messages, list):
+            return None
+        try:
+            found = await self._counts.count_messages(
+                model, messages, tools=body.get("tools"), chat_template_kwargs=body.get("chat_template_kwargs")
+            )
+        except TokenizerUnavailable as fault:
+            event(log, "prompt_not_counted", logging.DEBUG, fault=str(fault))
+            return None
+        return found.count
 
-    async def _ask(
-        self, method: str, target: str, question: Mapping[str, Any] | None, timeout_s: float
-    ) -> dict[str, Any] | None:
+    async def _ask(self, path: str, question: Mapping[str, Any] | None, timeout_s: float) -> Mapping[str, Any]:
+        """An answer parsed. Raises OSError, ValueError, TimeoutError."""
         headers: CIMultiDict[str] = CIMultiDict({"Content-Type": "application/json"})
         if self._auth:
             headers["Authorization"] = self._auth
-        body = json.dumps(question).encode() if question is not None else None
+        method, body = ("GET", None) if question is None else ("POST", json.dumps(question).encode())
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await self._upstream.send(method, target, headers, body)
+                answer = await self._upstream.send(method, path, headers, body)
                 async with answer:
-                    raw = await answer.content.read(_ANSWER_BYTES_MAX)
-                    parsed = json.loads(raw) if answer.status == 200 else None
-        except (UpstreamUnreachable, aiohttp.ClientError, TimeoutError, OSError, ValueError) as exc:
-            event(log, "upstream_not_asked", logging.DEBUG, target=target, fault=type(exc).__name__)
-            return None
-        return parsed if isinstance(parsed, dict) else None
+                    raw = await answer.read()
+        except (UpstreamUnreachable, aiohttp.ClientError) as exc:
+            raise OSError(f"{path}: {type(exc).__name__}") from exc
+        parsed = json.loads(raw) if answer.status == 200 else None
+        if not isinstance(parsed, dict):
+            raise ValueError(f"{path}: status {answer.status}")
+        return parsed
+
+    async def _post(self, path: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._ask(path, question, ANSWER_TIMEOUT_S)

@@ -32,7 +32,7 @@ from memory.adapters.redis_queue import RedisQueue
 from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.spool import OrphanFinder, Spool
 from memory.adapters.spool import count as spooled
-from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
+from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer, UpstreamTokenizer
 from memory.config import Settings, digest
 from memory.errors import SpoolUnavailable
 from memory.ids import new_id
@@ -131,7 +131,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         connect_timeout_s=settings.upstream.connect_timeout_s,
         keepalive_s=settings.upstream.keepalive_s,
     )
-    models = ServedModels(upstream, api_key=api_key)
+    models = ServedModels(upstream, api_key=api_key, counts=UpstreamTokenizer)
     conversations = Conversations(hot_state, read_store)
     bounds = Bounds(settings.queue.request_bytes_max, settings.queue.answer_bytes_max)
     capture = Capture(hand_off, conversations, keys, bounds, metrics)

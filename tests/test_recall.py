@@ -232,5 +232,5 @@ async def test_an_earlier_turn_that_asked_the_same_is_no_answer(store: Store) ->
     store.rows.append(row("What is my boat called?!", unit(1, 0, 0, 0)))
     recall, _ = recaller(store, Embedder())
     found = await recall.recall(question("what is my boat called"), recall.embed("q"), 5.0)
-    assert [c.content for c in found.candidates][0] == "my boat is called Halcyon"
+    assert next(c.content for c in found.candidates) == "my boat is called Halcyon"
     assert "What is my boat called?!" not in {c.content for c in found.candidates}
