@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
@@ -13,10 +13,10 @@ from uuid import UUID
 import pytest
 
 from memory.chain import Digest
-from memory.errors import StoreUnavailable
+from memory.errors import NotFound, StoreUnavailable
 from memory.ids import new_id
 from memory.model import ImportChunk, LineConflict, Scope
-from memory.stored import ExportedTurn, ImportProgress, StoredTurn
+from memory.stored import ImportProgress, Page, SessionRecord, StoredTurn
 from proxy.api import import_run
 from proxy.api.import_run import CHUNK_LINES_MAX, CHUNKS_IN_FLIGHT_MAX, ImportRun, Order, Tools
 
@@ -34,7 +34,7 @@ class Store:
     loses: bool = False
     going: bool = False
     chunks: list[ImportChunk] = field(default_factory=list)
-    turns: dict[UUID, ExportedTurn] = field(default_factory=dict)
+    turns: dict[str, list[StoredTurn]] = field(default_factory=dict)
     conflicts: tuple[LineConflict, ...] = ()
 
     async def import_chunk(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
@@ -51,8 +51,16 @@ class Store:
         lines = sum(len(chunk.lines) for chunk in self.chunks if chunk.import_id == import_id)
         return ImportProgress(len(self.chunks), lines - len(self.conflicts), len(self.conflicts), self.conflicts)
 
-    async def turns_by_id(self, scope: Scope, event_ids: Sequence[UUID]) -> Mapping[UUID, ExportedTurn]:
-        return {event_id: self.turns[event_id] for event_id in event_ids if event_id in self.turns}
+    async def session(self, scope: Scope, name: str) -> SessionRecord:
+        if name not in self.turns:
+            raise NotFound("no such session")
+        return SessionRecord(UUID(int=2), name, len(self.turns[name]), 0, 0, None, NOW, NOW, {})
+
+    async def session_turns(
+        self, scope: Scope, session_id: UUID, *, limit: int, after_seq: int = -1
+    ) -> Page[StoredTurn]:
+        rows = [turn for turn in self.turns["s"] if turn.seq > after_seq][:limit]
+        return Page(tuple(rows), None)
 
     async def waiting(self) -> int:
         return 0 if self.loses else len(self.chunks)
@@ -202,11 +210,12 @@ async def test_what_was_exported_from_here_is_known_here() -> None:
         integrity="user", sensitivity="internal", model=None, redactions=0, token_count=1, occurred_at=NOW,
         recorded_at=NOW,
     )  # fmt: skip
-    store = Store(turns={event_id: ExportedTurn("s", turn)})
+    store = Store(turns={"s": [turn]})
     line = {
         "type": "turn",
         "event_id": str(event_id),
         "session": "s",
+        "seq": 0,
         "role": "user",
         "content": "hello",
         "occurred_at": "2026-11-21T09:30:00Z",

@@ -92,7 +92,7 @@ class LineCutter:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One turn as its line gives it. `event_id` is set on a line that `export` wrote."""
+    """One turn as its line gives it. `event_id` and `seq` are set on a line that `export` wrote."""
 
     line: int
     session: str | None
@@ -102,6 +102,7 @@ class Given:
     occurred_at: datetime | None
     source_id: str | None
     event_id: UUID | None
+    seq: int | None
     digest: bytes
 
 
@@ -134,6 +135,7 @@ def read_line(raw: RawLine) -> Given | Derived:
         # What has no source id of its own keeps the id it had where it was exported.
         source_id=source_id or (str(event_id) if event_id else None),
         event_id=event_id,
+        seq=_seq(value.get("seq")) if event_id else None,
         digest=b"",
     )
     return _with_digest(given, value)
@@ -239,6 +241,10 @@ def _event_id(value: object) -> UUID | None:
         return UUID(value) if isinstance(value, str) else None
     except ValueError:
         return None
+
+
+def _seq(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 2**31 else None
 
 
 def _with_digest(given: Given, value: dict[str, Any]) -> Given:

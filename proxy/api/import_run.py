@@ -20,9 +20,10 @@ from typing import Final, Literal
 from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.model import ImportChunk, ImportLine, Scope
-from memory.stored import ExportedTurn, ImportProgress
+from memory.stored import ImportProgress
 from proxy.api.import_lines import Defaults, Derived, Given, LineCutter, LineRefused, RawLine, read_line
-from proxy.api.parts import ImportProgresses, KnownTurns, TakesChunks
+from proxy.api.known_turns import ReadsSessions, says_the_same, stored_turns
+from proxy.api.parts import ImportProgresses, TakesChunks
 
 CHUNK_LINES_MAX: Final = 64
 CHUNK_BYTES_MAX: Final = 262_144
@@ -60,7 +61,7 @@ class Tools:
 
     capture: TakesChunks
     progress: ImportProgresses
-    known_turns: KnownTurns | None
+    sessions: ReadsSessions
     waiting: Callable[[], Awaitable[int]]
     draining: Callable[[], bool]
 
@@ -240,14 +241,9 @@ class ImportRun:
 
     async def _without_known(self, kept: list[tuple[Given, ImportLine]]) -> tuple[ImportLine, ...]:
         """Leaves out lines that were exported from this very scope and say what it still has: they are done."""
-        event_ids = [given.event_id for given, _ in kept if given.event_id is not None]
-        if self._tools.known_turns is None or not event_ids:
-            return tuple(line for _, line in kept)
-        known = await self._tools.known_turns.turns_by_id(self._order.scope, event_ids)
+        known = await stored_turns(self._tools.sessions, self._order.scope, (given for given, _ in kept))
         lines = tuple(
-            line
-            for given, line in kept
-            if given.event_id is None or not _says_the_same(line, known.get(given.event_id))
+            line for given, line in kept if given.event_id is None or not says_the_same(line, known.get(given.event_id))
         )
         self.counts.accepted += len(kept) - len(lines)
         self.counts.passed_over += len(kept) - len(lines)
@@ -286,11 +282,3 @@ class ImportRun:
             self._sent_bytes = 0
             self._stop(UPLOAD, f"{counts.lost} lines could not be stored and lie among the dead letters")
             self._room.set()
-
-
-def _says_the_same(line: ImportLine, exported: ExportedTurn | None) -> bool:
-    if exported is None:
-        return False
-    turn = exported.turn
-    said = (turn.role, turn.name, turn.content, turn.occurred_at, exported.label)
-    return said == (line.role, line.name, line.content, line.occurred_at, line.session_label)

@@ -60,7 +60,7 @@ class Import:
         return Tools(
             capture=parts.capture,
             progress=parts.progress,
-            known_turns=parts.known_turns,
+            sessions=parts.records,
             waiting=self._waiting,
             draining=lambda: parts.readiness.draining,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -80,13 +80,6 @@ class Records(Protocol):
         """Every turn once, session by session, in order."""
 
 
-class KnownTurns(Protocol):
-    """Turns by their own ids: how a line that was exported here is recognised."""
-
-    async def turns_by_id(self, scope: Scope, event_ids: Sequence[UUID]) -> Mapping[UUID, ExportedTurn]:
-        """Those of these turns that the scope has. Raises StoreUnavailable."""
-
-
 class ImportProgresses(Protocol):
     """How far imports are."""
 
@@ -131,11 +124,7 @@ class EmbedsDocuments(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OwnParts:
-    """What the own API is made of.
-
-    `spooled` counts the records of all spools; blocking. `known_turns` None: exported turns are known by their
-    `source_id` alone.
-    """
+    """What the own API is made of. `spooled` counts the records of all spools; blocking."""
 
     door: Door
     readiness: Readiness
@@ -151,4 +140,3 @@ class OwnParts:
     redactor: Redacts
     embedder: EmbedsDocuments
     windows: TextTokenizer
-    known_turns: KnownTurns | None = None

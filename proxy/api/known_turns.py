@@ -1,0 +1,58 @@
+"""Turns that an export of this very scope brings back: lines with their place in, the stored turns at these places out.
+
+An exported line says its session and number, so a run of lines of one session is one read. Knows at most PLACES_MAX
+numbers of a session at once; what lies further apart in one chunk is taken for unknown. Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+from uuid import UUID
+
+from memory.errors import NotFound
+from memory.model import ImportLine, Scope
+from memory.stored import ExportedTurn, Page, SessionRecord, StoredTurn
+from proxy.api.import_lines import Given
+
+PLACES_MAX: Final = 1000
+
+
+class ReadsSessions(Protocol):
+    """Sessions and their turns, as memory.adapters.postgres.records has them."""
+
+    async def session(self, scope: Scope, name: str) -> SessionRecord:
+        """A conversation by its label. Raises NotFound, StoreUnavailable."""
+
+    async def session_turns(
+        self, scope: Scope, session_id: UUID, *, limit: int, after_seq: int = -1
+    ) -> Page[StoredTurn]:
+        """Turns in order behind a number. Raises StoreUnavailable."""
+
+
+async def stored_turns(sessions: ReadsSessions, scope: Scope, lines: Iterable[Given]) -> Mapping[UUID, ExportedTurn]:
+    """The turns that stand where these lines say they stood, by their ids."""
+    places: dict[str, list[int]] = {}
+    for line in lines:
+        if line.event_id is not None and line.seq is not None and line.session is not None:
+            places.setdefault(line.session, []).append(line.seq)
+    found: dict[UUID, ExportedTurn] = {}
+    for label, numbers in places.items():
+        try:
+            session = await sessions.session(scope, label)
+        except NotFound:
+            continue
+        first, last = min(numbers), max(numbers)
+        limit = min(last - first + 1, PLACES_MAX)
+        page = await sessions.session_turns(scope, session.session_id, limit=limit, after_seq=first - 1)
+        found |= {turn.event_id: ExportedTurn(session.label, turn) for turn in page.rows}
+    return found
+
+
+def says_the_same(line: ImportLine, exported: ExportedTurn | None) -> bool:
+    """Whether a line says what the store has of it."""
+    if exported is None:
+        return False
+    turn = exported.turn
+    said = (turn.role, turn.name, turn.content, turn.occurred_at, exported.label)
+    return said == (line.role, line.name, line.content, line.occurred_at, line.session_label)

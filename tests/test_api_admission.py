@@ -1,0 +1,129 @@
+"""Who may call what: capabilities, keys, and a store that was not reached yet."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import fields, replace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from memory.errors import InvalidApiKey, QueueUnavailable
+from memory.ports import QueueDepth
+from memory.telemetry import Metrics
+from proxy.api.own import OwnApi, OwnParts
+from proxy.auth import OpenDoor
+from proxy.identity import Credential
+from proxy.readiness import Readiness
+
+CALLS = [
+    ("POST", "/memory/v1/import", "memory:write"),
+    ("GET", "/memory/v1/export", "memory:read:own"),
+    ("POST", "/memory/v1/search", "memory:read:own"),
+    ("GET", "/memory/v1/memories", "memory:read:own"),
+    ("GET", f"/memory/v1/memories/{UUID(int=7)}", "memory:read:own"),
+    ("PATCH", f"/memory/v1/memories/{UUID(int=7)}", "memory:write"),
+    ("DELETE", f"/memory/v1/memories/{UUID(int=7)}", "memory:write"),
+    ("GET", "/memory/v1/sessions", "memory:read:own"),
+    ("GET", "/memory/v1/sessions/s", "memory:read:own"),
+    ("GET", f"/memory/v1/retrievals/{UUID(int=7)}", "memory:read:own"),
+    ("GET", "/memory/v1/queue", "memory:read:own"),
+    ("GET", "/memory/metrics", "metrics:read"),
+]
+
+
+class Keyed:
+    """A door with one key."""
+
+    def __init__(self, *capabilities: str) -> None:
+        self._credential = Credential(UUID(int=1), UUID(int=2), capabilities=frozenset(capabilities))
+
+    def admit(self, request: web.Request) -> Credential:
+        if "Authorization" not in request.headers:
+            raise InvalidApiKey("send a key")
+        return self._credential
+
+
+class Depth:
+    """A queue that says what it is told to, or nothing."""
+
+    def __init__(self, depth: QueueDepth | None) -> None:
+        self._depth = depth
+
+    def held(self) -> int:
+        return 1
+
+    async def depth(self) -> QueueDepth:
+        if self._depth is None:
+            raise QueueUnavailable("away")
+        return self._depth
+
+
+def parts(**given: Any) -> OwnParts:
+    nothing = OwnParts(**{one.name: cast(Any, None) for one in fields(OwnParts)})
+    return replace(nothing, metrics=Metrics(), readiness=Readiness({}), **given)
+
+
+@asynccontextmanager
+async def serving(own: OwnParts) -> AsyncIterator[Callable[..., Awaitable[tuple[int, Any]]]]:
+    app = web.Application(client_max_size=0)
+    OwnApi(own).register(app)
+    async with TestClient(TestServer(app)) as client:
+
+        async def call(method: str, path: str, **keywords: Any) -> tuple[int, Any]:
+            async with client.request(method, path, **keywords) as answer:
+                return answer.status, await answer.json(content_type=None) if "json" in answer.content_type else None
+
+        yield call
+
+
+@pytest.mark.parametrize(("method", "path", "capability"), CALLS)
+async def test_a_key_without_the_capability_may_not_call(method: str, path: str, capability: str) -> None:
+    every = {capability for _, _, capability in CALLS}
+    async with serving(parts(door=Keyed(*(every - {capability})))) as call:
+        status, body = await call(method, path, headers={"Authorization": "Bearer x"})
+        assert (status, body["error"]["code"]) == (403, "capability_missing")
+        assert capability in body["error"]["message"]
+
+
+@pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in CALLS])
+async def test_without_a_key_nothing_is_said(method: str, path: str) -> None:
+    async with serving(parts(door=Keyed())) as call:
+        status, body = await call(method, path)
+        assert (status, body["error"]["code"]) == (401, "invalid_api_key")
+
+
+@pytest.mark.parametrize(("method", "path"), [(m, p) for m, p, _ in CALLS if p.startswith("/memory/v1")])
+async def test_before_the_store_was_reached_the_store_is_unavailable(method: str, path: str) -> None:
+    async with serving(parts(door=OpenDoor())) as call:
+        status, body = await call(method, path)
+        assert (status, body["error"]["code"]) == (503, "store_unavailable")
+
+
+async def test_health_readiness_and_description_need_no_key() -> None:
+    async with serving(parts(door=Keyed())) as call:
+        assert await call("GET", "/memory/health") == (200, {"status": "ok"})
+        assert (await call("GET", "/memory/ready"))[0] == 503
+        assert (await call("GET", "/memory/openapi.json"))[0] == 200
+
+
+async def test_pending_counts_what_has_not_reached_the_queue() -> None:
+    door = OpenDoor()
+    door.opens_to(UUID(int=1))
+    queue = Depth(QueueDepth(pending=2, in_flight=3, background=0, dead=4, oldest_seconds=1.25))
+    own = parts(door=door, queue=queue, hand_off=queue, spooled=lambda: 10)
+    async with serving(own) as call:
+        said = {"pending": 13, "in_flight": 3, "background": 0, "dead": 4, "oldest_seconds": 1.25}
+        assert await call("GET", "/memory/v1/queue") == (200, said)
+        assert (await call("GET", "/memory/metrics"))[0] == 200
+    assert own.metrics.registry.get_sample_value("memory_proxy_queue_entries", {"state": "dead"}) == 4
+
+
+async def test_metrics_are_served_while_the_queue_is_away() -> None:
+    queue = Depth(None)
+    async with serving(parts(door=OpenDoor(), queue=queue, hand_off=queue, spooled=lambda: 0)) as call:
+        assert (await call("GET", "/memory/metrics"))[0] == 200

@@ -1,0 +1,362 @@
+"""The own API on real parts: what is imported is found, shown, changed, hidden, exported and taken back."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import pytest
+
+from tests.service_fixture import Service
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer, read whole."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.body.splitlines()]
+
+    @property
+    def error(self) -> dict[str, Any]:
+        error: dict[str, Any] = self.json["error"]
+        assert error["type"] == "memory_proxy_error"
+        return error
+
+
+class Api:
+    """Calls of one user."""
+
+    def __init__(self, url: str, user: str, **scope: str) -> None:
+        self._netloc = urlsplit(url).netloc
+        self._scope = {"X-Memory-User": quote(user, safe="")} | {
+            f"X-Memory-{name.capitalize()}": quote(value, safe="") for name, value in scope.items()
+        }
+
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        connection = http.client.HTTPConnection(self._netloc, timeout=60)
+        try:
+            sent = {name.replace("_", "-"): value for name, value in headers.items()}
+            chunked = body is not None and not isinstance(body, bytes | dict | list)
+            raw = json.dumps(body).encode() if isinstance(body, dict | list) else body
+            connection.request(method, path, raw, {**self._scope, **sent}, encode_chunked=chunked)
+            answer = connection.getresponse()
+            return Answer(answer.status, dict(answer.headers), answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **query: str) -> Answer:
+        return self.call("GET", path + (f"?{urlencode(query)}" if query else ""))
+
+    def take_in(self, *lines: dict[str, Any], query: str = "") -> list[dict[str, Any]]:
+        body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        answer = self.call("POST", f"/memory/v1/import{query}", body)
+        assert answer.status == 200, answer.body
+        assert answer.headers["Content-Type"] == "application/x-ndjson"
+        return answer.lines
+
+    def search(self, query: str, **more: Any) -> dict[str, Any]:
+        answer = self.call("POST", "/memory/v1/search", {"query": query, **more})
+        assert answer.status == 200, answer.body
+        found: dict[str, Any] = answer.json
+        return found
+
+
+@pytest.fixture
+def api(service: Service, user: str) -> Api:
+    return Api(service.url, user)
+
+
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": "My sister Ada keeps bees in Lisbon.", "session": "bees", "source_id": "t1"},
+    {"role": "assistant", "content": "Bees in Lisbon, noted.", "session": "bees", "source_id": "t2"},
+    {"role": "user", "content": "On Sundays I repair old clocks.", "session": "clocks", "source_id": "t3",
+     "occurred_at": "2025-03-02T10:00:00+01:00"},
+]  # fmt: skip
+
+
+def test_what_is_imported_is_searchable_when_the_answer_ends(api: Api) -> None:
+    last = api.take_in(*TALK)[-1]
+    assert last == {"accepted": 3, "done": 3, "failed": 0, "complete": True}
+    found = api.search("Who keeps bees?", explain=True)
+    best = found["candidates"][0]
+    assert best["source_ids"][0] == "t1"
+    assert best["session"] == "bees"
+    assert best["role"] == best["integrity"] == "user"
+    assert best["explain"]["shown"] == [0, len(best["content"])]
+    assert found["admitted"] == sum(candidate["admitted"] for candidate in found["candidates"])
+    assert found["millis"] > 0
+
+
+def sources(found: dict[str, Any]) -> set[str]:
+    return {candidate["source_ids"][0] for candidate in found["candidates"]}
+
+
+def test_searches_are_narrowed_before_they_are_ranked(api: Api) -> None:
+    api.take_in(*TALK)
+    assert sources(api.search("bees", session="clocks")) == {"t3"}
+    assert sources(api.search("bees", occurred_before="2025-12-31T00:00:00Z")) == {"t3"}
+    assert sources(api.search("bees", filters={"roles": ["assistant"]})) == {"t2"}
+    assert sources(api.search("bees", kinds=["semantic"])) == set()
+    assert len(api.search("bees", k=1)["candidates"]) == 1
+    assert api.search("bees", as_of="2020-01-01T00:00:00Z")["candidates"] == []
+    assert sources(api.search("bees", as_of="2999-01-01T00:00:00Z")) == {"t1", "t2", "t3"}
+
+
+def test_a_foreign_scope_sees_nothing(api: Api, service: Service, user: str) -> None:
+    api.take_in(*TALK)
+    memory_id = api.get("/memory/v1/memories").json["data"][0]["id"]
+    for other in (Api(service.url, user + "x"), Api(service.url, user, project="p"), Api(service.url, user, agent="a")):
+        assert other.search("bees")["candidates"] == []
+        assert other.get("/memory/v1/memories").json == {"data": [], "next_cursor": None}
+        assert other.get("/memory/v1/sessions").json == {"data": [], "next_cursor": None}
+        assert other.get("/memory/v1/export").body == b""
+        for path in (f"/memory/v1/memories/{memory_id}", "/memory/v1/sessions/bees"):
+            assert other.get(path).error["code"] == "not_found"
+        assert other.call("DELETE", f"/memory/v1/memories/{memory_id}").status == 404
+
+
+def test_known_lines_are_done_and_changed_ones_are_told(api: Api) -> None:
+    api.take_in(*TALK)
+    assert api.take_in(*TALK)[-1] == {"accepted": 3, "done": 3, "failed": 0, "complete": True}
+    changed = {**TALK[0], "content": "My sister Ada keeps goats in Porto."}
+    told = api.take_in(changed)
+    assert [line["line"] for line in told if "error" in line] == [1]
+    assert told[-1] == {"accepted": 1, "done": 0, "failed": 1, "complete": True}
+    assert api.take_in(changed, query="?on_conflict=update")[-1]["failed"] == 0
+    assert "goats" in api.search("What does Ada keep?")["candidates"][0]["content"]
+    assert len(api.get("/memory/v1/memories").json["data"]) == 3
+
+
+def test_lines_without_any_identity_are_known_by_all_they_say(api: Api) -> None:
+    plain = [{"role": "user", "content": "I like rain."}, {"role": "assistant", "content": "Rain it is."}]
+    api.take_in(*plain)
+    assert api.take_in(*plain)[-1]["done"] == 2
+    assert len(api.get("/memory/v1/memories").json["data"]) == 2
+
+
+def test_bad_lines_are_named_and_cost_no_other(api: Api) -> None:
+    body = b'{"role":"user","content":"one"}\r\n\r\nnot json\n{"role":"user","content":"two"}\n{"role":"king"}\n\xff\n'
+    told = api.call("POST", "/memory/v1/import", body).lines
+    assert sorted(line["line"] for line in told if "error" in line) == [3, 5, 6]
+    assert told[-1] == {"accepted": 2, "done": 2, "failed": 3, "complete": True}
+
+
+def test_an_upload_may_come_in_pieces_of_any_size(api: Api) -> None:
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in TALK)
+
+    def pieces() -> Iterator[bytes]:
+        for at in range(0, len(body), 7):
+            yield body[at : at + 7]
+            if at == 70:
+                time.sleep(0.2)
+
+    assert api.call("POST", "/memory/v1/import", pieces()).lines[-1]["done"] == 3
+
+
+def test_accepted_lines_stay_when_nobody_waits(api: Api, service: Service) -> None:
+    assert api.take_in(*TALK, query="?wait=false")[-1]["accepted"] == 3
+    service.settle()
+    assert len(api.get("/memory/v1/memories").json["data"]) == 3
+
+
+def test_an_import_of_thousands_keeps_its_order(api: Api) -> None:
+    lines = [{"role": "user", "content": f"note {n}", "session": "long"} for n in range(1500)]
+    assert api.take_in(*lines)[-1] == {"accepted": 1500, "done": 1500, "failed": 0, "complete": True}
+    turns: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = api.get("/memory/v1/sessions/long", limit="700", **cursor).json
+        turns += page["turns"]
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert [turn["content"] for turn in turns] == [line["content"] for line in lines]
+    assert [turn["seq"] for turn in turns] == list(range(1500))
+    assert page["turn_count"] == 1500
+
+
+def without_ids(lines: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("session", "role", "name", "content", "occurred_at", "seq")
+    return sorted(tuple(line.get(name) for name in names) for line in lines if line["type"] == "turn")
+
+
+def test_an_export_is_taken_back_whole_and_once(api: Api, service: Service, user: str) -> None:
+    api.take_in(*TALK, {"role": "user", "name": "Ada", "content": "No source of my own."})
+    exported = api.get("/memory/v1/export")
+    assert exported.headers["Content-Type"] == "application/x-ndjson"
+    assert all("role" not in line for line in exported.lines if line["type"] != "turn")
+    assert {line["type"] for line in exported.lines} == {"turn", "memory"}
+    other = Api(service.url, user + "-other")
+    for _ in range(2):
+        told = other.call("POST", "/memory/v1/import", exported.body).lines
+        assert told[-1]["complete"] and told[-1]["failed"] == 0 and told[-1]["done"] == len(exported.lines)
+        assert without_ids(other.get("/memory/v1/export").lines) == without_ids(exported.lines)
+    before = {tuple(candidate["source_ids"]) for candidate in api.search("bees")["candidates"]}
+    assert {tuple(candidate["source_ids"]) for candidate in other.search("bees")["candidates"]} == before
+
+
+def test_an_export_is_taken_back_where_it_came_from(api: Api) -> None:
+    api.take_in(*TALK, {"role": "user", "content": "No source of my own."})
+    exported = api.get("/memory/v1/export")
+    told = api.call("POST", "/memory/v1/import", exported.body).lines
+    assert told[-1]["failed"] == 0
+    assert api.get("/memory/v1/export").body == exported.body
+
+
+def test_a_change_makes_a_version_and_needs_the_last_one(api: Api) -> None:
+    api.take_in(TALK[0])
+    memory = api.get("/memory/v1/memories").json["data"][0]
+    path = f"/memory/v1/memories/{memory['id']}"
+    assert api.call("PATCH", path, {"pinned": True}).error["code"] == "version_required"
+    key = "sk-" + "proj-" + "T3BlbkFJ0aXq9LmZ4vB7cD2eF6gH8iJ1kL3mN5oP"
+    body = {"content": f"Ada sells honey, key {key}", "pinned": True, "attributes": {"topic": "honey"}}
+    changed = api.call("PATCH", path, body, If_Match="1")
+    assert changed.status == 200, changed.body
+    assert changed.headers["ETag"] == '"2"'
+    assert changed.json["version"] == 2
+    assert key not in changed.json["content"]
+    assert changed.json["attributes"] == {"topic": "honey"}
+    assert api.get(path).json == changed.json
+    assert api.call("PATCH", path, {"pinned": False}, If_Match="1").error["code"] == "conflict"
+    assert api.call("PATCH", path, {"pinned": False}, If_Match='"2"').json["version"] == 3
+    assert "honey" in api.search("Who sells honey?")["candidates"][0]["content"]
+
+
+def test_what_is_hidden_is_gone_but_for_the_past(api: Api) -> None:
+    api.take_in(TALK[0])
+    memory = api.get("/memory/v1/memories").json["data"][0]
+    path = f"/memory/v1/memories/{memory['id']}"
+    time.sleep(0.01)
+    assert api.call("DELETE", path, If_Match="7").error["code"] == "conflict"
+    hidden = api.call("DELETE", path)
+    assert hidden.json["deleted"] is True
+    assert api.get(path).status == api.call("DELETE", path).status == 404
+    assert api.search("bees")["candidates"] == []
+    assert api.get("/memory/v1/memories").json["data"] == []
+    before = api.search("bees", as_of=memory["created_at"])
+    assert [candidate["id"] for candidate in before["candidates"]] == [memory["id"]]
+
+
+def test_lists_are_walked_once_in_either_order(api: Api) -> None:
+    api.take_in(*({"role": "user", "content": f"fact {n}", "session": f"s{n}"} for n in range(7)))
+    for path in ("/memory/v1/memories", "/memory/v1/sessions"):
+        walks = {}
+        for order in ("asc", "desc"):
+            walked: list[str] = []
+            query = {"limit": "3", "order": order}
+            while True:
+                page = api.get(path, **query).json
+                walked += [row["id"] for row in page["data"]]
+                if page["next_cursor"] is None:
+                    break
+                query["cursor"] = page["next_cursor"]
+            walks[order] = walked
+        assert len(set(walks["asc"])) == 7
+        assert walks["desc"] == walks["asc"][::-1]
+    assert len(api.get("/memory/v1/memories", session="s3", kind="episodic").json["data"]) == 1
+    assert api.get("/memory/v1/memories", session="nobody").json["data"] == []
+
+
+def test_a_session_is_found_by_any_label(api: Api) -> None:
+    for label in ("a/b", "ünï {x}", "%41", "…?&#"):
+        api.take_in({"role": "user", "content": f"in {label}", "session": label})
+        found = api.get(f"/memory/v1/sessions/{quote(label, safe='')}")
+        assert found.status == 200, label
+        assert found.json["id"] == label
+        assert [turn["content"] for turn in found.json["turns"]] == [f"in {label}"]
+
+
+def chat(service: Service, api: Api, text: str) -> Answer:
+    model = Api(service.url, "x").get("/v1/models").json["data"][0]["id"]
+    body = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": 8}
+    return api.call("POST", "/v1/chat/completions", body, Content_Type="application/json")
+
+
+def test_a_retrieval_says_what_the_prompt_was_given_right_after_the_answer(api: Api, service: Service) -> None:
+    api.take_in(*TALK)
+    api.search("bees")  # the scope is hot now, so the chat below has its memory within the deadline
+    answer = chat(service, api, "Where does my sister Ada keep bees?")
+    assert answer.headers["X-Memory-Status"].startswith("injected")
+    record = api.get(f"/memory/v1/retrievals/{answer.headers['X-Memory-Retrieval']}")
+    assert record.status == 200, record.body
+    said = record.json
+    assert said["query"] == "Where does my sister Ada keep bees?"
+    assert said["texts"] == "available"
+    assert "Ada keeps bees in Lisbon" in said["block"]
+    assert said["position"] == 0
+    assert said["session"] == answer.headers["X-Memory-Session"]
+    assert "t1" in said["source_ids"]
+    injected = [candidate for candidate in said["candidates"] if candidate["injected"]]
+    assert len(injected) == int(answer.headers["X-Memory-Count"])
+    assert all(candidate["why_not"] for candidate in said["candidates"] if not candidate["injected"])
+
+
+def test_the_queue_is_empty_when_everything_is_stored(api: Api, service: Service) -> None:
+    api.take_in(*TALK)
+    service.settle()
+    assert set(api.get("/memory/v1/queue").json) == {"pending", "in_flight", "background", "dead", "oldest_seconds"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code", "param"),
+    [
+        ("GET", "/memory/", None, 404, "not_found", None),
+        ("GET", "/memory/v2/search", None, 404, "not_found", None),
+        ("GET", "/memory/v1/memories/7", None, 404, "not_found", None),
+        ("GET", "/memory/v1/retrievals/01a2006c-5052-811b-a565-2d709a598bc3", None, 404, "not_found", None),
+        ("GET", "/memory/v1/search", None, 405, "method_not_allowed", None),
+        ("PUT", "/memory/v1/memories/7", None, 405, "method_not_allowed", None),
+        ("GET", "/memory/v1/memories?limit=0", None, 400, "memory_invalid", "limit"),
+        ("GET", "/memory/v1/memories?limit=1&limit=2", None, 400, "memory_invalid", "limit"),
+        ("GET", "/memory/v1/sessions?cursor=x", None, 400, "memory_invalid", "cursor"),
+        ("GET", "/memory/v1/sessions?order=up", None, 400, "memory_invalid", "order"),
+        ("GET", "/memory/v1/sessions?colour=red", None, 400, "memory_invalid", "colour"),
+        ("GET", "/memory/v1/memories?kind=fact", None, 400, "memory_invalid", "kind"),
+        ("POST", "/memory/v1/import?wait=1", b"", 400, "memory_invalid", "wait"),
+        ("POST", "/memory/v1/import?on_conflict=keep", b"", 400, "memory_invalid", "on_conflict"),
+        ("POST", "/memory/v1/search", b"{", 400, "memory_invalid", "body"),
+        ("POST", "/memory/v1/search", b"[]", 422, "unprocessable", "body"),
+        ("POST", "/memory/v1/search", {"query": "x", "k": 999}, 422, "unprocessable", "k"),
+        ("POST", "/memory/v1/search", b" " * 1_048_577, 413, "too_large", "body"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_by_name(
+    api: Api, method: str, path: str, body: Any, status: int, code: str, param: str | None
+) -> None:
+    answer = api.call(method, path, body)
+    assert (answer.status, answer.error["code"], answer.error["param"]) == (status, code, param)
+    assert (status == 405) == ("Allow" in answer.headers)
+
+
+def test_headers_that_cannot_be_understood_are_refused(api: Api) -> None:
+    answer = api.call("GET", "/memory/v1/sessions", X_Memory_Project="%ff")
+    assert (answer.status, answer.error["param"]) == (400, "X-Memory-Project")
+    packed = api.call("POST", "/memory/v1/import", b"x", Content_Encoding="gzip")
+    assert (packed.status, packed.error["param"]) == (422, "Content-Encoding")
+
+
+def test_health_readiness_metrics_and_description_answer_anybody(service: Service) -> None:
+    api = Api(service.url, "x")
+    assert api.get("/memory/health").json == {"status": "ok"}
+    ready = api.get("/memory/ready").json
+    assert ready["status"] in ("ok", "degraded")
+    assert set(ready["dependencies"]) == {"postgres", "queue", "embedder", "upstream"}
+    metrics = api.get("/memory/metrics")
+    assert metrics.headers["Content-Type"].startswith("text/plain")
+    assert b'memory_proxy_queue_entries{state="pending"}' in metrics.body
+    assert api.get("/memory/openapi.json").json["openapi"] == "3.1.0"
