@@ -65,6 +65,7 @@ class Upstream:
         pairs = list(raw)
         dropped = _HOP_BY_HOP | _named_by_connection(pairs)
         kept: CIMultiDict[str] = CIMultiDict()
+        spelled: dict[bytes, str] = {}  # aiohttp's client loses a repeat that is spelled otherwise
         for name, value in pairs:
             lowered = name.lower()
             if lowered in dropped or lowered in (b"host", b"expect") or lowered.startswith(_OURS):
@@ -73,7 +74,8 @@ class Upstream:
                 continue
             if lowered == b"authorization" and self._replace_auth:
                 continue
-            kept.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+            first = spelled.setdefault(lowered, name.decode("latin-1"))
+            kept.add(first, _text(value))
         if self._replace_auth and self._own_auth:
             kept["Authorization"] = self._own_auth
         if body_bytes is not None:
@@ -118,6 +120,14 @@ class Upstream:
         return URL(self.base + target, encoded=True)
 
 
+def _text(value: bytes) -> str:
+    """A header value as aiohttp takes it: it writes UTF-8 and drops other bytes, so Latin-1 is taken as its characters."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
 def _named_by_connection(pairs: list[tuple[bytes, bytes]]) -> frozenset[bytes]:
     """Headers that a Connection header declares hop-by-hop."""
     named = b",".join(value for name, value in pairs if name.lower() == b"connection")
@@ -136,7 +146,7 @@ def answer_headers(raw: Iterable[tuple[bytes, bytes]], *, extra: CIMultiDict[str
     kept: CIMultiDict[str] = CIMultiDict()
     for name, value in pairs:
         if name.lower() not in dropped:
-            kept.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+            kept.add(name.decode("latin-1"), _text(value))
     if extra:
         kept.extend(extra)
     return kept
