@@ -1,0 +1,1 @@
+"""The whole service, as a client meets it: SDK, sockets, bytes, faults."""
