@@ -274,8 +274,8 @@ def ablations() -> Mapping[str, tuple[Any, dict[str, object], Variant]]:
     base = Variant()
     return {
         "as it is": (ranking, {}, base),
-        "lexical weight .4": (ranking, {"FULL": ranking.Weights(0.6, 0.4, 0.4)}, base),
-        "lexical weight .6": (ranking, {"FULL": ranking.Weights(0.4, 0.6, 0.4)}, base),
+        "lexical weight .45": (ranking, {"FULL": ranking.Weights(0.55, 0.45, 0.4)}, base),
+        "lexical weight .65": (ranking, {"FULL": ranking.Weights(0.35, 0.65, 0.4)}, base),
         "lexical only, demoted": (ranking, {"FULL": ranking.LEXICAL_ONLY}, base),
         "dense only, demoted": (ranking, {"FULL": ranking.Weights(1.0, 0.0, 0.4)}, base),
         "demotion 0": (ranking, {"FULL": replace(ranking.FULL, demotion=0.0)}, base),
@@ -284,6 +284,7 @@ def ablations() -> Mapping[str, tuple[Any, dict[str, object], Variant]]:
         "demotion whatever the length": (ranking, {"LONG_REPLY_TERMS": 1}, base),
         "second speaker is assistant": (ranking, {}, Variant(second_speaker="assistant")),
         "same, demoted whatever the length": (ranking, {"LONG_REPLY_TERMS": 1}, Variant(second_speaker="assistant")),
+        "plain BM25, single turns": (ranking, {"FULL": ranking.Weights(0.0, 1.0, 0.0)}, Variant(context_turns=0)),
         "no context": (ranking, {"QUESTION_CONTEXT": 0.0, "OTHER_CONTEXT": 0.0}, base),
         "one turn of context": (ranking, {}, Variant(context_turns=1)),
         "three turns of context": (ranking, {}, Variant(context_turns=3)),

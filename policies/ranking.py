@@ -1,6 +1,6 @@
 """How candidates are ranked: the parts of one candidate's score in, one number out, larger is better.
 
-    score = 0.5 * dense + 0.5 * lexical - 0.4 * demotion        (dense and lexical scaled to 0..1 over the visible)
+    score = 0.45 * dense + 0.55 * lexical - 0.4 * demotion        (dense and lexical scaled to 0..1 over the visible)
 
 dense     best cosine of the candidate's windows with the query
 lexical   best BM25 of its windows; a short turn borrows the words of the talk before it (`context_weight`)
@@ -23,7 +23,7 @@ CONTEXT_TERMS: Final = 40
 # Context that holds a question belongs to its answer (1.0); other context less. With 1.0 for both MemSim falls
 # from .987 to .979 (its turns are memos, no talk), with 0 LoCoMo falls by .03.
 QUESTION_CONTEXT: Final = 1.0
-OTHER_CONTEXT: Final = 0.3
+OTHER_CONTEXT: Final = 0.2
 _QUESTION_MARKS: Final = frozenset("?？؟;⸮")  # Latin, CJK, Arabic, Greek
 
 # Terms at which what a model said is demoted in full. A shorter reply is talk: with LoCoMo's second speaker imported
@@ -42,7 +42,7 @@ class Weights:
 
 
 # Lexical .4 costs LoCoMo .006, .6 costs BEAM-100K .02; demotion .3 and .4 tie, .15 costs BEAM-100K .05.
-FULL: Final = Weights(dense=0.5, lexical=0.5, demotion=0.4)
+FULL: Final = Weights(dense=0.45, lexical=0.55, demotion=0.4)
 # The rung without an embedder.
 LEXICAL_ONLY: Final = Weights(dense=0.0, lexical=1.0, demotion=0.4)
 
