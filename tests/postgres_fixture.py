@@ -80,14 +80,18 @@ class Server:
 
     def kill(self) -> None:
         """kill -9 of the postmaster and all its children, as an out-of-memory killer would."""
+        self.signal(signal.SIGKILL)
+        assert self.process is not None
+        self.process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the postmaster and all its children."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         for pid in [self.pid, *map(int, children)]:
             try:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
             except ProcessLookupError:
                 continue
-        assert self.process is not None
-        self.process.wait()
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
+import asyncpg
 import pytest
 
 from memory.adapters.postgres.database import Bounds, Database, clean_text, dump_json
@@ -29,6 +31,58 @@ async def test_the_pool_heals_after_the_server_was_killed(private_postgres: Serv
         except StoreUnavailable:
             await asyncio.sleep(0.1)
     await asyncio.gather(*(database.ping() for _ in range(6)))
+    await database.close()
+
+
+async def test_a_caller_that_gives_up_is_not_held_by_a_server_that_hangs(private_postgres: Server) -> None:
+    postgres = private_postgres.fresh(TEMPLATE)
+    database = await Database.open(postgres.app, Bounds(connections_max=2, acquire_timeout_s=0.3))
+    await asyncio.gather(*(database.ping() for _ in range(2)))
+    private_postgres.signal(signal.SIGSTOP)
+    async with asyncio.timeout(5):  # far below the statement's own limit of 11 s
+        for _ in range(3):
+            with pytest.raises((TimeoutError, StoreUnavailable)):
+                async with asyncio.timeout(0.1):
+                    await database.ping()
+    private_postgres.signal(signal.SIGCONT)
+    for _ in range(50):
+        try:
+            await asyncio.gather(*(database.ping() for _ in range(4)))
+            break
+        except StoreUnavailable:
+            await asyncio.sleep(0.1)
+    await database.ping()
+    await database.close()
+
+
+async def test_a_cancelled_statement_is_ended_on_the_server_and_its_connection_used_again(
+    postgres: TestDatabase,
+) -> None:
+    postgres.psql("CREATE FUNCTION mp_slow() RETURNS text LANGUAGE sql AS $$ SELECT pg_sleep(9)::text $$")
+    database = await Database.open(postgres.app, Bounds(connections_max=1))
+
+    async def backend(slow: bool) -> int:
+        async with database.transaction(None) as tx:
+            pid: int = await tx._connection.fetchval("SELECT pg_backend_pid()")
+            if slow:
+                await tx._connection.fetchval("SELECT mp_slow()")
+            return pid
+
+    first = await backend(False)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await backend(True)
+    assert await backend(False) == first
+    await database.close()
+
+
+async def test_a_failed_statement_that_was_swallowed_is_no_commit(postgres: TestDatabase) -> None:
+    database = await Database.open(postgres.app)
+    with pytest.raises(StoreUnavailable, match="rolled back"):
+        async with database.transaction(None) as tx:
+            with pytest.raises(asyncpg.PostgresError):
+                await tx._connection.fetchval("SELECT 1 / 0")
+    await database.ping()
     await database.close()
 
 

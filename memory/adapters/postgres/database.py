@@ -7,9 +7,10 @@ foreign errors leave as StoreUnavailable, without their text where it may hold a
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -18,14 +19,10 @@ import asyncpg
 from pgvector.asyncpg import register_vector
 
 from memory.adapters.postgres.queries import Query, load_queries
-from memory.errors import StoreUnavailable
+from memory.errors import MemoryProxyFault, StoreUnavailable
 
 APP_ROLE: Final = "mp_app"
 _FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-_BEGIN: Final = (
-    "SELECT set_config('role', $1, true), set_config('mp.tenant', $2, true), set_config('mp.scopes', $3, true),"
-    " set_config('statement_timeout', $4, true), set_config('jit', 'off', true)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +92,7 @@ class Database:
     def __init__(self, pool: Any, bounds: Bounds, queries: Mapping[str, Query]) -> None:
         self._pool = pool
         self._bounds = bounds
+        self._late: set[asyncio.Task[None]] = set()
         self.queries = queries
 
     @classmethod
@@ -120,6 +118,8 @@ class Database:
     async def close(self) -> None:
         """Close every connection; those in use are cut."""
         self._pool.terminate()
+        if self._late:
+            await asyncio.wait(self._late)
 
     @asynccontextmanager
     async def transaction(
@@ -128,29 +128,85 @@ class Database:
         """One transaction as mp_app that sees `scope_ids` of `tenant`. Raises StoreUnavailable; then nothing was kept.
 
         (One exception: when the connection dies while COMMIT is under way, it may have been kept. Writes are
-        idempotent for that reason.) Never hold it across a network call or an embedding.
+        idempotent for that reason.) Never hold it across a network call or an embedding. A caller that is cancelled
+        leaves at once; its connection is cleaned up behind it.
         """
+        connection = await self._acquire()
+        giving_back = True
         try:
-            async with (
-                self._pool.acquire(timeout=self._bounds.acquire_timeout_s) as connection,
-                connection.transaction(readonly=read_only),
-            ):
-                await connection.fetchrow(
-                    _BEGIN,
-                    APP_ROLE,
-                    "" if tenant is None else str(tenant),
-                    _array(scope_ids),
-                    str(self._bounds.statement_timeout_ms),
-                )
-                yield Transaction(connection, self.queries)
+            await connection.execute(self._begin(tenant, scope_ids, read_only))
+            yield Transaction(connection, self.queries)
+            if await connection.execute("COMMIT") != "COMMIT":
+                raise StoreUnavailable("Postgres: rolled back, a statement had failed")
+        except asyncio.CancelledError:
+            giving_back = False
+            self._give_back_later(connection)
+            raise
+        except _FOREIGN as exc:
+            await _roll_back(connection, exc)
+            raise StoreUnavailable(f"Postgres: {_named(exc)}") from exc
+        except MemoryProxyFault as exc:
+            await _roll_back(connection, exc)
+            raise
+        except BaseException:
+            _cut(connection)
+            raise
+        finally:
+            if giving_back:
+                await self._pool.release(connection)
+
+    async def _acquire(self) -> Any:
+        try:
+            return await self._pool.acquire(timeout=self._bounds.acquire_timeout_s)
         except _FOREIGN as exc:
             raise StoreUnavailable(f"Postgres: {_named(exc)}") from exc
+
+    def _begin(self, tenant: UUID | None, scope_ids: Iterable[int], read_only: bool) -> str:
+        """One round trip. Only a UUID and integers go into the text."""
+        return (
+            f"BEGIN{' READ ONLY' if read_only else ''}; SELECT set_config('role', '{APP_ROLE}', true), "
+            f"set_config('mp.tenant', '{'' if tenant is None else UUID(int=tenant.int)}', true), "
+            f"set_config('mp.scopes', '{_array(scope_ids)}', true), "
+            f"set_config('statement_timeout', '{self._bounds.statement_timeout_ms:d}', true), "
+            "set_config('jit', 'off', true)"
+        )
+
+    def _give_back_later(self, connection: Any) -> None:
+        task = asyncio.create_task(self._clean_up(connection))
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def _clean_up(self, connection: Any) -> None:
+        """Let the server stop the statement, then give the connection back; cut it when that takes too long."""
+        try:
+            async with asyncio.timeout(self._bounds.acquire_timeout_s):
+                await connection.execute("ROLLBACK")
+        except _FOREIGN:
+            _cut(connection)
+        await self._pool.release(connection)
 
     async def ping(self) -> None:
         """Raise StoreUnavailable unless a transaction can be had and the schema is there."""
         async with self.transaction(None, read_only=True) as tx:
             if await tx.value("ping") is None:
                 raise StoreUnavailable("Postgres answers, the schema is not there: run memory-proxy migrate")
+
+
+async def _roll_back(connection: Any, exc: BaseException) -> None:
+    """End a transaction that failed. A connection that does not answer is cut instead of waited for."""
+    if not isinstance(exc, asyncpg.PostgresError | MemoryProxyFault):
+        _cut(connection)
+        return
+    try:
+        await connection.execute("ROLLBACK")
+    except _FOREIGN:
+        _cut(connection)
+
+
+def _cut(connection: Any) -> None:
+    """Close a connection at once; one that was lost is back in its pool already and refuses."""
+    with suppress(asyncpg.InterfaceError):
+        connection.terminate()
 
 
 async def _prepare(connection: Any) -> None:

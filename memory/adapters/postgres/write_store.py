@@ -21,7 +21,7 @@ from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
 from memory.errors import StoreUnavailable
-from memory.model import Commit, Committed, NewMemory, Scope, ScopeId
+from memory.model import Commit, Committed, NewMemory, Scope, ScopeId, SessionRef
 from memory.stored import Digests, StoredTurn, SummaryState
 
 _SCOPES_AT_ONCE: Final = 1_000
@@ -48,6 +48,15 @@ class WriteStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await tx.fetch("chains_known", scope.tenant, [session_id] * len(chains), list(chains))
         return {Digest(row["chain"]) for row in found}
+
+    async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> dict[bytes, SessionRef]:
+        """Sessions of this very scope by chain digest, the latest where several have it."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None or not digests:
+            return {}
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("session_of_chains", scope.tenant, scope_id, list(digests))
+        return {row["chain"]: SessionRef(row["session_id"], row["label"]) for row in found}
 
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests = _NOTHING_FORGOTTEN) -> Committed:
         """Store an exchange and all it leaves behind, recorded at `now`. Raises LeaseLost, StoreUnavailable."""
