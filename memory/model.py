@@ -142,6 +142,7 @@ class Captured:
     answer: dict[str, Any]  # choices, usage, error, as the tee read them
     digests: tuple[Digest | None, ...] = ()  # the chain at each of the request's messages
     retrieval: Retrieval | None = None
+    named: bool = False  # the client named the session; else it was found by the chain, or minted
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,7 @@ class StoredExchange:
 
 @dataclass(frozen=True, slots=True)
 class SealedRetrieval:
-    """A retrieval record whose texts are sealed: what the store writes."""
+    """A retrieval record and its texts sealed: the store writes these, and of the open texts only their SHA-256."""
 
     record: Retrieval
     served_model: str | None

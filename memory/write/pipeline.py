@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -33,7 +33,6 @@ from memory.model import (
     LedgerNode,
     LineConflict,
     NewMemory,
-    Retrieval,
     Scope,
     SealedRetrieval,
     SessionRef,
@@ -41,12 +40,12 @@ from memory.model import (
     Turn,
 )
 from memory.ports import Delivery, Embedder, TokenCounter
-from memory.read.conversation import session_ref
+from memory.read.conversation import ANSWERS_LOOKED_UP_MAX, session_ref
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
-from memory.write.turns import Message, Redacts, messages_of, turn_of, turn_of_line
+from memory.write.turns import Message, Redacts, answers_of, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer, split_windows
 
 log = logging.getLogger("memory_proxy.write")
@@ -61,6 +60,9 @@ class ExchangeStore(Protocol):
 
     async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> set[Digest]:
         """Which of these positions the session has. Raises StoreUnavailable."""
+
+    async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> Mapping[bytes, SessionRef]:
+        """The latest session of this very scope that has each position. Raises StoreUnavailable."""
 
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests) -> Committed:
         """Write everything or nothing. Raises StoreUnavailable, LeaseLost."""
@@ -128,7 +130,7 @@ class WritePath:
 
     async def write_exchange(self, delivery: Delivery, fence: int) -> None:
         """One live exchange, from its envelope to its memories."""
-        captured = payload.unpack_captured(await self._opened(delivery))
+        captured = await self._at_home(payload.unpack_captured(await self._opened(delivery)))
         turns = await self._fresh_turns(captured)
         memories = await self._embedded(self._episodes(turns, delivery.entry, live=True))
         commit = Commit(
@@ -146,8 +148,7 @@ class WritePath:
         done = await self._parts.store.commit(commit, now=self._parts.clock(), digests=digests)
         self._count(turns, memories)
         await self._announce(captured.scope, done)
-        subject = delivery.entry.subject_id
-        await self._parts.summariser.summarise_if_due(captured.scope, captured.session, subject, delivery.lane, fence)
+        await self._summarise(captured.scope, captured.session, delivery, fence)
 
     async def write_import(self, delivery: Delivery, fence: int) -> None:
         """Some lines of an import."""
@@ -210,11 +211,38 @@ class WritePath:
         except QueueUnavailable as fault:
             event(log, "not_announced", logging.WARNING, fault=str(fault))
 
+    async def _summarise(self, scope: Scope, session: SessionRef, delivery: Delivery, fence: int) -> None:
+        """Bring the session's rolling summary up to date when enough was said since the last."""
+        due = await self._parts.summariser.due(scope, session)
+        if due is None:
+            return
+        (memory,) = await self._embedded([due.memory])
+        await self._parts.summariser.keep(
+            scope, session, replace(due, memory=memory), delivery.entry.subject_id, delivery.lane, fence
+        )
+
     async def _opened(self, delivery: Delivery) -> bytes:
         entry = delivery.entry
         key = await self._parts.keys.by_id(entry.tenant_id, key_id_of(entry.envelope))
         purpose: Any = entry.kind
         return unseal(key, Binding(entry.tenant_id, entry.subject_id, entry.exchange_id, purpose), entry.envelope)
+
+    async def _at_home(self, captured: Captured) -> Captured:
+        """The exchange in the session that it continues.
+
+        Where the hot state was away or slow and the store behind, the proxy could not recognise the conversation and
+        minted a session; to keep it would store the whole history a second time. What came before is stored by now: a
+        user's exchanges keep to their order.
+        """
+        answers = [] if captured.named else answers_of(captured)
+        if not answers:
+            return captured
+        store, scope = self._parts.store, captured.scope
+        if await store.known_chains(scope, captured.session.session_id, answers):
+            return captured
+        found = await store.session_of_chains(scope, answers[-ANSWERS_LOOKED_UP_MAX:])
+        home = next((found[digest] for digest in reversed(answers) if digest in found), captured.session)
+        return replace(captured, session=home)
 
     async def _fresh_turns(self, captured: Captured) -> tuple[Turn, ...]:
         """The turns this exchange adds, clean. A history that the client sent again adds nothing."""
@@ -305,7 +333,7 @@ class WritePath:
             return None
         texts = {"query": record.query, "placed": [{"position": p.position, "text": p.text} for p in record.placed]}
         sealed = await self._sealed(captured, record.retrieval_id, "retrieval", json.dumps(texts).encode())
-        return SealedRetrieval(replace(record, query="", placed=_without_texts(record)), captured.model, sealed)
+        return SealedRetrieval(record, captured.model, sealed)
 
     async def _ledger_nodes(self, captured: Captured, turns: Sequence[Turn]) -> tuple[LedgerNode, ...]:
         """A node for each new chain position, with what was placed at it."""
@@ -358,7 +386,3 @@ def embedded_text(memory: NewMemory, start: int, end: int) -> str:
 def content_key(tenant: UUID, event_id: UUID) -> bytes:
     """The key of an episodic memory: one for each turn, so that equal words said twice stay two."""
     return hmac.digest(tenant.bytes, b"episodic" + event_id.bytes, "sha256")
-
-
-def _without_texts(record: Retrieval) -> tuple[Any, ...]:
-    return tuple(replace(placed, text="") for placed in record.placed)

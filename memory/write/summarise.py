@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 from uuid import UUID
@@ -20,6 +21,14 @@ from policies.summary import Sentence, extract, sentences_of
 
 EXTRACTOR_VERSION: Final = "sumbasic-1"
 TURNS_READ_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class DueSummary:
+    """A summary to be kept; it covers the turns below `upto_seq`."""
+
+    memory: NewMemory
+    upto_seq: int
 
 
 class SummaryStore(Protocol):
@@ -57,23 +66,25 @@ class Summariser:
         self._sentences_max = sentences_max
         self._clock = clock
 
-    async def summarise_if_due(
-        self, scope: Scope, session: SessionRef, subject_id: UUID, lane: str, fence: int
-    ) -> None:
-        """Write the next summary when enough was said since the last."""
+    async def due(self, scope: Scope, session: SessionRef) -> DueSummary | None:
+        """The next summary, when enough was said since the last. Raises StoreUnavailable."""
         state = await self._store.summary_state(scope, session.session_id)
         if state is None or state.next_seq - state.summarised_seq < self._every_turns:
-            return
+            return None
         since = state.summarised_seq
         turns = await self._store.turns_since(scope, session.session_id, since, limit=TURNS_READ_MAX)
         memory = summary_of(session, state.content or "", turns, self._sentences_max)
-        if memory is None:
-            return
+        return None if memory is None else DueSummary(memory, turns[-1].seq + 1)
+
+    async def keep(
+        self, scope: Scope, session: SessionRef, due: DueSummary, subject_id: UUID, lane: str, fence: int
+    ) -> None:
+        """Store it as the next version. Raises StoreUnavailable, LeaseLost."""
         await self._store.put_summary(
             scope,
             session.session_id,
-            memory,
-            turns[-1].seq + 1,
+            due.memory,
+            due.upto_seq,
             subject_id=subject_id,
             now=self._clock(),
             lane=lane,

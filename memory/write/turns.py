@@ -57,6 +57,16 @@ def messages_of(captured: Captured, chain_key: bytes) -> list[Message]:
     return messages
 
 
+def answers_of(captured: Captured) -> list[Digest]:
+    """The chain positions of the answers that the request itself sent again, oldest first."""
+    said = _request_messages(captured.request)
+    return [
+        digest
+        for value, digest in zip(said, captured.digests, strict=False)
+        if digest is not None and _mapping(value).get("role") == "assistant"
+    ]
+
+
 def turn_of(
     message: Message, exchange_id: UUID, *, model: str | None, redactor: Redacts, counter: TokenCounter
 ) -> Turn:

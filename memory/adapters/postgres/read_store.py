@@ -24,7 +24,7 @@ from memory.model import Candidate, IndexRow, LedgerNode, Scope, ScopeVersion, S
 from policies.labels import Sensitivity, within_ceiling
 
 BATCH: Final = 2_000
-INDEXED_KINDS: Final = ("episodic", "semantic", "procedural", "document")
+INDEXED_KINDS: Final = ("episodic", "semantic", "procedural", "document", "summary")
 _WINDOWS_PER_MEMORY: Final = 8
 _LAST: Final = UUID(int=2**128 - 1)
 _NO_SOURCES: Final[tuple[Any, ...]] = ()
