@@ -121,7 +121,7 @@ class Upstream:
 
 
 def _text(value: bytes) -> str:
-    """A header value as aiohttp takes it: it writes UTF-8 and drops other bytes, so Latin-1 is taken as its characters."""
+    """A header value as aiohttp takes it. It drops bytes that are no UTF-8, so Latin-1 is taken as its characters."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
