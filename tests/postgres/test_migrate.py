@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import UTC, datetime
 
 import pytest
 
+from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import SCHEMA_FILE, catalogue, check, ensure_embedding_table, migrate, pending
+from memory.adapters.postgres.scopes import Scopes
 from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
-from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, Server, TestDatabase
+from memory.model import Scope
+from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, TEMPLATE, Server, TestDatabase
 
 
 async def test_migrations_and_committed_schema_agree(postgres: TestDatabase) -> None:
@@ -55,6 +60,25 @@ async def test_an_owner_without_superuser_can_migrate(postgres_server: Server) -
     await migrate(dsn)
     assert await check(dsn) == []
     await ensure_embedding_table(dsn, MODEL, MODEL_DIGEST, DIM)
+
+
+async def test_an_owner_without_superuser_makes_the_roles_itself(private_postgres: Server) -> None:
+    """On a cluster that has never seen this project, and serves through the owner's own connection."""
+    server = private_postgres
+    server.psql(f"DROP DATABASE {TEMPLATE}")
+    server.psql("DROP ROLE mp_app")
+    server.psql("DROP ROLE mp_backup")
+    server.psql("CREATE ROLE mp_outside LOGIN CREATEROLE")
+    server.psql("CREATE DATABASE elsewhere OWNER mp_outside")
+    server.psql("CREATE EXTENSION vector", "elsewhere")
+    dsn = server.dsn("elsewhere", "mp_outside")
+    await migrate(dsn)
+    assert await check(dsn) == []
+    database = await Database.open(dsn)
+    tenant = await KeyStore(database).ensure_tenant("default", datetime(2026, 11, 21, tzinfo=UTC))
+    assert (await Scopes(database).ensure(Scope(tenant))) == 1
+    assert server.psql("SELECT rolbypassrls FROM pg_roles WHERE rolname = 'mp_backup'") == "f"
+    await database.close()
 
 
 async def test_a_missing_extension_is_refused_with_the_remedy(postgres_server: Server) -> None:
