@@ -26,7 +26,7 @@ from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Captured, Recall, Retrieval
 from memory.ports import TokenCounter
-from memory.read.conversation import Conversation, Conversations, session_ref
+from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
 from memory.read.index import Filter
 from memory.read.recall import Question, Recaller
@@ -177,8 +177,7 @@ class ChatCompletions:
                 ids = parts.hot.known_scope_ids(scope)
                 return await parts.conversations.find(scope, chain_key, asked.ask.session, messages, ids)
         except TimeoutError:
-            ref = session_ref(chain_key, scope, asked.ask.session or str(new_id()))
-            return Conversation(ref, tuple(None for _ in messages), None, opens=True, announced=None, fault=True)
+            return unrecognised(scope, chain_key, asked.ask.session, messages)
 
     async def _assemble(self, asked: Asked, chat: ChatRequest, recall: Recall) -> Prompt:
         budget = 0
@@ -287,6 +286,7 @@ class ChatCompletions:
             answer=outcome.answer_record() if kept else {},
             digests=conversation.digests if kept else (),
             retrieval=retrieval,
+            named=asked.ask.session is not None,
         )
         chain_key = await self._parts.keys.chain_key(asked.ask.scope.tenant)
         try:

@@ -138,6 +138,22 @@ class Conversations:
             return known, True
 
 
+def unrecognised(scope: Scope, chain_key: bytes, label: str | None, messages: Sequence[object]) -> Conversation:
+    """The conversation where nobody could say in time: named, or a session of its own, which the write path mends.
+
+    Its chain is known all the same: a message without a position would never become a turn.
+    """
+    digests = tuple(chain(chain_key, messages))
+    return Conversation(
+        session=session_ref(chain_key, scope, label or str(new_id())),
+        digests=digests,
+        opening=_opening_digest(messages, digests),
+        opens=not _answer_digests(messages, digests),
+        announced=None,
+        fault=True,
+    )
+
+
 def session_ref(chain_key: bytes, scope: Scope, label: str) -> SessionRef:
     """The session of a label: unique per (tenant, user, project, agent), the same from every process, no look-up."""
     return SessionRef(keyed_id(chain_key, "session", scope.user, scope.project, scope.agent, label), label)
