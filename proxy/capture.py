@@ -21,7 +21,7 @@ from uuid import UUID
 
 from memory import payload
 from memory.chain import Digest
-from memory.envelope import Binding, Purpose, seal
+from memory.envelope import Binding, DataKey, Purpose, seal
 from memory.errors import MemoryProxyFault
 from memory.keys import KeyRing
 from memory.model import Captured, ImportChunk, Scope
@@ -34,6 +34,10 @@ log = logging.getLogger("memory_proxy.capture")
 
 # The queue takes entries of 48 MiB; sealing adds 45 bytes.
 ENVELOPE_BYTES_MAX: Final = 47 << 20
+# The last byte waits so long for the digests of the answer to be known to all processes; they are written all the same.
+REMEMBER_HOLD_S: Final = 0.05
+# A user's key is at hand but for the first exchange in this process; then the store is asked, normally 3 ms.
+KEY_HOLD_S: Final = 0.25
 _DATA_URL: Final = re.compile(rb"data:[\w.+/;=-]{1,128},[A-Za-z0-9+/=_\-\\]{4096,}")
 
 
@@ -81,9 +85,10 @@ class Capture:
             kept = without_content(kept, "exchange_too_large")
             packed = payload.pack_captured(kept)
         entry = await self.sealed(kept.exchange_id, kept.scope, "exchange", packed)
-        where, _ = await asyncio.gather(
-            self._hand_off.hand_off(entry), self._remember(captured.scope, conversation, answers)
-        )
+        remembering = self._begun(self._remember(captured.scope, conversation, answers))
+        where = await self._hand_off.hand_off(entry)
+        left_s = REMEMBER_HOLD_S - (perf_counter() - started)
+        await asyncio.wait([remembering], timeout=max(left_s, 0))
         self._metrics.captures.labels(where).inc()
         self._metrics.capture_seconds.observe(perf_counter() - started)
 
@@ -95,7 +100,7 @@ class Capture:
     async def sealed(self, object_id: UUID, scope: Scope, purpose: Purpose, plaintext: bytes) -> Entry:
         """The entry of a payload, sealed under the subject's key, or the tenant's while that one is not at hand."""
         subject = await self._keys.subject_id(scope.tenant, scope.user)
-        key = await self._keys.subject_key(scope.tenant, scope.user)
+        key = await self._sealing_key(scope.tenant, scope.user)
         binding = Binding(scope.tenant, subject, object_id, purpose)
         return Entry(
             exchange_id=object_id,
@@ -106,11 +111,24 @@ class Capture:
             envelope=seal(key, binding, plaintext),
         )
 
+    async def _sealing_key(self, tenant: UUID, user: str) -> DataKey:
+        """The subject's key; the tenant's where a store that hangs would hold the answer's last byte."""
+        asking = asyncio.create_task(self._keys.subject_key(tenant, user))
+        done, _ = await asyncio.wait([asking], timeout=KEY_HOLD_S)
+        if done:
+            return asking.result()
+        asking.add_done_callback(_seen)  # it goes on: the next exchange finds the key at hand
+        return await self._keys.tenant_key(tenant)
+
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run what no client waits for, shielded from the client's cancellation; `drained` waits for it."""
+        self._begun(work)
+
+    def _begun(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
@@ -128,6 +146,12 @@ class Capture:
             await self._conversations.remember(scope, chain_key, conversation, answers)
         except MemoryProxyFault as fault:  # the store finds the session later, by the same digests
             event(log, "session_not_remembered", logging.WARNING, fault=str(fault))
+
+
+def _seen(task: asyncio.Task[DataKey]) -> None:
+    """A fault that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def within_bounds(captured: Captured, bounds: Bounds) -> Captured:

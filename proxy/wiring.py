@@ -58,6 +58,8 @@ from proxy.served_model import ServedModels
 log = logging.getLogger("memory_proxy.wiring")
 # Envelopes that neither queue nor spool took: two full spools' worth would not be gentler to the machine.
 HELD_BYTES_MAX: Final = 67_108_864
+# Nobody waits for it beyond the hold of the last byte; a conversation that is not remembered is recognised later.
+REMEMBER_TIMEOUT_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,11 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     embedder = LateEmbedder(spec.name, spec.dim)
     queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
     cache_url = settings.redis.cache_url or redis_url
-    hot_state = RedisHot(cache_url.get_secret_value(), opening_ttl_s=settings.session.regenerate_window_s)
+    hot_state = RedisHot(
+        cache_url.get_secret_value(),
+        opening_ttl_s=settings.session.regenerate_window_s,
+        keep_timeout_ms=REMEMBER_TIMEOUT_MS,
+    )
     hand_off = HandOff(
         queue,
         await asyncio.to_thread(open_spool, data / "spool", settings.queue.spool_bytes),
