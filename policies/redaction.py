@@ -204,10 +204,16 @@ def looks_like_placeholder(value: str) -> bool:
     return bool(_REPEATED.search(value)) or has_stair(value)
 
 
+STAIR_VALUE_CHARS_MAX = 24
+
+
 def has_stair(value: str) -> bool:
-    """True when a good part of `value` counts upwards or downwards (`12345678`, `abcdefghij`)."""
+    """True when a good part of a short `value` counts upwards or downwards (`12345678`, `abcdefghij`).
+
+    A long value that counts is cut all the same: hiding a made-up key costs nothing, showing a weak one does.
+    """
     low = value.lower()
-    if len(low) < 2 * STAIR_CHARS:
+    if not 2 * STAIR_CHARS <= len(low) <= STAIR_VALUE_CHARS_MAX:
         return False
     return any(low[at : at + STAIR_CHARS] in _STAIR_PIECES for at in range(len(low) - STAIR_CHARS + 1))
 
