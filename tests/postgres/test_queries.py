@@ -20,7 +20,7 @@ TENANT = "00000000-0000-0000-0000-000000000001"
 QUERIES = load_queries()
 OWNER_ONLY = {"add_embedding_model", "create_embedding_table", "add_embedding_table"}
 
-# 20 scopes, 200 sessions of 20 turns, a memory with one vector for each turn; another tenant has as much again.
+# 20 scopes, 1,000 sessions of 20 turns, a memory with one vector for each turn; another tenant has as much again.
 SEED = """
 CREATE TEMP TABLE t AS SELECT ('00000000-0000-0000-0000-00000000000' || n)::uuid AS id FROM generate_series(1, 2) n;
 CREATE FUNCTION pg_temp.id(tenant uuid, kind text, n bigint) RETURNS uuid LANGUAGE sql AS

@@ -238,10 +238,7 @@ def _below(ceiling: Sensitivity | None) -> list[str] | None:
 
 
 def _windows(found: Sequence[Any]) -> dict[UUID, tuple[tuple[tuple[int, int], ...], NDArray[np.float32]]]:
-    """Spans and vectors by memory, rows in the order of memory and window. One conversion for all of them.
-
-    (10,000 vectors of 384: 25 ms, against 120 ms when each is decoded by itself.)
-    """
+    """Spans and vectors by memory, rows in the order of memory and window; one conversion for all of them."""
     if not found:
         return {}
     raw = np.frombuffer(b"".join(row["vector"] for row in found), dtype=np.uint8).reshape(len(found), -1)
