@@ -305,7 +305,7 @@ _PUTTY = re.compile(
     r"Private-Lines: ?\d{1,3}\s{1,4}(?:[A-Za-z0-9+/=]{8,80}\s{1,4}){1,200}+(?:Private-MAC: ?[a-f0-9]{40,64})?"
 )
 BLOCK_CHARS_MAX = 200_000
-BLOCK_BODY_CHARS_MIN = 24
+BLOCK_BODY_CHARS_MIN = 12
 
 
 @dataclass(frozen=True, slots=True)
