@@ -174,9 +174,7 @@ def _less_than_promised(seen: RedisFitness, durability: str) -> tuple[str, str] 
 def _eviction(seen: RedisFitness) -> Finding:
     policy, bound = seen.maxmemory_policy, f"maxmemory {seen.maxmemory >> 20} MiB" if seen.maxmemory else "no bound"
     if policy.startswith("allkeys"):
-        mend = (
-            "it may drop exchanges that wait: CONFIG SET maxmemory-policy noeviction; caches can go to redis.cache_url"
-        )
+        mend = "it may drop what waits: CONFIG SET maxmemory-policy noeviction; caches can go to redis.cache_url"
         return Finding("FAIL", "queue eviction", f"{policy}, {bound}", mend)
     if policy.startswith("volatile"):
         mend = "streams stay, hot state may go early: CONFIG SET maxmemory-policy noeviction"
@@ -248,7 +246,7 @@ def _runs(what: str, program: Path, again: str) -> Finding:
         return Finding("FAIL", what, f"{program}: {error}", again)
     if said.returncode != 0:
         return Finding("FAIL", what, f"{program} fails: {(said.stderr or said.stdout).strip()[:200]}", again)
-    return Finding("ok", what, said.stdout.strip().splitlines()[0][:60])
+    return Finding("ok", what, said.stdout.strip().partition(" sha=")[0].splitlines()[0])
 
 
 def _control_version(control: Path) -> str:

@@ -87,13 +87,18 @@ async def upstream(settings: Settings, *, probe: bool) -> Findings:
             findings.append(_request_ids(health, tag))
             findings.extend(await _probed(asking, name) if probe else _not_probed())
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
-            reason = str(fault) or f"no answer within {ASK_TIMEOUT_S:g} s"
+            reason = _reason(fault)
             mend = (
                 "start it (`vllm serve MODEL --port 8000`), or name it with --upstream (or upstream.url), without /v1; "
                 "memory-proxy starts without it and answers 502 until it is there"
             )
             return [Finding("FAIL", "upstream", f"{settings.upstream.url} does not answer: {reason}", mend)]
     return findings
+
+
+def _reason(fault: Exception) -> str:
+    cause = getattr(fault, "os_error", fault)
+    return getattr(cause, "strerror", None) or str(cause) or f"no answer within {ASK_TIMEOUT_S:g} s"
 
 
 def _answers(settings: Settings, health: Told) -> Finding:
@@ -172,9 +177,7 @@ def _paused_by(settings: Settings) -> Finding:
     what = "upstream /metrics"
     if settings.upstream.metrics_urls:
         return Finding("ok", what, f"works; background work watches {len(settings.upstream.metrics_urls)}")
-    mend = (
-        f"optional: upstream.metrics_urls: [{settings.upstream.url}/metrics] pauses background work while others wait"
-    )
+    mend = f"optional: upstream.metrics_urls: [{settings.upstream.url}/metrics] pauses background work under load"
     return Finding("ok", what, "works", mend)
 
 

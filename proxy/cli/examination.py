@@ -41,9 +41,8 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(as_json(findings) + "\n")
         return 1 if failed(findings) else 0
     counts = {level: sum(finding.level == level for finding in findings) for level in ("FAIL", "warn")}
-    sys.stdout.write(
-        f"\n{len(findings)} looked at: {counts['FAIL']} must be mended (FAIL), {counts['warn']} could be better (warn)\n"
-    )
+    told = f"{counts['FAIL']} to be mended (FAIL), {counts['warn']} that could be better (warn)"
+    sys.stdout.write(f"\n{len(findings)} looked at: {told}\n")
     sys.stdout.flush()
     return 1 if failed(findings) else 0
 
