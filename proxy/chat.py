@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Final
+from urllib.parse import quote
 from uuid import UUID
 
 from aiohttp import web
@@ -42,6 +43,8 @@ from proxy.wire.json_spans import JsonUnreadable
 log = logging.getLogger("memory_proxy.chat")
 CREDENTIAL: Final = web.RequestKey("credential", Credential)
 _OVERFLOW: Final = b"maximum context length"
+# What a session's label may hold as it is; the rest is percent-encoded, as the request header wants it.
+_VISIBLE: Final = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +256,7 @@ class ChatCompletions:
             {
                 "X-Memory-Status": status,
                 "X-Memory-Capture": self._parts.capture.where() if asked.ask.captures else "off",
-                "X-Memory-Session": conversation.session.label,
+                "X-Memory-Session": quote(conversation.session.label, safe=_VISIBLE),
                 "X-Memory-Count": str(prompt.count),
                 "X-Memory-Kept": "0",
                 "X-Memory-Tokens": str(tokens) if exact or tokens == 0 else f"~{tokens}",

@@ -45,6 +45,11 @@ class Said:
         return self.raw.text(f"x-memory-{name}")
 
     @property
+    def verdict(self) -> str:
+        """The first word of X-Memory-Status: how far down recall had to go depends on the machine's load."""
+        return (self.memory("status") or "").partition(";")[0]
+
+    @property
     def session(self) -> str:
         """The conversation."""
         found = self.memory("session")
@@ -94,11 +99,10 @@ def found(service: Service, query: str, user: str, **headers: str) -> list[str]:
 def sessions(service: Service, user: str) -> dict[str, list[Message]]:
     """All conversations of a user with their turns, by label."""
     listed = service.call("GET", "/memory/v1/sessions?limit=1000", X_Memory_User=user)["data"]
+    labels = [entry["id"] for entry in listed]
+    paths = [f"/memory/v1/sessions/{quote(label, safe='')}?limit=1000" for label in labels]
     return {
-        entry["id"]: service.call("GET", f"/memory/v1/sessions/{quote(entry['id'])}?limit=1000", X_Memory_User=user)[
-            "turns"
-        ]
-        for entry in listed
+        label: service.call("GET", path, X_Memory_User=user)["turns"] for label, path in zip(labels, paths, strict=True)
     }
 
 

@@ -486,7 +486,7 @@ def test_with_memory_placed_every_other_byte_is_the_clients(service: Service, up
     tell(service, "The harbour crane is called Old Bertha.", user)
     text = b"What is the harbour crane called? \\u00e9"
     answer = sent_odd(service, user, b"", text)
-    assert answer.text("x-memory-status") == "injected", answer
+    assert (answer.text("x-memory-status") or "").startswith("injected"), answer
     body = last(upstream)[0].body
     before, _, behind = (ODD % (b"", b"@" + text)).partition(b"@")
     assert body.startswith(before)

@@ -168,9 +168,7 @@ def test_reasoning_survives_whole_and_streamed(client: openai.OpenAI) -> None:
     thought = whole.choices[0].message.model_extra
     assert thought is not None
     assert thought["reasoning"].startswith("The quick")
-    stream = client.chat.completions.create(
-        model=MODEL, messages=user_says("say: so"), extra_headers=head, stream=True
-    )
+    stream = client.chat.completions.create(model=MODEL, messages=user_says("say: so"), extra_headers=head, stream=True)
     pieces = [(chunk.choices[0].delta.model_extra or {}).get("reasoning") or "" for chunk in stream]
     assert "".join(pieces) == thought["reasoning"]
 
@@ -293,7 +291,7 @@ def test_headers_of_the_answer_keep_their_grammar(client: openai.OpenAI, mode: s
         model=MODEL, messages=user_says("say: x"), extra_headers={"X-Memory-Mode": mode}, stream=stream
     )
     check_grammar(raw.headers, mode=mode)
-    assert raw.headers["x-memory-status"] == {"on": "empty", "read": "empty", "write": "off"}[mode]
+    assert raw.headers["x-memory-status"].split(";")[0] == {"on": "empty", "read": "empty", "write": "off"}[mode]
     assert raw.headers["x-memory-capture"] == {"on": "queue", "read": "off", "write": "queue"}[mode]
     raw.http_response.close()
 
@@ -314,7 +312,7 @@ def test_injection_is_counted_in_the_headers(client: openai.OpenAI, service: Ser
         model=MODEL, messages=user_says("What is my sister's parrot called?")
     )
     check_grammar(raw.headers)
-    assert raw.headers["x-memory-status"] == "injected"
+    assert raw.headers["x-memory-status"].startswith("injected")
     assert int(raw.headers["x-memory-count"]) >= 1
     assert int(raw.headers["x-memory-tokens"].lstrip("~")) > 10
 
