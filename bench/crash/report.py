@@ -15,9 +15,10 @@ def table(outcome: Outcome) -> str:
     lines = [
         f"acknowledged {verdict.acknowledged}   lost {verdict.lost}   doubled {verdict.doubled}"
         f"   sessions with gaps {len(verdict.gaps)}   dead letters {verdict.dead}",
-        f"sent {outcome.sent}, not acknowledged {outcome.refused}, captured {outcome.captures},"
+        f"sent {outcome.sent}, not acknowledged {sum(outcome.refusals.values())}, captured {outcome.captures},"
         f" exchange rows {verdict.exchange_rows}, slowest answer {outcome.slowest_s:.2f} s,"
         f" settled in {outcome.settle_s:.1f} s, all in {outcome.seconds:.0f} s",
+        f"why not acknowledged: {outcome.refusals}",
         f"conversations known by their chain that went on in a second session: {len(verdict.split)}",
         "",
         f"{'victim':<16}{'killed':>8}{'frozen':>8}{'ready s':>10}{'max':>7}{'whole s':>10}{'max':>7}",

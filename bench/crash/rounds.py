@@ -48,7 +48,7 @@ class Outcome:
     rounds: tuple[Round, ...]
     verdict: Verdict
     sent: int
-    refused: int
+    refusals: dict[str, int]
     captures: dict[str, int]
     slowest_s: float
     settle_s: float
@@ -81,7 +81,7 @@ async def run(service: Service, plan: Plan, say: Say) -> Outcome:
         rounds=tuple(done),
         verdict=verdict,
         sent=traffic.sent,
-        refused=traffic.refused,
+        refusals=dict(traffic.refusals.most_common()),
         captures={where: sum(e.capture == where for e in acknowledged) for where in ("queue", "spool")},
         slowest_s=max((exchange.taken_s for exchange in acknowledged), default=0.0),
         settle_s=settle_s,
@@ -131,6 +131,6 @@ async def _keep_saying(service: Service, traffic: Traffic, plan: Plan, done: lis
         pending = waiting["pending"] + waiting["in_flight"] if waiting else "?"
         say(
             f"{time.monotonic() - began:5.0f} s  round {len(done)}/{plan.rounds}  acknowledged"
-            f" {len(traffic.acknowledged)}  refused {traffic.refused}  waiting {pending}  last: {last}"
+            f" {len(traffic.acknowledged)}  refused {traffic.refusals.total()}  waiting {pending}  last: {last}"
         )
         await asyncio.sleep(1.0)

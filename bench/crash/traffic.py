@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -57,7 +58,7 @@ class Client:
         self._conversation = 0
         self._history: list[dict[str, Any]] = []
         self.acknowledged: list[Acknowledged] = []
-        self.refused = 0
+        self.refusals: Counter[str] = Counter()
 
     @property
     def sent(self) -> int:
@@ -69,8 +70,8 @@ class Client:
         while not stop.is_set():
             try:
                 self.acknowledged.append(await self._ask())
-            except (NotAcknowledged, aiohttp.ClientError, TimeoutError, OSError):
-                self.refused += 1
+            except (NotAcknowledged, aiohttp.ClientError, TimeoutError, OSError) as exc:
+                self.refusals[str(exc) if isinstance(exc, NotAcknowledged) else type(exc).__name__] += 1
                 await asyncio.sleep(REFUSED_PAUSE_S)
             if len(self._history) >= 2 * TURNS_MAX:
                 self._history.clear()
@@ -94,8 +95,10 @@ class Client:
         async with self._http.post(self._url, json=body, headers=self._headers(conversation)) as answer:
             raw = await answer.read()
             head = answer.headers
-            if answer.status != 200 or head.get("X-Memory-Capture") not in DURABLE:
-                raise NotAcknowledged
+            if answer.status != 200:
+                raise NotAcknowledged(f"status {answer.status}")
+            if head.get("X-Memory-Capture") not in DURABLE:
+                raise NotAcknowledged(f"capture {head.get('X-Memory-Capture')}, {head.get('X-Memory-Status')}")
         said = _answer_text(raw, streamed=streamed)
         self._history += [message, {"role": "assistant", "content": said}]
         return Acknowledged(
@@ -142,9 +145,9 @@ class Traffic:
         return [exchange for client in self.clients for exchange in client.acknowledged]
 
     @property
-    def refused(self) -> int:
-        """Requests that were not acknowledged."""
-        return sum(client.refused for client in self.clients)
+    def refusals(self) -> Counter[str]:
+        """Requests that were not acknowledged, by the reason."""
+        return sum((client.refusals for client in self.clients), Counter[str]())
 
     @property
     def sent(self) -> int:
@@ -158,10 +161,10 @@ def _answer_text(raw: bytes, *, streamed: bool) -> str:
         if not streamed:
             return str(json.loads(raw)["choices"][0]["message"]["content"])
         if not raw.endswith(b"data: [DONE]\n\n"):
-            raise NotAcknowledged
+            raise NotAcknowledged("no [DONE]")
         events = [json.loads(line[6:]) for line in raw.split(b"\n\n") if line.startswith(b"data: {")]
         if any("error" in event for event in events):
-            raise NotAcknowledged
+            raise NotAcknowledged("an error event")
         return "".join(choice["delta"].get("content") or "" for event in events for choice in event["choices"])
     except (ValueError, KeyError, IndexError) as exc:
-        raise NotAcknowledged from exc
+        raise NotAcknowledged("not readable") from exc
