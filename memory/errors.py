@@ -23,6 +23,7 @@
     |- QueueUnavailable            Redis refused or was too slow: the spool takes the envelope
     |- SpoolUnavailable            the spool refused: the envelope stays in bounded memory
     |- EnvelopeUnreadable          sealed bytes that no key opens: never retried, kept as a dead letter
+    |- StoreRefused                Postgres refuses the data itself: counted, in the end a dead letter
     |- LeaseLost                   another worker owns the lane: the transaction is rolled back
     |- TokenizerUnavailable        the served model's count is not to be had: an estimate is used
     |- ChatModelUnavailable        no generative answer: the heuristic path takes over
@@ -169,6 +170,10 @@ class SpoolUnavailable(MemoryProxyFault):
 
 class EnvelopeUnreadable(MemoryProxyFault):
     """Sealed bytes that cannot be opened: another key, another purpose, or altered."""
+
+
+class StoreRefused(MemoryProxyFault):
+    """Postgres refuses these very rows (a constraint, a value out of range): trying again cannot help."""
 
 
 class LeaseLost(MemoryProxyFault):

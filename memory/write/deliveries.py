@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory.errors import EmbedderUnavailable, EnvelopeUnreadable, QueueUnavailable, StoreUnavailable
+from memory.errors import EmbedderUnavailable, EnvelopeUnreadable, QueueUnavailable, StoreRefused, StoreUnavailable
 from memory.ports import Delivery
 from memory.write.pipeline import WritePath
 from memory.write.worker import Outcome, Poison, Stored, Transient
@@ -38,4 +38,6 @@ class Deliveries:
             return Transient(f"{type(fault).__name__}: {fault}")
         except EnvelopeUnreadable as fault:
             return Poison(str(fault), final=True)
+        except StoreRefused as fault:  # two writers may meet in a constraint: another attempt tells
+            return Poison(str(fault))
         return Stored()

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from memory.adapters.postgres.database import Bounds, Database, clean_text, dump_json
-from memory.errors import StoreUnavailable
+from memory.errors import StoreRefused, StoreUnavailable
 from tests.postgres_fixture import TEMPLATE, Server, TestDatabase
 
 
@@ -133,11 +133,11 @@ async def test_settings_end_with_their_transaction(postgres: TestDatabase, cache
 
 async def test_a_fault_does_not_quote_a_value(postgres: TestDatabase) -> None:
     database = await Database.open(postgres.app)
-    with pytest.raises(StoreUnavailable) as caught:
+    with pytest.raises(StoreRefused) as caught:
         async with database.transaction(None) as tx:
             await tx._connection.fetchval("SELECT $1::int", "sesame")
     assert "sesame" not in str(caught.value)
-    with pytest.raises(StoreUnavailable) as caught:
+    with pytest.raises(StoreRefused) as caught:
         async with database.transaction(None) as tx:
             await tx._connection.fetchval("SELECT 'sesame'::int")
     assert "sesame" not in str(caught.value)

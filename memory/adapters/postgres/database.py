@@ -19,9 +19,10 @@ import asyncpg
 from pgvector.asyncpg import register_vector
 
 from memory.adapters.postgres.queries import Query, load_queries
-from memory.errors import MemoryProxyFault, StoreUnavailable
+from memory.errors import MemoryProxyFault, StoreRefused, StoreUnavailable
 
 APP_ROLE: Final = "mp_app"
+_REFUSING: Final = frozenset({"22", "23", "54"})
 _FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
@@ -144,7 +145,7 @@ class Database:
             raise
         except _FOREIGN as exc:
             await _roll_back(connection, exc)
-            raise StoreUnavailable(f"Postgres: {_named(exc)}") from exc
+            raise _fault(exc) from exc
         except MemoryProxyFault as exc:
             await _roll_back(connection, exc)
             raise
@@ -224,6 +225,13 @@ async def _no_reset(_connection: Any) -> None:
 
 def _array(scope_ids: Iterable[int]) -> str:
     return "{" + ",".join(str(int(scope_id)) for scope_id in scope_ids) + "}"
+
+
+def _fault(exc: BaseException) -> MemoryProxyFault:
+    """The data itself refused (SQLSTATE classes 22, 23, 54): trying again cannot help. All else: unavailable."""
+    if isinstance(exc, asyncpg.PostgresError) and (exc.sqlstate or "")[:2] in _REFUSING:
+        return StoreRefused(f"Postgres: {_named(exc)}")
+    return StoreUnavailable(f"Postgres: {_named(exc)}")
 
 
 def _named(exc: BaseException) -> str:
