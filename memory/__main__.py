@@ -39,6 +39,7 @@ from memory.write.deliveries import Deliveries
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.redact import Redactor
 from memory.write.retention import keep_dropping_expired
+from memory.write.succession import Succession
 from memory.write.summarise import Summariser
 from memory.write.worker import run_worker
 
@@ -103,6 +104,7 @@ async def work(settings: Settings) -> None:
     store = WriteStore(database, scopes, table)
     queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
     hot = RedisHot((settings.redis.cache_url or redis_url).get_secret_value())
+    slot = os.environ.get("MEMORY_PROXY_SLOT")  # one living worker of this data directory has it
     directory = settings.tokenizer.directory
     summary = settings.summary
     path = WritePath(
@@ -126,7 +128,7 @@ async def work(settings: Settings) -> None:
     try:
         await run_worker(
             queue,
-            Leases(database),
+            Succession(Leases(database), data / "run" / f"memory-worker-{slot}.holder") if slot else Leases(database),
             Deliveries(path).handle,
             holder=f"{socket.gethostname()}-{os.getpid()}-{datetime.now(UTC):%H%M%S}",
             lanes=lane_names(settings.queue.lanes),
