@@ -16,7 +16,7 @@ from bench.crash.traffic import Traffic
 from bench.crash.verdict import Verdict, judge
 from bench.crash.victims import Blow, Kind, choose, strike
 
-SETTLE_S: Final = 180.0
+SETTLE_S: Final = 600.0
 Say = Callable[[str], None]
 
 

@@ -65,8 +65,14 @@ class Service:
     def log(self) -> Path:
         return self.shape.root / "serve.log"
 
-    async def start(self) -> None:
-        """Start it (again, on the same data) and return when it is whole. Raises NotWhole."""
+    @property
+    def pid(self) -> int:
+        """Of the supervisor."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> tuple[float, float]:
+        """Start it (again, on the same data); seconds until ready, and until it is whole. Raises NotWhole."""
         if self.shape.slow_fsync_ms and self.valkey is None:
             self.valkey = SlowValkey(self.shape.root, self.shape.slow_fsync_ms)
             await self.valkey.start()
@@ -83,7 +89,7 @@ class Service:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, env=env)
         self.starts += 1
-        await self.whole(START_S)
+        return await self.whole(START_S)
 
     async def revive(self) -> None:
         """Start the supervisor again when it was killed."""
@@ -104,7 +110,7 @@ class Service:
 
     def processes(self) -> dict[Kind, list[int]]:
         """Process ids by kind."""
-        found = processes(self._process.pid) if self._process is not None else {}
+        found = processes(self.pid)
         if self.valkey is not None:
             found["valkey"] = [self.valkey.pid]
         return found

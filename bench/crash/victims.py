@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from bench.overhead.processes import process_tree
-
 Kind = Literal["proxy worker", "memory worker", "valkey", "postmaster", "backend", "supervisor"]
 # How often each is hit, relative to the others.
 WEIGHTS: Final[dict[Kind, int]] = {
@@ -61,6 +59,25 @@ def kind_of(pid: int) -> Kind | None:
         if found:
             return kind  # type: ignore[return-value]  # one of Kind's literals
     return None
+
+
+def process_tree(root: int) -> set[int]:
+    """The process and all below it. What ends while it is looked at is left out."""
+    found, todo = set[int](), [root]
+    while todo:
+        pid = todo.pop()
+        found.add(pid)
+        with suppress(OSError):  # of its threads, too, each may end while we look
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                todo += _children(f"/proc/{pid}/task/{thread}/children")
+    return found
+
+
+def _children(listing: str) -> list[int]:
+    try:
+        return [int(child) for child in Path(listing).read_text().split()]
+    except OSError:
+        return []
 
 
 def processes(supervisor: int) -> dict[Kind, list[int]]:
