@@ -36,9 +36,10 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 DEPTHS = (1, 5, 10, 20)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 # Share of answerable questions with gold in the first ten that may be lost at the gate, and at the threshold, on the
-# worst of the sets: together they lose 4 % of BEAM's, 0.2 % of LoCoMo's.
-LOST_AT_GATE = 0.025
-LOST_AT_THRESHOLD = 0.02
+# worst of the sets. Fitted on half of the scopes, the other half of BEAM-100K keeps .981 / .965 of its questions
+# (.96 with .02 / .01, .945 with .025 / .02).
+LOST_AT_GATE = 0.01
+LOST_AT_THRESHOLD = 0.01
 # The features each rung uses. The count of terms adds nothing beside the vectors; alone with the coverage it does.
 FULL_FEATURES = ("intercept", "dense", "dense_margin", "coverage")
 LEXICAL_FEATURES = ("intercept", "coverage", "terms_held")

@@ -59,13 +59,13 @@ class Verdict:
 # has nothing to say the best of the noise stands out, while a scope on the subject has many near ones.
 FULL: Final = Model(
     Coefficients(intercept=-5.563, dense=18.308, dense_margin=-0.914, coverage=5.796, terms_held=0.0),
-    gate=0.461,
-    threshold=0.19,
+    gate=0.378,
+    threshold=0.129,
 )
 LEXICAL_ONLY: Final = Model(
     Coefficients(intercept=-5.852, dense=0.0, dense_margin=0.0, coverage=6.59, terms_held=3.22),
-    gate=0.538,
-    threshold=0.124,
+    gate=0.371,
+    threshold=0.056,
 )
 
 
