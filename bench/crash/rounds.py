@@ -1,7 +1,7 @@
 """The rounds: a service and its clients in, blows at random moments, what became of each out.
 
-Each round waits a random while under traffic, hits one process or two, and goes on when every part is back. After the
-last one the clients end, the queue settles, and the store is judged.
+Each round waits a random while under traffic, every second one for the backlog first, hits one process or two, and goes
+on when every part is back. After the last one the clients end, the queue settles, and the store is judged.
 """
 
 import asyncio
@@ -16,6 +16,10 @@ from bench.crash.traffic import Traffic
 from bench.crash.verdict import Verdict, judge
 from bench.crash.victims import Blow, Kind, choose, strike
 
+# Every second blow waits until the memory workers have caught up, so that it falls on a store that is being written to;
+# the others fall on a backlog, on restarts and recoveries.
+CAUGHT_UP: Final = 24
+CATCH_UP_S: Final = 15.0
 SETTLE_S: Final = 600.0
 Say = Callable[[str], None]
 
@@ -65,6 +69,8 @@ async def run(service: Service, plan: Plan, say: Say) -> Outcome:
     try:
         dice = random.Random(plan.seed)
         for number in range(plan.rounds):
+            if number % 2:
+                await _caught_up(service)
             await asyncio.sleep(dice.uniform(*plan.calm_s))
             done.append(await _round(service, _blows(dice, plan, number), dice))
         await asyncio.sleep(1.0)
@@ -109,6 +115,16 @@ async def _round(service: Service, blows: list[Blow], dice: random.Random) -> Ro
     revived_s = time.monotonic() - began
     ready_s, whole_s = await service.whole()
     return Round(tuple(blow for blow, _ in hits), revived_s + ready_s, revived_s + whole_s)
+
+
+async def _caught_up(service: Service) -> None:
+    """Wait a while for the backlog to be small."""
+    until_s = time.monotonic() + CATCH_UP_S
+    while time.monotonic() < until_s:
+        said = await service.waiting()
+        if said is not None and said["pending"] + said["in_flight"] <= CAUGHT_UP:
+            return
+        await asyncio.sleep(0.1)
 
 
 async def _settled(service: Service) -> tuple[float, int]:
