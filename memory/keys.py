@@ -130,6 +130,8 @@ class KeyRing:
             raise StoreUnavailable("a data key was stored and is not there")
         key = await self._unwrapped(tenant, found)
         _remember(self._current, (tenant, subject), key)
+        if (tenant, None) in self._current:  # what seals while the store is away must not be the one that is dropped
+            self._current.move_to_end((tenant, None))
         _remember(self._by_id, (tenant, key.key_id), key)
         return key
 
