@@ -19,20 +19,22 @@ from bench.crash.victims import Blow, Kind, choose, strike
 # Every second blow waits until the memory workers have caught up, so that it falls on a store that is being written to;
 # the others fall on a backlog, on restarts and recoveries.
 CAUGHT_UP: Final = 24
-CATCH_UP_S: Final = 15.0
 SETTLE_S: Final = 600.0
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How hard. `calm_s`: seconds of traffic before each blow, (least, most)."""
+    """How hard. `calm_s`: seconds of traffic before each blow, (least, most); `catch_up_s`: the longest wait for the
+    backlog before every second one; `kinds`: whom to kill by turns, at random without.
+    """
 
     rounds: int
     clients: int
     pause_s: float
     seed: int
     calm_s: tuple[float, float] = (0.2, 2.0)
+    catch_up_s: float = 15.0
     kinds: tuple[Kind, ...] = ()
 
 
@@ -70,7 +72,7 @@ async def run(service: Service, plan: Plan, say: Say) -> Outcome:
         dice = random.Random(plan.seed)
         for number in range(plan.rounds):
             if number % 2:
-                await _caught_up(service)
+                await _caught_up(service, plan.catch_up_s)
             await asyncio.sleep(dice.uniform(*plan.calm_s))
             done.append(await _round(service, _blows(dice, plan, number), dice))
         await asyncio.sleep(1.0)
@@ -117,9 +119,9 @@ async def _round(service: Service, blows: list[Blow], dice: random.Random) -> Ro
     return Round(tuple(blow for blow, _ in hits), revived_s + ready_s, revived_s + whole_s)
 
 
-async def _caught_up(service: Service) -> None:
+async def _caught_up(service: Service, patience_s: float) -> None:
     """Wait a while for the backlog to be small."""
-    until_s = time.monotonic() + CATCH_UP_S
+    until_s = time.monotonic() + patience_s
     while time.monotonic() < until_s:
         said = await service.waiting()
         if said is not None and said["pending"] + said["in_flight"] <= CAUGHT_UP:

@@ -40,7 +40,7 @@ async def test_every_process_may_be_killed_and_nothing_acknowledged_is_lost_or_s
     root: Path, upstream: str
 ) -> None:
     kinds: tuple[Kind, ...] = ("valkey", "proxy worker", "memory worker", "postmaster", "backend", "supervisor")
-    plan = Plan(len(kinds), clients=8, pause_s=0.5, seed=5, calm_s=(0.2, 1.0), kinds=kinds)
+    plan = Plan(len(kinds), clients=8, pause_s=0.5, seed=5, calm_s=(0.2, 1.0), catch_up_s=2.0, kinds=kinds)
     outcome = await outcome_of(Shape(root, upstream), plan)
     verdict = outcome.verdict
     assert len(outcome.rounds) == len(kinds)
@@ -49,7 +49,7 @@ async def test_every_process_may_be_killed_and_nothing_acknowledged_is_lost_or_s
 
 
 async def test_a_slow_disk_under_the_queue_loses_nothing_when_it_is_killed(root: Path, upstream: str) -> None:
-    plan = Plan(3, clients=8, pause_s=0.3, seed=6, calm_s=(0.5, 1.5), kinds=("valkey",))
+    plan = Plan(3, clients=8, pause_s=0.3, seed=6, calm_s=(0.5, 1.5), catch_up_s=2.0, kinds=("valkey",))
     try:
         outcome = await outcome_of(Shape(root, upstream, proxy_workers=1, memory_workers=1, slow_fsync_ms=200), plan)
     except NoCompiler as absent:
