@@ -49,17 +49,18 @@ class Outcome:
         return [extend(chain_key, tip, choice.as_message()) for choice in self.answer.choices]
 
     def answer_record(self) -> dict[str, Any]:
-        """The answer as capture stores it."""
+        """The answer as capture stores it. `index` is a choice's place: turns are numbered by it, and an upstream's
+        own index may be anything (a negative one took the number of a message: the entry could never be stored)."""
         if self.answer is None:
             return {}
         choices = [
             {
-                "index": choice.index,
+                "index": place,
                 "message": choice.as_message(),
                 "reasoning": choice.reasoning,
                 "finish_reason": choice.finish_reason,
             }
-            for choice in self.answer.choices
+            for place, choice in enumerate(self.answer.choices)
         ]
         return {"id": self.answer.id, "model": self.answer.model, "choices": choices, "usage": self.answer.usage}
 

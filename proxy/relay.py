@@ -111,7 +111,7 @@ class Upstream:
             headers=headers,
             protocols=tuple(protocols),
             autoping=False,
-            autoclose=True,
+            autoclose=False,
             max_msg_size=0,
         )
 

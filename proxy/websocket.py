@@ -1,22 +1,26 @@
 """WebSockets for vLLM: the client's frames to the upstream and back, until either side ends.
 
-Text, binary, ping, pong and close go through as they are. A refused handshake upstream is UpstreamUnreachable.
+Text, binary, ping, pong and close (code and reason) go through as they are. A handshake that the upstream refuses is
+refused with its status and headers; no answer at all is UpstreamUnreachable.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import aiohttp
-from aiohttp import WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from memory.errors import UpstreamUnreachable
-from proxy.relay import Upstream, raw_target
+from proxy.relay import RelayResponse, Upstream, answer_headers, raw_target
 
 _HANDSHAKE = frozenset(
     ("sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions", "sec-websocket-protocol")
 )
 Ends = aiohttp.ClientWebSocketResponse[bool] | web.WebSocketResponse[bool]
+
+Closing = tuple[int, bytes]  # code and reason
 
 
 def is_websocket(request: web.Request) -> bool:
@@ -32,22 +36,43 @@ async def tunnel(request: web.Request, upstream: Upstream) -> web.StreamResponse
         headers.popall(name, None)
     try:
         theirs = await upstream.websocket(raw_target(request), headers, asked)
+    except aiohttp.WSServerHandshakeError as refusal:
+        if refusal.status == 101:
+            raise UpstreamUnreachable("vLLM's WebSocket handshake is broken") from refusal
+        return await _refused(request, refusal)
     except (aiohttp.ClientError, OSError, TimeoutError) as exc:
         raise UpstreamUnreachable(f"vLLM refused the WebSocket ({type(exc).__name__})") from exc
     async with theirs:
         chosen = (theirs.protocol,) if theirs.protocol else ()
-        ours = web.WebSocketResponse(protocols=chosen, autoping=False, max_msg_size=0)
+        ours = web.WebSocketResponse(protocols=chosen, autoping=False, autoclose=False, max_msg_size=0)
         await ours.prepare(request)
         ways = [asyncio.create_task(_carry(ours, theirs)), asyncio.create_task(_carry(theirs, ours))]
-        _, waiting = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in waiting:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        try:
+            ended, waiting = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        code, reason = _ending(ended)
+        await asyncio.gather(theirs.close(code=code, message=reason), ours.close(code=code, message=reason))
         return ours
 
 
-async def _carry(source: Ends, target: Ends) -> None:
-    async for message in source:
+async def _refused(request: web.Request, refusal: aiohttp.WSServerHandshakeError) -> web.StreamResponse:
+    """The upstream's own refusal: its status and headers; its body is not to be had from aiohttp."""
+    given = refusal.headers.items() if refusal.headers else ()
+    raw = [(name.encode("latin-1"), value.encode("utf-8", "surrogateescape")) for name, value in given]
+    headers = answer_headers((n, v) for n, v in raw if n.lower() != b"content-length")
+    response = RelayResponse(status=refusal.status, headers={**headers, "Content-Length": "0"})
+    await response.prepare(request)
+    await response.write_eof()
+    return response
+
+
+async def _carry(source: Ends, target: Ends) -> Closing | None:
+    """Carry frames one way until the source closes, and how it did; None when it just went away."""
+    while True:
+        message = await source.receive()
         if message.type is WSMsgType.TEXT:
             await target.send_str(message.data)
         elif message.type is WSMsgType.BINARY:
@@ -56,4 +81,15 @@ async def _carry(source: Ends, target: Ends) -> None:
             await target.ping(message.data)
         elif message.type is WSMsgType.PONG:
             await target.pong(message.data)
-    await target.close(code=source.close_code or 1000)
+        elif message.type is WSMsgType.CLOSE:
+            return message.data or WSCloseCode.OK, (message.extra or "").encode()
+        else:
+            return None
+
+
+def _ending(ended: Iterable[asyncio.Task[Closing | None]]) -> Closing:
+    """How to close both ends: as the end that closed, else "going away"."""
+    for way in ended:
+        if way.exception() is None and (closing := way.result()) is not None:
+            return closing
+    return WSCloseCode.GOING_AWAY, b""

@@ -81,6 +81,15 @@ def turn(role: str, content: Any, **more: Any) -> Message:
     return {"role": role, "content": content, **more}
 
 
+def completion(*texts: str) -> dict[str, Any]:
+    """An answer with one choice for each text."""
+    choices = [
+        {"index": i, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        for i, text in enumerate(texts)
+    ]
+    return {"id": "x", "object": "chat.completion", "created": 1, "model": "fake-model", "choices": choices}
+
+
 def tell(service: Service, fact: str, user: str, **headers: str) -> Said:
     """Tell a fact in a conversation of its own, and wait until it is stored and searchable."""
     said = ask(service, f"{fact}\nsay: Noted.", user, **headers)

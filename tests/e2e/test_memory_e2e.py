@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.conftest import Scripted
 from tests.e2e.raw_http import send
-from tests.e2e.talk import ask, exchanges, found, rows, sessions, tell, turn
+from tests.e2e.talk import ask, completion, exchanges, found, rows, sessions, tell, turn
 from tests.e2e.upstreams import last, wait_until
 from tests.service_fixture import Service
 
@@ -215,15 +215,6 @@ def test_equal_choices_are_stored_once(service: Service, user: str) -> None:
     service.settle()
     (turns,) = sessions(service, user).values()
     assert [t["content"] for t in turns] == ["say: same", "same"]
-
-
-def completion(*texts: str) -> dict[str, Any]:
-    """An answer with one choice for each text."""
-    choices = [
-        {"index": i, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        for i, text in enumerate(texts)
-    ]
-    return {"id": "x", "object": "chat.completion", "created": 1, "model": "fake-model", "choices": choices}
 
 
 # ---------------------------------------------------------------- where the block may stand

@@ -101,6 +101,7 @@ class ScriptedUpstream:
         self.seen: deque[Seen] = deque(maxlen=64)
         self._port = 0
         self._listener: socket.socket | None = None
+        self._open: set[socket.socket] = set()
         self.open()
 
     @property
@@ -119,12 +120,15 @@ class ScriptedUpstream:
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
     def close(self) -> None:
-        """Refuse connections from now on."""
+        """Refuse connections from now on, and cut those there are."""
         if self._listener is not None:
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
             self._listener = None
+        for sock in list(self._open):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def then(self, *pieces: bytes, pause_s: float = 0.0, reset: bool = False, keep: bool = False) -> None:
         """Answer the next request with these bytes."""
@@ -147,7 +151,10 @@ class ScriptedUpstream:
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock: socket.socket) -> None:
-        with contextlib.suppress(OSError, ValueError), sock:
+        self._open.add(sock)
+        with contextlib.suppress(OSError, ValueError), contextlib.ExitStack() as stack:
+            stack.enter_context(sock)
+            stack.callback(self._open.discard, sock)
             stream = sock.makefile("rb")
             while (seen := _read_request(stream, sock)) is not None:
                 script = self._script_for(seen)
