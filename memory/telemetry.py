@@ -67,12 +67,6 @@ class Metrics:
         self.hand_off = Counter(
             "memory_proxy_hand_off_total", "What the hand-off of envelopes did.", ["what"], registry=own
         )
-        self.spool_records = Gauge(
-            "memory_proxy_spool_records",
-            "Envelopes waiting in this process's spool.",
-            registry=own,
-            multiprocess_mode="livesum",
-        )
         self.queue_entries = Gauge(
             "memory_proxy_queue_entries",
             "Entries of the durable queue by state.",
@@ -85,9 +79,6 @@ class Metrics:
             "Age of the oldest entry.",
             registry=own,
             multiprocess_mode="mostrecent",
-        )
-        self.stored = Counter(
-            "memory_proxy_stored_total", "Queue entries by outcome.", ["kind", "outcome"], registry=own
         )
         self.work = Counter("memory_proxy_work_total", "What the worker loop did.", ["what"], registry=own)
         self.turns = Counter("memory_proxy_turns_total", "Turns stored.", registry=own)

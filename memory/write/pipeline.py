@@ -145,7 +145,8 @@ class WritePath:
             fence=fence,
         )
         digests = await self._digests(captured.scope, [captured.session.label], turns)
-        done = await self._parts.store.commit(commit, now=self._parts.clock(), digests=digests)
+        with self._parts.metrics.write_seconds.labels("store").time():
+            done = await self._parts.store.commit(commit, now=self._parts.clock(), digests=digests)
         self._count(turns, memories)
         await self._announce(captured.scope, done)
         await self._summarise(captured.scope, captured.session, delivery, fence)
@@ -251,7 +252,8 @@ class WritePath:
         chains = [message.chain for message in messages]
         known = await self._parts.store.known_chains(captured.scope, captured.session.session_id, chains)
         fresh = [message for message in messages if message.chain not in known]
-        return await asyncio.to_thread(self._clean, fresh, captured)
+        with self._parts.metrics.write_seconds.labels("redact").time():
+            return await asyncio.to_thread(self._clean, fresh, captured)
 
     def _clean(self, messages: Sequence[Message], captured: Captured) -> tuple[Turn, ...]:
         """Redaction is work for a processor (1 s for 5 MB): off the event loop, which renews leases."""
@@ -293,7 +295,8 @@ class WritePath:
         ]
         if not texts:
             return ()
-        vectors = await self._parts.embedder.embed_documents(texts)
+        with self._parts.metrics.write_seconds.labels("embed").time():
+            vectors = await self._parts.embedder.embed_documents(texts)
         found: list[NewMemory] = []
         at = 0
         for memory, ranges in zip(memories, windows, strict=True):
