@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 # Terms of a turn up to which it takes its whole context: LoCoMo's turns have 12 on average, BEAM's users 50.
-# 10 costs LoCoMo .01, 15 and 40 differ from it by less than .004 on every set.
+# 10 costs LoCoMo .012, the others nothing.
 SHORT_TURN_TERMS: Final = 20
-# Terms of context that count fully; a longer one is thinned to as much. Costs LoCoMo nothing, gives BEAM-100K .005.
+# Terms of context that count fully; a longer one is thinned to as much, so that it cannot drown the turn.
 CONTEXT_TERMS: Final = 40
-# Context that holds a question belongs to its answer (1.0); other context counts less, since memos in a row are no talk.
-# No context at all: LoCoMo .671 in place of .768, the other sets the same. OTHER_CONTEXT .1, .2, .3 at equal weights:
-# LoCoMo .762, .764, .767, MemSim .985, .985, .983.
+# Context that holds a question belongs to its answer (1.0); other context less: memos in a row are no talk.
+# No context at all: LoCoMo .671 in place of .768. Other context 0, .2, 1.0: LoCoMo .762, .768, .775, MemSim .986, .986,
+# .978. One turn of context, two, three: LoCoMo .740, .768, .770, MemSim .984, .986, .983; BEAM-100K never moves.
 QUESTION_CONTEXT: Final = 1.0
 OTHER_CONTEXT: Final = 0.2
 _QUESTION_MARKS: Final = frozenset("?？؟;⸮")  # Latin, CJK, Arabic, Greek
@@ -43,7 +43,8 @@ class Weights:
 
 
 # Turn recall@10 of LoCoMo / BEAM-100K / MemSim, `--ablate`: .768 / .604 / .986 as it is; lexical .45 .763 / .614 / .983
-# (plain BM25 has .986 on MemSim, which decided), .65 .761 / .588 / .986; demotion 0, .2, .3: BEAM-100K .477, .565, .590.
+# (plain BM25 has .986 on MemSim, which decided), .65 .761 / .588 / .986; demotion 0, .2, .3:
+# BEAM-100K .477, .565, .590.
 FULL: Final = Weights(dense=0.45, lexical=0.55, demotion=0.4)
 # The rung without an embedder.
 LEXICAL_ONLY: Final = Weights(dense=0.0, lexical=1.0, demotion=0.4)

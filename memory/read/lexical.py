@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-# k1 and b as in Lucene. `python -m bench.tune_recall --lexical`: k1 .9-2 and b .5-.9 trade LoCoMo against BEAM-100K
+# k1 and b as in Lucene. `python -m bench.tune_recall --ablate`: k1 .9-2 and b .5-.9 trade LoCoMo against BEAM-100K
 # point for point, so the customary values stay.
 K1: Final = 1.2
 B: Final = 0.75
