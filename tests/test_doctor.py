@@ -1,0 +1,329 @@
+"""The doctor: every part has a line, what is broken is named with its remedy, and the exit code says so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from bench.fake_vllm.launch import running_fake_vllm
+from memory.adapters.postgres.fitness import Fitness, fitness
+from memory.adapters.redis_fitness import RedisFitness, redis_fitness
+from memory.config import Settings
+from memory.errors import StoreUnavailable
+from proxy.cli import check_machine, check_model, check_stores, check_upstream
+from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of
+from tests.postgres_fixture import TestDatabase
+from tests.valkey_fixture import ValkeyServer
+
+LINE = re.compile(r"^(ok  |warn|FAIL)  \S.*?  +\S.*$")
+GOOD_POSTGRES = Fitness(180006, False, "0.8.6", "0.8.6", True, True, True, True, False, 100, True, "on")
+GOOD_REDIS = RedisFitness("Redis", (7, 4), "master", 1, False, 0, "noeviction", True, "always", True)
+
+
+def settings_with(**sections: dict[str, object]) -> Settings:
+    return Settings.model_validate(sections)
+
+
+def worst(findings: Findings) -> str:
+    levels = [finding.level for finding in findings]
+    return next((level for level in ("FAIL", "warn") if level in levels), "ok")
+
+
+def named(findings: Findings, what: str) -> Finding:
+    return next(finding for finding in findings if finding.what == what)
+
+
+def doctor(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "proxy", "doctor", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(env or {})},
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.fixture
+def used_port() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+# --- the whole program -----------------------------------------------------------------------------------------------
+
+
+async def test_a_healthy_installation_has_no_failure_and_exits_with_0() -> None:
+    # Not below tmp_path, which the account that Postgres runs as under root may not enter.
+    data = Path(tempfile.gettempdir()) / f"doctor-{uuid.uuid4().hex}"
+    async with running_fake_vllm() as url:
+        words = ("--upstream", url, "--data-dir", str(data), "--port", "0")
+        ran = await asyncio.to_thread(doctor, *words)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    lines = ran.stdout.splitlines()[:-2]
+    assert all(LINE.match(line) for line in lines), ran.stdout
+    for part in ("configuration", "python", "disk", "embedded Postgres", "pgvector", "embedding model", "clock"):
+        assert f"  {part}  " in ran.stdout
+    assert not data.exists(), "the doctor makes nothing"
+
+
+def test_an_absent_upstream_fails_with_a_remedy_and_exits_with_1(tmp_path: Path) -> None:
+    ran = doctor("--json", "--upstream", "http://127.0.0.1:9", "--data-dir", str(tmp_path / "d"), "--port", "0")
+    told = json.loads(ran.stdout)
+    assert ran.returncode == 1
+    assert told["ok"] is False
+    upstream = next(finding for finding in told["findings"] if finding["what"] == "upstream")
+    assert upstream["level"] == "fail"
+    assert "vllm serve" in upstream["mend"]
+
+
+def test_a_faulty_configuration_is_told_fault_by_fault_and_the_rest_still_checked(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("listen:\n  prot: 1\nrecall:\n  deadline_ms: soon\n")
+    ran = doctor("--config", str(config))
+    assert ran.returncode == 1
+    assert "config.yaml:2" in ran.stdout
+    assert "did you mean listen.port" in ran.stdout
+    assert "config.yaml:4" in ran.stdout
+    assert "  python  " in ran.stdout
+    assert "Traceback" not in ran.stderr
+
+
+# --- running the checks ----------------------------------------------------------------------------------------------
+
+
+async def test_a_part_that_hangs_or_breaks_costs_its_own_line_only() -> None:
+    async def hangs() -> Findings:
+        await asyncio.Event().wait()
+        return []
+
+    async def breaks() -> Findings:
+        raise StoreUnavailable("gone")
+
+    async def works() -> Findings:
+        return [Finding("ok", "c", "fine")]
+
+    found = [f async for f in findings_of([Check("a", hangs, 0.05), Check("b", breaks), Check("c", works)])]
+    assert [(f.what, f.level) for f in found] == [("a", "FAIL"), ("b", "FAIL"), ("c", "ok")]
+    assert failed(found)
+
+
+@given(st.text(min_size=1), st.text())
+def test_a_finding_is_one_line_whatever_was_found(found: str, mend: str) -> None:
+    finding = Finding("warn", "part", found, mend)
+    assert len(as_text(finding).splitlines()) <= 1
+    assert json.loads(as_json([finding]))["findings"][0]["found"] == found
+
+
+# --- machine ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    finding = named(check_machine.data_directory(tmp_path, Settings()), "data directory")
+    assert finding.level == "FAIL"
+    assert "thesis.tex" in finding.found
+
+
+def test_the_holder_of_the_data_directory_is_named(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    script = "import fcntl,os,sys;f=open(sys.argv[1],'w');fcntl.flock(f,2);f.write('4711');f.flush();print();input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        assert check_machine.lock_holder(tmp_path) == "4711"
+        holder.communicate(b"\n")
+    assert check_machine.lock_holder(tmp_path) is None
+
+
+def test_a_port_that_a_stranger_holds_fails(used_port: int, tmp_path: Path) -> None:
+    settings = settings_with(listen={"port": used_port})
+    finding = check_machine.port(settings, tmp_path)[0]
+    assert finding.level == "FAIL"
+    assert str(used_port) in finding.mend
+
+
+def test_little_memory_is_a_warning(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 8000000 kB\nMemAvailable: 200000 kB\n")
+    assert check_machine.free_memory(meminfo, tmp_path)[0].level == "warn"
+    (tmp_path / "memory.max").write_text("max\n")
+    meminfo.write_text("MemAvailable: 4000000 kB\n")
+    assert check_machine.free_memory(meminfo, tmp_path)[0].level == "ok"
+
+
+def test_a_clock_turned_back_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    os.utime(tmp_path / "lock", (4e9, 4e9))
+    assert check_machine.clock(tmp_path)[0].level == "warn"
+    assert check_machine.clock(tmp_path / "absent")[0].level == "ok"
+
+
+# --- model and tokenizer ---------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_model_and_a_wrong_dimension_fail(tmp_path: Path) -> None:
+    wrong: list[dict[str, object]] = [{"model": "no-such-model"}, {"dim": 7}]
+    for embedding in wrong:
+        found = check_model.embedding_model(settings_with(embedding=embedding), {"HOME": str(tmp_path)})
+        assert worst(found) == "FAIL"
+
+
+def test_a_tokenizer_directory_without_tokenizer_fails(tmp_path: Path) -> None:
+    assert worst(check_model.tokenizer(settings_with(tokenizer={"directory": tmp_path}))) == "FAIL"
+
+
+# --- stores ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_embedded_programs_are_there_and_run() -> None:
+    found = [*check_stores.embedded_postgres(), *check_stores.embedded_valkey()]
+    assert [finding.level for finding in found] == ["ok", "ok", "ok"]
+
+
+async def test_a_migrated_postgres_is_found_fit(postgres: TestDatabase) -> None:
+    settings = settings_with(database={"url": SecretStr(postgres.app), "owner_url": SecretStr(postgres.owner)})
+    found = await check_stores.postgres(settings)
+    assert worst(found) != "FAIL", found
+    assert named(found, "Postgres schema").found == "up to date"
+
+
+async def test_an_absent_postgres_fails_without_its_password() -> None:
+    settings = settings_with(database={"url": SecretStr("postgresql://me:hunter2@127.0.0.1:9/db")})
+    found = await check_stores.postgres(settings)
+    assert worst(found) == "FAIL"
+    assert "hunter2" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "says"),
+    [
+        ({}, "ok", ""),
+        ({"version_num": 140012}, "FAIL", "15"),
+        ({"in_recovery": True}, "FAIL", "primary"),
+        ({"vector_installed": "0.7.4"}, "FAIL", "UPDATE"),
+        ({"vector_installed": None, "vector_offered": None}, "FAIL", "install pgvector"),
+        ({"owns_database": False}, "FAIL", "OWNER TO"),
+        ({"has_roles": False, "makes_roles": False}, "FAIL", "CREATEROLE"),
+        ({"may_become_app": False}, "FAIL", "GRANT mp_app"),
+        ({"bypasses_rls": True}, "warn", "owner_url"),
+        ({"synchronous_commit": "off"}, "warn", "power cut"),
+        ({"connections_max": 10}, "warn", "max_connections"),
+    ],
+)
+def test_a_postgres_that_is_not_fit_is_told_how_to_become_so(change: dict[str, object], level: str, says: str) -> None:
+    seen = replace(GOOD_POSTGRES, **change)  # type: ignore[arg-type]
+    found = check_stores.judged_postgres(seen, seen, Settings())
+    assert worst(found) == level
+    assert any(says in finding.mend for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("durability", "change", "level", "says"),
+    [
+        ("fsync", {}, "ok", ""),
+        ("fsync", {"appendfsync": "everysec"}, "FAIL", "appendfsync always"),
+        ("fsync", {"appendfsync": None}, "warn", "CONFIG GET is refused"),
+        ("fsync", {"appendonly": False}, "FAIL", "appendonly yes"),
+        ("process", {"appendonly": False, "appendfsync": "no"}, "ok", ""),
+        ("replicated", {}, "ok", ""),
+        ("replicated", {"replicas": 0}, "FAIL", "connect one"),
+        ("replicated", {"version": (7, 0)}, "FAIL", "7.2"),
+        ("fsync", {"maxmemory_policy": "allkeys-lru"}, "FAIL", "noeviction"),
+        ("fsync", {"maxmemory_policy": "volatile-lru"}, "warn", "noeviction"),
+        ("fsync", {"version": (6, 2)}, "FAIL", "upgrade"),
+        ("fsync", {"name": "Valkey", "version": (7, 2)}, "FAIL", "upgrade"),
+        ("fsync", {"role": "slave"}, "FAIL", "primary"),
+        ("fsync", {"last_write_ok": False}, "FAIL", "spool"),
+    ],
+)
+def test_a_queue_server_that_keeps_less_than_promised_fails(
+    durability: str, change: dict[str, object], level: str, says: str
+) -> None:
+    found = check_stores.judged_redis(replace(GOOD_REDIS, **change), durability)  # type: ignore[arg-type]
+    assert worst(found) == level
+    assert any(says in finding.mend for finding in found)
+
+
+async def test_a_real_valkey_is_read_as_it_is_set(valkey: ValkeyServer) -> None:
+    seen = await redis_fitness(valkey.url)
+    assert (seen.name, seen.role, seen.appendonly, seen.appendfsync) == ("Valkey", "master", True, "always")
+    assert worst(await check_stores.redis(settings_with(redis={"url": SecretStr(valkey.url)}))) == "ok"
+
+
+async def test_the_catalogue_question_is_understood_by_a_real_postgres(postgres: TestDatabase) -> None:
+    seen = await fitness(postgres.owner)
+    assert seen.version_num >= 150_000
+    assert seen.has_roles
+
+
+# --- upstream --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_vllm_is_known_by_models_tokenizer_and_metrics() -> None:
+    async with running_fake_vllm(max_model_len=512) as url:
+        found = await check_upstream.upstream(settings_with(upstream={"url": url}), probe=True)
+    assert worst(found) == "ok", found
+    assert "(512)" in named(found, "upstream models").found
+    assert "were cached" in named(found, "prompt token details").found
+
+
+async def test_a_wanted_key_is_asked_for() -> None:
+    async with running_fake_vllm(api_key="k") as url:
+        without = await check_upstream.upstream(settings_with(upstream={"url": url}), probe=False)
+        given_key = await check_upstream.upstream(
+            settings_with(upstream={"url": url, "api_key": SecretStr("k")}), probe=False
+        )
+    assert "UPSTREAM__API_KEY" in named(without, "upstream models").mend
+    assert worst(given_key) == "ok"
+
+
+async def test_any_other_server_is_told_what_it_lacks(aiohttp_server_url: str) -> None:
+    found = await check_upstream.upstream(settings_with(upstream={"url": aiohttp_server_url}), probe=True)
+    assert worst(found) == "warn", found
+    assert "tokenizer.directory" in named(found, "upstream /tokenize").mend
+    assert named(found, "prompt token details").found == "off"
+    assert "behind" in named(found, "clock and upstream").found
+
+
+@pytest.fixture
+async def aiohttp_server_url() -> AsyncIterator[str]:
+    """A small OpenAI-compatible server that is no vLLM, and whose clock is ahead."""
+
+    async def models(_: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "m"}]})
+
+    async def chat(_: web.Request) -> web.Response:
+        return web.json_response({"choices": [], "usage": {"prompt_tokens": 5}})
+
+    async def health(_: web.Request) -> web.Response:
+        return web.Response(headers={"Date": "Fri, 01 Jan 2100 00:00:00 GMT"})
+
+    app = web.Application()
+    app.add_routes([web.get("/v1/models", models), web.post("/v1/chat/completions", chat), web.get("/health", health)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
