@@ -306,7 +306,7 @@ class IndexRow:
     kind: str
     role: str
     content: str
-    context: str  # text of the turn before its primary turn in the session, "" if none
+    context: str  # text of the two turns before its primary turn in the session, oldest first, "" if none
     occurred_at: datetime | None
     session_id: UUID | None
     seq: int
