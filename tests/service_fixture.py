@@ -94,6 +94,8 @@ class Service:
         """Start again on the same data, on the same port."""
         port = self.url.rsplit(":", 1)[1]
         self.argv[self.argv.index("--port") + 1] = port
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         self.process = _spawn(self.argv, self.log, self.extra)
         _wait_ready(self.process, self.log)
 

@@ -23,7 +23,11 @@ from tests.vllm.model_server import ModelServer
 SCRIPT = Path(__file__).resolve().parents[3] / "shared" / "tools" / "vllm" / "start_vllm.sh"
 INSTALLED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memory-proxy-vllm"
 INSTALL_S = 1_200
+# Tokens. A full window is prefilled three times here, at some hundred tokens a second.
+WINDOW = "4096"
 STOP_S = 60
+# On a machine that vLLM keeps busy; how fast recall is, is measured elsewhere.
+PATIENT = {"MEMORY_PROXY_RECALL__DEADLINE_MS": "5000"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -62,7 +66,7 @@ def _started(root: Path) -> tuple[str, int]:
     subprocess.run(["bash", str(SCRIPT), "--install-only"], check=True, timeout=INSTALL_S)
     (root / "models").symlink_to(INSTALLED / "models")
     port = free_port()
-    env = {**os.environ, "ROOT": str(root), "VENV": str(INSTALLED / "venv"), "PORT": str(port)}
+    env = {**os.environ, "ROOT": str(root), "VENV": str(INSTALLED / "venv"), "PORT": str(port), "MAX_MODEL_LEN": WINDOW}
     done = subprocess.run(["bash", str(SCRIPT)], env=env, capture_output=True, text=True, timeout=400)
     log = root / "logs" / "upstream.log"
     if done.returncode:
@@ -89,5 +93,5 @@ def vllm() -> Iterator[ModelServer]:
 @pytest.fixture(scope="session")
 def remembering(vllm: ModelServer) -> Iterator[Service]:
     """The service before it, shared by tests that keep apart by their user."""
-    with serving(vllm.url) as service:
+    with serving(vllm.url, env=PATIENT) as service:
         yield service

@@ -14,7 +14,6 @@ import openai
 
 MODEL = "smollm2-135m-instruct"
 BLOCK_TOKENS = 32
-WINDOW_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,11 @@ class ModelServer:
         values = re.findall(rf"^{re.escape(name)}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
         assert values, f"vLLM has no metric {name}"
         return sum(map(float, values))
+
+    def window(self) -> int:
+        """The context window, tokens."""
+        with urllib.request.urlopen(f"{self.url}/v1/models", timeout=10) as answer:
+            return int(json.load(answer)["data"][0]["max_model_len"])
 
     def running(self) -> float:
         """Requests that hold the model now, the waiting included."""
@@ -50,7 +54,7 @@ def post(url: str, body: Any) -> Any:
 def client_of(base_url: str, **headers: str) -> openai.OpenAI:
     """The OpenAI SDK as a user sets it up: another base_url, and headers where it likes."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return openai.OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=120, default_headers=named)
+    return openai.OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=300, default_headers=named)
 
 
 def seconds_until(reached: Callable[[], bool], at_most_s: float) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.service_fixture import Service, serving
+from tests.vllm.conftest import PATIENT
 from tests.vllm.model_server import MODEL, ModelServer, client_of
 from tests.vllm.talk import ask, tell
 
@@ -55,7 +56,7 @@ def test_without_memory_the_model_knows_nothing_of_it(remembering: Service, vllm
 
 def test_memory_outlives_a_restart_of_the_service(vllm: ModelServer, user: str) -> None:
     fact, question, word = FACTS[0]
-    with serving(vllm.url) as service:
+    with serving(vllm.url, env=PATIENT) as service:
         tell(service, vllm, fact, X_Memory_User=user)
         assert service.stop() == 0, service.tail()
         service.restart()
@@ -89,13 +90,13 @@ def test_a_streamed_conversation_remembers_and_is_remembered(
     assert word in "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.completion_tokens > 0
-    found = remembering.call("POST", "/memory/v1/search", {"query": said, "k": 20}, X_Memory_User=user)
+    found = remembering.call("POST", "/memory/v1/search", {"query": f"Who said {said}?", "k": 20}, X_Memory_User=user)
     assert said.strip() in {candidate["content"].strip() for candidate in found["candidates"]}
 
 
 def test_tools_work_with_memory_in_the_prompt(remembering: Service, vllm: ModelServer, user: str) -> None:
     tell(remembering, vllm, "I live in Lisbon.", X_Memory_User=user)
-    question: dict[str, Any] = {"role": "user", "content": "What is the weather like where I live?"}
+    question: dict[str, Any] = {"role": "user", "content": "Where do I live?"}
     named = {"type": "function", "function": {"name": "get_weather"}}
     with client_of(remembering.openai, X_Memory_User=user) as client:
         raw = client.chat.completions.with_raw_response.create(

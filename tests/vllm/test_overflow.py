@@ -8,12 +8,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import openai
 import pytest
 
 from tests.service_fixture import Service, serving
-from tests.vllm.model_server import MODEL, WINDOW_TOKENS, ModelServer, post
+from tests.vllm.conftest import PATIENT
+from tests.vllm.model_server import MODEL, ModelServer, post
 from tests.vllm.talk import ask, tell
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
@@ -24,18 +26,25 @@ ANSWER_TOKENS = 8
 SPARE_TOKENS = 20
 
 
-def filled(vllm: ModelServer, spare_tokens: int) -> str:
-    """A question behind so much text that the prompt leaves `spare_tokens` of the window beside its answer."""
-    room = WINDOW_TOKENS - ANSWER_TOKENS - spare_tokens
+def filled(vllm: ModelServer, spare_tokens: int) -> list[dict[str, Any]]:
+    """A question behind so long a talk that the prompt leaves `spare_tokens` of the window beside its answer."""
+    room = vllm.window() - ANSWER_TOKENS - spare_tokens
+
+    def talk(words: int) -> list[dict[str, Any]]:
+        return [
+            {"role": "user", "content": "sea " * words},
+            {"role": "assistant", "content": "So it is."},
+            {"role": "user", "content": QUESTION},
+        ]
 
     def tokens(words: int) -> int:
-        message = {"role": "user", "content": "sea " * words + QUESTION}
-        return int(post(f"{vllm.url}/tokenize", {"model": MODEL, "messages": [message]})["count"])
+        return int(post(f"{vllm.url}/tokenize", {"model": MODEL, "messages": talk(words)})["count"])
 
-    words = room - tokens(0)
-    while tokens(words) > room:
-        words -= tokens(words) - room
-    return "sea " * words + QUESTION
+    words = room - tokens(1)
+    for _ in range(8):
+        words += room - tokens(words)
+    assert tokens(words) == room
+    return talk(words)
 
 
 @pytest.fixture
@@ -53,7 +62,7 @@ def unmeasured(vllm: ModelServer) -> Iterator[str]:
                 return
             request = urllib.request.Request(vllm.url + self.path, body, {"Content-Type": "application/json"})
             try:
-                with urllib.request.urlopen(request, timeout=120) as answer:
+                with urllib.request.urlopen(request, timeout=300) as answer:
                     status, said = answer.status, answer.read()
             except urllib.error.HTTPError as refused:
                 with refused:
@@ -82,13 +91,13 @@ def test_where_our_block_made_the_prompt_too_long_it_is_sent_again_without(
     vllm: ModelServer, unmeasured: str, user: str
 ) -> None:
     question = filled(vllm, SPARE_TOKENS)
-    with serving(unmeasured) as service:
+    with serving(unmeasured, env=PATIENT) as service:
         tell(service, vllm, FACT, X_Memory_User=user)
         reply = ask(service, vllm, question, max_tokens=ANSWER_TOKENS, X_Memory_User=user)
     assert reply.head["x-memory-status"] == "degraded; reason=overflow"
     assert reply.head["x-memory-count"] == "0"
     assert "<memory>" not in reply.prompt
-    assert len(reply.prompt_ids) == WINDOW_TOKENS - ANSWER_TOKENS - SPARE_TOKENS
+    assert len(reply.prompt_ids) == vllm.window() - ANSWER_TOKENS - SPARE_TOKENS
 
 
 @pytest.mark.parametrize("spare_tokens", [SPARE_TOKENS, 300])
@@ -98,7 +107,7 @@ def test_where_the_window_is_known_memory_takes_only_what_is_left(
     tell(remembering, vllm, FACT, X_Memory_User=user)
     reply = ask(remembering, vllm, filled(vllm, spare_tokens), max_tokens=ANSWER_TOKENS, X_Memory_User=user)
     assert reply.status in ("injected", "empty"), reply.head
-    assert reply.usage.prompt_tokens + ANSWER_TOKENS <= WINDOW_TOKENS
+    assert reply.usage.prompt_tokens + ANSWER_TOKENS <= vllm.window()
 
 
 def test_what_does_not_fit_by_itself_gets_the_model_servers_own_error(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.service_fixture import Service, serving
-from tests.vllm.conftest import INSTALLED
+from tests.vllm.conftest import INSTALLED, PATIENT
 from tests.vllm.model_server import BLOCK_TOKENS, MODEL, ModelServer, client_of, post
 from tests.vllm.talk import Reply, ask, tell
 from tests.vllm.test_main_job import WEATHER
@@ -89,7 +89,7 @@ def test_the_tokens_we_say_are_those_the_prompt_grew_by(vllm: ModelServer, user:
     directory = INSTALLED / "models" / MODEL
     if not directory.exists():
         pytest.skip(f"the served tokenizer is not at hand: {directory}")
-    with serving(vllm.url, env={"MEMORY_PROXY_TOKENIZER__DIRECTORY": str(directory)}) as service:
+    with serving(vllm.url, env={**PATIENT, "MEMORY_PROXY_TOKENIZER__DIRECTORY": str(directory)}) as service:
         tell(service, vllm, FACT, X_Memory_User=user)
         bare: Reply = ask(service, vllm, QUESTION, max_tokens=1, X_Memory_User=user, X_Memory_Mode="off")
         with_memory = ask(service, vllm, QUESTION, max_tokens=1, X_Memory_User=user, X_Memory_Mode="read")
