@@ -46,7 +46,7 @@ from memory.telemetry import Metrics, event
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
 from memory.write.turns import Message, Redacts, answers_of, messages_of, turn_of, turn_of_line
-from memory.write.windows import TextTokenizer, split_windows
+from memory.write.windows import TextTokenizer, dated, split_windows
 
 log = logging.getLogger("memory_proxy.write")
 EXTRACTOR_VERSION: Final = "episodic-1"
@@ -289,7 +289,7 @@ class WritePath:
         """The memories with their windows and vectors, embedded in one batch."""
         windows = [tuple(split_windows(memory.content, self._parts.windows)) for memory in memories]
         texts = [
-            embedded_text(memory, start, end)
+            dated(memory.content[start:end], memory.occurred_at)
             for memory, ranges in zip(memories, windows, strict=True)
             for start, end in ranges
         ]
@@ -378,12 +378,6 @@ class WritePath:
 def spoken(turn: Turn) -> str:
     """A turn as memory quotes it: under the name of who spoke, where there is one."""
     return f"{turn.name}: {turn.content}" if turn.name else turn.content
-
-
-def embedded_text(memory: NewMemory, start: int, end: int) -> str:
-    """What is embedded for one window: the words under their date (FACTS: the dense arm wants the date)."""
-    date = f"{memory.occurred_at:%d %B %Y}: " if memory.occurred_at else ""
-    return date + memory.content[start:end]
 
 
 def content_key(tenant: UUID, event_id: UUID) -> bytes:

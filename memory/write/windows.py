@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 WINDOWS_MAX = 256
@@ -130,3 +131,8 @@ def _border(text: str, low: int, high: int) -> int | None:
         if ends and ends[-1] > low:
             return ends[-1]
     return None
+
+
+def dated(text: str, occurred_at: datetime | None) -> str:
+    """What is embedded for a window: its words under their date (FACTS: the dense arm wants the date)."""
+    return f"{occurred_at:%d %B %Y}: {text}" if occurred_at else text

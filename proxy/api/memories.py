@@ -8,7 +8,7 @@ NotFound, Conflict, VersionRequired, Unprocessable, StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, get_args
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from aiohttp import web
 from memory.errors import EmbedderUnavailable, MemoryInvalid, NotFound, StoreUnavailable, Unprocessable, VersionRequired
 from memory.model import Scope
 from memory.stored import MemoryChange, MemoryRecord
-from memory.write.windows import split_windows
+from memory.write.windows import dated, split_windows
 from policies.text import storable, storable_json
 from proxy.api.answers import said
 from proxy.api.asking import body_as, caller_of, id_in_path, parameters
@@ -117,7 +117,7 @@ class Memories:
         windows = await asyncio.to_thread(split_windows, text, self._parts.windows)
         try:
             vectors = await self._parts.embedder.embed_documents(
-                [_dated(known.occurred_at, text[start:end]) for start, end in windows]
+                [dated(text[start:end], known.occurred_at) for start, end in windows]
             )
         except EmbedderUnavailable as fault:
             raise StoreUnavailable(f"the new text cannot be embedded now: {fault}", retry_after_s=1) from fault
@@ -140,11 +140,6 @@ def _attributes(attributes: dict[str, Any]) -> dict[str, Any]:
         raise Unprocessable(f"attributes: at most {ATTRIBUTES_MAX} members", param="attributes")
     cleaned: dict[str, Any] = storable_json(attributes)
     return cleaned
-
-
-def _dated(moment: datetime | None, text: str) -> str:
-    """The text under its date, as the write path embeds it (memory.write.pipeline.embedded_text)."""
-    return f"{moment:%d %B %Y}: {text}" if moment else text
 
 
 def _said(record: MemoryRecord, labels: dict[UUID, str]) -> MemorySaid:
