@@ -23,6 +23,8 @@ class Client:
     """Calls one running proxy inside one scope."""
 
     def __init__(self, options: argparse.Namespace) -> None:
+        if not options.url.startswith(("http://", "https://")):
+            raise CallFailed(f"--url must be an http:// or https:// URL, not {options.url}")
         self._base = options.url.rstrip("/")
         self._headers = {
             f"X-Memory-{name.capitalize()}": quote(value, safe="")
@@ -50,9 +52,9 @@ class Client:
         headers = dict(self._headers)
         if body is not None:
             headers["Content-Type"] = "application/json" if isinstance(body, bytes) else "application/x-ndjson"
-        request = urllib.request.Request(self._base + path, data=body, method=method, headers=headers)
+        request = urllib.request.Request(self._base + path, data=body, method=method, headers=headers)  # noqa: S310  checked above
         try:
-            return urllib.request.urlopen(request)
+            return urllib.request.urlopen(request)  # noqa: S310
         except urllib.error.HTTPError as refused:
             raise CallFailed(_reason(refused)) from refused
         except (urllib.error.URLError, http.client.HTTPException, OSError) as fault:
