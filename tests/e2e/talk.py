@@ -6,6 +6,8 @@ Also what the store holds of one user, read with the owner's eyes from the embed
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -115,13 +117,20 @@ def sessions(service: Service, user: str) -> dict[str, list[Message]]:
     }
 
 
-async def rows(service: Service, query: str, *arguments: Any) -> list[asyncpg.Record]:
-    """Rows of the service's own Postgres."""
-    connection = await asyncpg.connect(user="mp_owner", database="memory_proxy", host=str(_pg_sockets(service)))
+@asynccontextmanager
+async def connected(service: Service) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """The service's own Postgres, as the owner of its tables."""
+    connection = await asyncpg.connect(user="mp_owner", database="memory_proxy", host=_pg_sockets(service))
     try:
-        return await connection.fetch(query, *arguments)
+        yield connection
     finally:
         await connection.close()
+
+
+async def rows(service: Service, query: str, *arguments: Any) -> list[asyncpg.Record]:
+    """Rows of the service's own Postgres."""
+    async with connected(service) as connection:
+        return await connection.fetch(query, *arguments)
 
 
 def _pg_sockets(service: Service) -> str:

@@ -17,7 +17,7 @@ FREED_WITHIN_S = 1.5
 LONG = [(b"x-fake-tokens", b"4000"), (b"Content-Type", b"application/json")]
 SLOW_START = [*LONG, (b"x-fake-first-ms", b"60000")]
 SLOW_TOKENS = [*LONG, (b"x-fake-token-ms", b"30")]
-ROUTES = {
+ROUTES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "Tell me of the lighthouse at Inchcape."}]},
     "/v1/completions": {"prompt": "long"},
     "/v1/responses": {"input": "long"},

@@ -149,7 +149,10 @@ def test_vision_parts_arrive_and_memory_stands_before_them(
     client: openai.OpenAI, service: Service, upstream: str
 ) -> None:
     url = "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 40).decode()
-    parts = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}, {"type": "text", "text": "What is it?"}]
+    parts: list[Any] = [
+        {"type": "image_url", "image_url": {"url": url, "detail": "low"}},
+        {"type": "text", "text": "What is it?"},
+    ]
     assert client.chat.completions.create(model=MODEL, messages=user_says(parts)).choices
     assert last(upstream)[0].json["messages"][0]["content"] == parts
     user = str(client.default_headers["X-Memory-User"])

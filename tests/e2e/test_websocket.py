@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
@@ -18,11 +19,11 @@ REALTIME = "/v1/realtime?model=fake-model"
 
 
 @asynccontextmanager
-async def opened(url: str | URL, **options: object) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+async def opened(url: str | URL, **options: Any) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """A socket through the proxy."""
     async with (
         aiohttp.ClientSession() as session,
-        session.ws_connect(url, **options) as socket,  # type: ignore[arg-type]
+        session.ws_connect(url, **options) as socket,
     ):
         yield socket
 
