@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.adapters.embedder import OnnxEmbedder
-from memory.read.index import IndexItem, ScopeIndex
+from memory.read.index import ScopeIndex
+from memory.read.items import IndexItem
 from memory.write.windows import split_windows
 
 SETS = ("locomo", "beam_100K", "memsim_zh")

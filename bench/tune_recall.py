@@ -29,7 +29,8 @@ from memory.adapters.model_files import prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
 from memory.read import index as index_module
 from memory.read import lexical as lexical_module
-from memory.read.index import Filter, Scored
+from memory.read.index import Scored
+from memory.read.items import Filter
 from policies import admission, ranking
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "evaldata"

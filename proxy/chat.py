@@ -29,7 +29,7 @@ from memory.model import Captured, Recall, Retrieval
 from memory.ports import TokenCounter
 from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
-from memory.read.index import Filter
+from memory.read.items import Filter
 from memory.read.recall import Question, Recaller
 from memory.telemetry import Metrics, event
 from proxy.answering import Answering, Outcome

@@ -16,7 +16,7 @@ from memory.errors import EmbedderUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Candidate, IndexRow, Scope, ScopeId, ScopeVersion, Vector
 from memory.read.hot import HotScopes
-from memory.read.index import Filter
+from memory.read.items import Filter
 from memory.read.recall import Question, Recaller
 from memory.telemetry import Metrics
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from memory.read.index import Filter, IndexItem, ScopeIndex, Scored, date_words
+from memory.read.index import ScopeIndex, Scored, date_words
+from memory.read.items import Filter, IndexItem
 from policies.labels import Sensitivity
 
 DIM = 8

@@ -6,16 +6,14 @@ Bookkeeping of ScopeIndex: it owns the slot numbers, this holds what filters tes
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.read.items import Filter, IndexItem
 from policies.labels import Sensitivity
-
-if TYPE_CHECKING:
-    from memory.read.index import Filter, IndexItem
 
 _SENSITIVITY: Final = {label: rank for rank, label in enumerate(Sensitivity)}
 _START: Final = 16  # slots of an empty index

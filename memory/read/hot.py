@@ -20,7 +20,8 @@ from uuid import UUID
 
 from memory.errors import MemoryProxyFault
 from memory.model import IndexRow, Scope, ScopeVersion
-from memory.read.index import IndexItem, ScopeIndex
+from memory.read.index import ScopeIndex
+from memory.read.items import IndexItem
 from memory.telemetry import Metrics
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.read.columns import Columns, grown
+from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, query_terms, tokenise, weigh
 from policies import admission, ranking
 from policies.labels import Sensitivity
@@ -42,54 +43,6 @@ SHORT_QUERY_TERMS: Final = 3
 _PREVIOUS_WEIGHT: Final = 0.5
 # Context beyond this is not read: it would be thinned to `ranking.CONTEXT_TERMS` anyway, and costs 1 us a character.
 _CONTEXT_CHARS_MAX: Final = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class IndexItem:
-    """One memory as the index holds it.
-
-    `context` is the text of the (up to two) turns before it in its session, oldest first, "" if none.
-    `windows` are character ranges of `content`, one for each row of `vectors` (shape [n_windows, dim], unit length).
-    `source_ids` name the turns whose text it shows, primary first.
-    """
-
-    memory_id: UUID
-    kind: str
-    role: str
-    content: str
-    context: str
-    occurred_at: datetime | None
-    session_id: UUID | None
-    seq: int
-    integrity: str
-    sensitivity: str
-    importance: float
-    expires_at: datetime | None
-    scope_id: int
-    source_ids: tuple[str, ...]
-    event_ids: tuple[UUID, ...]
-    windows: tuple[tuple[int, int], ...]
-    vectors: NDArray[np.float32]
-    version: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """What one request may see. None: no restriction. Times are inclusive; an item without a time fails both."""
-
-    kinds: frozenset[str] | None = None
-    roles: frozenset[str] | None = None
-    scope_ids: frozenset[int] | None = None
-    session_id: UUID | None = None
-    occurred_after: datetime | None = None
-    occurred_before: datetime | None = None
-    ceiling: Sensitivity | None = None
-    exclude_memory_ids: frozenset[UUID] = frozenset()
-    exclude_event_ids: frozenset[UUID] = frozenset()
-
-    def without(self, memory_ids: Iterable[UUID]) -> Filter:
-        """This filter, hiding these memories as well."""
-        return replace(self, exclude_memory_ids=self.exclude_memory_ids.union(memory_ids))
 
 
 @dataclass(frozen=True, slots=True)

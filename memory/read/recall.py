@@ -19,7 +19,8 @@ from memory.errors import EmbedderUnavailable, MemoryProxyFault, StoreUnavailabl
 from memory.model import Candidate, Recall, Rung, Scope, ScopeVersion, Vector
 from memory.ports import Embedder
 from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
-from memory.read.index import Filter, Scored
+from memory.read.index import Scored
+from memory.read.items import Filter
 from memory.telemetry import Metrics
 
 _WORD: Final = re.compile(r"\w+")

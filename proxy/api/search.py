@@ -16,7 +16,7 @@ from aiohttp import web
 from memory.errors import MemoryConflict, StoreUnavailable, TimedOut
 from memory.model import Candidate, Recall, Scope
 from memory.read.conversation import session_ref
-from memory.read.index import Filter
+from memory.read.items import Filter
 from memory.read.recall import Question
 from policies.labels import Sensitivity
 from policies.text import storable

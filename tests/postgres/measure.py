@@ -13,7 +13,7 @@ import time
 from datetime import timedelta
 
 from memory.ids import new_id
-from memory.read.index import Filter
+from memory.read.items import Filter
 from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, exchange, stores, vectors
 from tests.postgres_fixture import make_template, start_server
 

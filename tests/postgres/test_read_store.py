@@ -11,7 +11,7 @@ import pytest
 
 from memory.ids import new_id
 from memory.model import IndexRow, Scope
-from memory.read.index import Filter
+from memory.read.items import Filter
 from memory.stored import MemoryChange
 from policies.labels import Sensitivity
 from tests.postgres.seed import SUBJECT, T0, Stores, digest, exchange, memory_of, stores, vectors

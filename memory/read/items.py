@@ -1,0 +1,61 @@
+"""What an index is given and asked: one memory as an item, and the filter of one request. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.labels import Sensitivity
+
+
+@dataclass(frozen=True, slots=True)
+class IndexItem:
+    """One memory as the index holds it.
+
+    `context` is the text of the (up to two) turns before it in its session, oldest first, "" if none.
+    `windows` are character ranges of `content`, one for each row of `vectors` (shape [n_windows, dim], unit length).
+    `source_ids` name the turns whose text it shows, primary first.
+    """
+
+    memory_id: UUID
+    kind: str
+    role: str
+    content: str
+    context: str
+    occurred_at: datetime | None
+    session_id: UUID | None
+    seq: int
+    integrity: str
+    sensitivity: str
+    importance: float
+    expires_at: datetime | None
+    scope_id: int
+    source_ids: tuple[str, ...]
+    event_ids: tuple[UUID, ...]
+    windows: tuple[tuple[int, int], ...]
+    vectors: NDArray[np.float32]
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What one request may see. None: no restriction. Times are inclusive; an item without a time fails both."""
+
+    kinds: frozenset[str] | None = None
+    roles: frozenset[str] | None = None
+    scope_ids: frozenset[int] | None = None
+    session_id: UUID | None = None
+    occurred_after: datetime | None = None
+    occurred_before: datetime | None = None
+    ceiling: Sensitivity | None = None
+    exclude_memory_ids: frozenset[UUID] = frozenset()
+    exclude_event_ids: frozenset[UUID] = frozenset()
+
+    def without(self, memory_ids: Iterable[UUID]) -> Filter:
+        """This filter, hiding these memories as well."""
+        return replace(self, exclude_memory_ids=self.exclude_memory_ids.union(memory_ids))
