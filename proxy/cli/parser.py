@@ -87,6 +87,7 @@ def _doctor(commands: Commands) -> None:
     parser = _command(commands, "doctor", doctor.run_doctor, "Check every part and say how to mend each.")
     _with_settings(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--probe", action="store_true", help="also ask vLLM three completions of one token")
 
 
 def _demo(commands: Commands) -> None:
@@ -98,6 +99,7 @@ def _demo(commands: Commands) -> None:
     )
     parser.add_argument("--port", type=int, default=8080, help="the proxy's port (default %(default)s)")
     parser.add_argument("--data-dir", metavar="DIR", help="where the demo keeps its memory (default: a fresh one)")
+    parser.add_argument("--upstream", metavar="URL", help="use this vLLM instead of fetching a small model")
     parser.add_argument("--exit", action="store_true", help="stop after the conversation instead of staying up")
 
 
