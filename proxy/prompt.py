@@ -25,6 +25,9 @@ from proxy.wire.chat_request import ChatRequest
 
 # Room left for an answer when the client names no limit: memory must not squeeze the answer out of the window.
 ANSWER_TOKENS_RESERVED: Final = 256
+# A larger body is not sent a second time to be counted (200 MB of images held the event loop for 4 s): what then
+# overflows is sent again without the block.
+COUNTED_BYTES_MAX: Final = 1_048_576
 
 
 class ServedModels(Protocol):
@@ -93,7 +96,7 @@ async def budget_for(chat: ChatRequest, ask: Ask, budget_max: int, models: Serve
     if window is None or budget == 0:
         return budget
     room = window - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
-    if len(chat.body) // 2 + budget <= room:
+    if len(chat.body) // 2 + budget <= room or len(chat.body) > COUNTED_BYTES_MAX:
         return budget
     counted = await models.prompt_tokens({member.key: member.value for member in chat.root.members})
     return budget if counted is None else max(0, min(budget, room - counted))

@@ -153,6 +153,12 @@ async def test_budget_stays_when_the_count_cannot_be_had() -> None:
     assert await budget_for(request(user("x" * 8000)), ASK, 1000, Window(4000, None)) == 1000
 
 
+async def test_large_body_is_not_sent_again_to_be_counted() -> None:
+    models = Window(4000, 9999)
+    assert await budget_for(request(user("x" * 1_100_000)), ASK, 1000, models) == 1000
+    assert models.asked == 0
+
+
 # ---------------------------------------------------------------- the record
 
 

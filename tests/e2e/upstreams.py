@@ -94,7 +94,7 @@ class Script:
 
 
 class ScriptedUpstream:
-    """A threaded server of scripts, first come first served. `/health` and `/v1/models` answer by themselves."""
+    """A threaded server of scripts, first come first served. `/health`, `/v1/models` and `/tokenize` answer alone."""
 
     def __init__(self) -> None:
         self.scripts: deque[Script] = deque()
@@ -177,6 +177,8 @@ class ScriptedUpstream:
         if seen.target == "/v1/models":
             body = json.dumps({"data": [{"id": "fake-model", "max_model_len": 8192}]}).encode()
             return Script((b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body),), keep=True)
+        if seen.target == "/tokenize":
+            return Script((b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",), keep=True)
         self.seen.append(seen)
         if self.scripts:
             return self.scripts.popleft()
