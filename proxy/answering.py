@@ -19,6 +19,7 @@ from multidict import CIMultiDict
 
 from memory.chain import Digest, extend
 from memory.model import ExchangeStatus
+from memory.off_loop import off_loop
 from memory.telemetry import Metrics
 from proxy.relay import RelayResponse, Upstream, begin, cut, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
@@ -26,7 +27,6 @@ from proxy.wire.sse import FinalEventHold, LastByteHold
 
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
-_PARSE_OFF_LOOP_BYTES: Final = 1_048_576
 # What is kept as the status of an exchange whose client left before there was any answer (nginx's word for it).
 CLIENT_LEFT: Final = 499
 
@@ -251,8 +251,7 @@ async def _read_answer(
         plain = decompress(raw, encoding, bytes_max=bytes_max) if encoding else raw
         return assemble_stream(plain) if streamed else parse_body(plain)
 
-    large = sum(map(len, chunks)) > _PARSE_OFF_LOOP_BYTES or encoding
     try:
-        return (await asyncio.to_thread(read) if large else read()), None
+        return await off_loop(bytes_max if encoding else sum(map(len, chunks)), read), None
     except AnswerUnreadable as exc:
         return None, f"answer unreadable: {exc}"

@@ -15,6 +15,7 @@ import logging
 import re
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, Literal, Protocol
 from uuid import UUID
@@ -25,6 +26,7 @@ from memory.envelope import Binding, DataKey, Purpose, seal
 from memory.errors import MemoryProxyFault
 from memory.keys import KeyRing
 from memory.model import Captured, ImportChunk, Scope
+from memory.off_loop import off_loop
 from memory.ports import Entry
 from memory.read.conversation import Conversation, Conversations
 from memory.telemetry import Metrics, event
@@ -79,12 +81,8 @@ class Capture:
     async def exchange(self, captured: Captured, conversation: Conversation, answers: Sequence[Digest]) -> None:
         """Keep one exchange; returns when it is as durable as it will be."""
         started = perf_counter()
-        kept = within_bounds(captured, self.bounds)
-        packed = payload.pack_captured(kept)
-        if len(packed) > ENVELOPE_BYTES_MAX:
-            kept = without_content(kept, "exchange_too_large")
-            packed = payload.pack_captured(kept)
-        entry = await self.sealed(kept.exchange_id, kept.scope, "exchange", packed)
+        packed = await off_loop(len(captured.request), partial(packed_within, captured, self.bounds))
+        entry = await self.sealed(captured.exchange_id, captured.scope, "exchange", packed)
         remembering = self._begun(self._remember(captured.scope, conversation, answers))
         where = await self._hand_off.hand_off(entry)
         left_s = REMEMBER_HOLD_S - (perf_counter() - started)
@@ -152,6 +150,15 @@ def _seen(task: asyncio.Task[DataKey]) -> None:
     """A fault that nobody waits for any more."""
     if not task.cancelled():
         task.exception()
+
+
+def packed_within(captured: Captured, bounds: Bounds) -> bytes:
+    """The payload of an exchange, without what exceeds the bounds."""
+    kept = within_bounds(captured, bounds)
+    packed = payload.pack_captured(kept)
+    if len(packed) <= ENVELOPE_BYTES_MAX:
+        return packed
+    return payload.pack_captured(without_content(kept, "exchange_too_large"))
 
 
 def within_bounds(captured: Captured, bounds: Bounds) -> Captured:

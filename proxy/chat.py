@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from time import perf_counter
 from typing import Final
 from urllib.parse import quote
@@ -21,11 +22,13 @@ from uuid import UUID
 from aiohttp import web
 from multidict import CIMultiDict
 
+from memory.chain import chain
 from memory.config import Settings
 from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Captured, Recall, Retrieval
+from memory.off_loop import off_loop
 from memory.ports import TokenCounter
 from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
@@ -35,7 +38,16 @@ from memory.telemetry import Metrics, event
 from proxy.answering import Answering, Outcome
 from proxy.capture import Capture
 from proxy.identity import Ask, Credential, identify, openai_user_of
-from proxy.prompt import Prompt, ServedModels, assemble, budget_for, edits_of, retrieval_record, tenant_salt
+from proxy.prompt import (
+    Prompt,
+    ServedModels,
+    assemble,
+    bare_prompt,
+    budget_for,
+    edits_of,
+    retrieval_record,
+    tenant_salt,
+)
 from proxy.relay import Upstream
 from proxy.wire.chat_request import ChatRequest, mentions_memory
 from proxy.wire.json_spans import JsonUnreadable
@@ -117,7 +129,7 @@ class ChatCompletions:
             ask = identify(request.raw_headers, None, None, credential, now)
             return Asked(new_id(), now, started, body, None, ask, None)
         try:
-            chat = await _parse(body)
+            chat = await off_loop(len(body), partial(ChatRequest.parse, body))
         except JsonUnreadable:
             ask = identify(request.raw_headers, None, None, credential, now)
             if self._parts.salted and _is_json(body):
@@ -175,12 +187,13 @@ class ChatCompletions:
         parts, scope = self._parts, asked.ask.scope
         messages = [view.value for view in chat.messages]
         chain_key = await parts.keys.chain_key(scope.tenant)
+        digests = tuple(await off_loop(len(asked.body), partial(chain, chain_key, messages)))
         try:
             async with asyncio.timeout(self._deadline_s / 2):
                 ids = parts.hot.known_scope_ids(scope)
-                return await parts.conversations.find(scope, chain_key, asked.ask.session, messages, ids)
+                return await parts.conversations.find(scope, chain_key, asked.ask.session, messages, digests, ids)
         except TimeoutError:
-            return unrecognised(scope, chain_key, asked.ask.session, messages)
+            return unrecognised(scope, chain_key, asked.ask.session, messages, digests)
 
     async def _assemble(self, asked: Asked, chat: ChatRequest, recall: Recall) -> Prompt:
         budget = 0
@@ -188,9 +201,11 @@ class ChatCompletions:
             budget = await budget_for(
                 chat, asked.ask, self._parts.settings.recall.budget_tokens_max, self._parts.models
             )
-        return assemble(
-            chat, recall, budget_tokens=budget, limits=self._limits, counter=self._parts.counter, salt=asked.salt
+        counter = self._parts.counter
+        work = partial(
+            assemble, chat, recall, budget_tokens=budget, limits=self._limits, counter=counter, salt=asked.salt
         )
+        return await off_loop(len(asked.body), work)
 
     def _record(
         self, asked: Asked, chat: ChatRequest, conversation: Conversation, prompt: Prompt, millis: float
@@ -237,9 +252,7 @@ class ChatCompletions:
         if not outcome.withdrawn:
             return self._said(asked, prompt, outcome, millis)
         parts.metrics.overflow_retries.inc()
-        bare = Prompt(
-            edits_of(chat, asked.salt, {}), "degraded", "overflow", prompt.rung, None, None, prompt.candidates
-        )
+        bare = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt)
         retrieval = self._record(asked, chat, conversation, bare, millis)
         head = self._head(asked, conversation, bare, retrieval, millis)
         outcome = await answering.send(request, bare.body, head, keep=keep, left=parts.capture.in_background)
@@ -326,13 +339,6 @@ def _status_header(prompt: Prompt) -> str:
     if prompt.rung not in ("full", "none"):
         said.append(f"rung={prompt.rung}")
     return "; ".join(said)
-
-
-async def _parse(body: bytes) -> ChatRequest:
-    """A large body is parsed off the event loop: 1 MiB takes about 10 ms."""
-    if len(body) > 1_048_576:
-        return await asyncio.to_thread(ChatRequest.parse, body)
-    return ChatRequest.parse(body)
 
 
 def _is_json(body: bytes) -> bool:

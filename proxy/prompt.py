@@ -42,9 +42,10 @@ class ServedModels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A body to send and what is to be said about it."""
+    """A body to send, its SHA-256, and what is to be said about it."""
 
     body: bytes
+    sha256: bytes
     status: Status
     reason: Reason | None
     rung: Rung
@@ -84,9 +85,23 @@ def assemble(
     position = chat.newest_user
     if not block.text or position is None:
         status: Status = "degraded" if recall.reason and not recall.candidates else "empty"
-        return Prompt(edits_of(chat, salt, {}), status, recall.reason, recall.rung, None, None, recall.candidates)
+        return bare_prompt(chat, recall.candidates, status, recall.reason, recall.rung, salt)
     body = edits_of(chat, salt, {position: block.text})
-    return Prompt(body, "injected", recall.reason, recall.rung, block, position, recall.candidates)
+    digest = hashlib.sha256(body).digest()
+    return Prompt(body, digest, "injected", recall.reason, recall.rung, block, position, recall.candidates)
+
+
+def bare_prompt(
+    chat: ChatRequest,
+    candidates: tuple[Candidate, ...],
+    status: Status,
+    reason: Reason | None,
+    rung: Rung,
+    salt: str | None,
+) -> Prompt:
+    """The prompt without a block."""
+    body = edits_of(chat, salt, {})
+    return Prompt(body, hashlib.sha256(body).digest(), status, reason, rung, None, None, candidates)
 
 
 async def budget_for(chat: ChatRequest, ask: Ask, budget_max: int, models: ServedModels) -> int:
@@ -131,7 +146,7 @@ def retrieval_record(
         tokens=prompt.block.tokens if prompt.block else 0,
         tokens_exact=exact,
         millis=millis,
-        sha256_sent=hashlib.sha256(prompt.body).digest(),
+        sha256_sent=prompt.sha256,
         created_at=now,
     )
 

@@ -96,6 +96,8 @@ class Service:
         self.argv[self.argv.index("--port") + 1] = port
         if self.process.stdout is not None:
             self.process.stdout.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         self.process = _spawn(self.argv, self.log, self.extra)
         _wait_ready(self.process, self.log)
 
@@ -131,7 +133,8 @@ def serving(upstream: str, *options: str, env: dict[str, str] | None = None) -> 
     data, log = root / "data", root / "serve.log"
     argv = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", "0", "--data-dir", str(data)]
     argv += options
-    extra = {"MEMORY_PROXY_LOG__FORMAT": "text", **(env or {})}
+    # A test machine is busy: the deadline is generous here, and tests of the deadline set their own.
+    extra = {"MEMORY_PROXY_LOG__FORMAT": "text", "MEMORY_PROXY_RECALL__DEADLINE_MS": "5000", **(env or {})}
     process = _spawn(argv, log, extra)
     service = Service(process, "", upstream, data, argv, log, extra)
     try:

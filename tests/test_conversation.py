@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from memory.chain import extend
+from memory.chain import chain, extend
 from memory.errors import QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Scope, SessionRef
@@ -73,7 +73,7 @@ class Client:
         self.conversations = Conversations(self.hot, self.store)
 
     async def ask(self, messages: list[dict[str, str]], answer: str, label: str | None = None) -> Conversation:
-        found = await self.conversations.find(SCOPE, KEY, label, messages, ())
+        found = await self.conversations.find(SCOPE, KEY, label, messages, tuple(chain(KEY, messages)), ())
         digest = extend(KEY, found.tip, {"role": "assistant", "content": answer})
         if not self.hot.broken:
             await self.conversations.remember(SCOPE, KEY, found, [digest])
@@ -153,7 +153,9 @@ async def test_the_store_knows_what_redis_forgot() -> None:
 async def test_with_everything_away_a_new_session_is_opened(texts: tuple[str, ...]) -> None:
     client = Client()
     client.hot.broken = client.store.broken = True
-    assert (await client.conversations.find(SCOPE, KEY, None, said(*texts), ())).session.label
+    messages = said(*texts)
+    digests = tuple(chain(KEY, messages))
+    assert (await client.conversations.find(SCOPE, KEY, None, messages, digests, ())).session.label
 
 
 async def test_system_messages_do_not_change_the_conversation() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from memory.chain import Digest, chain
+from memory.chain import Digest
 from memory.errors import MemoryProxyFault
 from memory.ids import keyed_id, new_id
 from memory.model import Scope, SessionRef
@@ -83,10 +83,15 @@ class Conversations:
         self._store = store
 
     async def find(
-        self, scope: Scope, chain_key: bytes, label: str | None, messages: Sequence[object], scope_ids: Sequence[int]
+        self,
+        scope: Scope,
+        chain_key: bytes,
+        label: str | None,
+        messages: Sequence[object],
+        digests: tuple[Digest | None, ...],
+        scope_ids: Sequence[int],
     ) -> Conversation:
-        """The conversation of these messages. `chain_key` is the tenant's."""
-        digests = tuple(chain(chain_key, messages))
+        """The conversation of these messages and their chain. `chain_key` is the tenant's."""
         answers = _answer_digests(messages, digests)
         opening = _opening_digest(messages, digests)
         opens = not answers
@@ -138,12 +143,13 @@ class Conversations:
             return known, True
 
 
-def unrecognised(scope: Scope, chain_key: bytes, label: str | None, messages: Sequence[object]) -> Conversation:
+def unrecognised(
+    scope: Scope, chain_key: bytes, label: str | None, messages: Sequence[object], digests: tuple[Digest | None, ...]
+) -> Conversation:
     """The conversation where nobody could say in time: named, or a session of its own, which the write path mends.
 
     Its chain is known all the same: a message without a position would never become a turn.
     """
-    digests = tuple(chain(chain_key, messages))
     return Conversation(
         session=session_ref(chain_key, scope, label or str(new_id())),
         digests=digests,
