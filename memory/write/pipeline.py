@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -40,12 +40,13 @@ from memory.model import (
     Turn,
 )
 from memory.ports import Delivery, Embedder, TokenCounter
-from memory.read.conversation import ANSWERS_LOOKED_UP_MAX, session_ref
+from memory.read.conversation import session_ref
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
+from memory.write.homing import Homes, at_home
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
-from memory.write.turns import Message, Redacts, answers_of, messages_of, turn_of, turn_of_line
+from memory.write.turns import Message, Redacts, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer, dated, split_windows
 
 log = logging.getLogger("memory_proxy.write")
@@ -55,14 +56,8 @@ Placed = tuple[ImportLine, SessionRef]
 _REMEMBERED_ROLES: Final = frozenset({"user", "assistant"})
 
 
-class ExchangeStore(Protocol):
+class ExchangeStore(Homes, Protocol):
     """Where exchanges are written."""
-
-    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> set[Digest]:
-        """Which of these positions the session has. Raises StoreUnavailable."""
-
-    async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> Mapping[bytes, SessionRef]:
-        """The latest session of this very scope that has each position. Raises StoreUnavailable."""
 
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests) -> Committed:
         """Write everything or nothing. Raises StoreUnavailable, LeaseLost."""
@@ -130,7 +125,8 @@ class WritePath:
 
     async def write_exchange(self, delivery: Delivery, fence: int) -> None:
         """One live exchange, from its envelope to its memories."""
-        captured = await self._at_home(payload.unpack_captured(await self._opened(delivery)))
+        captured = payload.unpack_captured(await self._opened(delivery))
+        captured = await at_home(self._parts.store, captured, await self._parts.keys.chain_key(captured.scope.tenant))
         turns = await self._fresh_turns(captured)
         memories = await self._embedded(self._episodes(turns, delivery.entry, live=True))
         commit = Commit(
@@ -227,23 +223,6 @@ class WritePath:
         key = await self._parts.keys.by_id(entry.tenant_id, key_id_of(entry.envelope))
         purpose: Any = entry.kind
         return unseal(key, Binding(entry.tenant_id, entry.subject_id, entry.exchange_id, purpose), entry.envelope)
-
-    async def _at_home(self, captured: Captured) -> Captured:
-        """The exchange in the session that it continues.
-
-        Where the hot state was away or slow and the store behind, the proxy could not recognise the conversation and
-        minted a session; to keep it would store the whole history a second time. What came before is stored by now: a
-        user's exchanges keep to their order.
-        """
-        answers = [] if captured.named else answers_of(captured)
-        if not answers:
-            return captured
-        store, scope = self._parts.store, captured.scope
-        if await store.known_chains(scope, captured.session.session_id, answers):
-            return captured
-        found = await store.session_of_chains(scope, answers[-ANSWERS_LOOKED_UP_MAX:])
-        home = next((found[digest] for digest in reversed(answers) if digest in found), captured.session)
-        return replace(captured, session=home)
 
     async def _fresh_turns(self, captured: Captured) -> tuple[Turn, ...]:
         """The turns this exchange adds, clean. A history that the client sent again adds nothing."""

@@ -58,6 +58,15 @@ class WriteStore:
             found = await tx.fetch("session_of_chains", scope.tenant, scope_id, list(digests))
         return {row["chain"]: SessionRef(row["session_id"], row["label"]) for row in found}
 
+    async def session_that_went_on(self, scope: Scope, digests: Sequence[Digest], after: datetime) -> SessionRef | None:
+        """The session in which a request that arrived after `after` sent one of these positions as its history."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return None
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            row = await tx.row("session_that_went_on", scope.tenant, scope_id, list(digests), after)
+        return None if row is None else SessionRef(row["session_id"], row["label"])
+
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests = _NOTHING_FORGOTTEN) -> Committed:
         """Store an exchange and all it leaves behind, recorded at `now`. Raises LeaseLost, StoreUnavailable."""
         scope_id = await self._scopes.ensure(commit.scope)

@@ -107,6 +107,19 @@ JOIN sessions s ON s.tenant_id = t.tenant_id AND s.session_id = t.session_id
 WHERE t.tenant_id = $1 AND t.scope_id = $2 AND t.chain = ANY ($3)
 ORDER BY t.chain, s.last_at DESC, t.recorded_at DESC, t.event_id DESC;
 
+-- name: session_that_went_on
+-- The session in which a later request sent one of these positions as its history; the earliest such request.
+-- $1 tenant uuid, $2 scope_id int8, $3 chains bytea[], $4 after timestamptz
+-- Uses: turns_chain, exchanges_pkey, sessions_pkey. Rows: session_id, label.
+SELECT s.session_id, s.label
+FROM turns t
+JOIN exchanges e ON e.tenant_id = t.tenant_id AND e.exchange_id = t.exchange_id
+JOIN sessions s ON s.tenant_id = t.tenant_id AND s.session_id = t.session_id
+WHERE t.tenant_id = $1 AND t.scope_id = $2 AND t.chain = ANY ($3)
+    AND e.arrived_at >= $4 AND t.occurred_at = e.arrived_at  -- an answer of its own would carry finished_at
+ORDER BY e.arrived_at, e.exchange_id
+LIMIT 1;
+
 -- name: ledger_of_session
 -- What was placed in a conversation, by position.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
