@@ -49,8 +49,8 @@ format: install-dev ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 bench: install-dev ## recall and overhead benchmarks, a few minutes each
-	$(BIN)/python -m bench.recall $(ARGS)
 	$(BIN)/python -m bench.overhead $(ARGS)
+	$(BIN)/python -m bench.recall $(ARGS)
 
 test-vllm: install-dev ## the main job on a real vLLM (installs it once: 3.5 GB)
 	$(BIN)/python -m pytest -q -m vllm tests/vllm $(ARGS)

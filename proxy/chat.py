@@ -180,6 +180,7 @@ class ChatCompletions:
             known_chains=[digest for digest in conversation.digests if digest is not None],
             announced=conversation.announced,
             as_of=asked.ask.as_of,
+            skip_repeats=True,
         )
         return conversation, await parts.recaller.recall(question, embedding, max(left_s, 0.001))
 

@@ -231,6 +231,6 @@ async def test_turns_that_the_prompt_contains_are_not_candidates(store: Store) -
 async def test_an_earlier_turn_that_asked_the_same_is_no_answer(store: Store) -> None:
     store.rows.append(row("What is my boat called?!", unit(1, 0, 0, 0)))
     recall, _ = recaller(store, Embedder())
-    found = await recall.recall(question("what is my boat called"), recall.embed("q"), 5.0)
+    found = await recall.recall(question("what is my boat called", skip_repeats=True), recall.embed("q"), 5.0)
     assert next(c.content for c in found.candidates) == "my boat is called Halcyon"
     assert "What is my boat called?!" not in {c.content for c in found.candidates}

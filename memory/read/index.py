@@ -41,6 +41,7 @@ _FOLD_SLACK: Final = 32
 # DESIGN section 2 asks for it ("with the turn before it when short"); no set here measures it.
 SHORT_QUERY_TERMS: Final = 3
 _PREVIOUS_WEIGHT: Final = 0.5
+QUERY_CHARS_JUDGED: Final = 4_096  # of a query, from its end: the question comes last
 # Context beyond this is not read: it would be thinned to `ranking.CONTEXT_TERMS` anyway, and costs 1 us a character.
 _CONTEXT_CHARS_MAX: Final = 2_000
 
@@ -67,6 +68,8 @@ class _Query:
 
     terms: dict[str, float]
     vector: NDArray[np.float32] | None
+    personal: bool
+    weights: ranking.Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +177,14 @@ class ScopeIndex:
         visible = np.flatnonzero(self._visible(where, now))
         if k <= 0 or not len(visible):
             return []
-        prepared = _Query(self._query_weights(query, previous), query_vector)
+        prepared = _Query(
+            terms=self._query_weights(query, previous),
+            vector=query_vector,
+            personal=admission.is_personal(query[-QUERY_CHARS_JUDGED:]),
+            weights=ranking.weights_for(query),
+        )
         arms = self._arms(prepared, visible)
-        scores, parts = _fused(arms, self._columns.demotion[visible])
+        scores, parts = _fused(arms, self._columns.demotion[visible], prepared.weights)
         newest_first = -self._columns.occurred[visible]
         best = _best(scores, newest_first, k + _FOLD_SLACK)
         margins = _margins(arms)
@@ -187,7 +195,7 @@ class ScopeIndex:
             slot = int(visible[at])
             explained = {name: float(values[at]) for name, values in parts.items()}
             explained["admission"] = verdict.probability
-            window = self._best_window(slot, arms)
+            window = self._best_window(slot, arms, prepared.weights)
             found.append(
                 Scored(self._items[slot], float(scores[at]), explained, window, verdict.admitted, known, folded)
             )
@@ -271,16 +279,18 @@ class ScopeIndex:
             dense_margin=None if margins is None else float(margins[at]),
             coverage=sum(query.terms[term] for term in held) / total if total else 0.0,
             terms_held=math.log1p(len(held)),
+            personal=query.personal,
+            visible=len(arms.visible),
         )
 
-    def _best_window(self, slot: int, arms: _Arms) -> tuple[int, int]:
+    def _best_window(self, slot: int, arms: _Arms, weights: ranking.Weights) -> tuple[int, int]:
         """The window that ranks best by the same fusion, role aside."""
         units = list(self._units[slot])
         lexical = ranking.rescale(arms.unit_lexical[units], 0.0, float(arms.lexical.max()))
         if arms.unit_dense is None or arms.dense is None:
             return self._items[slot].windows[int(np.argmax(lexical))]
         dense = ranking.rescale(arms.unit_dense[units], float(arms.dense.min()), float(arms.dense.max()))
-        return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical, dense * 0.0, ranking.FULL)))]
+        return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical, dense * 0.0, weights)))]
 
 
 def date_words(moment: datetime | None) -> str:
@@ -298,7 +308,9 @@ def _fingerprint(content: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _fused(arms: _Arms, demotion: NDArray[np.float32]) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
+def _fused(
+    arms: _Arms, demotion: NDArray[np.float32], weights: ranking.Weights
+) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
     """Scores of the visible items and the scaled parts they are made of."""
     lexical = ranking.rescale(arms.lexical, 0.0, float(arms.lexical.max()))
     if arms.dense is None:
@@ -306,7 +318,7 @@ def _fused(arms: _Arms, demotion: NDArray[np.float32]) -> tuple[NDArray[np.float
         return ranking.fuse(lexical * 0.0, lexical, demotion, ranking.LEXICAL_ONLY), parts
     dense = ranking.rescale(arms.dense, float(arms.dense.min()), float(arms.dense.max()))
     parts = {"dense": dense, "lexical": lexical, "demotion": demotion}
-    return ranking.fuse(dense, lexical, demotion, ranking.FULL), parts
+    return ranking.fuse(dense, lexical, demotion, weights), parts
 
 
 def _best(scores: NDArray[np.float32], tiebreak: NDArray[np.float64], count: int) -> NDArray[np.intp]:

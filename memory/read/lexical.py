@@ -41,7 +41,8 @@ _STOPWORD_TEXT: Final = """
     herself him himself his how i if in into is it its itself just ll m me more most my myself no nor not now of off on
     once only or other our ours ourselves out over own re s same she should so some such t than that the their theirs
     them themselves then there these they this those through to too under until up ve very was we were what when where
-    which while who whom why will with would you your yours yourself yourselves"""
+    which while who whom why will with would you your yours yourself yourselves
+    hello hey hi ok okay please thank thanks yes"""
 _STOPWORDS: Final = frozenset(_STOPWORD_TEXT.split())
 _VOWELS: Final = frozenset("aeiouy")
 _BYTES_PER_POSTING: Final = 8  # int32 unit and float32 weight

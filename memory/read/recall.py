@@ -43,6 +43,7 @@ class Question:
     known_chains: Sequence[bytes] = ()
     announced: Mapping[int, int] | None = None
     as_of: datetime | None = None
+    skip_repeats: bool = False  # leave out turns that say no more than the question itself
     strict: bool = False  # confirm the index with the store first: a search reads its own writes
 
 
@@ -127,8 +128,8 @@ class Recaller:
         scored = await self._hot.run(
             lambda: hot.index.search(question.text, vector, question.k, now=question.now, where=where)
         )
-        asked = _words(question.text)
-        candidates = tuple(_candidate(hit) for hit in scored if _words(hit.item.content) != asked)
+        asked = _words(question.text) if question.skip_repeats else None
+        candidates = tuple(_candidate(hit) for hit in scored if not _repeats(hit.item.content, asked))
         if vector is None:
             return Recall(candidates, "lexical", "embedder")
         return Recall(candidates, "full")
@@ -150,6 +151,10 @@ class Recaller:
 def _words(text: str) -> str:
     """A text by its words alone: an earlier turn that only asked the same question answers nothing."""
     return " ".join(_WORD.findall(text.casefold()))
+
+
+def _repeats(content: str, asked: str | None) -> bool:
+    return asked is not None and len(content) <= 2 * len(asked) + 8 and _words(content) == asked
 
 
 def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope]) -> None:
