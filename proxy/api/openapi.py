@@ -192,6 +192,24 @@ CALLS: Final = (
         errors=_CALLER,
         parameters=("scope",),
     ),
+    Call(
+        "GET",
+        "/memory/v1/queue/dead",
+        "listDeadLetters",
+        "What could not be stored for its own fault: ids and reasons, never content.",
+        schemas.DeadLetterList,
+        errors=_CALLER,
+        parameters=("limit", "scope"),
+    ),
+    Call(
+        "POST",
+        "/memory/v1/queue/dead/{id}/replay",
+        "replayDeadLetter",
+        "Put a dead letter back into its lane.",
+        schemas.ReplayedSaid,
+        errors=(*_CALLER, "not_found"),
+        parameters=("dead_id", "scope"),
+    ),
 )
 
 
@@ -320,6 +338,9 @@ _PARAMETERS: Final = {
     ),
     "id": _parameter("path", "id", {"type": "string", "format": "uuid"}, "The id.", required=True),
     "session_id": _parameter("path", "id", _LABEL, "The value of X-Memory-Session, percent-encoded.", required=True),
+    "dead_id": _parameter(
+        "path", "id", {"type": "string"}, "A dead letter's id, percent-encoded: `live-03%2F…`.", required=True
+    ),
     "if_match": _parameter(
         "header", "If-Match", {"type": "string"}, "The version the change was made from.", required=True
     ),

@@ -20,7 +20,7 @@ from proxy.api.imports import Import
 from proxy.api.memories import Memories
 from proxy.api.openapi import DOCUMENT_PATH, document
 from proxy.api.parts import OwnParts
-from proxy.api.queue import Waiting
+from proxy.api.queue import DeadLetters, Waiting
 from proxy.api.retrievals import Retrievals
 from proxy.api.search import Search
 from proxy.api.sessions import Labels, Sessions
@@ -69,6 +69,7 @@ class OwnApi:
     def _table(self, parts: OwnParts) -> tuple[Route, ...]:
         labels = Labels(parts.records)
         health, memories, sessions = Health(parts), Memories(parts, labels), Sessions(parts)
+        dead = DeadLetters(parts)
         return (
             Route("GET", "/memory/health", health.health),
             Route("HEAD", "/memory/health", health.health),
@@ -87,6 +88,8 @@ class OwnApi:
             Route("GET", "/memory/v1/sessions/{id}", sessions.show),
             Route("GET", "/memory/v1/retrievals/{id}", Retrievals(parts, labels).show),
             Route("GET", "/memory/v1/queue", Waiting(parts).show),
+            Route("GET", "/memory/v1/queue/dead", dead.list),
+            Route("POST", "/memory/v1/queue/dead/{id}/replay", dead.replay),
         )
 
     async def _openapi(self, request: web.Request) -> web.Response:

@@ -94,8 +94,29 @@ class TakesChunks(Protocol):
         """Where the chunk is now; `none` is not durable. Raises StoreUnavailable while no key is at hand."""
 
 
+class Letter(Protocol):
+    """An entry that was given up: where it lies and why, never what it holds."""
+
+    @property
+    def dead_id(self) -> str: ...
+    @property
+    def exchange_id(self) -> UUID: ...
+    @property
+    def tenant_id(self) -> UUID: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def attempts(self) -> int: ...
+
+
 class Depths(Protocol):
-    """How much waits in the durable queue."""
+    """How much waits in the durable queue, and what was given up."""
+
+    async def dead_letters(self, limit: int) -> Sequence[Letter]:
+        """The newest dead letters, newest first. Raises QueueUnavailable."""
+
+    async def replay_dead(self, dead_id: str) -> bool:
+        """Put one back at the end of its lane; False when there is none. Raises QueueUnavailable."""
 
     async def depth(self) -> QueueDepth:
         """Counts over all lanes. Raises QueueUnavailable."""

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 from aiohttp import web
 
-from memory.errors import QueueUnavailable, StoreUnavailable
+from memory.errors import NotFound, QueueUnavailable, StoreUnavailable
 from memory.ports import QueueDepth
 from proxy.api.answers import said
-from proxy.api.asking import caller_of, parameters
-from proxy.api.parts import Depths, Holds, OwnParts
-from proxy.api.schemas import QueueSaid
+from proxy.api.asking import Caller, caller_of, parameters
+from proxy.api.paging import page_of
+from proxy.api.parts import Depths, Holds, Letter, OwnParts
+from proxy.api.schemas import DeadLetterList, DeadLetterSaid, QueueSaid, ReplayedSaid
+
+DEAD_LETTERS_MAX: Final = 1_000  # looked at, newest first
 
 
 class Waiting:
@@ -31,10 +36,8 @@ class Waiting:
         parts = self._parts
         caller_of(request, parts.door, "memory:read:own")
         parameters(request, ())
-        try:
+        with _asked():
             depth = await waiting(parts.hand_off, parts.spooled, parts.queue)
-        except QueueUnavailable as fault:
-            raise StoreUnavailable(f"the queue cannot be asked: {fault}", retry_after_s=1) from fault
         return said(
             QueueSaid(
                 pending=depth.pending,
@@ -44,6 +47,49 @@ class Waiting:
                 oldest_seconds=round(depth.oldest_seconds, 3),
             )
         )
+
+
+class DeadLetters:
+    """`/memory/v1/queue/dead`: what could not be stored, and another try. The caller's tenant alone."""
+
+    def __init__(self, parts: OwnParts) -> None:
+        self._parts = parts
+
+    async def list(self, request: web.Request) -> web.Response:
+        """The newest, newest first. Raises StoreUnavailable while the queue cannot be asked."""
+        caller = caller_of(request, self._parts.door, "memory:admin")
+        limit = page_of(parameters(request, ("limit",)), "dead letters").limit
+        rows = [
+            DeadLetterSaid(
+                id=letter.dead_id, exchange_id=str(letter.exchange_id), reason=letter.reason, attempts=letter.attempts
+            )
+            for letter in await self._own(caller)
+        ]
+        return said(DeadLetterList(data=rows[:limit], next_cursor=None))
+
+    async def replay(self, request: web.Request) -> web.Response:
+        """Put one back into its lane. Raises NotFound, StoreUnavailable."""
+        caller = caller_of(request, self._parts.door, "memory:admin")
+        parameters(request, ())
+        dead_id = request.match_info["id"]
+        own = {letter.dead_id for letter in await self._own(caller)}
+        with _asked():
+            if dead_id not in own or not await self._parts.queue.replay_dead(dead_id):
+                raise NotFound("there is no such dead letter")
+        return said(ReplayedSaid(id=dead_id, replayed=True))
+
+    async def _own(self, caller: Caller) -> Sequence[Letter]:
+        with _asked():
+            found = await self._parts.queue.dead_letters(DEAD_LETTERS_MAX)
+        return [letter for letter in found if letter.tenant_id == caller.scope.tenant]
+
+
+@contextmanager
+def _asked() -> Iterator[None]:
+    try:
+        yield
+    except QueueUnavailable as fault:
+        raise StoreUnavailable(f"the queue cannot be asked: {fault}", retry_after_s=1) from fault
 
 
 async def waiting(hand_off: Holds, spooled: Callable[[], int], queue: Depths) -> QueueDepth:

@@ -306,6 +306,29 @@ class QueueSaid(Said):
     oldest_seconds: float
 
 
+class DeadLetterSaid(Said):
+    """An entry that was given up: where it lies and why, never what it holds."""
+
+    id: str = Field(description="What the replay call takes, percent-encoded in its path.")
+    exchange_id: str
+    reason: str
+    attempts: int
+
+
+class DeadLetterList(Said):
+    """The newest dead letters, newest first."""
+
+    data: list[DeadLetterSaid]
+    next_cursor: str | None
+
+
+class ReplayedSaid(Said):
+    """A dead letter that waits in its lane again."""
+
+    id: str
+    replayed: bool
+
+
 class DependencySaid(Said):
     """One dependency as last seen."""
 

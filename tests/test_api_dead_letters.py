@@ -1,0 +1,66 @@
+"""Dead letters can be listed and tried again, by their own tenant alone. Real Valkey, real queue."""
+
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+from uuid import UUID
+
+import pytest
+
+from memory.adapters.redis_queue import RedisQueue, lane_of
+from memory.ids import new_id
+from memory.ports import Entry
+from tests.test_api_admission import Keyed, parts, serving
+from tests.valkey_fixture import ValkeyServer
+
+OURS, THEIRS = UUID(int=1), UUID(int=9)
+KEY = {"Authorization": "Bearer x"}
+
+
+@pytest.fixture
+async def queue(valkey: ValkeyServer) -> AsyncIterator[RedisQueue]:
+    made = RedisQueue(valkey.url)
+    await made.prepare()
+    yield made
+    await made.close()
+
+
+async def buried(queue: RedisQueue, tenant: UUID) -> Entry:
+    """An entry that a worker has given up."""
+    entry = Entry(new_id(), tenant, new_id(), "exchange", "live", b"sealed words")
+    await queue.put(entry)
+    lane = lane_of(tenant, entry.subject_id, "live")
+    (delivery,) = await queue.take([lane], count=1, block_ms=1000)
+    await queue.bury(delivery, "no key opens it")
+    return entry
+
+
+async def test_a_dead_letter_is_listed_without_content_and_tried_again(queue: RedisQueue) -> None:
+    entry = await buried(queue, OURS)
+    async with serving(parts(door=Keyed("memory:admin"), queue=queue)) as call:
+        status, body = await call("GET", "/memory/v1/queue/dead", headers=KEY)
+        assert status == 200
+        (letter,) = body["data"]
+        assert (letter["exchange_id"], letter["reason"]) == (str(entry.exchange_id), "no key opens it")
+        assert "sealed words" not in str(body)
+        path = f"/memory/v1/queue/dead/{quote(letter['id'], safe='')}/replay"
+        assert await call("POST", path, headers=KEY) == (200, {"id": letter["id"], "replayed": True})
+        assert (await call("POST", path, headers=KEY))[0] == 404
+        assert (await call("GET", "/memory/v1/queue/dead", headers=KEY))[1]["data"] == []
+    depth = await queue.depth()
+    assert (depth.pending, depth.dead) == (1, 0)
+
+
+async def test_another_tenants_dead_letter_is_not_there(queue: RedisQueue) -> None:
+    await buried(queue, THEIRS)
+    (letter,) = await queue.dead_letters(10)
+    async with serving(parts(door=Keyed("memory:admin"), queue=queue)) as call:
+        assert (await call("GET", "/memory/v1/queue/dead", headers=KEY))[1]["data"] == []
+        path = f"/memory/v1/queue/dead/{quote(letter.dead_id, safe='')}/replay"
+        assert (await call("POST", path, headers=KEY))[0] == 404
+    assert (await queue.depth()).dead == 1
+
+
+async def test_a_key_without_the_capability_sees_none(queue: RedisQueue) -> None:
+    async with serving(parts(door=Keyed("memory:read:own"), queue=queue)) as call:
+        status, body = await call("GET", "/memory/v1/queue/dead", headers=KEY)
+        assert (status, body["error"]["code"]) == (403, "capability_missing")
