@@ -186,10 +186,10 @@ class Answering:
         copy: _Copy,
     ) -> bool:
         """Carry the chunks; says whether the upstream died before its end."""
-        chunks = answer.content.iter_any()
+        read = answer.content.readany
         while True:
             try:
-                chunk = await anext(chunks, b"")
+                chunk = await read()
             except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, OSError):
                 return True
             if not chunk:

@@ -185,7 +185,7 @@ async def relay(
     response = begin(answer, extra)
     await response.prepare(request)
     try:
-        async for chunk in answer.content.iter_any():
+        while chunk := await answer.content.readany():
             await response.write(chunk)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, asyncio.IncompleteReadError):
         cut(request)
