@@ -58,8 +58,8 @@ def test_commands_of_the_readme_run(command: str, service: Service, tmp_path: Pa
     words = shlex.split(command)[1:]
     if words[0] in TALKS_TO_SERVICE:
         words += ["--url", service.url]
-    if words[0] == "doctor":
-        words += ["--upstream", service.upstream, "--data-dir", str(tmp_path / "data"), "--port", "0"]
+    if words[0] == "doctor":  # beside the service's data: as root, Postgres' account must be able to enter
+        words += ["--upstream", service.upstream, "--data-dir", str(service.data.parent / "doctor"), "--port", "0"]
     ran = subprocess.run(
         [sys.executable, "-m", "proxy", *words], cwd=tmp_path, capture_output=True, text=True, timeout=100
     )
