@@ -195,7 +195,7 @@ class Recall(Section):
         default=1000, ge=0, le=60_000, description="Longest use of a cached scope after its last confirmation."
     )
     candidates_max: int = Field(
-        default=50, ge=1, le=10_000, description="Candidates ranked, judged and recorded for one request."
+        default=20, ge=1, le=10_000, description="Candidates judged and recorded for one request, best first."
     )
 
 

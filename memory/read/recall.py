@@ -154,7 +154,8 @@ def _words(text: str) -> str:
 
 
 def _repeats(content: str, asked: str | None) -> bool:
-    return asked is not None and len(content) <= 2 * len(asked) + 8 and _words(content) == asked
+    """Whether a text says the words of the question and no more; looks only at texts of about its length."""
+    return asked is not None and len(asked) <= len(content) <= len(asked) + 16 and _words(content) == asked
 
 
 def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope]) -> None:
