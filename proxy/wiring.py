@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import ModelFiles, default_cache_dir, prepare_model
-from memory.adapters.model_registry import ModelSpec, choose_model, read_registry
+from memory.adapters.model_registry import choose_model, read_registry
 from memory.adapters.postgres.database import Bounds as PoolBounds
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.import_store import ImportStore
@@ -33,8 +33,8 @@ from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.spool import OrphanFinder, Spool
 from memory.adapters.spool import count as spooled
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer, UpstreamTokenizer
-from memory.config import Settings, digest
-from memory.errors import SpoolUnavailable
+from memory.config import Settings, digest, effective_cache_salt
+from memory.errors import ConfigInvalid, SpoolUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.late import LateEmbedder
@@ -56,6 +56,7 @@ from proxy.relay import Upstream
 from proxy.served_model import ServedModels
 
 log = logging.getLogger("memory_proxy.wiring")
+T = TypeVar("T")
 # Envelopes that neither queue nor spool took: two full spools' worth would not be gentler to the machine.
 HELD_BYTES_MAX: Final = 67_108_864
 # Nobody waits for it beyond the hold of the last byte; a conversation that is not remembered is recognised later.
@@ -63,21 +64,34 @@ REMEMBER_TIMEOUT_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
-    """A worker's parts that outlive a request."""
+class Kept:
+    """What holds data: Postgres with the keys in it, and the model whose vectors lie there."""
 
-    settings: Settings
-    metrics: Metrics
     database: Database
+    scopes: Scopes
     key_store: KeyStore
     keys: KeyRing
+    embedder: LateEmbedder
+    model_files: ModelFiles
+    table: str
+    read_store: ReadStore
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """What captured exchanges leave by."""
+
     queue: RedisQueue
     hot_state: RedisHot
     hand_off: HandOff
-    embedder: LateEmbedder
-    spec: ModelSpec
-    model_files: ModelFiles
-    read_store: ReadStore
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A worker's parts that outlive a request."""
+
+    kept: Kept
+    queued: Queued
     hot: HotScopes
     upstream: Upstream
     models: ServedModels
@@ -86,44 +100,21 @@ class Wired:
     capture: Capture
     front: Front
     own: OwnApi
-    background: tuple[Coroutine[Any, Any, None], ...]
+
+    @property
+    def background(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """What runs beside the requests, for ever."""
+        always = (self.readiness.keep_probing(), self.queued.hand_off.keep_draining())
+        return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
 
 
 async def wire(settings: Settings, metrics: Metrics) -> Wired:
     """Build a worker's parts. Raises ConfigInvalid, StartFailed, ModelFileInvalid where they cannot be."""
-    data = settings.data.dir
-    database_url, redis_url = settings.database.url, settings.redis.url
-    if data is None or database_url is None or redis_url is None:
-        raise ValueError("unresolved settings: the supervisor fills in data.dir, database.url and redis.url")
-    database = await Database.open(database_url.get_secret_value(), pool_bounds(settings))
-    key_store = KeyStore(database)
-    keys = KeyRing(key_store, load_or_create_master_key(data / "master.key"))
-    spec = choose_model(
-        read_registry(), settings.embedding.model, directory=settings.embedding.directory, dim=settings.embedding.dim
-    )
-    files = await asyncio.to_thread(prepare_model, spec, model_cache(settings), lambda _: None)
-    embedder = LateEmbedder(spec.name, spec.dim)
-    queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
-    cache_url = settings.redis.cache_url or redis_url
-    hot_state = RedisHot(
-        cache_url.get_secret_value(),
-        opening_ttl_s=settings.session.regenerate_window_s,
-        keep_timeout_ms=REMEMBER_TIMEOUT_MS,
-    )
-    hand_off = HandOff(
-        queue,
-        await asyncio.to_thread(open_spool, data / "spool", settings.queue.spool_bytes),
-        hold_ms=settings.queue.capture_hold_ms,
-        memory_bytes_max=HELD_BYTES_MAX,
-        meter=HandOffMeter(metrics),
-        orphans=OrphanFinder(data / "spool"),
-    )
-    scopes = Scopes(database)
-    table = embedding_table_name(spec.name, files.digest)
-    read_store = ReadStore(database, scopes, table, dim=spec.dim)
+    kept = await _kept(settings)
+    queued = await _queued(settings, metrics)
     hot = HotScopes(
-        read_store,
-        dim=spec.dim,
+        kept.read_store,
+        dim=kept.embedder.dim,
         bytes_max=settings.recall.hot_scope_bytes_max,
         staleness_ms=settings.recall.scope_staleness_max_ms,
         metrics=metrics,
@@ -138,94 +129,126 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         keepalive_s=settings.upstream.keepalive_s,
     )
     models = ServedModels(upstream, api_key=api_key, counts=UpstreamTokenizer)
-    conversations = Conversations(hot_state, read_store)
+    conversations = Conversations(queued.hot_state, kept.read_store)
     bounds = Bounds(settings.queue.request_bytes_max, settings.queue.answer_bytes_max)
-    capture = Capture(hand_off, conversations, keys, bounds, metrics)
-    recaller = Recaller(hot, read_store, embedder, metrics)
-    door = KeyedDoor(key_store, stale_max_s=settings.auth.stale_max_s) if keyed else OpenDoor()
-    salt = settings.upstream.cache_salt or ("tenant" if keyed else "off")
     parts = Parts(
         settings=settings,
         config_digest=digest(settings),
-        keys=keys,
+        keys=kept.keys,
         upstream=upstream,
         conversations=conversations,
         hot=hot,
-        recaller=recaller,
-        capture=capture,
+        recaller=Recaller(hot, kept.read_store, kept.embedder, metrics),
+        capture=Capture(queued.hand_off, conversations, kept.keys, bounds, metrics),
         counter=token_counter(settings),
         models=models,
         metrics=metrics,
-        embedding_model=spec.name,
-        salted=salt == "tenant",
+        embedding_model=kept.embedder.model,
+        salted=effective_cache_salt(settings) == "tenant",
     )
+    door = KeyedDoor(kept.key_store, stale_max_s=settings.auth.stale_max_s) if keyed else OpenDoor()
     chat = ChatCompletions(parts)
-    front = Front(door=door, chat=chat, generation=Generation(parts, chat), upstream=upstream, metrics=metrics)
     readiness = Readiness(
         {
-            "postgres": database.ping,
-            "queue": queue.ping,
-            "embedder": embedder.ping,
+            "postgres": kept.database.ping,
+            "queue": queued.queue.ping,
+            "embedder": kept.embedder.ping,
             "upstream": models.ping,
         }
     )
-    own = OwnApi(
-        OwnParts(
-            door=door,
-            readiness=readiness,
-            metrics=metrics,
-            recaller=recaller,
-            records=Records(database, scopes, table),
-            progress=ImportStore(database, scopes, table),
-            capture=capture,
-            queue=queue,
-            hand_off=hand_off,
-            spooled=partial(spooled, data / "spool"),
-            keys=keys,
-            redactor=Redactor(secret_detectors()),
-            embedder=embedder,
-            windows=embedder,
-        )
-    )
-    background: list[Coroutine[Any, Any, None]] = [readiness.keep_probing(), hand_off.keep_draining()]
-    if isinstance(door, KeyedDoor):
-        background.append(door.keep_reading())
     return Wired(
-        settings=settings,
-        metrics=metrics,
-        database=database,
-        key_store=key_store,
-        keys=keys,
-        queue=queue,
-        hot_state=hot_state,
-        hand_off=hand_off,
-        embedder=embedder,
-        spec=spec,
-        model_files=files,
-        read_store=read_store,
+        kept=kept,
+        queued=queued,
         hot=hot,
         upstream=upstream,
         models=models,
         door=door,
         readiness=readiness,
-        capture=capture,
-        front=front,
-        own=own,
-        background=tuple(background),
+        capture=parts.capture,
+        front=Front(door=door, chat=chat, generation=Generation(parts, chat), upstream=upstream, metrics=metrics),
+        own=_own_api(settings, kept, queued, parts, door, readiness),
     )
+
+
+async def _kept(settings: Settings) -> Kept:
+    data, url = _resolved(settings.data.dir, "data.dir"), _resolved(settings.database.url, "database.url")
+    embedding = settings.embedding
+    spec = choose_model(read_registry(), embedding.model, directory=embedding.directory, dim=embedding.dim)
+    files = await asyncio.to_thread(prepare_model, spec, model_cache(settings), lambda _: None)
+    database = await Database.open(url.get_secret_value(), pool_bounds(settings))
+    key_store, scopes, table = KeyStore(database), Scopes(database), embedding_table_name(spec.name, files.digest)
+    return Kept(
+        database=database,
+        scopes=scopes,
+        key_store=key_store,
+        keys=KeyRing(key_store, load_or_create_master_key(data / "master.key")),
+        embedder=LateEmbedder(spec.name, spec.dim),
+        model_files=files,
+        table=table,
+        read_store=ReadStore(database, scopes, table, dim=spec.dim),
+    )
+
+
+async def _queued(settings: Settings, metrics: Metrics) -> Queued:
+    data, url = _resolved(settings.data.dir, "data.dir"), _resolved(settings.redis.url, "redis.url")
+    queue = RedisQueue(url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
+    hot_state = RedisHot(
+        (settings.redis.cache_url or url).get_secret_value(),
+        opening_ttl_s=settings.session.regenerate_window_s,
+        keep_timeout_ms=REMEMBER_TIMEOUT_MS,
+    )
+    hand_off = HandOff(
+        queue,
+        await asyncio.to_thread(open_spool, data / "spool", settings.queue.spool_bytes),
+        hold_ms=settings.queue.capture_hold_ms,
+        memory_bytes_max=HELD_BYTES_MAX,
+        meter=HandOffMeter(metrics),
+        orphans=OrphanFinder(data / "spool"),
+    )
+    return Queued(queue, hot_state, hand_off)
+
+
+def _own_api(
+    settings: Settings, kept: Kept, queued: Queued, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Readiness
+) -> OwnApi:
+    return OwnApi(
+        OwnParts(
+            door=door,
+            readiness=readiness,
+            metrics=parts.metrics,
+            recaller=parts.recaller,
+            records=Records(kept.database, kept.scopes, kept.table),
+            progress=ImportStore(kept.database, kept.scopes, kept.table),
+            capture=parts.capture,
+            queue=queued.queue,
+            hand_off=queued.hand_off,
+            spooled=partial(spooled, _resolved(settings.data.dir, "data.dir") / "spool"),
+            keys=kept.keys,
+            redactor=Redactor(secret_detectors()),
+            embedder=kept.embedder,
+            windows=kept.embedder,
+        )
+    )
+
+
+def _resolved(value: T | None, key: str) -> T:
+    """A setting that the supervisor fills in. Raises ConfigInvalid where it has not."""
+    if value is None:
+        raise ConfigInvalid(f"{key} is not resolved: this process is started by `memory-proxy serve`")
+    return value
 
 
 async def bring_up(wired: Wired) -> None:
     """The first complete start: stores up and migrated, model loaded. Raises a MemoryProxyFault while it is not."""
-    tenant = await wired.key_store.ensure_tenant("default", datetime.now(UTC))
-    await wired.keys.chain_key(tenant)
+    tenant = await wired.kept.key_store.ensure_tenant("default", datetime.now(UTC))
+    await wired.kept.keys.chain_key(tenant)
     if isinstance(wired.door, OpenDoor):
         wired.door.opens_to(tenant)
     else:
         await wired.door.read()
-    await wired.queue.ping()
-    if not wired.embedder.loaded:
-        wired.embedder.arrived(await asyncio.to_thread(OnnxEmbedder, wired.model_files))
+    await wired.queued.queue.ping()
+    if not wired.kept.embedder.loaded:
+        wired.kept.embedder.arrived(await asyncio.to_thread(OnnxEmbedder, wired.kept.model_files))
     await wired.models.refresh()
     await wired.readiness.probe()
     wired.readiness.started = True
@@ -233,12 +256,12 @@ async def bring_up(wired: Wired) -> None:
 
 async def close(wired: Wired) -> None:
     """Close what `wire` opened."""
-    await wired.hand_off.close()
+    await wired.queued.hand_off.close()
     await wired.upstream.close()
     wired.hot.close()
-    await wired.queue.close()
-    await wired.hot_state.close()
-    await wired.database.close()
+    await wired.queued.queue.close()
+    await wired.queued.hot_state.close()
+    await wired.kept.database.close()
 
 
 def pool_bounds(settings: Settings) -> PoolBounds:
