@@ -242,11 +242,20 @@ def test_children_get_resolved_settings_and_none_of_our_variables(place: Path) -
         assert "database system is shut down" in (service.data / "logs" / "postgres.log").read_text()
 
 
+def is_dead(pid: int) -> bool:
+    """Whether the kernel has ended a process, its parent having noticed or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
 def test_a_dead_worker_is_replaced_and_no_connection_is_refused(place: Path) -> None:
     with supervised(place) as service:
         service.until_ready()
         first = service.ask()["pid"]
         os.kill(first, signal.SIGKILL)
+        until(lambda: is_dead(first))  # until then it may still take a connection, which dies with it
         assert service.ask()["pid"] != first  # waits in the socket's queue for the next worker
         assert "reason=killed by SIGKILL" in service.log
         (worker, _), *_ = [line.split() for line in (place / "workers").read_text().splitlines()]
