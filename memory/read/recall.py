@@ -124,7 +124,7 @@ class Recaller:
 
     async def _from_index(self, question: Question, hot: HotScope, vector: Vector | None) -> Recall:
         shown = frozenset(hot.chains[chain] for chain in question.known_chains if chain in hot.chains)
-        where = replace(question.where, exclude_memory_ids=question.where.exclude_memory_ids | shown)
+        where = question.where.without(shown)
         scored = await self._hot.run(
             lambda: hot.index.search(question.text, vector, question.k, now=question.now, where=where)
         )

@@ -168,14 +168,3 @@ def rfc3339(value: str) -> datetime | None:
 def to_rfc3339(moment: datetime | None) -> str | None:
     """A time as this API writes it: UTC, `Z`, microseconds only where there are some."""
     return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def time_parameter(given: dict[str, str], name: str) -> datetime | None:
-    """A time among the query parameters. Raises MemoryInvalid."""
-    if name not in given:
-        return None
-    # In a query string an unencoded + reads as a space; a time has no space before its offset.
-    moment = rfc3339(given[name]) or rfc3339("+".join(given[name].rsplit(" ", 1)))
-    if moment is None:
-        raise MemoryInvalid(f"{name} must be RFC 3339 with an offset, like 2026-11-21T09:30:00Z", param=name)
-    return moment
