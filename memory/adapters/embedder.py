@@ -19,12 +19,15 @@ Measured with the default model, one thread, AVX512-VNNI, CPU on an idle / a ful
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -47,6 +50,8 @@ _BATCH_TOKENS = 512
 # Texts tokenised at once; batches are sorted by length inside such a slice.
 _SLICE_TEXTS = 1024
 _NORM_MIN = 1e-12
+_CPU_INFO = Path("/proc/cpuinfo")
+_VNNI = re.compile(r"^flags\s*:.*\bavx(512)?_vnni\b", re.MULTILINE)
 
 # The runtime's exceptions share no base class but Exception.
 _RUNTIME_ERRORS: tuple[type[Exception], ...] = (
@@ -252,8 +257,8 @@ class _Session:
         options.log_severity_level = 3
         # Idle threads sleep instead of spinning on a core that the event loop wants.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # Before VNNI the u8 x s8 product saturates at 16 bits; this trades speed for the right sums there.
-        options.add_session_config_entry("session.x64quantprecision", "1")
+        # Before VNNI the u8 x s8 product saturates at 16 bits; "1" trades speed for the right sums there.
+        options.add_session_config_entry("session.x64quantprecision", "0" if _sums_exactly() else "1")
         try:
             self._session = onnxruntime.InferenceSession(str(files.model), options, providers=["CPUExecutionProvider"])
         except _RUNTIME_ERRORS as exc:
@@ -299,6 +304,18 @@ class _Session:
             return pooled
         unit: Vectors = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), _NORM_MIN)
         return unit
+
+
+@functools.cache
+def _sums_exactly() -> bool:
+    """Whether this CPU adds u8 x s8 products in 32 bits (VNNI); where nobody says so, it is taken not to.
+
+    Asked for in vain, the careful kernels cost 2.3 times the product: 22 tokens took 5.0 ms, not 3.1.
+    """
+    try:
+        return _VNNI.search(_CPU_INFO.read_text("utf-8")) is not None
+    except OSError:
+        return False
 
 
 class _VectorCache:

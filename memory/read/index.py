@@ -63,13 +63,24 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
-    """A query made ready: idf by term, and its vector unless the embedder is away."""
+class Prepared:
+    """A query made ready but for its vector, so that this much is done while the vector is computed.
 
+    `visible` are the item slots that take part, `terms` maps each term to its idf. Good for one index in one
+    `state` only: `rank` looks.
+    """
+
+    query: str
+    now: datetime
+    where: Filter
+    previous: str
+    state: object
     terms: dict[str, float]
-    vector: NDArray[np.float32] | None
     personal: bool
     weights: ranking.Weights
+    visible: NDArray[np.intp]
+    unit_lexical: NDArray[np.float32]
+    lexical: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,7 @@ class ScopeIndex:
         self._vectors: NDArray[np.float32] = np.zeros((16, dim), np.float32)
         self._lexical = LexicalIndex()
         self._text_bytes = 0
+        self._state = object()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -121,6 +133,7 @@ class ScopeIndex:
             raise ValueError(f"vectors are {item.vectors.shape}, not {(len(item.windows), self._dim)}")
         sensitivity = Sensitivity(item.sensitivity)
         self.remove(item.memory_id)
+        self._state = object()
         slot = self._free_slots.pop() if self._free_slots else self._slot_count
         self._slot_count = max(self._slot_count, slot + 1)
         units = tuple(self._take_unit() for _ in item.windows)
@@ -141,6 +154,7 @@ class ScopeIndex:
         slot = self._slots.pop(memory_id, None)
         if slot is None:
             return False
+        self._state = object()
         item = self._items.pop(slot)
         units = self._units.pop(slot)
         for unit in units:
@@ -170,20 +184,40 @@ class ScopeIndex:
         where: Filter,
         previous: str = "",
     ) -> list[Scored]:
-        """The k best of what `where` lets be seen, best first, same words folded.
+        """`prepare` and `rank` at once."""
+        return self.rank(self.prepare(query, now=now, where=where, previous=previous), query_vector, k)
 
-        `query_vector` has shape [dim], unit length; None ranks by words alone. `previous` is the turn before the query.
-        """
+    def prepare(self, query: str, *, now: datetime, where: Filter, previous: str = "") -> Prepared:
+        """All of a search that needs no vector. `previous` is the turn before the query."""
         visible = np.flatnonzero(self._visible(where, now))
-        if k <= 0 or not len(visible):
-            return []
-        prepared = _Query(
-            terms=self._query_weights(query, previous),
-            vector=query_vector,
+        terms = self._query_weights(query, previous)
+        unit_lexical = self._lexical.score(terms, self._unit_count)
+        return Prepared(
+            query=query,
+            now=now,
+            where=where,
+            previous=previous,
+            state=self._state,
+            terms=terms,
             personal=admission.is_personal(query[-QUERY_CHARS_JUDGED:]),
             weights=ranking.weights_for(query),
+            visible=visible,
+            unit_lexical=unit_lexical,
+            lexical=self._best_by_item(unit_lexical, 0.0)[visible],
         )
-        arms = self._arms(prepared, visible)
+
+    def rank(self, prepared: Prepared, query_vector: NDArray[np.float32] | None, k: int) -> list[Scored]:
+        """The k best of what `where` lets be seen, best first, same words folded.
+
+        `query_vector` has shape [dim], unit length; None ranks by words alone. What was prepared before the index
+        changed is prepared again, so that nothing taken out since is found.
+        """
+        if prepared.state is not self._state:
+            prepared = self.prepare(prepared.query, now=prepared.now, where=prepared.where, previous=prepared.previous)
+        visible = prepared.visible
+        if k <= 0 or not len(visible):
+            return []
+        arms = self._arms(prepared, query_vector)
         scores, parts = _fused(arms, self._columns.demotion[visible], prepared.weights)
         newest_first = -self._columns.occurred[visible]
         best = _best(scores, newest_first, k + _FOLD_SLACK)
@@ -242,22 +276,17 @@ class ScopeIndex:
                 mask[slot] = False
         return mask
 
-    def _arms(self, query: _Query, visible: NDArray[np.intp]) -> _Arms:
-        owners = self._owners[: self._unit_count]
-        unit_lexical = self._lexical.score(query.terms, self._unit_count)
-        lexical = self._best_by_item(unit_lexical, owners, 0.0)[visible]
-        if query.vector is None:
-            return _Arms(visible, unit_lexical, None, lexical, None)
-        unit_dense = self._vectors[: self._unit_count] @ query.vector
-        dense = self._best_by_item(unit_dense, owners, -1.0)[visible]
-        return _Arms(visible, unit_lexical, unit_dense, lexical, dense)
+    def _arms(self, query: Prepared, vector: NDArray[np.float32] | None) -> _Arms:
+        if vector is None:
+            return _Arms(query.visible, query.unit_lexical, None, query.lexical, None)
+        unit_dense = self._vectors[: self._unit_count] @ vector
+        dense = self._best_by_item(unit_dense, -1.0)[query.visible]
+        return _Arms(query.visible, query.unit_lexical, unit_dense, query.lexical, dense)
 
-    def _best_by_item(
-        self, by_unit: NDArray[np.float32], owners: NDArray[np.int32], floor: float
-    ) -> NDArray[np.float32]:
+    def _best_by_item(self, by_unit: NDArray[np.float32], floor: float) -> NDArray[np.float32]:
         """The best unit of each slot, shape [slots]; freed units (owner -1) fall into a spare last place."""
         best = np.full(self._slot_count + 1, floor, np.float32)
-        np.maximum.at(best, owners, by_unit)
+        np.maximum.at(best, self._owners[: self._unit_count], by_unit)
         return best[:-1]
 
     def _fold(self, best: NDArray[np.intp], visible: NDArray[np.intp]) -> list[tuple[int, tuple[UUID, ...]]]:
@@ -270,7 +299,7 @@ class ScopeIndex:
         ]
 
     def _features(
-        self, slot: int, at: int, query: _Query, arms: _Arms, margins: NDArray[np.float32] | None
+        self, slot: int, at: int, query: Prepared, arms: _Arms, margins: NDArray[np.float32] | None
     ) -> admission.Features:
         held = {term for unit in self._units[slot] for term in self._lexical.held(unit, query.terms)}
         total = sum(query.terms.values())
@@ -286,6 +315,8 @@ class ScopeIndex:
     def _best_window(self, slot: int, arms: _Arms, weights: ranking.Weights) -> tuple[int, int]:
         """The window that ranks best by the same fusion, role aside."""
         units = list(self._units[slot])
+        if len(units) == 1:
+            return self._items[slot].windows[0]
         lexical = ranking.rescale(arms.unit_lexical[units], 0.0, float(arms.lexical.max()))
         if arms.unit_dense is None or arms.dense is None:
             return self._items[slot].windows[int(np.argmax(lexical))]
