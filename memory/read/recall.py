@@ -47,14 +47,6 @@ class Question:
     strict: bool = False  # confirm the index with the store first: a search reads its own writes
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A hot scope and a question prepared for it."""
-
-    hot: HotScope
-    prepared: Prepared
-
-
 class ColdStore(Protocol):
     """The store as it answers for a scope that is not held in process."""
 
@@ -91,15 +83,17 @@ class Recaller:
         return Recall(found.candidates, found.rung, found.reason, millis)
 
     async def _answer(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Recall:
-        loading = asyncio.create_task(self._ready(question))
-        loading.add_done_callback(_mark_retrieved)
+        loading = asyncio.create_task(self._index(question))
+        preparing = asyncio.create_task(self._prepared(question, loading))
+        for task in (loading, preparing):
+            task.add_done_callback(_mark_retrieved)
         try:
             async with asyncio.timeout(deadline_s):
                 vector = await self._vector(embedding, deadline_s * _EMBEDDING_SHARE)
-                ready = await self._index_or_none(loading, vector, deadline_s * _EMBEDDING_SHARE)
-                if ready is None:
+                hot = await self._index_or_none(loading, vector, deadline_s * _EMBEDDING_SHARE)
+                if hot is None:
                     return await self._from_store(question, vector)
-                return await self._from_index(question, ready, vector)
+                return await self._from_index(question, hot, await preparing, vector)
         except TimeoutError:
             return Recall(reason="deadline")
         except StoreUnavailable:
@@ -107,12 +101,12 @@ class Recaller:
         except MemoryProxyFault:
             return Recall(reason="error")
 
-    async def _ready(self, question: Question) -> _Ready:
-        """The index and the question as far as it can be prepared for it; runs while the question is embedded."""
-        hot = await self._index(question)
+    async def _prepared(self, question: Question, loading: asyncio.Task[HotScope]) -> Prepared:
+        """The question as far as it can be prepared without its vector; runs while that is computed."""
+        hot = await loading
         shown = frozenset(hot.chains[chain] for chain in question.known_chains if chain in hot.chains)
         where = question.where.without(shown)
-        return _Ready(hot, await self._hot.run(lambda: hot.index.prepare(question.text, now=question.now, where=where)))
+        return await self._hot.run(lambda: hot.index.prepare(question.text, now=question.now, where=where))
 
     async def _index(self, question: Question) -> HotScope:
         if question.as_of is not None:
@@ -127,8 +121,8 @@ class Recaller:
             return None
 
     async def _index_or_none(
-        self, loading: asyncio.Task[_Ready], vector: Vector | None, limit_s: float
-    ) -> _Ready | None:
+        self, loading: asyncio.Task[HotScope], vector: Vector | None, limit_s: float
+    ) -> HotScope | None:
         """The index, or None where Postgres must answer. Loading goes on for the next question."""
         try:
             return await asyncio.wait_for(asyncio.shield(loading), limit_s if vector is not None else None)
@@ -137,8 +131,8 @@ class Recaller:
                 raise
             return None
 
-    async def _from_index(self, question: Question, ready: _Ready, vector: Vector | None) -> Recall:
-        scored = await self._hot.run(lambda: ready.hot.index.rank(ready.prepared, vector, question.k))
+    async def _from_index(self, question: Question, hot: HotScope, prepared: Prepared, vector: Vector | None) -> Recall:
+        scored = await self._hot.run(lambda: hot.index.rank(prepared, vector, question.k))
         asked = _words(question.text) if question.skip_repeats else None
         candidates = tuple(_candidate(hit) for hit in scored if not _repeats(hit.item.content, asked))
         if vector is None:
@@ -169,7 +163,7 @@ def _repeats(content: str, asked: str | None) -> bool:
     return asked is not None and len(asked) <= len(content) <= len(asked) + 16 and _words(content) == asked
 
 
-def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[_Ready]) -> None:
+def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope] | asyncio.Task[Prepared]) -> None:
     """A task that outlives its deadline may fail unseen; its fault was answered for by the deadline."""
     if not task.cancelled():
         task.exception()
