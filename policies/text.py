@@ -21,7 +21,7 @@ def storable_json(value: Any) -> Any:
     """A JSON value whose strings, keys included, are all storable."""
     if isinstance(value, str):
         return storable(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [storable_json(item) for item in value]
     if isinstance(value, dict):
         return {storable(str(key)): storable_json(item) for key, item in value.items()}

@@ -109,9 +109,9 @@ class ChatCompletions:
         body = await request.read()
         asked = await self.understand(request, body)
         if asked.chat is None or asked.ask.mode == "off":
-            return await self._without_memory(request, asked, "off")
+            return await self.without_memory(request, asked, "off")
         if not await self._has_keys(asked.ask.scope.tenant):
-            return await self._without_memory(request, asked, "degraded; reason=store")
+            return await self.without_memory(request, asked, "degraded; reason=store")
         conversation, recall = await self._remember(asked, asked.chat)
         prompt = await self._assemble(asked, asked.chat, recall)
         millis = (perf_counter() - asked.started) * 1000
@@ -153,8 +153,11 @@ class ChatCompletions:
             return False
         return True
 
-    async def _without_memory(self, request: web.Request, asked: Asked, status: str) -> web.StreamResponse:
-        body = asked.body if asked.chat is None else edits_of(asked.chat, asked.salt, {})
+    async def without_memory(self, request: web.Request, asked: Asked, status: str) -> web.StreamResponse:
+        """Forward what is not ours of the body, carry the answer; the head says `status` and that nothing is kept."""
+        body = asked.body
+        if asked.chat is not None:
+            body = await off_loop(len(body), partial(edits_of, asked.chat, asked.salt, {}))
         capture = "off" if status == "off" else "none"
         head = CIMultiDict({"X-Memory-Status": status, "X-Memory-Capture": capture})
         self._parts.metrics.statuses.labels(status.partition(";")[0], "" if status == "off" else "store").inc()

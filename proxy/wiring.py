@@ -165,7 +165,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         door=door,
         readiness=readiness,
         capture=parts.capture,
-        front=Front(door=door, chat=chat, generation=Generation(parts, chat), upstream=upstream, metrics=metrics),
+        front=Front(door=door, chat=chat, generation=Generation(chat), upstream=upstream, metrics=metrics),
         own=_own_api(settings, kept, queued, parts, door, readiness),
     )
 

@@ -126,16 +126,6 @@ def replace_value(member: Member, raw: str) -> Edit:
     return Edit(member.value_start, member.end, raw)
 
 
-def remove_member(parsed: JsonObject, index: int) -> Edit:
-    """Take out one member with the comma that belongs to it."""
-    return edit_members(parsed, remove=(index,))[0]
-
-
-def insert_member(parsed: JsonObject, key: str, raw: str) -> Edit:
-    """Append one member, its value as raw JSON."""
-    return edit_members(parsed, append=((key, raw),))[0]
-
-
 def edit_members(
     parsed: JsonObject, *, remove: Collection[int] = (), append: Sequence[tuple[str, str]] = ()
 ) -> list[Edit]:
@@ -161,21 +151,11 @@ def edit_members(
     return edits
 
 
-def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """The text with all edits done; places refer to the text as given. Raises ValueError for edits that overlap."""
-    pieces: list[str] = []
-    position = 0
-    for edit in _in_order(edits):
-        pieces += (text[position : edit.start], edit.replacement)
-        position = edit.end
-    pieces.append(text[position:])
-    return "".join(pieces)
-
-
 def apply_edits_to_body(body: bytes, text: str, edits: Iterable[Edit]) -> bytes:
-    """The same on the bytes that `text` was decoded from: copied once, not encoded again.
+    """The bytes that `text` was decoded from with all edits done: copied once, not encoded again.
 
-    Returns `body` itself when there are no edits.
+    Places refer to the text as given. Returns `body` itself when there are no edits. Raises ValueError for edits that
+    overlap.
     """
     ordered = _in_order(edits)
     if not ordered:

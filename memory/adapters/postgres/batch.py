@@ -14,12 +14,13 @@ from typing import Any
 from uuid import UUID
 
 from memory.adapters.postgres import rows
-from memory.adapters.postgres.database import Transaction, clean_text
+from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.errors import StoreUnavailable
 from memory.model import NewMemory, SessionRef, Turn
 from memory.stored import Digests
+from policies.text import storable
 
 _FOR_EVER = frozenset({"content", "source", "memory"})
 
@@ -42,7 +43,7 @@ class Forgotten:
 
 async def open_session(tx: Transaction, place: Place, ref: SessionRef, at: datetime) -> OpenSession:
     """The session of this label, made when it is new, and locked until the transaction ends."""
-    label = clean_text(ref.label)
+    label = storable(ref.label)
     row = await tx.row("lock_session", place.tenant, place.scope_id, label)
     if row is None:
         await tx.run("add_session", place.tenant, ref.session_id, place.scope_id, label, at, place.now)

@@ -20,6 +20,7 @@ from pgvector.asyncpg import register_vector
 
 from memory.adapters.postgres.queries import Query, load_queries
 from memory.errors import MemoryProxyFault, StoreRefused, StoreUnavailable
+from policies.text import storable, storable_json
 
 APP_ROLE: Final = "mp_app"
 _REFUSING: Final = frozenset({"22", "23", "54"})
@@ -242,29 +243,9 @@ def _named(exc: BaseException) -> str:
     return f"{type(exc).__name__}{f' {exc.strerror}' if isinstance(exc, OSError) and exc.strerror else ''}"
 
 
-def clean_text(text: str) -> str:
-    """Text as Postgres can hold it: NUL and lone surrogates become U+FFFD."""
-    text = text.replace("\x00", "\ufffd")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    return text
-
-
 def dump_json(value: Any) -> str:
     """JSON as jsonb can hold it; a \\u0000 inside would be refused."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if "\\u0000" in text:
-        text = json.dumps(_clean(value), ensure_ascii=False, separators=(",", ":"))
-    return clean_text(text)
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, dict):
-        return {clean_text(str(name)): _clean(member) for name, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(member) for member in value]
-    return value
+        text = json.dumps(storable_json(value), ensure_ascii=False, separators=(",", ":"))
+    return storable(text)

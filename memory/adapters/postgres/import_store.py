@@ -15,7 +15,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import batch, rows
 from memory.adapters.postgres.batch import Numbered
-from memory.adapters.postgres.database import Database, Transaction, clean_text
+from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import OpenSession, Place
@@ -24,6 +24,7 @@ from memory.chain import Digest
 from memory.errors import StoreUnavailable
 from memory.model import Committed, ImportChunk, LineConflict, NewMemory, Scope, ScopeId
 from memory.stored import Digests, ImportItem, ImportProgress, KnownLine, KnownLines, SessionTail
+from policies.text import storable
 
 _NOTHING_FORGOTTEN: Final = Digests()
 _CONFLICT: Final = "known with another content (send it with ?on_conflict=update to replace it)"
@@ -61,7 +62,7 @@ class ImportStore:
         if scope_id is None:
             return SessionTail(None, 0, None)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            row = await tx.row("session_tail", scope.tenant, scope_id, clean_text(label))
+            row = await tx.row("session_tail", scope.tenant, scope_id, storable(label))
         if row is None:
             return SessionTail(None, 0, None)
         tip = row["tip_chain"]
@@ -236,7 +237,7 @@ class _Storing:
 async def _known(
     tx: Transaction, tenant: UUID, scope_id: int, source_ids: Sequence[str], line_digests: Sequence[bytes]
 ) -> KnownLines:
-    sources = [clean_text(source_id) for source_id in source_ids]
+    sources = [storable(source_id) for source_id in source_ids]
     by_source = await tx.fetch("lines_by_source", tenant, scope_id, sources) if sources else []
     by_digest = await tx.fetch("lines_by_digest", tenant, scope_id, list(line_digests)) if line_digests else []
     return KnownLines(

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from memory.adapters.postgres.database import Database, Transaction, clean_text
+from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.read_store import sources_of
 from memory.adapters.postgres.scopes import Scopes
 from memory.errors import Conflict, MemoryInvalid, NotFound
@@ -32,6 +32,7 @@ from memory.stored import (
     SessionRecord,
     StoredTurn,
 )
+from policies.text import storable
 
 Order = Literal["desc", "asc"]
 UNDO: Final = timedelta(days=30)
@@ -68,7 +69,7 @@ class Records:
         """A conversation by what the client calls it, else by its id. Raises NotFound."""
         scope_id = await self._known_scope(scope)
         async with self._reading(scope, scope_id) as tx:
-            row = await tx.row("session_by_label", scope.tenant, scope_id, clean_text(name))
+            row = await tx.row("session_by_label", scope.tenant, scope_id, storable(name))
             if row is None and (session_id := _uuid(name)) is not None:
                 row = await tx.row("session_by_id", scope.tenant, scope_id, session_id)
         if row is None:
@@ -200,7 +201,7 @@ class Records:
         change: MemoryChange,
         now: datetime,
     ) -> None:
-        content = None if change.content is None else clean_text(change.content)
+        content = None if change.content is None else storable(change.content)
         labels = (change.importance, change.sensitivity, change.validation_status)
         expiry = (change.expires_at, change.set_expires_at)
         await tx.run("close_version", tenant, memory_id, now)

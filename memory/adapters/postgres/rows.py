@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from memory.adapters.postgres.database import clean_text
 from memory.ids import derived_id
 from memory.model import LedgerNode, NewMemory, SealedRetrieval, StoredExchange, Turn
+from policies.text import storable
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class OpenSession:
 
 
 def _text(text: str | None) -> str | None:
-    return None if text is None else clean_text(text)
+    return None if text is None else storable(text)
 
 
 def exchange_row(place: Place, session_id: UUID, exchange: StoredExchange) -> tuple[Any, ...]:
@@ -52,7 +52,7 @@ def exchange_row(place: Place, session_id: UUID, exchange: StoredExchange) -> tu
         _text(exchange.reason),
         exchange.http_status,
         _text(exchange.model),
-        [clean_text(reason) for reason in exchange.finish_reasons],
+        [storable(reason) for reason in exchange.finish_reasons],
         exchange.usage,
         exchange.arrived_at,
         exchange.finished_at,
@@ -74,9 +74,9 @@ def turn_row(place: Place, session_id: UUID, turn: Turn, seq: int, attempt: int)
         turn.chain,
         turn.parent_chain,
         attempt,
-        clean_text(turn.role),
+        storable(turn.role),
         _text(turn.name),
-        clean_text(turn.content),
+        storable(turn.content),
         turn.tool_calls,
         _text(turn.tool_call_id),
         _text(turn.source_id),
@@ -97,9 +97,9 @@ def replaced_turn_row(place: Place, event_id: UUID, turn: Turn) -> tuple[Any, ..
     return (
         place.tenant,
         event_id,
-        clean_text(turn.role),
+        storable(turn.role),
         _text(turn.name),
-        clean_text(turn.content),
+        storable(turn.content),
         turn.line_digest,
         turn.integrity.value,
         turn.sensitivity.value,
@@ -132,8 +132,8 @@ def version_row(place: Place, memory_id: UUID, version: int, memory: NewMemory) 
         memory_id,
         version,
         place.scope_id,
-        clean_text(memory.content),
-        clean_text(memory.role),
+        storable(memory.content),
+        storable(memory.role),
         memory.integrity.value,
         memory.sensitivity.value,
         memory.origin,
