@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -196,6 +197,17 @@ def test_what_was_taken_out_while_a_search_was_prepared_is_not_found() -> None:
 
 
 # ---------------------------------------------------------------- what it survives
+
+
+def test_searching_leaves_the_counts_of_shared_objects_alone() -> None:
+    """A kernel that gives away a reference it does not own ends the process after some ten thousand questions."""
+    index = index_of(item("one", "zebra"), item("two", "horse"))
+    vector = unit(3)
+    index.search("zebra", vector, 10, now=NOW, where=EVERYTHING)
+    before = sys.getrefcount(None)
+    for _ in range(200):
+        index.search("zebra", vector, 10, now=NOW, where=EVERYTHING)
+    assert abs(sys.getrefcount(None) - before) < 100
 
 
 @pytest.mark.parametrize("query", ["", "🎉🎉", "\x00", "the of and", "\ud800", "!?", "x" * 100_000, "a b " * 25_000])
