@@ -16,7 +16,7 @@ import lzma
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -31,6 +31,7 @@ from memory.write.windows import split_windows
 
 SETS = ("locomo", "beam_100K", "memsim_zh")
 CONTEXT_TURNS = 2
+_FIRST_ARRIVAL = datetime(2026, 1, 1, tzinfo=UTC)
 _MONTH_NAMES = "january february march april may june july august september october november december"
 _CHINESE = re.compile(r"(\d{4})年(\d+)月(\d+)日.*?(\d+):(\d+)")
 _CHAT = re.compile(r"(\d+):(\d+) (am|pm) on (\d+) (\w+), (\d{4})")
@@ -48,6 +49,7 @@ class Turn:
     text: str
     context: str
     occurred_at: datetime | None
+    speaker: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,8 @@ def _item(turn: Turn, number: int, ranges: tuple[tuple[int, int], ...], found: N
         event_ids=(_uuid(turn.turn_id),),
         windows=ranges,
         vectors=found,
+        created_at=_FIRST_ARRIVAL + timedelta(microseconds=number),
+        speaker=turn.speaker,
     )
 
 
@@ -191,7 +195,8 @@ def _turns(lines: Sequence[Mapping[str, Any]], variant: Variant) -> list[Turn]:
         said = _date(line["date"]) or (last.occurred_at if last else None)
         before = [turn.text for turn in turns[-variant.context_turns :] if turn.session == line["session"]]
         context = "\n".join(before if variant.context_turns else [])
-        turns.append(Turn(line["id"], line["scope"], line["session"], role, text, context, said))
+        name = str(line["role"]) if named else None
+        turns.append(Turn(line["id"], line["scope"], line["session"], role, text, context, said, name))
     return turns
 
 

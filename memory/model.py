@@ -217,6 +217,7 @@ class NewMemory:
     windows: tuple[tuple[int, int], ...] = ()
     vectors: NDArray[np.float32] | None = None  # [len(windows), dim]
     attributes: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime | None = None  # when it reached us; None: when it is stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,3 +323,5 @@ class IndexRow:
     visible: bool
     changed_version: int
     chain: Digest | None
+    created_at: datetime | None = None  # when it reached us
+    speaker: str | None = None  # the name of who said its primary turn

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.admission import FULL, LEXICAL_ONLY, Features, admit, model_for, probability
+from policies.admission import FULL, LEXICAL_ONLY, SPEAKER_GAP_MIN, Features, admit, model_for, probability
 
 FEATURES = st.builds(
     Features,
@@ -60,3 +60,13 @@ def test_a_plain_answer_is_admitted_on_both_rungs() -> None:
 def test_the_rung_without_an_embedder_has_its_own_coefficients() -> None:
     assert model_for(Features(None, None, 0.5, 1.0)) is LEXICAL_ONLY
     assert (LEXICAL_ONLY.coefficients.dense, LEXICAL_ONLY.coefficients.dense_margin) == (0.0, 0.0)
+
+
+@given(st.lists(FEATURES, min_size=1, max_size=5), st.floats(-1, 1))
+def test_what_another_said_makes_it_less_likely_and_far_below_nothing_is_given(
+    candidates: list[Features], gap: float
+) -> None:
+    plain, shifted = admit(candidates), admit([replace(features, speaker_gap=gap) for features in candidates])
+    for before, after in zip(plain, shifted, strict=True):
+        assert (after.probability <= before.probability) if gap < 0 else (after.probability >= before.probability)
+        assert after.admitted == (before.admitted and gap >= SPEAKER_GAP_MIN)

@@ -23,23 +23,28 @@ from policies.ranking import (
 UNIT = st.floats(0, 1)
 
 
-@given(UNIT, UNIT, UNIT, st.floats(0.01, 1))
-def test_more_evidence_never_ranks_lower(dense: float, lexical: float, demoted: float, more: float) -> None:
-    score = fuse(dense, lexical, demoted, FULL)
-    assert fuse(dense + more, lexical, demoted, FULL) > score
-    assert fuse(dense, lexical + more, demoted, FULL) > score
-    assert fuse(dense, lexical, demoted + more, FULL) < score
+@given(UNIT, UNIT, UNIT, UNIT, st.floats(0.01, 1))
+def test_more_evidence_never_ranks_lower(
+    dense: float, lexical: float, demoted: float, speaker: float, more: float
+) -> None:
+    score = fuse(dense, lexical, demoted, speaker, FULL)
+    assert fuse(dense + more, lexical, demoted, speaker, FULL) > score
+    assert fuse(dense, lexical + more, demoted, speaker, FULL) > score
+    assert fuse(dense, lexical, demoted + more, speaker, FULL) < score
+    assert fuse(dense, lexical, demoted, speaker + more, FULL) > score
 
 
 @given(UNIT, UNIT, UNIT)
 def test_without_an_embedder_only_words_and_speaker_count(dense: float, lexical: float, demoted: float) -> None:
-    assert fuse(dense, lexical, demoted, LEXICAL_ONLY) == fuse(0.0, lexical, demoted, LEXICAL_ONLY)
+    assert fuse(dense, lexical, demoted, 1.0, LEXICAL_ONLY) == fuse(0.0, lexical, demoted, 1.0, LEXICAL_ONLY)
 
 
 def test_arrays_and_floats_are_fused_alike() -> None:
     dense, lexical, demoted = np.array([0.1, 0.9]), np.array([0.4, 0.2]), np.array([0.0, 1.0])
-    together = fuse(dense, lexical, demoted, FULL)
-    alone = [fuse(float(d), float(w), float(r), FULL) for d, w, r in zip(dense, lexical, demoted, strict=True)]
+    speaker = np.array([1.0, 0.0])
+    together = fuse(dense, lexical, demoted, speaker, FULL)
+    parts = zip(dense, lexical, demoted, speaker, strict=True)
+    alone = [fuse(float(d), float(w), float(r), float(s), FULL) for d, w, r, s in parts]
     assert together.tolist() == pytest.approx(alone)
 
 

@@ -122,6 +122,38 @@ def test_the_newer_of_two_equals_comes_first() -> None:
     assert ask(index, "zebra") == ["new", "old"]
 
 
+def test_what_the_named_person_said_comes_before_what_others_said() -> None:
+    index = index_of(
+        item("other", "Tom: I adopted a kitten", speaker="Tom"),
+        item("hers", "Ada Byron: A kitten!", speaker="Ada Byron"),
+    )
+    vector = unit(5)
+    assert ask(index, "What did Ada Byron say about the kitten?", vector=vector)[0] == "hers"
+    assert ask(index, "What did Tom adopt?", vector=vector)[0] == "other"
+    index.remove(uuid5(SPACE, "hers"))  # nobody else is left to tell apart
+    assert index.prepare("What did Tom adopt?", now=NOW, where=EVERYTHING).named is None
+
+
+def test_a_question_about_one_who_never_said_it_is_less_likely_to_be_answered() -> None:
+    said = [item(f"t{n}", f"Tom: my kitten number {n} sleeps", speaker="Tom") for n in range(40)]
+    other = [item(f"a{n}", f"Ada: the weather on day {n} is fine", speaker="Ada") for n in range(40)]
+    index, vector = index_of(*said, *other), unit(1)
+    chances = [
+        max(hit.parts["admission"] for hit in index.search(query, vector, 5, now=NOW, where=EVERYTHING))
+        for query in ("Where does the kitten of Tom sleep?", "Where does the kitten of Ada sleep?")
+    ]
+    assert chances[0] > chances[1]
+
+
+def test_the_newer_of_two_values_comes_first_when_one_is_asked_for() -> None:
+    near = unit(9)[None, :]
+    old = item("old", "The sprint deadline is April 1, please plan the sprint", vectors=near)
+    new = item("new", "We moved the sprint deadline, it is April 5", vectors=near, occurred_at=NOW)
+    index = index_of(old, new, item("rate", "Interest rates rose again"))
+    assert ask(index, "When is the sprint deadline to plan?", vector=near[0])[:2] == ["new", "old"]
+    assert ask(index, "When was the first sprint deadline to plan?", vector=near[0])[:2] == ["old", "new"]
+
+
 def test_the_same_words_are_shown_once() -> None:
     index = index_of(
         item("one", "Call the bank."), item("two", "call  the BANK"), item("three", "Do not call the bank.")

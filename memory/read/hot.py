@@ -180,4 +180,6 @@ def _item(row: IndexRow) -> IndexItem:
         event_ids=row.event_ids,
         windows=row.windows,
         vectors=row.vectors,
+        created_at=row.created_at,
+        speaker=row.speaker,
     )

@@ -15,7 +15,7 @@ import heapq
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 
 from memory.read.columns import Columns, grown
 from memory.read.items import Filter, IndexItem
-from memory.read.lexical import LexicalIndex, query_terms, tokenise, weigh
-from policies import admission, ranking
+from memory.read.lexical import LexicalIndex, query_terms, stem, tokenise, weigh
+from memory.read.speakers import Named, Speakers
+from policies import admission, newest, ranking
 from policies.labels import Sensitivity
 
 _KEPT: Final = np.empty((0, 0), np.float32)  # the index has the vectors; an item must not hold them a second time
@@ -44,6 +45,9 @@ _FOLD_SLACK: Final = 32
 SHORT_QUERY_TERMS: Final = 3
 _PREVIOUS_WEIGHT: Final = 0.5
 QUERY_CHARS_JUDGED: Final = 4_096  # of a query, from its end: the question comes last
+# Turns of the named and of the others that are compared, best first.
+_SPEAKER_TURNS: Final = 10
+_OWN_CHARS_READ: Final = 3_000
 # Context beyond this is not read: it would be thinned to `ranking.CONTEXT_TERMS` anyway, and costs 1 us a character.
 _CONTEXT_CHARS_MAX: Final = 2_000
 
@@ -80,6 +84,7 @@ class Prepared:
     terms: dict[str, float]
     personal: bool
     weights: ranking.Weights
+    named: Named | None
     visible: NDArray[np.intp]
     unit_lexical: NDArray[np.float32]
     lexical: NDArray[np.float32]
@@ -111,6 +116,7 @@ class ScopeIndex:
         self._slot_count = 0
         self._unit_count = 0
         self._columns = Columns()
+        self._speakers = Speakers()
         self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
         self._vectors: NDArray[np.float16] = np.zeros((16, dim), np.float16)  # as the store keeps them
         self._lexical = LexicalIndex()
@@ -143,6 +149,7 @@ class ScopeIndex:
         self._owners[list(units)] = slot
         self._vectors[list(units)] = item.vectors
         self._columns.put(slot, item, sensitivity, ranking.demotion(item.role, own_terms))
+        self._speakers.put(slot, item.speaker)
         self._items[slot] = replace(item, vectors=_KEPT)
         self._units[slot] = units
         self._slots[item.memory_id] = slot
@@ -164,6 +171,7 @@ class ScopeIndex:
         self._owners[list(units)] = -1
         self._vectors[list(units)] = 0.0
         self._columns.drop(slot)
+        self._speakers.drop(slot)
         del self._prints[slot]
         for event_id in item.event_ids:
             holders = self._by_event[event_id]
@@ -203,6 +211,7 @@ class ScopeIndex:
             terms=terms,
             personal=admission.is_personal(query[-QUERY_CHARS_JUDGED:]),
             weights=ranking.weights_for(query),
+            named=self._speakers.named(query, visible),
             visible=visible,
             unit_lexical=unit_lexical,
             lexical=self._best_by_item(unit_lexical, 0.0)[visible],
@@ -220,12 +229,13 @@ class ScopeIndex:
         if k <= 0 or not len(visible):
             return []
         arms = self._arms(prepared, query_vector)
-        scores, parts = _fused(arms, self._columns.demotion[visible], prepared.weights)
+        scores, parts = _fused(arms, self._columns.demotion[visible], prepared)
         newest_first = -self._columns.occurred[visible]
         best = _best(scores, newest_first, k + _FOLD_SLACK)
         margins = _margins(arms)
-        chosen = self._fold(best, visible)[:k]
-        features = [self._features(int(visible[at]), at, prepared, arms, margins) for at, _ in chosen]
+        chosen = self._newest_first(self._fold(best, visible), prepared)[:k]
+        gap = self._speaker_gap(prepared, scores)
+        features = [self._features(int(visible[at]), at, prepared, arms, margins, gap) for at, _ in chosen]
         found: list[Scored] = []
         for (at, folded), known, verdict in zip(chosen, features, admission.admit(features), strict=True):
             slot = int(visible[at])
@@ -313,7 +323,7 @@ class ScopeIndex:
         ]
 
     def _features(
-        self, slot: int, at: int, query: Prepared, arms: _Arms, margins: NDArray[np.float32] | None
+        self, slot: int, at: int, query: Prepared, arms: _Arms, margins: NDArray[np.float32] | None, gap: float
     ) -> admission.Features:
         held = {term for unit in self._units[slot] for term in self._lexical.held(unit, query.terms)}
         total = sum(query.terms.values())
@@ -324,7 +334,56 @@ class ScopeIndex:
             terms_held=math.log1p(len(held)),
             personal=query.personal,
             visible=len(arms.visible),
+            speaker_gap=gap,
         )
+
+    def _newest_first(
+        self, chosen: list[tuple[int, tuple[UUID, ...]]], query: Prepared
+    ) -> list[tuple[int, tuple[UUID, ...]]]:
+        """The same in the order of `newest.newest_first`, where the question asks for a value of today."""
+        kinds = newest.kinds_asked(query.query[-QUERY_CHARS_JUDGED:])
+        if not kinds:
+            return chosen
+        slots = [int(query.visible[at]) for at, _ in chosen[: newest.DEPTH]]
+        said = [self._statement(self._items[slot], query.terms) for slot in slots]
+        order = newest.newest_first(kinds, said, query.terms, lambda one, other: self._near(slots[one], slots[other]))
+        return [chosen[at] for at in order] + chosen[newest.DEPTH :]
+
+    def _statement(self, item: IndexItem, terms: Mapping[str, float]) -> newest.Statement:
+        return newest.Statement(
+            text=item.content,
+            speaker=(item.role, item.speaker),
+            at=item.occurred_at,
+            arrived=item.created_at,
+            session=item.session_id,
+            seq=item.seq,
+            terms=_own_terms(item, terms),
+        )
+
+    def _near(self, one: int, other: int) -> float:
+        """The cosine of the nearest windows of two slots."""
+        mine, theirs = (self._vectors[list(self._units[slot])].astype(np.float32) for slot in (one, other))
+        return float((mine @ theirs.T).max())
+
+    def _speaker_gap(self, query: Prepared, scores: NDArray[np.float32]) -> float:
+        """How much more of what is asked the best of those named says than the best of the others, -1..1.
+
+        Of the idf of the query without the names, in a turn's own words; 0 where nobody is named.
+        """
+        if query.named is None:
+            return 0.0
+        names = {stem(word) for word in query.named.words}
+        asked = {term: idf for term, idf in query.terms.items() if term not in names}
+        total = sum(asked.values())
+        if not total:
+            return 0.0
+        held = [0.0, 0.0]
+        for side, said_by in enumerate((query.named.theirs, query.named.others)):
+            places = np.flatnonzero(said_by)
+            for at in places[np.argsort(-scores[places])[:_SPEAKER_TURNS]].tolist():
+                own = _own_terms(self._items[int(query.visible[at])], asked)
+                held[side] = max(held[side], sum(asked[term] for term in own) / total)
+        return held[0] - held[1]
 
     def _best_window(self, slot: int, arms: _Arms, weights: ranking.Weights) -> tuple[int, int]:
         """The window that ranks best by the same fusion, role aside."""
@@ -335,7 +394,13 @@ class ScopeIndex:
         if arms.unit_dense is None or arms.dense is None:
             return self._items[slot].windows[int(np.argmax(lexical))]
         dense = ranking.rescale(arms.unit_dense[units], float(arms.dense.min()), float(arms.dense.max()))
-        return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical, dense * 0.0, weights)))]
+        none = dense * 0.0
+        return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical, none, none, weights)))]
+
+
+def _own_terms(item: IndexItem, terms: Mapping[str, float]) -> frozenset[str]:
+    """Which of these terms an item's own words hold, by its head."""
+    return frozenset(tokenise(item.content[:_OWN_CHARS_READ])).intersection(terms)
 
 
 def date_words(moment: datetime | None) -> str:
@@ -354,16 +419,17 @@ def _fingerprint(content: str) -> bytes:
 
 
 def _fused(
-    arms: _Arms, demotion: NDArray[np.float32], weights: ranking.Weights
+    arms: _Arms, demotion: NDArray[np.float32], query: Prepared
 ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
     """Scores of the visible items and the scaled parts they are made of."""
+    said_by = demotion * 0.0 if query.named is None else query.named.theirs.astype(np.float32)
     lexical = ranking.rescale(arms.lexical, 0.0, float(arms.lexical.max()))
     if arms.dense is None:
-        parts = {"lexical": lexical, "demotion": demotion}
-        return ranking.fuse(lexical * 0.0, lexical, demotion, ranking.LEXICAL_ONLY), parts
+        parts = {"lexical": lexical, "demotion": demotion, "speaker": said_by}
+        return ranking.fuse(lexical * 0.0, lexical, demotion, said_by, ranking.LEXICAL_ONLY), parts
     dense = ranking.rescale(arms.dense, float(arms.dense.min()), float(arms.dense.max()))
-    parts = {"dense": dense, "lexical": lexical, "demotion": demotion}
-    return ranking.fuse(dense, lexical, demotion, weights), parts
+    parts = {"dense": dense, "lexical": lexical, "demotion": demotion, "speaker": said_by}
+    return ranking.fuse(dense, lexical, demotion, said_by, query.weights), parts
 
 
 def _best(scores: NDArray[np.float32], tiebreak: NDArray[np.float64], count: int) -> NDArray[np.intp]:

@@ -41,6 +41,8 @@ class IndexItem:
     windows: tuple[tuple[int, int], ...]
     vectors: NDArray[np.float32]
     version: int = 1
+    created_at: datetime | None = None  # when it reached us: the order of what is said to have happened at one time
+    speaker: str | None = None  # the name of who said it
 
 
 @dataclass(frozen=True, slots=True)

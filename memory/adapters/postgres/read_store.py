@@ -190,6 +190,8 @@ class ReadStore:
             content=row["content"] if visible else "",
             context=(primary["context"] or "") if primary else "",
             occurred_at=row["occurred_at"],
+            created_at=row["created_at"],
+            speaker=primary["speaker"] if primary else None,
             session_id=row["session_id"],
             seq=primary["seq"] if primary and primary["seq"] is not None else -1,
             integrity=row["integrity"],

@@ -121,7 +121,7 @@ def memory_row(place: Place, session_id: UUID | None, memory: NewMemory, changed
         session_id,
         place.subject_id,
         changed_version,
-        place.now,
+        memory.created_at or place.now,
     )
 
 

@@ -2,11 +2,11 @@
 -- Memories of one scope that changed after a scope version, with their current text, in the order of change.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8
 -- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
--- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at.
+-- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at.
 SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version,
        m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
            AND v.validation_status <> 'rejected' AS visible,
-       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at
+       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
@@ -18,9 +18,9 @@ LIMIT $6;
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8,
 -- $7 moment timestamptz
 -- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
--- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at.
+-- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
-       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at
+       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id
     AND v.recorded_from <= $7 AND (v.recorded_to IS NULL OR v.recorded_to > $7)
@@ -36,8 +36,9 @@ LIMIT $6;
 -- times as much. Two turns: recall@10 on LoCoMo is .671 with none, .740 with one, .768 with two, .770 with three.)
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: derivations_pkey, turns_pkey, turns_tenant_id_session_id_seq_key.
--- Rows: memory_id, event_id, ordinal, source_id, chain, seq, context.
+-- Rows: memory_id, event_id, ordinal, source_id, chain, seq, speaker, context.
 SELECT d.derived_id AS memory_id, d.source_id AS event_id, d.ordinal, t.source_id, t.chain, t.seq,
+       t.name AS speaker,
        CASE WHEN d.ordinal = 0 THEN (
            SELECT string_agg(left(p.content, 2000), E'\n' ORDER BY p.seq)
            FROM turns p
@@ -90,9 +91,9 @@ ORDER BY c.distance;
 -- These memories in these versions, as recall shows them.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
 -- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
--- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at.
+-- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
-       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at
+       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
 JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version;

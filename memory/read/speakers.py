@@ -1,0 +1,74 @@
+"""Who said what: names by item slot in; for a query that names some of them, which slots are theirs out.
+
+A question about Caroline is answered by what Caroline said: of LoCoMo's 644 answerable questions that name one speaker,
+623 have their evidence in that speaker's own turns. Bookkeeping of ScopeIndex, which owns the slot numbers. No I/O,
+refuses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.read.columns import grown
+
+_WORD = re.compile(r"\w+")
+_NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Whom a query names, for the visible slots in their order.
+
+    `theirs`: said by one whom the query names; `others`: said by one with another name; neither where the speaker has
+    none. `words` are those of the names, casefolded.
+    """
+
+    theirs: NDArray[np.bool_]
+    others: NDArray[np.bool_]
+    words: frozenset[str]
+
+
+class Speakers:
+    """The speakers of one index."""
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, ...], int] = {}
+        self._items = Counter[int]()
+        self._of: NDArray[np.int32] = np.full(16, _NOBODY, np.int32)
+
+    def put(self, slot: int, name: str | None) -> None:
+        """Fill a slot."""
+        while slot >= len(self._of):
+            self._of = grown(self._of, _NOBODY)
+        words = tuple(_WORD.findall(name.casefold())) if name else ()
+        code = self._codes.setdefault(words, len(self._codes)) if words else _NOBODY
+        self._of[slot] = code
+        self._items[code] += 1
+
+    def drop(self, slot: int) -> None:
+        """Empty a slot."""
+        self._items[int(self._of[slot])] -= 1
+        self._of[slot] = _NOBODY
+
+    def named(self, query: str, visible: NDArray[np.intp]) -> Named | None:
+        """Whom the query names among those who spoke; None for nobody, and where nobody else spoke."""
+        asked = frozenset(_WORD.findall(query.casefold()))
+        found = {words: code for words, code in self._codes.items() if self._items[code] and _says(asked, words)}
+        if not found:
+            return None
+        of = self._of[visible]
+        theirs = np.isin(of, list(found.values()))
+        others = (of != _NOBODY) & ~theirs
+        if not theirs.any() or not others.any():
+            return None
+        return Named(theirs, others, frozenset(word for words in found for word in words))
+
+
+def _says(asked: frozenset[str], name: tuple[str, ...]) -> bool:
+    """Whether all words of a name are among those asked, a missing apostrophe forgiven ("Tims reaction")."""
+    return all(word in asked or word + "s" in asked for word in name)
