@@ -15,7 +15,7 @@ import json
 import lzma
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from memory.read.items import IndexItem
 from memory.write.windows import split_windows
 
 SETS = ("locomo", "beam_100K", "memsim_zh")
+MIXED = {"locomo": "conv-", "beam_100K": "beam"}
 CONTEXT_TURNS = 2
 _FIRST_ARRIVAL = datetime(2026, 1, 1, tzinfo=UTC)
 _MONTH_NAMES = "january february march april may june july august september october november december"
@@ -131,6 +132,29 @@ def read_set(data: Path, name: str, vectors: Vectors, variant: Variant | None = 
     for turn, item in zip(turns, items, strict=True):
         indexes.setdefault(turn.scope, ScopeIndex(vectors.embedder.dim)).put(item)
     return RecallSet(name, indexes, questions, vectors.of([question.text for question in questions]))
+
+
+def read_mixed(data: Path, vectors: Vectors) -> RecallSet:
+    """One LoCoMo conversation and one BEAM chat in each scope: a person with two lives, asked about both."""
+    items: dict[str, list[IndexItem]] = {}
+    asked: dict[str, list[Question]] = {}
+    for name in MIXED:
+        turns = _turns(read_lines(data / f"{name}.corpus.jsonl.xz"), Variant())
+        for turn, item in zip(turns, _items(turns, vectors), strict=True):
+            items.setdefault(turn.scope, []).append(item)
+        known = {turn.turn_id for turn in turns}
+        for question in _questions(read_lines(data / f"{name}.queries.jsonl.xz"), known):
+            asked.setdefault(question.scope, []).append(question)
+    talks, chats = ([scope for scope in sorted(items) if scope.startswith(start)] for start in MIXED.values())
+    indexes: dict[str, ScopeIndex] = {}
+    questions: list[Question] = []
+    for number, chat in enumerate(chats):
+        both = (talks[number % len(talks)], chat)
+        index = indexes["+".join(both)] = ScopeIndex(vectors.embedder.dim)
+        for item in (item for scope in both for item in items[scope]):
+            index.put(item)
+        questions += [replace(question, scope="+".join(both)) for scope in both for question in asked[scope]]
+    return RecallSet("mixed", indexes, tuple(questions), vectors.of([question.text for question in questions]))
 
 
 def read_openings(data: Path, vectors: Vectors) -> Foreign:

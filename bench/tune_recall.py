@@ -23,7 +23,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.recall_sets import SETS, Foreign, Question, RecallSet, Variant, Vectors, read_openings, read_set
+from bench.recall_sets import (
+    MIXED,
+    SETS,
+    Foreign,
+    Question,
+    RecallSet,
+    Variant,
+    Vectors,
+    read_mixed,
+    read_openings,
+    read_set,
+)
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
@@ -42,7 +53,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LOST_AT_GATE = 0.01
 LOST_AT_THRESHOLD = 0.01
 # The features each rung uses. The count of terms adds nothing beside the vectors; alone with the coverage it does.
-FULL_FEATURES = ("intercept", "dense", "dense_margin", "coverage")
+FULL_FEATURES = ("intercept", "dense", "dense_margin", "breadth", "machine", "personal")
 LEXICAL_FEATURES = ("intercept", "coverage", "terms_held")
 
 
@@ -152,14 +163,17 @@ def strangers(chosen: RecallSet, foreign: Foreign, *, lexical_only: bool) -> lis
 
 def crossed(chosen: RecallSet, sets: Sequence[RecallSet]) -> Foreign:
     """The English questions of the other sets: short, and about somebody else's life."""
-    others = [other for other in sets if other.name not in (chosen.name, "memsim_zh")]
+    own = {chosen.name, *(MIXED if chosen.name == "mixed" else ["mixed"]), "memsim_zh"}
+    others = [other for other in sets if other.name not in own]
+    if not others:
+        return Foreign((), np.zeros((0, chosen.vectors.shape[1]), np.float32))
     texts = tuple(question.text for other in others for question in other.questions)
     return Foreign(texts, np.concatenate([other.vectors for other in others]))
 
 
 def matrix(features: Iterable[admission.Features], used: Sequence[str]) -> NDArray[np.float64]:
     """Rows of the features in use, with a leading 1 for the intercept."""
-    return np.array([[1.0, *(getattr(row, name) for name in used[1:])] for row in features])
+    return np.array([[1.0, *(float(getattr(row, name)) for name in used[1:])] for row in features])
 
 
 def fit(
@@ -186,15 +200,16 @@ def fit_rung(sets: Sequence[RecallSet], openings: Foreign, *, lexical_only: bool
     for chosen in sets:
         answerable = judged(a for a in ask(chosen, lexical_only=lexical_only, k=10) if a.question.answerable)
         gold = [f for one in answerable for f, is_gold in zip(one.features, one.gold, strict=True) if is_gold]
-        groups = [(gold, 1.0, 1.0)]
+        groups = [([f for f in gold if not f.standing], 1.0, 1.0)]
         for foreign in (openings, crossed(chosen, sets)):
             found = strangers(chosen, foreign, lexical_only=lexical_only)
-            groups.append(([f for one in found for f in one.features], 0.0, 0.5))
+            if found:
+                groups.append(([f for one in found for f in one.features if not f.standing], 0.0, 0.5))
         for group, label, weight in groups:
             rows.append(matrix(group, used))
             labels.append(np.full(len(group), label))
             weights.append(np.full(len(group), 1000.0 * weight / len(group)))
-        answered.append([one for one in answerable if any(one.gold)])
+        answered.append([one for one in answerable if _earned(one)])
     beta = fit(np.concatenate(rows), np.concatenate(labels), np.concatenate(weights))
     named = dict(zip(used, beta.round(3).tolist(), strict=True))
     coefficients = admission.Coefficients(**{field.name: 0.0 for field in fields(admission.Coefficients)} | named)
@@ -203,13 +218,18 @@ def fit_rung(sets: Sequence[RecallSet], openings: Foreign, *, lexical_only: bool
     return admission.Model(coefficients, round(gate, 3), round(threshold, 3))
 
 
+def _earned(one: Judged) -> bool:
+    """Whether there is gold that its own words must get admitted."""
+    return any(is_gold and not f.standing for f, is_gold in zip(one.features, one.gold, strict=True))
+
+
 def _quantile(group: Sequence[Judged], model: admission.Coefficients, share: float, *, gold_only: bool) -> float:
     """The probability that the best (gold) candidate of all but `share` of the questions reaches."""
     best = [
         max(
             admission.probability(f, model)
             for f, is_gold in zip(one.features, one.gold, strict=True)
-            if is_gold or not gold_only
+            if (is_gold and not f.standing) or not gold_only
         )
         for one in group
     ]
@@ -343,7 +363,7 @@ def main() -> None:
         if options.ablate:
             ablate(options.data, vectors, lambda line: print(line, flush=True))
             return
-        sets = [read_set(options.data, name, vectors) for name in SETS]
+        sets = [*(read_set(options.data, name, vectors) for name in SETS), read_mixed(options.data, vectors)]
         openings = read_openings(options.data, vectors)
         if options.fit:
             for lexical_only in (False, True):

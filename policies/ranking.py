@@ -1,12 +1,13 @@
 """How candidates are ranked: the parts of one candidate's score in, one number out, larger is better.
 
-    score = 0.45 * dense + 0.55 * lexical - 0.4 * demotion + 0.2 * speaker
+    score = 0.45 * dense + 0.55 * lexical - 0.4 * demotion + 0.2 * speaker + 0.3 * standing
                                                              (dense and lexical scaled to 0..1 over the visible)
 
 dense     best cosine of the candidate's windows with the query
 lexical   best BM25 of its windows; a short turn borrows the words of the talk before it (`context_weight`)
 demotion  0 for what a person said, rising to 1 with the length of what a model or a tool said
 speaker   1 for what was said by one whom the query names, where others spoke too
+standing  1 for the best few standing instructions, which share no words with the questions they are meant for
 
 Pure arithmetic: every function takes floats, `fuse` and `rescale` take arrays of floats as well. Refuses nothing.
 Each number says which run fixed it; all of them are rows of `python -m bench.tune_recall`.
@@ -15,7 +16,7 @@ Each number says which run fixed it; all of them are rows of `python -m bench.tu
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
 
 # Terms of a turn up to which it takes its whole context: LoCoMo's turns have 12 on average, BEAM's users 50.
@@ -44,6 +45,7 @@ class Weights:
     lexical: float
     demotion: float
     speaker: float
+    standing: float = 0.3
 
 
 # Of LoCoMo's questions that name one speaker 97 % are answered by that speaker's own turns. Its recall@1 / recall@10 /
@@ -72,8 +74,21 @@ def is_unspaced(text: str) -> bool:
 
 
 def weights_for(query: str) -> Weights:
-    """How much each part counts for this query."""
-    return UNSPACED if is_unspaced(query) else FULL
+    """How much each part counts for this query; what a model said is not held back where its words are asked for."""
+    weights = UNSPACED if is_unspaced(query) else FULL
+    return replace(weights, demotion=0.0) if _ASKS_THE_MODEL.search(query.casefold()) else weights
+
+
+# How many standing instructions may take a place that their words would not earn them.
+STANDING_MAX: Final = 3
+# "How did you recommend to start?" asks for the model's own words: BEAM-100K's questions for information .552 to .615.
+_ASKS_THE_MODEL: Final = re.compile(
+    r"\b(?:did|have|had) you (?:\w+ ){0,2}(?:recommend|suggest|advise|say|said|tell|told|explain|propos|mention"
+    r"|giv|gave|list|describ|outlin|show|provid|come up|came up|teach|taught)\w*"
+    r"|\byou (?:\w+ )?(?:recommended|suggested|advised|said|told|explained|proposed|mentioned|gave|listed|described"
+    r"|outlined|showed|provided)\b"
+    r"|\byour (?:\w+ )?(?:suggestions?|recommendations?|advice|answers?|explanations?|proposals?)\b"
+)
 
 
 class Scores(Protocol):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from memory.read.index import ScopeIndex, Scored, date_words
 from memory.read.items import Filter, IndexItem
+from policies import ranking
 from policies.labels import Sensitivity
 
 DIM = 8
@@ -152,6 +153,27 @@ def test_the_newer_of_two_values_comes_first_when_one_is_asked_for() -> None:
     index = index_of(old, new, item("rate", "Interest rates rose again"))
     assert ask(index, "When is the sprint deadline to plan?", vector=near[0])[:2] == ["new", "old"]
     assert ask(index, "When was the first sprint deadline to plan?", vector=near[0])[:2] == ["old", "new"]
+
+
+def test_standing_instructions_take_a_few_places_whatever_is_asked() -> None:
+    talk = [item(f"t{n}", f"On day {n} the weather was fine") for n in range(30)]
+    talk.append(item("t", "The garden needs much water"))
+    rules = [item(f"rule{n}", f"Always show diagram {n} when I ask about geometry") for n in range(6)]
+    found = ask(index_of(*talk, *rules), "How much water does the garden need?", vector=unit(77), k=10)
+    assert 0 < sum(name.startswith("rule") for name in found) <= ranking.STANDING_MAX
+    assert found[0].startswith("t")
+
+
+def test_a_models_words_are_not_held_back_where_they_are_asked_for() -> None:
+    long = "You could plan the sprint in two halves and test each. " * 30
+    index = index_of(item("model", long, role="assistant"), item("person", "Help me plan the sprint in halves"))
+    vector = unit(77)
+    assert ask(index, "plan the sprint in halves", vector=vector)[0] == "person"
+    scores = [
+        {hit.item.role: hit.score for hit in index.search(query, vector, 2, now=NOW, where=EVERYTHING)}["assistant"]
+        for query in ("How should I plan the sprint in halves?", "How did you suggest I plan the sprint in halves?")
+    ]
+    assert scores[1] > scores[0]
 
 
 def test_the_same_words_are_shown_once() -> None:

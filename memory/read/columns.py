@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memory.read.items import Filter, IndexItem
 from policies.labels import Sensitivity
+from policies.standing import standing
 
 _SENSITIVITY: Final = {label: rank for rank, label in enumerate(Sensitivity)}
 _START: Final = 16  # slots of an empty index
@@ -33,6 +34,7 @@ class Columns:
         self.alive: NDArray[np.bool_] = np.zeros(_START, np.bool_)
         self.occurred: NDArray[np.float64] = np.zeros(_START, np.float64)
         self.demotion: NDArray[np.float32] = np.zeros(_START, np.float32)
+        self.standing: NDArray[np.bool_] = np.zeros(_START, np.bool_)
         self._expires: NDArray[np.float64] = np.zeros(_START, np.float64)
         self._scope: NDArray[np.int64] = np.zeros(_START, np.int64)
         self._kind: NDArray[np.int32] = np.zeros(_START, np.int32)
@@ -44,7 +46,7 @@ class Columns:
     @property
     def bytes_held(self) -> int:
         """Bytes of the arrays."""
-        return len(self.alive) * 46
+        return len(self.alive) * 47
 
     def put(self, slot: int, item: IndexItem, sensitivity: Sensitivity, demotion: float) -> None:
         """Fill a slot."""
@@ -53,6 +55,7 @@ class Columns:
         self.alive[slot] = True
         self.occurred[slot] = item.occurred_at.timestamp() if item.occurred_at else -np.inf
         self.demotion[slot] = demotion
+        self.standing[slot] = standing(item.role, item.content) is not None
         self._expires[slot] = item.expires_at.timestamp() if item.expires_at else np.inf
         self._scope[slot] = item.scope_id
         self._kind[slot] = self._code(item.kind)
@@ -90,6 +93,7 @@ class Columns:
         self.alive = grown(self.alive, False)
         self.occurred = grown(self.occurred, 0.0)
         self.demotion = grown(self.demotion, 0.0)
+        self.standing = grown(self.standing, False)
         self._expires = grown(self._expires, 0.0)
         self._scope = grown(self._scope, 0)
         self._kind = grown(self._kind, 0)

@@ -230,6 +230,8 @@ class ScopeIndex:
             return []
         arms = self._arms(prepared, query_vector)
         scores, parts = _fused(arms, self._columns.demotion[visible], prepared)
+        parts["standing"] = self._standing(visible, scores)
+        scores = scores + parts["standing"] * prepared.weights.standing
         newest_first = -self._columns.occurred[visible]
         best = _best(scores, newest_first, k + _FOLD_SLACK)
         margins = _margins(arms)
@@ -313,6 +315,13 @@ class ScopeIndex:
         np.maximum.at(best, self._owners[: self._unit_count], by_unit)
         return best[:-1]
 
+    def _standing(self, visible: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """1 for the few standing instructions that are best without it, else 0."""
+        chosen = np.zeros(len(visible), np.float32)
+        places = np.flatnonzero(self._columns.standing[visible])
+        chosen[places[np.argsort(-scores[places])[: ranking.STANDING_MAX]]] = 1.0
+        return chosen
+
     def _fold(self, best: NDArray[np.intp], visible: NDArray[np.intp]) -> list[tuple[int, tuple[UUID, ...]]]:
         """Positions in rank order, each with the ids of later ones that say the same words."""
         groups: dict[bytes, list[int]] = {}
@@ -327,11 +336,15 @@ class ScopeIndex:
     ) -> admission.Features:
         held = {term for unit in self._units[slot] for term in self._lexical.held(unit, query.terms)}
         total = sum(query.terms.values())
+        coverage = sum(query.terms[term] for term in held) / total if total else 0.0
         return admission.Features(
             dense=None if arms.dense is None else float(arms.dense[at]),
             dense_margin=None if margins is None else float(margins[at]),
-            coverage=sum(query.terms[term] for term in held) / total if total else 0.0,
+            coverage=coverage,
             terms_held=math.log1p(len(held)),
+            breadth=admission.breadth_of(coverage, len(query.terms)),
+            machine=self._items[slot].role != "user",
+            standing=bool(self._columns.standing[slot]),
             personal=query.personal,
             visible=len(arms.visible),
             speaker_gap=gap,
