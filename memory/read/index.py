@@ -217,10 +217,13 @@ class ScopeIndex:
             lexical=self._best_by_item(unit_lexical, 0.0)[visible],
         )
 
-    def rank(self, prepared: Prepared, query_vector: NDArray[np.float32] | None, k: int) -> list[Scored]:
+    def rank(
+        self, prepared: Prepared, query_vector: NDArray[np.float32] | None, k: int, *, explain: bool = False
+    ) -> list[Scored]:
         """The k best of what `where` lets be seen, best first, same words folded.
 
-        `query_vector` has shape [dim], unit length; None ranks by words alone. What was prepared before the index
+        `query_vector` has shape [dim], unit length; None ranks by words alone. `explain` adds to the parts the place
+        (from 1) that each arm alone gives a candidate. What was prepared before the index
         changed is prepared again, so that nothing taken out since is found.
         """
         if prepared.state is not self._state:
@@ -243,6 +246,8 @@ class ScopeIndex:
             slot = int(visible[at])
             explained = {name: float(values[at]) for name, values in parts.items()}
             explained["admission"] = verdict.probability
+            if explain:
+                explained |= _places(arms, at)
             window = self._best_window(slot, arms, prepared.weights)
             found.append(
                 Scored(self._items[slot], float(scores[at]), explained, window, verdict.admitted, known, folded)
@@ -443,6 +448,12 @@ def _fused(
     dense = ranking.rescale(arms.dense, float(arms.dense.min()), float(arms.dense.max()))
     parts = {"dense": dense, "lexical": lexical, "demotion": demotion, "speaker": said_by}
     return ranking.fuse(dense, lexical, demotion, said_by, query.weights), parts
+
+
+def _places(arms: _Arms, at: int) -> dict[str, float]:
+    """The place of a candidate among the visible, by each arm alone; equals share the best one."""
+    by_arm = {"lexical_place": arms.lexical, "dense_place": arms.dense}
+    return {name: float((values > values[at]).sum() + 1) for name, values in by_arm.items() if values is not None}
 
 
 def _best(scores: NDArray[np.float32], tiebreak: NDArray[np.float64], count: int) -> NDArray[np.intp]:

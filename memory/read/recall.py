@@ -44,6 +44,7 @@ class Question:
     announced: Mapping[int, int] | None = None
     as_of: datetime | None = None
     skip_repeats: bool = False  # leave out turns that say no more than the question itself
+    explain: bool = False  # say of each candidate at which place each arm alone has it
     strict: bool = False  # confirm the index with the store first: a search reads its own writes
 
 
@@ -132,7 +133,7 @@ class Recaller:
             return None
 
     async def _from_index(self, question: Question, hot: HotScope, prepared: Prepared, vector: Vector | None) -> Recall:
-        scored = await self._hot.run(lambda: hot.index.rank(prepared, vector, question.k))
+        scored = await self._hot.run(lambda: hot.index.rank(prepared, vector, question.k, explain=question.explain))
         asked = _words(question.text) if question.skip_repeats else None
         candidates = tuple(_candidate(hit) for hit in scored if not _repeats(hit.item.content, asked))
         if vector is None:

@@ -53,6 +53,7 @@ class Search:
             where=await self._where(caller.scope, asked),
             as_of=_as_of(asked.as_of, caller),
             strict=True,
+            explain=asked.explain,
         )
         recall = await recaller.recall(question, recaller.embed(text), DEADLINE_S)
         _refuse_faults(recall)

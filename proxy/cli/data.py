@@ -15,6 +15,16 @@ from urllib.parse import quote
 from proxy.cli.client import CallFailed, Client
 
 _TEXT_CHARS = 100
+# Parts of a score as the API names them -> the heads of their columns.
+_PARTS = {
+    "dense": "dense",
+    "dense_place": "place",
+    "lexical": "lexical",
+    "lexical_place": "place",
+    "demotion": "demotion",
+    "speaker": "speaker",
+    "standing": "standing",
+}
 
 
 def _failing_kindly(work: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -63,15 +73,41 @@ def run_export(options: argparse.Namespace) -> int:
 @_failing_kindly
 def run_search(options: argparse.Namespace) -> int:
     """Show candidates, best first; a star marks what would be injected."""
-    answer = Client(options).send("POST", "/memory/v1/search", {"query": options.query, "k": options.k})
+    asked = {"query": options.query, "k": options.k, "explain": options.explain}
+    answer = Client(options).send("POST", "/memory/v1/search", asked)
     if options.json:
         return _as_json(answer)
+    if options.explain:
+        return _explained(answer)
     for candidate in answer["candidates"]:
         mark = "*" if candidate["admitted"] else " "
         when = (candidate["occurred_at"] or "")[:10]
         sys.stdout.write(f"{mark} {candidate['score']:.3f}  {when:10}  {_short(candidate['content'])}\n")
     sys.stdout.write(f"{answer['admitted']} admitted (*), {answer['millis']:.1f} ms\n")
     return 0
+
+
+def _explained(answer: Mapping[str, Any]) -> int:
+    """Each candidate with the parts of its score, its place by each arm alone, and how likely it is evidence."""
+    sys.stdout.write(f"  {'score':>6}  {'chance':>6}  " + "  ".join(f"{head:>8}" for head in _PARTS.values()) + "\n")
+    for candidate in answer["candidates"]:
+        scores = candidate["scores"]
+        mark = "*" if candidate["admitted"] else " "
+        parts = "  ".join(f"{_part(scores.get(name)):>8}" for name in _PARTS)
+        sys.stdout.write(f"{mark} {candidate['score']:6.3f}  {_part(scores.get('admission')):>6}  {parts}\n")
+        when = (candidate["occurred_at"] or "")[:10]
+        sys.stdout.write(f"  {when} {candidate['role']} ({candidate['integrity']}): {_short(candidate['content'])}\n")
+    sys.stdout.write(f"{answer['admitted']} admitted (*), rung {answer['rung']}, {answer['millis']:.1f} ms\n")
+    sys.stdout.write(
+        "chance: how likely one like it is evidence; place: among all that is visible, by that arm alone\n"
+    )
+    return 0
+
+
+def _part(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value == int(value) else f"{value:.3f}"
 
 
 @_failing_kindly

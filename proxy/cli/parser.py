@@ -126,6 +126,7 @@ def _search(commands: Commands) -> None:
     parser = _command(commands, "search", data.run_search, "Ask the memory what it would recall.")
     parser.add_argument("query")
     parser.add_argument("-k", type=int, default=10, help="how many (default %(default)s)")
+    parser.add_argument("--explain", action="store_true", help="show what each score is made of")
     parser.add_argument("--json", action="store_true", help="the API's answer as it is")
     _with_service(parser)
 
