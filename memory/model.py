@@ -217,7 +217,7 @@ class NewMemory:
     windows: tuple[tuple[int, int], ...] = ()
     vectors: NDArray[np.float32] | None = None  # [len(windows), dim]
     attributes: dict[str, Any] = field(default_factory=dict)
-    created_at: datetime | None = None  # when it reached us; None: when it is stored
+    order: int = 0  # its place among what is stored with it: so many microseconds later
 
 
 @dataclass(frozen=True, slots=True)

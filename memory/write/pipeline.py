@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -153,9 +153,8 @@ class WritePath:
         fresh = await self._fresh_lines(chunk)
         turns = await self._chained(chunk, fresh)
         # Lines of one day, or of no time at all, still came in an order, and the later of two statements holds.
-        arrived = {turn.event_id: chunk.arrived_at + timedelta(microseconds=line.line) for (line, _), turn in turns}
         episodes = self._episodes([turn for _, turn in turns], delivery.entry, live=False)
-        memories = await self._embedded([replace(m, created_at=arrived[m.source_turns[0]]) for m in episodes])
+        memories = await self._embedded([replace(memory, order=order) for order, memory in enumerate(episodes)])
         of_turn = {memory.source_turns[0]: memory for memory in memories}
         items = [
             ImportItem(line.line, ref, turn, (of_turn[turn.event_id],) if turn.event_id in of_turn else ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -121,8 +121,13 @@ def memory_row(place: Place, session_id: UUID | None, memory: NewMemory, changed
         session_id,
         place.subject_id,
         changed_version,
-        memory.created_at or place.now,
+        _recorded(place, memory),
     )
+
+
+def _recorded(place: Place, memory: NewMemory) -> datetime:
+    """When it is stored, a little later for each that is stored with it, so that they keep their order."""
+    return place.now + timedelta(microseconds=memory.order)
 
 
 def version_row(place: Place, memory_id: UUID, version: int, memory: NewMemory) -> tuple[Any, ...]:
@@ -141,7 +146,7 @@ def version_row(place: Place, memory_id: UUID, version: int, memory: NewMemory) 
         memory.confidence,
         memory.attributes,
         memory.occurred_at,
-        place.now,
+        _recorded(place, memory) if version == 1 else place.now,
     )
 
 
