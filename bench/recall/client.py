@@ -27,7 +27,7 @@ class CallFailed(RuntimeError):
 class Found:
     """What a search gave. `ids` are turns best first, each once; `chance` is the surest candidate's admission (0..1).
 
-    `millis` is the whole call, client side.
+    `millis` is the whole call, client side. `admitted_ids` are the turns of the admitted candidates, in order.
     """
 
     ids: tuple[str, ...]
@@ -36,6 +36,7 @@ class Found:
     chance: float
     millis: float
     rung: str
+    admitted_ids: tuple[str, ...] = ()
 
 
 def session() -> aiohttp.ClientSession:
@@ -95,6 +96,7 @@ def found_in(said: Mapping[str, Any], millis: float) -> Found:
     """What a search's answer means for scoring. A candidate that shows several turns counts for each, in its order."""
     candidates = said["candidates"]
     ids = dict.fromkeys(source for candidate in candidates for source in candidate["source_ids"])
+    let_in = dict.fromkeys(source for one in candidates if one.get("admitted") for source in one["source_ids"])
     chances = (candidate["scores"].get("admission", candidate["score"]) for candidate in candidates)
     return Found(
         ids=tuple(ids),
@@ -103,4 +105,5 @@ def found_in(said: Mapping[str, Any], millis: float) -> Found:
         chance=max(chances, default=0.0),
         millis=millis,
         rung=str(said.get("rung", "")),
+        admitted_ids=tuple(let_in),
     )

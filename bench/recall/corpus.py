@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 SETS: Final = {"locomo": "locomo", "beam": "beam_100K", "memsim": "memsim_zh"}
+OPENING: Final = "opening"
+"""The kind of a question that opens some conversation and that no memory here has anything for."""
 _ROLES: Final = frozenset({"user", "assistant", "system", "tool"})
 _MONTHS: Final = tuple(
     "january february march april may june july august september october november december".split()  # noqa: SIM905
@@ -56,19 +58,31 @@ class EvalSet:
         """Turns of all scopes."""
         return sum(map(len, self.lines.values()))
 
+    @property
+    def own(self) -> Mapping[str, frozenset[str]]:
+        """The ids of each scope's turns."""
+        return {scope: frozenset(line["source_id"] for line in lines) for scope, lines in self.lines.items()}
+
+
+def group_of(question: Question) -> str:
+    """`answerable`, `unanswerable` (asks for what was not said) or `opening` (asks for something else altogether)."""
+    if question.kind == OPENING:
+        return OPENING
+    return "answerable" if question.answerable else "unanswerable"
+
 
 def read_set(data: Path, name: str) -> EvalSet:
     """A set by its short name, one of SETS. Raises SetUnreadable."""
     stem = data / SETS[name]
     lines: dict[str, list[Mapping[str, str]]] = {}
     last: dict[str, datetime] = {}
-    for turn in _objects(stem.with_name(f"{stem.name}.corpus.jsonl.xz")):
+    for turn in read_objects(stem.with_name(f"{stem.name}.corpus.jsonl.xz")):
         scope = str(turn["scope"])
         if turn.get("date"):
             last[scope] = parse_date(str(turn["date"]))
         lines.setdefault(scope, []).append(_line(turn, last.get(scope)))
     known = {line["source_id"] for of_scope in lines.values() for line in of_scope}
-    asked = _objects(stem.with_name(f"{stem.name}.queries.jsonl.xz"))
+    asked = read_objects(stem.with_name(f"{stem.name}.queries.jsonl.xz"))
     questions = tuple(_question(query, known) for query in asked)
     return EvalSet(name, {scope: tuple(of_scope) for scope, of_scope in lines.items()}, questions)
 
@@ -97,7 +111,8 @@ def _month(name: str) -> int:
     return _MONTHS.index(name.lower()) + 1
 
 
-def _objects(path: Path) -> list[dict[str, Any]]:
+def read_objects(path: Path) -> list[dict[str, Any]]:
+    """The objects of a compressed JSON-lines file. Raises SetUnreadable."""
     try:
         with lzma.open(path, "rt", encoding="utf-8") as lines:
             return [json.loads(line) for line in lines]

@@ -1,19 +1,18 @@
-"""The recall report: a result by set in, an aligned table or a PNG plot out. No arithmetic but rounding."""
+"""The recall report: a result by set in, an aligned table and what must not be out. No arithmetic but rounding."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 
-import matplotlib
-
-from bench.recall.run import floor_of
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
+from bench.recall.result import BASELINES, OPENINGS_GIVEN_MAX, floor_of, leaks_of, openings_given
 
 _SHOWN: Final = ("recall@1", "recall@5", "recall@10", "recall@20", "any@10", "all@10", "ndcg@10", "mrr")
+_GROUPS: Final = ("answerable", "unanswerable", "opening")
+_LEGEND: Final = """\
+by turn; [95 % interval over resampled scopes]; bm25, dense, rrf: single turns, same scope and run; gold: the ceiling;
+admitted something: share of questions for which a search admits anything; given: for which a chat was given anything;
+injected: the gold turns behind what chats were given; tokens: where any gold was placed; added: the service's own ms."""
 
 
 def table(report: Mapping[str, Any]) -> str:
@@ -22,43 +21,32 @@ def table(report: Mapping[str, Any]) -> str:
     for name, result in report["sets"].items():
         head = f"== {name}: {result['scopes']} scopes, {result['turns']} turns, {result['answerable']} questions =="
         parts.append("\n".join([head, *_measure_rows(result), *_notes(name, result)]))
-    parts.append(
-        "by turn; [95 % interval over resampled scopes]; bm25: single turns of the same scope, same run;\n"
-        "given something: share of questions for which anything is admitted, answerable against unanswerable."
-    )
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, _LEGEND])
 
 
 def failures(report: Mapping[str, Any]) -> list[str]:
-    """What must not be: leaks, and floors that are not reached."""
+    """What must not be: leaks, floors that are not reached, openings that are given too much."""
     found = []
     for name, result in report["sets"].items():
         floor, reached = floor_of(name, result), result["ours"]["recall@10"]["mean"]
-        if result["leaks"]:
-            found.append(f"{name}: {result['leaks']} turns of another scope")
+        if leaks := leaks_of(result):
+            found.append(f"{name}: {leaks} turns of another scope")
         if reached < floor:
             found.append(f"{name}: turn recall@10 {reached:.3f} is below {floor:.3f}")
+        given = openings_given(result)
+        if given is not None and given > OPENINGS_GIVEN_MAX:
+            found.append(f"{name}: {given:.3f} of the openings are given something, over {OPENINGS_GIVEN_MAX:.2f}")
     return found
 
 
-def plot(report: Mapping[str, Any], path: Path) -> None:
-    """Measures of each set beside BM25's, and turn recall@10 by type of question (PNG)."""
-    sets = report["sets"]
-    figure, grid = pyplot.subplots(2, len(sets), figsize=(5.2 * len(sets), 8), squeeze=False)
-    for column, (name, result) in enumerate(sets.items()):
-        _plot_measures(grid[0][column], name, result)
-        _plot_kinds(grid[1][column], result["by_kind"])
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
-
-
 def _measure_rows(result: Mapping[str, Any]) -> list[str]:
-    rows = [f"{'':10s}{'ours':>8s}  {'95 % interval':17s}{'bm25':>6s}"]
+    others = [name for name in BASELINES if name in result]
+    rows = [f"{'':10s}{'ours':>8s}  {'95 % interval':16s}" + "".join(f"{name:>7s}" for name in others)]
     for name in _SHOWN:
-        ours, bm25 = result["ours"][name], result["bm25"][name]
+        ours = result["ours"][name]
         interval = f"[{ours['low']:.3f}, {ours['high']:.3f}]"
-        rows.append(f"{name:10s}{ours['mean']:8.3f}  {interval:17s}{bm25['mean']:6.3f}")
+        beside = "".join(f"{result[other][name]['mean']:7.3f}" for other in others)
+        rows.append(f"{name:10s}{ours['mean']:8.3f}  {interval:16s}{beside}")
     return rows
 
 
@@ -76,8 +64,14 @@ def _notes(name: str, result: Mapping[str, Any]) -> list[str]:
             f"updates   new above old {updates['new_above_old']}/{updates['questions']} (bm25 {updates['bm25']})"
         )
     notes.append("admission " + _admission(result["admission"]))
+    if result["openings"]:
+        notes.append(_openings(result))
+    if result["injected"]:
+        notes += _injected(result["injected"])
+    if result["budgets"]:
+        notes.append("budgets   " + "; ".join(_budget(name, entry) for name, entry in result["budgets"].items()))
     notes.append(
-        f"leaks {result['leaks']}; import {result['import']['turns_per_s']:.1f} turns/s "
+        f"leaks {leaks_of(result)}; import {result['import']['turns_per_s']:.1f} turns/s "
         f"({result['import']['seconds']:.0f} s); search p50 {result['search_ms']['p50']:.1f} ms, "
         f"p99 {result['search_ms']['p99']:.1f} ms; rungs {result['rungs']}"
     )
@@ -85,43 +79,53 @@ def _notes(name: str, result: Mapping[str, Any]) -> list[str]:
 
 
 def _kind(kind: str, entry: Mapping[str, Any]) -> str:
-    return f"{kind} {entry['recall@10']:.3f}/{entry['bm25']:.3f} ({entry['questions']})"
+    injected = "" if entry["injected"] is None else f", injected {entry['injected']:.3f}"
+    return f"{kind} {entry['recall@10']:.3f}/{entry['bm25']:.3f}{injected} ({entry['questions']})"
 
 
 def _admission(admission: Mapping[str, Any]) -> str:
     said = [
-        f"{group}: given something {admission[group]['given_something']:.3f}, "
-        f"{admission[group]['admitted_mean']:.1f} of 20 admitted"
-        for group in ("answerable", "unanswerable")
+        f"{group}: admitted something {admission[group]['given_something']:.3f}, "
+        f"{admission[group]['admitted_mean']:.1f} of 20"
+        for group in _GROUPS
         if group in admission
     ]
-    return "; ".join(said) + (f"; AUC {admission['auc']:.3f}" if admission["auc"] is not None else "")
+    hits = admission["hit@10"]
+    said.append(f"hit@10 {hits['before']:.3f} ranked, {hits['after']:.3f} admitted")
+    if admission["auc"] is not None:
+        interval = admission["auc_interval"]
+        said.append(f"AUC {admission['auc']:.3f} [{interval['low']:.3f}, {interval['high']:.3f}]")
+    return "; ".join(said)
 
 
-def _plot_measures(axes: Any, name: str, result: Mapping[str, Any]) -> None:
-    names = ("recall@1", "recall@5", "recall@10", "recall@20", "ndcg@10", "mrr")
-    for number, who in enumerate(("ours", "bm25")):
-        entries = [result[who][measure] for measure in names]
-        means = [entry["mean"] for entry in entries]
-        errors = [
-            [max(0.0, entry["mean"] - entry["low"]) for entry in entries],
-            [max(0.0, entry["high"] - entry["mean"]) for entry in entries],
-        ]
-        axes.bar([at + 0.4 * number for at in range(len(names))], means, 0.4, yerr=errors, label=who, capsize=2)
-    axes.set_xticks([at + 0.2 for at in range(len(names))], names, rotation=30, fontsize=8)
-    axes.set_ylim(0, 1.02)
-    axes.axhline(floor_of(name, result), color="grey", linewidth=0.8, linestyle=":", label="floor of recall@10")
-    axes.set_title(f"{name}: {result['answerable']} questions, leaks {result['leaks']}")
-    axes.legend(fontsize=7)
+def _openings(result: Mapping[str, Any]) -> str:
+    openings, given = result["openings"], openings_given(result) or 0.0
+    injected = "" if openings["injected"] is None else f", given something {openings['injected']:.3f}"
+    return (
+        f"openings  {openings['questions']}: admitted something {openings['admitted']:.3f}{injected}; "
+        f"limit {OPENINGS_GIVEN_MAX:.2f} {'kept' if given <= OPENINGS_GIVEN_MAX else 'MISSED'}"
+    )
 
 
-def _plot_kinds(axes: Any, kinds: Mapping[str, Any]) -> None:
-    labels: Sequence[str] = [f"{kind} ({entry['questions']})" for kind, entry in kinds.items()]
-    places = range(len(labels))
-    axes.barh([at - 0.2 for at in places], [e["recall@10"] for e in kinds.values()], 0.4, label="ours")
-    axes.barh([at + 0.2 for at in places], [e["bm25"] for e in kinds.values()], 0.4, label="bm25")
-    axes.set_yticks(list(places), labels, fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.02)
-    axes.set_title("turn recall@10 by type of question", fontsize=9)
-    axes.legend(fontsize=7)
+def _injected(entry: Mapping[str, Any]) -> list[str]:
+    fraction, tokens, updates = entry["fraction"], entry["tokens"], entry["updates"]
+    said = [
+        f"fraction {fraction['mean']:.3f} [{fraction['low']:.3f}, {fraction['high']:.3f}]",
+        f"any {entry['any']['mean']:.3f}",
+        f"all {entry['all']['mean']:.3f}",
+        "given something " + ", ".join(f"{group} {share:.3f}" for group, share in entry["given_something"].items()),
+    ]
+    more = []
+    if tokens:
+        more.append(
+            f"tokens median {tokens['median']:.0f}, p90 {tokens['p90']:.0f} (of {tokens['questions']} answered)"
+        )
+    more.append(f"added p50 {entry['added_ms']['p50']:.1f} ms, p99 {entry['added_ms']['p99']:.1f} ms")
+    if updates:
+        more.append(f"old without new {updates['old_without_new']}/{updates['questions']}")
+    more.append(f"statuses {entry['statuses']}")
+    return ["injected  " + "; ".join(said), "          " + "; ".join(more)]
+
+
+def _budget(name: str, entry: Mapping[str, Any]) -> str:
+    return f"{name} tokens: fraction {entry['fraction']['mean']:.3f}, {entry['tokens_mean']:.0f} used"

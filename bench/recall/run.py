@@ -1,40 +1,56 @@
-"""One evaluation set through the service: imported, asked, scored beside BM25. An EvalSet in, a SetResult out.
+"""One evaluation set through the service: imported, searched, asked in chats. An EvalSet in, what was found out.
 
-Several users import at once, as they would; questions are asked one after the other, for their times.
-Raises CallFailed; a turn of another scope among the answers is counted, not raised.
+Several users import at once, as they would; searches go one after the other, for their times, chats CHATS_AT_ONCE at a
+time. The baselines rank the same turns. Raises CallFailed; a turn of another scope among the answers is no error here.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
+import numpy as np
+from numpy.typing import NDArray
 
-from bench.recall.baseline import SingleTurnBm25
+from bench.recall.baseline import FUSED_DEPTH, SingleTurnBm25, SingleTurnDense, dense_text, fused
+from bench.recall.chat import Given, ask_chat, served_model, settled, with_sources
 from bench.recall.client import Found, import_turns, search
 from bench.recall.corpus import EvalSet, Question
-from bench.recall.score import Figure, Ranked, auc, by_kind, difference, figure, measures, recall_at, updated_above
-from bench.stats import Summary
+from memory.ports import Embedder
 
 Say = Callable[[str], None]
+Rankings = Sequence[tuple[str, ...]]
 SEARCHED: Final = 20
 IMPORTS_AT_ONCE: Final = 8
+CHATS_AT_ONCE: Final = 4
 SAY_EVERY_S: Final = 5.0
-# What must hold on the shared sets: turn recall@10. None: not below BM25 of the same run.
-FLOORS: Final[dict[str, float | None]] = {"locomo": 0.72, "beam": 0.54, "memsim": None}
+_EMBEDDED_AT_ONCE: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question with what the service and BM25 found for it."""
+    """A question with what the service found for it."""
 
     question: Question
     found: Found
-    bm25: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All that was seen of one set. Rankings and chats are in the order of `asked`.
+
+    `given` is empty where the chats were left out; `budgets` are further passes by their X-Memory-Budget, tokens.
+    """
+
+    asked: Sequence[Asked]
+    baselines: Mapping[str, Rankings]
+    import_s: float
+    given: Sequence[Given] = ()
+    budgets: Mapping[int, Sequence[Given]] = field(default_factory=dict)
 
 
 class Progress:
@@ -75,86 +91,69 @@ async def import_set(client: aiohttp.ClientSession, url: str, chosen: EvalSet, s
 
 
 async def ask_set(client: aiohttp.ClientSession, url: str, chosen: EvalSet, say: Say) -> list[Asked]:
-    """Ask every question, the unanswerable too. Raises CallFailed."""
-    indexes = {scope: SingleTurnBm25(lines) for scope, lines in chosen.lines.items()}
+    """Search for every question, the unanswerable too. Raises CallFailed."""
     progress = Progress(f"{chosen.name}: questions asked", len(chosen.questions), say)
     asked = []
     for question in chosen.questions:
-        found = await search(client, url, question.scope, question.text, SEARCHED)
-        asked.append(Asked(question, found, indexes[question.scope].ranked(question.text, SEARCHED)))
+        asked.append(Asked(question, await search(client, url, question.scope, question.text, SEARCHED)))
         progress.moved(1)
     return asked
 
 
-def set_result(chosen: EvalSet, asked: Sequence[Asked], import_s: float) -> dict[str, Any]:
-    """All figures of one set, ready for JSON."""
-    answerable = [a for a in asked if a.question.answerable]
-    ours = [Ranked(a.question, a.found.ids) for a in answerable]
-    bm25 = [Ranked(a.question, a.bm25) for a in answerable]
-    millis = Summary.of([a.found.millis for a in asked])
-    return {
-        "scopes": len(chosen.lines),
-        "turns": chosen.turn_count,
-        "answerable": len(answerable),
-        "unanswerable": len(asked) - len(answerable),
-        "ours": _figures(ours),
-        "bm25": _figures(bm25),
-        "more_than_bm25": {"recall@10": _plain(difference(ours, bm25, lambda ranked: recall_at(ranked, 10)))},
-        "by_kind": _by_kind(ours, bm25),
-        "updates": _updates(ours, bm25),
-        "admission": _admission(asked),
-        "leaks": leak_count(chosen, asked),
-        "import": {"seconds": round(import_s, 1), "turns_per_s": round(chosen.turn_count / import_s, 1)},
-        "search_ms": {name: round(value, 2) for name, value in millis.as_json().items()},
-        "rungs": {rung: sum(a.found.rung == rung for a in asked) for rung in sorted({a.found.rung for a in asked})},
+async def chat_set(
+    client: aiohttp.ClientSession, url: str, chosen: EvalSet, budget: int | None, say: Say
+) -> list[Given]:
+    """One chat for every question; what each was given, in the order of the questions. Raises CallFailed."""
+    model = await served_model(client, url)
+    progress = Progress(f"{chosen.name}: chats", len(chosen.questions), say)
+    room = asyncio.Semaphore(CHATS_AT_ONCE)
+
+    async def one(question: Question) -> Given:
+        async with room:
+            given = await ask_chat(client, url, model, question.scope, question.text, budget)
+        progress.moved(1)
+        return given
+
+    async def recorded(question: Question, given: Given) -> Given:
+        async with room:
+            return await with_sources(client, url, question.scope, given)
+
+    heads = await asyncio.gather(*map(one, chosen.questions))
+    await settled(client, url)
+    return await asyncio.gather(*map(recorded, chosen.questions, heads))
+
+
+async def baseline_rankings(chosen: EvalSet, embedder: Embedder | None, say: Say) -> dict[str, Rankings]:
+    """The baselines' SEARCHED best turns for every question, by name; `dense` and `rrf` only with an embedder.
+
+    Raises EmbedderUnavailable.
+    """
+    indexes = {scope: SingleTurnBm25(lines) for scope, lines in chosen.lines.items()}
+    found: dict[str, Rankings] = {
+        "bm25": [indexes[question.scope].ranked(question.text, SEARCHED) for question in chosen.questions]
     }
+    if embedder is None:
+        return found
+    words = [indexes[question.scope].matching(question.text, FUSED_DEPTH) for question in chosen.questions]
+    dense = await _dense_rankings(chosen, embedder, say)
+    found["dense"] = [ranking[:SEARCHED] for ranking in dense]
+    found["rrf"] = [fused(both, SEARCHED) for both in zip(words, dense, strict=True)]
+    return found
 
 
-def leak_count(chosen: EvalSet, asked: Sequence[Asked]) -> int:
-    """Turns among the answers that are not of the asking scope. Anything but 0 is a defect of the highest severity."""
-    own = {scope: {line["source_id"] for line in lines} for scope, lines in chosen.lines.items()}
-    return sum(turn_id not in own[a.question.scope] for a in asked for turn_id in a.found.ids)
-
-
-def floor_of(name: str, result: Mapping[str, Any]) -> float:
-    """The least turn recall@10 that a set may have."""
-    fixed = FLOORS[name]
-    return float(result["bm25"]["recall@10"]["mean"]) if fixed is None else fixed
-
-
-def _figures(rankings: Sequence[Ranked]) -> dict[str, Any]:
-    return {name: _plain(figure(rankings, measure)) for name, measure in measures().items()}
-
-
-def _plain(found: Figure) -> dict[str, float]:
-    return {"mean": round(found.mean, 4), "low": round(found.low, 4), "high": round(found.high, 4)}
-
-
-def _by_kind(ours: Sequence[Ranked], bm25: Sequence[Ranked]) -> dict[str, Any]:
-    mine, theirs = (by_kind(rankings, lambda ranked: recall_at(ranked, 10)) for rankings in (ours, bm25))
-    return {
-        kind: {"questions": count, "recall@10": round(mean, 4), "bm25": round(theirs[kind][0], 4)}
-        for kind, (mean, count) in mine.items()
+async def _dense_rankings(chosen: EvalSet, embedder: Embedder, say: Say) -> Rankings:
+    texts = list(dict.fromkeys(dense_text(line) for lines in chosen.lines.values() for line in lines))
+    progress = Progress(f"{chosen.name}: turns embedded for the dense baseline", len(texts), say)
+    parts: list[NDArray[np.float32]] = []
+    for start in range(0, len(texts), _EMBEDDED_AT_ONCE):
+        parts.append(await embedder.embed_documents(texts[start : start + _EMBEDDED_AT_ONCE]))
+        progress.moved(len(parts[-1]))
+    vectors, place = np.concatenate(parts), {text: at for at, text in enumerate(texts)}
+    indexes = {
+        scope: SingleTurnDense([line["source_id"] for line in lines], vectors[[place[dense_text(x)] for x in lines]])
+        for scope, lines in chosen.lines.items()
     }
-
-
-def _updates(ours: Sequence[Ranked], bm25: Sequence[Ranked]) -> dict[str, int] | None:
-    above, count = updated_above(ours)
-    return {"new_above_old": above, "bm25": updated_above(bm25)[0], "questions": count} if count else None
-
-
-def _admission(asked: Sequence[Asked]) -> dict[str, Any]:
-    """How often anything is let in, by whether there is anything to let in; AUC of the surest candidate's chance."""
-    groups = {
-        "answerable": [a.found for a in asked if a.question.answerable],
-        "unanswerable": [a.found for a in asked if not a.question.answerable],
-    }
-    said: dict[str, Any] = {}
-    for name, found in groups.items():
-        if found:
-            said[name] = {
-                "given_something": round(sum(f.admitted > 0 for f in found) / len(found), 4),
-                "admitted_mean": round(sum(f.admitted for f in found) / len(found), 2),
-            }
-    area = auc([f.chance for f in groups["answerable"]], [f.chance for f in groups["unanswerable"]])
-    return {**said, "auc": None if area is None else round(area, 4)}
+    return [
+        indexes[question.scope].ranked(await embedder.embed_query(question.text), FUSED_DEPTH)
+        for question in chosen.questions
+    ]

@@ -39,10 +39,19 @@ class Figure:
     low: float
     high: float
 
+    def rounded(self) -> dict[str, float]:
+        """Ready for JSON."""
+        return {"mean": round(self.mean, 4), "low": round(self.low, 4), "high": round(self.high, 4)}
+
 
 def recall_at(ranked: Ranked, depth: int) -> float:
     """Share of the gold among the first `depth`."""
     return len(ranked.question.gold.intersection(ranked.ids[:depth])) / len(ranked.question.gold)
+
+
+def share_of_gold(ranked: Ranked) -> float:
+    """Share of the gold among all that was found."""
+    return recall_at(ranked, len(ranked.ids))
 
 
 def ndcg_at(ranked: Ranked, depth: int) -> float:
@@ -108,6 +117,28 @@ def auc(positive: Sequence[float], negative: Sequence[float]) -> float | None:
         return None
     high, low = np.array(positive)[:, None], np.array(negative)
     return float((high > low).mean() + (high == low).mean() / 2)
+
+
+def auc_figure(positive: Sequence[tuple[str, float]], negative: Sequence[tuple[str, float]]) -> Figure | None:
+    """The same of (scope, score), with its interval over resampled scopes; None without one of either.
+
+    A drawn set of scopes that has only positives or only negatives says nothing and is left out.
+    """
+    area = auc([score for _, score in positive], [score for _, score in negative])
+    if area is None:
+        return None
+    scopes = sorted({scope for scope, _ in (*positive, *negative)})
+    highs, lows = ([[v for s, v in side if s == scope] for scope in scopes] for side in (positive, negative))
+    wins: NDArray[np.float64] = np.array(
+        [[(auc(high, low) or 0.0) * len(high) * len(low) for low in lows] for high in highs], np.float64
+    )
+    sizes = [np.array([len(one) for one in side], np.float64) for side in (highs, lows)]
+    drawn = np.random.default_rng(_SEED).integers(0, len(scopes), (RESAMPLES, len(scopes)))
+    times: NDArray[np.float64] = np.stack([(drawn == at).sum(axis=1) for at in range(len(scopes))], axis=1) * 1.0
+    pairs = (times @ sizes[0]) * (times @ sizes[1])
+    areas = np.einsum("ri,ij,rj->r", times, wins, times)[pairs > 0] / pairs[pairs > 0]
+    low, high = np.quantile(areas, (0.025, 0.975))
+    return Figure(area, float(low), float(high))
 
 
 def _bootstrapped(values: Sequence[tuple[str, float]]) -> Figure:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from proxy.cli import data, doctor, serve
+from proxy.cli import data, doctor, evaluate, serve
 from proxy.cli.demo import run_demo
 
 _DESCRIPTION = """\
@@ -35,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     _search(commands)
     _sessions(commands)
     _memories(commands)
+    _eval(commands)
     return parser
 
 
@@ -147,3 +148,15 @@ def _memories(commands: Commands) -> None:
     parser.add_argument("--limit", type=int, default=50)
     parser.add_argument("--json", action="store_true", help="the API's answer as it is")
     _with_service(parser)
+
+
+def _eval(commands: Commands) -> None:
+    # No character starts an option here, and --help is none either: everything is the other command's to read.
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "eval",
+        help="Measure recall on conversations with known evidence; --help says how.",
+        prefix_chars="\0",
+        add_help=False,
+    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    parser.set_defaults(run=evaluate.run_eval)
