@@ -80,6 +80,11 @@ class HotScopes:
         hot = self._scopes.get(scope)
         return tuple(hot.versions) if hot else ()
 
+    def is_loaded(self, scope: Scope) -> bool:
+        """Whether an index of this scope was ever completed; else the first load is still to come, or under way."""
+        hot = self._scopes.get(scope)
+        return hot is not None and hot.confirmed_at > float("-inf")
+
     async def run(self, work: Callable[[], T]) -> T:
         """Run index work on the recall thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

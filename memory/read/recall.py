@@ -27,6 +27,9 @@ _WORD: Final = re.compile(r"\w+")
 # Of the deadline, the part that the embedding may take before the lexical rung is taken instead: what is left is
 # enough for a lexical search of 10,000 items (bench/tune_recall.py: 4 ms) many times over.
 _EMBEDDING_SHARE: Final = 0.6
+# The part that a prompt's question waits for the first load of its scope before Postgres answers. A small scope is
+# loaded by then; while 10,000 memories were (3 s) Postgres had too little left after .6: 8 of 12 questions got nothing.
+_FIRST_LOAD_SHARE: Final = 0.3
 # A cold scope is ranked by cosine alone, which cannot calibrate admission; this only keeps plainly unrelated text out.
 COLD_COSINE_MIN: Final = 0.35
 
@@ -91,7 +94,7 @@ class Recaller:
         try:
             async with asyncio.timeout(deadline_s):
                 vector = await self._vector(embedding, deadline_s * _EMBEDDING_SHARE)
-                hot = await self._index_or_none(loading, vector, deadline_s * _EMBEDDING_SHARE)
+                hot = await self._index_or_none(loading, vector, deadline_s * self._index_share(question))
                 if hot is None:
                     return await self._from_store(question, vector)
                 return await self._from_index(question, hot, await preparing, vector)
@@ -113,6 +116,12 @@ class Recaller:
         if question.as_of is not None:
             return await self._hot.as_of(question.scope, question.as_of)
         return await self._hot.get(question.scope, question.announced, strict=question.strict)
+
+    def _index_share(self, question: Question) -> float:
+        """The part of the deadline to wait for an index; a search of the API has the time to wait for its load."""
+        if question.strict or question.as_of is not None or self._hot.is_loaded(question.scope):
+            return _EMBEDDING_SHARE
+        return _FIRST_LOAD_SHARE
 
     async def _vector(self, embedding: asyncio.Task[Vector], limit_s: float) -> Vector | None:
         """The question's vector, or None when the embedder fails or takes its share of the deadline: lexical rung."""

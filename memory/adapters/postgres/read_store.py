@@ -23,7 +23,7 @@ from memory.chain import Digest
 from memory.model import Candidate, IndexRow, LedgerNode, Scope, ScopeVersion, SessionRef, Vector
 from policies.labels import Sensitivity, within_ceiling
 
-BATCH: Final = 2_000
+BATCH: Final = 500
 INDEXED_KINDS: Final = ("episodic", "semantic", "procedural", "document", "summary")
 _WINDOWS_PER_MEMORY: Final = 8
 _LAST: Final = UUID(int=2**128 - 1)
