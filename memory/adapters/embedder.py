@@ -11,8 +11,8 @@ U+FFFD, prefix, tokenise, cut by tokens at the same side. NUL is dropped by the 
 Refused: files whose graph or dimension is not the registered one (ModelFileInvalid, at load); more waiting queries
 than `waiting_max`, anything after `close` and whatever the runtime fails at (EmbedderUnavailable).
 
-Measured with the default model, one thread, AVX512-VNNI, CPU on an idle / a fully busy machine: 1.9 / 3.8 ms a query of
-11 tokens, 29 / 49 ms a text of 200. Load 0.1 s, verification of the files 16 ms. Resident: 72 MiB after the imports,
+Measured with the default model, one thread, AVX512-VNNI, machine idle: 2.0 ms a query of 11 tokens, 3.1 of 22, 23 ms a
+text of 160; twice that on a busy one. Load 0.1 s, verification of the files 16 ms. Resident: 72 MiB after the imports,
 132 after the load, 160 after a text of 200 tokens.
 """
 
