@@ -97,7 +97,7 @@ def asked(of: Question, ids: str, *, admitted: int = 0, chance: float = 0.0) -> 
 
 
 def injection(of: Question, ids: str, *, tokens: int = 10, millis: float = 1.0) -> Injection:
-    return Injection(of, Given("ok" if ids else "none", len(ids), tokens, millis, "r", tuple(ids)))
+    return Injection(of, Given("injected" if ids else "empty", len(ids), tokens, millis, "r", tuple(ids)))
 
 
 def measured(asks: Sequence[Asked], *, given: Sequence[Given] = (), import_s: float = 2.0, **more: Any) -> Measured:
@@ -307,7 +307,7 @@ def test_injected_figures_tell_groups_statuses_times_and_leaks() -> None:
     ]
     found = injected_figures(injections, {"c1": frozenset("ab")})
     assert found["given_something"] == {"answerable": 1, "opening": 0, "unanswerable": 0}
-    assert found["statuses"] == {"none": 2, "ok": 1}
+    assert found["statuses"] == {"empty": 2, "injected": 1}
     assert found["added_ms"]["p50"] == 2
     assert found["leaks"] == 1
 
@@ -333,7 +333,7 @@ def test_what_an_answer_s_head_says_is_read_and_anything_else_refused() -> None:
     }
     assert given_in(head) == Given("degraded", 3, 120, 4.5, "id")
     assert given_in({"X-Memory-Status": "off"}) == Given("off", 0, 0, 0)
-    for broken in ({}, {"X-Memory-Status": "ok", "X-Memory-Count": "many"}):
+    for broken in ({}, {"X-Memory-Status": "injected", "X-Memory-Count": "many"}):
         with pytest.raises(CallFailed, match="X-Memory"):
             given_in(broken)
 

@@ -50,7 +50,7 @@ Each set is imported, each question asked three ways: POST /memory/v1/search (th
 a stand-in model (what was really injected), and the baselines over the same turns: BM25, the product's embedder, both
 fused. Evidence is known for each question, so nothing is judged by a model.
 
-  python -m bench.recall --json now.json                     all figures, about twenty minutes on two cores
+  python -m bench.recall --json now.json                     all figures, ten to twenty minutes on two cores
   python -m bench.recall --sets memsim --no-dense            the quickest look, about a minute
   python -m bench.recall --against now.json --budgets 500    the same after a change, and what changed
   python -m bench.recall --sets mixed                        two lives in each scope, and ShareGPT's first requests

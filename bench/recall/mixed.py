@@ -3,7 +3,8 @@
 Each scope holds one LoCoMo conversation and one BEAM chat, paired in order of their names, and is asked the questions
 of both. The first user turns of ShareGPT's dialogues are asked too, one scope each, in turn: requests that no memory
 here has anything for, mostly long. Sessions and source ids stay, so a conversation that is in two scopes has the same
-ids in both. Refuses (SetUnreadable) what the sets themselves refuse.
+ids in both: a leak between those two would not show here, and their intervals are a little too narrow.
+Refuses (SetUnreadable) what the sets themselves refuse.
 """
 
 from __future__ import annotations

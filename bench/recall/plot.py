@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import matplotlib
 
-from bench.recall.result import BASELINES, floor_of
+from bench.recall.result import BASELINES, floor_of, leaks_of
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -54,7 +54,7 @@ def _plot_measures(axes: Any, name: str, result: Mapping[str, Any]) -> None:
     axes.set_xticks(middle, _MEASURES, rotation=30, fontsize=8)
     axes.set_ylim(0, 1.02)
     axes.axhline(floor_of(name, result), color="grey", linewidth=0.8, linestyle=":", label="floor of recall@10")
-    axes.set_title(f"{name}: {result['answerable']} questions, leaks {result['leaks']}")
+    axes.set_title(f"{name}: {result['answerable']} questions, leaks {leaks_of(result)}")
     axes.legend(fontsize=7)
 
 

@@ -12,7 +12,7 @@ _GROUPS: Final = ("answerable", "unanswerable", "opening")
 _LEGEND: Final = """\
 by turn; [95 % interval over resampled scopes]; bm25, dense, rrf: single turns, same scope and run; gold: the ceiling;
 admitted something: share of questions for which a search admits anything; given: for which a chat was given anything;
-injected: the gold turns behind what chats were given; tokens: where any gold was placed; added: the service's own ms."""
+injected: gold turns behind what chats were given; tokens: where any gold was placed; added: the service's own ms."""
 
 
 def table(report: Mapping[str, Any]) -> str:
