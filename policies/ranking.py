@@ -65,6 +65,7 @@ LEXICAL_ONLY: Final = Weights(dense=0.0, lexical=1.0, demotion=0.4, speaker=_SPE
 
 _UNSPACED_LETTERS: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _SCRIPT_CHARS_MAX: Final = 2_000
+_QUESTION_CHARS_MAX: Final = 4_096
 
 
 def is_unspaced(text: str) -> bool:
@@ -76,7 +77,8 @@ def is_unspaced(text: str) -> bool:
 def weights_for(query: str) -> Weights:
     """How much each part counts for this query; what a model said is not held back where its words are asked for."""
     weights = UNSPACED if is_unspaced(query) else FULL
-    return replace(weights, demotion=0.0) if _ASKS_THE_MODEL.search(query.casefold()) else weights
+    end = query[-_QUESTION_CHARS_MAX:].casefold()  # a long request ends with what it asks
+    return replace(weights, demotion=0.0) if _ASKS_THE_MODEL.search(end) else weights
 
 
 # How many standing instructions may take a place that their words would not earn them.

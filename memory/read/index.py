@@ -211,7 +211,7 @@ class ScopeIndex:
             terms=terms,
             personal=admission.is_personal(query[-QUERY_CHARS_JUDGED:]),
             weights=ranking.weights_for(query),
-            named=self._speakers.named(query, visible),
+            named=self._speakers.named(query[-QUERY_CHARS_JUDGED:], visible),
             visible=visible,
             unit_lexical=unit_lexical,
             lexical=self._best_by_item(unit_lexical, 0.0)[visible],
