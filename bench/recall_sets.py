@@ -24,6 +24,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.recall.mixed import paired
 from memory.adapters.embedder import OnnxEmbedder
 from memory.read.index import ScopeIndex
 from memory.read.items import IndexItem
@@ -148,8 +149,7 @@ def read_mixed(data: Path, vectors: Vectors) -> RecallSet:
     talks, chats = ([scope for scope in sorted(items) if scope.startswith(start)] for start in MIXED.values())
     indexes: dict[str, ScopeIndex] = {}
     questions: list[Question] = []
-    for number, chat in enumerate(chats):
-        both = (talks[number % len(talks)], chat)
+    for both in paired(talks, chats):
         index = indexes["+".join(both)] = ScopeIndex(vectors.embedder.dim)
         for item in (item for scope in both for item in items[scope]):
             index.put(item)

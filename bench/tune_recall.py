@@ -291,6 +291,9 @@ def altered(module: Any, **values: object) -> Iterator[None]:
             setattr(module, name, value)
 
 
+_PLAIN_BM25 = ranking.Weights(dense=0.0, lexical=1.0, demotion=0.0, speaker=0.0, standing=0.0)
+
+
 def ablations() -> Mapping[str, tuple[Any, dict[str, object], Variant]]:
     """Label -> module, constants to change, layout to change."""
     base = Variant()
@@ -306,7 +309,7 @@ def ablations() -> Mapping[str, tuple[Any, dict[str, object], Variant]]:
         "demotion whatever the length": (ranking, {"LONG_REPLY_TERMS": 1}, base),
         "second speaker is assistant": (ranking, {}, Variant(second_speaker="assistant")),
         "same, demoted whatever the length": (ranking, {"LONG_REPLY_TERMS": 1}, Variant(second_speaker="assistant")),
-        "plain BM25, single turns": (ranking, {"FULL": ranking.Weights(0.0, 1.0, 0.0, 0.0)}, Variant(context_turns=0)),
+        "plain BM25, single turns": (ranking, {"FULL": _PLAIN_BM25}, Variant(context_turns=0)),
         "no context": (ranking, {"QUESTION_CONTEXT": 0.0, "OTHER_CONTEXT": 0.0}, base),
         "one turn of context": (ranking, {}, Variant(context_turns=1)),
         "three turns of context": (ranking, {}, Variant(context_turns=3)),

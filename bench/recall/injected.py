@@ -28,11 +28,8 @@ class Injection:
 
 def injected_figures(injections: Sequence[Injection], own: Mapping[str, frozenset[str]]) -> dict[str, Any]:
     """All figures of one pass over a set, ready for JSON. `own`: the turns of each scope."""
-    fraction, some, whole = gold_injected(injections)
     return {
-        "fraction": fraction.rounded(),
-        "any": some.rounded(),
-        "all": whole.rounded(),
+        **gold_figures(injections),
         "given_something": given_something(injections),
         "tokens": tokens_of_answered(injections),
         "added_ms": added_ms(injections),
@@ -40,6 +37,12 @@ def injected_figures(injections: Sequence[Injection], own: Mapping[str, frozense
         "leaks": leaked(injections, own),
         "statuses": dict(sorted(Counter(one.given.status for one in injections).items())),
     }
+
+
+def gold_figures(injections: Sequence[Injection]) -> dict[str, Any]:
+    """`gold_injected` by name, ready for JSON."""
+    figures = zip(("fraction", "any", "all"), gold_injected(injections), strict=True)
+    return {name: found.rounded() for name, found in figures}
 
 
 def gold_injected(injections: Sequence[Injection]) -> tuple[Figure, Figure, Figure]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bench.recall.chat import Given
 from bench.recall.corpus import OPENING, EvalSet, group_of
-from bench.recall.injected import Injection, gold_injected, injected_figures, leaked, rankings_of
+from bench.recall.injected import Injection, gold_figures, injected_figures, leaked, rankings_of
 from bench.recall.run import Asked, Measured, Rankings
 from bench.recall.score import (
     Ranked,
@@ -152,11 +152,8 @@ def _injections(asked: Sequence[Asked], given: Sequence[Given]) -> list[Injectio
 
 def _at_budget(injections: Sequence[Injection], own: Mapping[str, frozenset[str]]) -> dict[str, Any]:
     """Budget recall: how much of the gold fits."""
-    fraction, some, whole = gold_injected(injections)
     return {
-        "fraction": fraction.rounded(),
-        "any": some.rounded(),
-        "all": whole.rounded(),
+        **gold_figures(injections),
         "tokens_mean": round(sum(one.given.tokens for one in injections) / len(injections), 1),
         "leaks": leaked(injections, own),
     }
