@@ -2,24 +2,25 @@
 FROM python:3.11-slim AS build
 WORKDIR /src
 COPY requirements.lock requirements-nodeps.lock ./
-RUN python -m venv /opt/venv \
- && /opt/venv/bin/pip install --no-cache-dir --require-hashes -r requirements.lock \
- && /opt/venv/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements-nodeps.lock
+RUN python -m venv --without-pip /opt/venv \
+ && pip --python /opt/venv install --no-cache-dir --require-hashes -r requirements.lock \
+ && pip --python /opt/venv install --no-cache-dir --require-hashes --no-deps -r requirements-nodeps.lock
 COPY pyproject.toml README.md ./
 COPY proxy proxy
 COPY memory memory
 COPY policies policies
 COPY bench bench
-RUN /opt/venv/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+RUN pip --python /opt/venv install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM python:3.11-slim
 RUN useradd --uid 10001 --create-home memory && install -d -o memory -g memory -m 0700 /data
 COPY --from=build /opt/venv /opt/venv
 USER memory
-ENV PATH=/opt/venv/bin:$PATH XDG_CACHE_HOME=/data/cache
+# Inside a container the network is the container's own, so listening on all of it opens nothing: publishing the port
+# does. Publish it on 127.0.0.1, or where everybody who reaches it is trusted.
+ENV PATH=/opt/venv/bin:$PATH XDG_CACHE_HOME=/data/cache MEMORY_PROXY_LISTEN_OPEN_ON_NETWORK=true
 VOLUME /data
 EXPOSE 8080
-# Inside a container the network is the container's own; publish the port only where everybody is trusted, or use keys.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
   CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/memory/health', timeout=2)"]
 ENTRYPOINT ["memory-proxy", "serve", "--data-dir", "/data", "--host", "0.0.0.0"]

@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DOCKER ?= docker
 UPSTREAM ?= http://127.0.0.1:8000
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
@@ -59,8 +60,8 @@ lock: ## resolve the locks again (needs uv)
 	uv pip compile -q --generate-hashes --no-emit-index-url --no-header -p 3.11 pyproject.toml -o requirements.lock
 	uv pip compile -q --generate-hashes --no-emit-index-url --no-header -p 3.11 --extra dev pyproject.toml -o requirements-dev.lock
 
-image: ## build the container image
-	docker build -t memory-proxy .
+image: ## build the container image (DOCKER=podman for another builder)
+	$(DOCKER) build $(if $(filter docker,$(DOCKER)),,--format docker) -t memory-proxy .
 
 clean: ## remove what was built, not your data
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

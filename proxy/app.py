@@ -68,7 +68,7 @@ class Front:
             return "generation", self._generation
         return "other", self._pass
 
-    async def __call__(self, request: web.Request) -> web.StreamResponse:
+    async def serve(self, request: web.Request) -> web.StreamResponse:
         """Serve one request that is vLLM's."""
         route, handler = self.handler_for(request)
         try:
@@ -102,23 +102,27 @@ def refusal(refused: Refused) -> web.Response:
     )
 
 
-@web.middleware
-async def last_resort(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Whatever nobody foresaw: logged with its place, answered 500 in OpenAI's form, never with its text."""
-    try:
-        return await handler(request)
-    except web.HTTPException:
-        raise
-    except Refused as refused:
-        return refusal(refused)
-    except ConnectionError:
-        raise
-    except Exception as fault:
-        event(log, "unforeseen", logging.ERROR, route=request.path[:64], fault=type(fault).__name__)
-        log.exception("unforeseen fault")
-        if request.transport is None or request.transport.is_closing():
+def guarded(handler: Handler) -> Handler:
+    """A handler behind which nothing is unforeseen: faults are logged with their place and answered 500 in OpenAI's
+    form, never with their text. A plain wrapper, since aiohttp builds its middlewares' chain for every request."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPException:
             raise
-        return refusal(Unforeseen("the proxy failed on this request; its log has the place"))
+        except Refused as refused:
+            return refusal(refused)
+        except ConnectionError:
+            raise
+        except Exception as fault:
+            event(log, "unforeseen", logging.ERROR, route=request.path[:64], fault=type(fault).__name__)
+            log.exception("unforeseen fault")
+            if request.transport is None or request.transport.is_closing():
+                raise
+            return refusal(Unforeseen("the proxy failed on this request; its log has the place"))
+
+    return serve
 
 
 class Unforeseen(Refused):
@@ -129,7 +133,7 @@ class Unforeseen(Refused):
 
 def build_app(front: Front, own: Callable[[web.Application], None]) -> web.Application:
     """The application. `own` adds the routes under `/memory/`."""
-    app = web.Application(middlewares=[last_resort], client_max_size=0)
+    app = web.Application(client_max_size=0)
     own(app)
-    app.router.add_route("*", "/{tail:.*}", front)
+    app.router.add_route("*", "/{tail:.*}", guarded(front.serve))
     return app

@@ -107,27 +107,35 @@ class ChatCompletions:
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Identify, recall, assemble, forward, tee, capture."""
         body = await request.read()
+        if self.is_plainly_off(request, body):
+            return await self.without_memory(request, body, "off")
         asked = await self.understand(request, body)
         if asked.chat is None or asked.ask.mode == "off":
-            return await self.without_memory(request, asked, "off")
+            return await self.without_memory(request, await ours_taken_off(asked), "off")
         if not await self._has_keys(asked.ask.scope.tenant):
-            return await self.without_memory(request, asked, "degraded; reason=store")
+            return await self.without_memory(request, await ours_taken_off(asked), "degraded; reason=store")
         conversation, recall = await self._remember(asked, asked.chat)
         prompt = await self._assemble(asked, asked.chat, recall)
         millis = (perf_counter() - asked.started) * 1000
         retrieval = self._record(asked, asked.chat, conversation, prompt, millis)
         return await self._forward(request, asked, asked.chat, conversation, prompt, retrieval, millis)
 
+    def is_plainly_off(self, request: web.Request, body: bytes) -> bool:
+        """Whether the head turns memory off and nothing of ours can be in the body, so that nobody need read it.
+
+        Raises Refused: who asks must be clear even then.
+        """
+        if request.headers.get("X-Memory-Mode") != "off" or self._parts.salted or mentions_memory(body):
+            return False
+        identify(request.raw_headers, None, None, request[CREDENTIAL], datetime.now(UTC))
+        return True
+
     async def understand(self, request: web.Request, body: bytes) -> Asked:
         """Who asks what. Raises Refused where that cannot be known."""
         started = perf_counter()
         now = datetime.now(UTC)
         credential = request[CREDENTIAL]
-        header_mode = request.headers.get("X-Memory-Mode")
         chain_key = await self._parts.keys.chain_key(credential.tenant) if self._parts.salted else b""
-        if header_mode == "off" and not self._parts.salted and not mentions_memory(body):
-            ask = identify(request.raw_headers, None, None, credential, now)
-            return Asked(new_id(), now, started, body, None, ask, None)
         try:
             chat = await off_loop(len(body), partial(ChatRequest.parse, body))
         except JsonUnreadable:
@@ -153,16 +161,15 @@ class ChatCompletions:
             return False
         return True
 
-    async def without_memory(self, request: web.Request, asked: Asked, status: str) -> web.StreamResponse:
-        """Forward what is not ours of the body, carry the answer; the head says `status` and that nothing is kept."""
-        body = asked.body
-        if asked.chat is not None:
-            body = await off_loop(len(body), partial(edits_of, asked.chat, asked.salt, {}))
+    async def without_memory(self, request: web.Request, body: bytes, status: str) -> web.StreamResponse:
+        """Forward a body, carry the answer; the head says `status` and that nothing is kept."""
         capture = "off" if status == "off" else "none"
         head = CIMultiDict({"X-Memory-Status": status, "X-Memory-Capture": capture})
-        self._parts.metrics.statuses.labels(status.partition(";")[0], "" if status == "off" else "store").inc()
         answering = Answering(self._parts.upstream, self._parts.metrics, copy_bytes_max=0)
-        outcome = await answering.send(request, body, head)
+        try:
+            outcome = await answering.send(request, body, head)
+        finally:
+            self._parts.metrics.statuses.labels(status.partition(";")[0], "" if status == "off" else "store").inc()
         return outcome.response
 
     async def _remember(self, asked: Asked, chat: ChatRequest) -> tuple[Conversation, Recall]:
@@ -343,6 +350,13 @@ def _status_header(prompt: Prompt) -> str:
     if prompt.rung not in ("full", "none"):
         said.append(f"rung={prompt.rung}")
     return "; ".join(said)
+
+
+async def ours_taken_off(asked: Asked) -> bytes:
+    """The body without its `memory` object, with the tenant's salt."""
+    if asked.chat is None:
+        return asked.body
+    return await off_loop(len(asked.body), partial(edits_of, asked.chat, asked.salt, {}))
 
 
 def _is_json(body: bytes) -> bool:

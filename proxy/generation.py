@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from proxy.chat import ChatCompletions
+from proxy.chat import ChatCompletions, ours_taken_off
 
 
 class Generation:
@@ -18,5 +18,7 @@ class Generation:
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Take off what is ours, forward, carry the answer."""
-        asked = await self._chat.understand(request, await request.read())
-        return await self._chat.without_memory(request, asked, "off")
+        body = await request.read()
+        if not self._chat.is_plainly_off(request, body):
+            body = await ours_taken_off(await self._chat.understand(request, body))
+        return await self._chat.without_memory(request, body, "off")

@@ -7,6 +7,7 @@ with the name of the header or member, and nothing is guessed.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,10 +20,17 @@ from memory.errors import CapabilityMissing, MemoryConflict, MemoryInvalid, Scop
 from memory.model import Mode, Scope
 
 VALUE_BYTES_MAX: Final = 256
-_PREFIX: Final = b"x-memory-"
+_VISIBLE_ASCII: Final = re.compile(rb"[!-~]*")
 _MEMBERS: Final = ("user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget")
 _SCOPE_MEMBERS: Final = ("user", "project", "agent")
 _MODES: Final = get_args(Mode)
+
+
+def _header_name(member: str) -> str:
+    return "X-Memory-" + "-".join(part.capitalize() for part in member.split("_"))
+
+
+_HEADERS: Final = {name.lower().encode(): (name, member) for member in _MEMBERS for name in [_header_name(member)]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ def identify(
     `headers` are the raw pairs as they arrived; `openai_user` is what the body says in OpenAI's own fields, already
     chosen by the caller, or None where configuration forbids it.
     """
-    given = _reconcile(_from_headers(headers), _from_object(memory or {}))
+    given = _reconcile(_from_headers(headers), _from_object(memory) if memory else {})
     names = {member: _scope_value(member, given, credential, openai_user) for member in _SCOPE_MEMBERS}
     if "user" in given and "user" not in credential.fixed and not credential.can("act:any_user"):
         raise CapabilityMissing(
@@ -102,15 +110,13 @@ def openai_user_of(body: Mapping[str, Any]) -> str | None:
 
 
 def _from_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """What the headers say. An X-Memory-* header of another name is taken off like these before the request goes on."""
     found: dict[str, str] = {}
     for raw_name, raw_value in headers:
-        lowered = raw_name.lower()
-        if not lowered.startswith(_PREFIX):
+        known = _HEADERS.get(raw_name.lower())
+        if known is None:
             continue
-        name = "X-Memory-" + "-".join(p.capitalize() for p in lowered[len(_PREFIX) :].decode("latin-1").split("-"))
-        member = lowered[len(_PREFIX) :].decode("latin-1").replace("-", "_")
-        if member not in _MEMBERS:
-            continue  # taken off before the request goes on, like every X-Memory-* header
+        name, member = known
         if member in found:
             raise MemoryInvalid(f"{name} was sent twice; send it once", param=name)
         found[member] = _header_value(name, raw_value)
@@ -122,8 +128,10 @@ def _header_value(name: str, raw: bytes) -> str:
         raise MemoryInvalid(f"{name} is empty; leave it out or give a value", param=name)
     if len(raw) > VALUE_BYTES_MAX:
         raise MemoryInvalid(f"{name} has {len(raw)} bytes; at most {VALUE_BYTES_MAX}", param=name)
-    if any(byte < 0x21 or byte > 0x7E for byte in raw):
+    if not _VISIBLE_ASCII.fullmatch(raw):
         raise MemoryInvalid(f"{name} has bytes outside visible ASCII; percent-encode its UTF-8", param=name)
+    if b"%" not in raw:
+        return raw.decode("ascii")
     try:
         text = unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError as exc:
@@ -168,6 +176,8 @@ def _normalised(param: str, text: str) -> str:
 
 
 def _reconcile(header: dict[str, str], body: dict[str, str]) -> dict[str, str]:
+    if not body:
+        return header
     for member in header.keys() & body.keys():
         if header[member] != body[member]:
             raise MemoryConflict(

@@ -22,6 +22,7 @@ _HOP_BY_HOP: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer trailers"
     b" transfer-encoding upgrade".split()
 )
+_NOT_FORWARDED: Final = _HOP_BY_HOP | {b"host", b"expect"}
 _OURS: Final = b"x-memory-"
 _AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 LINE_BYTES_MAX: Final = 65_536
@@ -63,12 +64,12 @@ class Upstream:
     def headers(self, raw: Iterable[tuple[bytes, bytes]], *, body_bytes: int | None = None) -> CIMultiDict[str]:
         """The headers to send: the client's, less hop-by-hop, Host and ours; Content-Length anew for an edited body."""
         pairs = list(raw)
-        dropped = _HOP_BY_HOP | _named_by_connection(pairs)
+        dropped = _NOT_FORWARDED | _named_by_connection(pairs)
         kept: CIMultiDict[str] = CIMultiDict()
         spelled: dict[bytes, str] = {}  # aiohttp's client loses a repeat that is spelled otherwise
         for name, value in pairs:
             lowered = name.lower()
-            if lowered in dropped or lowered in (b"host", b"expect") or lowered.startswith(_OURS):
+            if lowered in dropped or lowered.startswith(_OURS):
                 continue
             if lowered == b"content-length" and body_bytes is not None:
                 continue

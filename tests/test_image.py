@@ -1,0 +1,31 @@
+"""What the Dockerfile says is what the program takes: its command and environment make settings that can be used."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from memory.config import effective_data_dir
+from proxy.cli import parser
+from proxy.cli.serve import settings_of
+
+DOCKERFILE = (Path(__file__).parent.parent / "Dockerfile").read_text()
+
+
+def instruction(name: str) -> str:
+    """The last instruction of that name, without its name."""
+    return re.findall(rf"^{name} (.*)$", DOCKERFILE, re.MULTILINE)[-1]
+
+
+def test_the_image_starts_with_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pair in shlex.split(instruction("ENV")):
+        name, _, value = pair.partition("=")
+        if name.startswith("MEMORY_PROXY_"):
+            monkeypatch.setenv(name, value)
+    program, *words = [*json.loads(instruction("ENTRYPOINT")), *json.loads(instruction("CMD"))]
+    settings = settings_of(parser.build_parser().parse_args(words))
+    assert program == "memory-proxy"
+    assert settings.listen.port == int(instruction("EXPOSE"))
+    assert str(effective_data_dir(settings, is_root=False, home=Path("/nowhere"))) == instruction("VOLUME")
