@@ -56,7 +56,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question; `gold` are the turns that answer it, `stale` those that used to. Unanswerable: no gold."""
+    """One question; `gold` are the turns that answer it, `stale` those that used to. Unanswerable: no gold.
+
+    `answer` is the set's own, in words.
+    """
 
     question_id: str
     scope: str
@@ -65,6 +68,7 @@ class Question:
     gold: frozenset[str]
     stale: frozenset[str]
     answerable: bool
+    answer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +241,16 @@ def _questions(lines: Sequence[Mapping[str, Any]], known: set[str]) -> tuple[Que
         answerable = bool(gold) and not line.get("unanswerable")
         stale = frozenset(line.get("stale", ()))
         questions.append(
-            Question(line["qid"], line["scope"], line["type"], line["q"], frozenset(gold), stale, answerable)
+            Question(
+                line["qid"],
+                line["scope"],
+                line["type"],
+                line["q"],
+                frozenset(gold),
+                stale,
+                answerable,
+                str(line.get("answer") or ""),
+            )
         )
     return tuple(questions)
 

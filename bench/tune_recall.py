@@ -2,6 +2,7 @@
 
     python -m bench.tune_recall --data DIR            recall@1/5/10/20, nDCG@10, by type, updates, admission
     python -m bench.tune_recall --data DIR --ablate   recall@10 and nDCG@10 with one choice undone at a time
+    python -m bench.tune_recall --data DIR --block    what the block costs, and how much of the answers stands in it
     python -m bench.tune_recall --data DIR --fit      the admission coefficients, to be copied to policies/admission.py
 
 Everything is asked of the product's own ScopeIndex. No file of the project is written; refuses nothing.
@@ -38,10 +39,15 @@ from bench.recall_sets import (
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
+from memory.adapters.tokenizer import EstimatedTokens
+from memory.assemble import build_block
+from memory.config_sections import Recall as RecallSettings
 from memory.read import index as index_module
 from memory.read import lexical as lexical_module
+from memory.read.extract import SentenceCompressor
 from memory.read.index import Scored
 from memory.read.items import Filter
+from memory.read.recall import candidate_of
 from policies import admission, ranking
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
@@ -275,6 +281,59 @@ def _admitted(group: Sequence[Judged]) -> tuple[float, float]:
     return float(np.mean([count > 0 for count in counts])), float(np.mean(counts))
 
 
+# ---------------------------------------------------------------- the block
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """What one question's block would be: tokens (estimated), share of gold placed, share of the answer's own words."""
+
+    tokens: int
+    share: float
+    answer: float | None
+
+
+def blocks(chosen: RecallSet) -> list[Injected]:
+    """The block of every answerable question, by the product's own assembly at its defaults."""
+    found = []
+    recall = RecallSettings()
+    limits = {
+        "episodes": recall.episodes_max,
+        "facts": recall.facts_max,
+        "procedures": recall.procedures_max,
+    }
+    for question, vector in zip(chosen.questions, chosen.vectors, strict=True):
+        if not question.answerable:
+            continue
+        index = chosen.indexes[question.scope]
+        prepared = index.prepare(question.text, now=NOW, where=Filter())
+        ranked = [candidate_of(hit) for hit in index.rank(prepared, vector, recall.candidates_max)]
+        block = build_block(
+            ranked,
+            terms=prepared.terms,
+            budget_tokens=recall.budget_tokens_max,
+            limits=limits,
+            counter=EstimatedTokens(),
+            compressor=SentenceCompressor(),
+        )
+        placed = {source for one in ranked if one.memory_id in block.memory_ids for source in one.source_ids}
+        wanted = set(lexical_module.tokenise(question.answer)) - set(lexical_module.tokenise(question.text))
+        said = wanted.intersection(lexical_module.tokenise(block.text))
+        share = len(question.gold & placed) / len(question.gold)
+        found.append(Injected(block.tokens, share, len(said) / len(wanted) if wanted else None))
+    return found
+
+
+def block_row(found: Sequence[Injected]) -> str:
+    """Tokens where evidence was placed; shares over all."""
+    tokens = [one.tokens for one in found if one.share]
+    answers = [one.answer for one in found if one.answer is not None]
+    return (
+        f"tokens p50 {np.median(tokens):.0f} p90 {np.quantile(tokens, 0.9):.0f}   evidence placed "
+        f"{np.mean([one.share for one in found]):.3f}   words of the answer {np.mean(answers):.3f}"
+    )
+
+
 # ---------------------------------------------------------------- ablations
 
 
@@ -358,6 +417,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "memory-proxy-recall")
     parser.add_argument("--ablate", action="store_true")
+    parser.add_argument("--block", action="store_true")
     parser.add_argument("--fit", action="store_true")
     options = parser.parse_args()
     embedder = OnnxEmbedder(prepare_model(read_registry()[DEFAULT_MODEL], options.cache, print))
@@ -368,7 +428,10 @@ def main() -> None:
             return
         sets = [*(read_set(options.data, name, vectors) for name in SETS), read_mixed(options.data, vectors)]
         openings = read_openings(options.data, vectors)
-        if options.fit:
+        if options.block:
+            for chosen in sets:
+                print(f"{chosen.name:12s}{block_row(blocks(chosen))}", flush=True)
+        elif options.fit:
             for lexical_only in (False, True):
                 print("LEXICAL_ONLY" if lexical_only else "FULL", fit_rung(sets, openings, lexical_only=lexical_only))
         else:

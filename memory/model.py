@@ -5,6 +5,7 @@ Frozen, slotted, no behaviour beyond what follows from their own fields, and no 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NewType
@@ -82,12 +83,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What recall found, best first, and how far down the ladder it had to go."""
+    """What recall found, best first, and how far down the ladder it had to go. `terms`: the question's, with idf."""
 
     candidates: tuple[Candidate, ...] = ()
     rung: Rung = "none"
     reason: Reason | None = None
     millis: float = 0.0
+    terms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Adapters implement these and are named only where the program is wired.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -43,6 +43,16 @@ class TokenCounter(Protocol):
 
     def count(self, text: str) -> int:
         """Tokens of a text without any template."""
+
+
+class Compressor(Protocol):
+    """A long memory to what matters of it for one question."""
+
+    def compress(self, text: str, shown: tuple[int, int], terms: Mapping[str, float], chars_max: int) -> str:
+        """At most about `chars_max` characters of `text`. `shown` is its best window, `terms` the question's idf.
+
+        Runs off the event loop where bodies are long, on it where they are not: milliseconds, and never raises.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from policies.sentences import sentence_spans
+
 _WORD: Final = re.compile(r"[^\W_]{2,}|[\u3040-\u30ff\u3400-\u9fff]")
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
-SENTENCE_CHARS_MAX: Final = 300
 SENTENCES_READ_MAX: Final = 2_000
 _ASSISTANT_SHARE: Final = 0.5  # a guess until issue 4 measures summaries
 
@@ -30,9 +30,9 @@ class Sentence:
 
 
 def sentences_of(text: str, role: str, turn: int) -> list[Sentence]:
-    """The sentences of one turn, cut at SENTENCE_CHARS_MAX characters; fragments without two words are dropped."""
-    pieces = (piece.strip() for piece in _SENTENCE_END.split(text))
-    return [Sentence(p[:SENTENCE_CHARS_MAX], role, turn) for p in pieces if len(_WORD.findall(p)) >= 2]
+    """The sentences of one turn; fragments without two words are dropped."""
+    pieces = (text[start:end] for start, end in sentence_spans(text))
+    return [Sentence(piece, role, turn) for piece in pieces if len(_WORD.findall(piece)) >= 2]
 
 
 def extract(sentences: Sequence[Sentence], count: int) -> list[Sentence]:

@@ -29,7 +29,7 @@ from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Captured, Recall, Retrieval
 from memory.off_loop import off_loop
-from memory.ports import TokenCounter
+from memory.ports import Compressor, TokenCounter
 from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
 from memory.read.items import Filter
@@ -72,6 +72,7 @@ class Parts:
     recaller: Recaller
     capture: Capture
     counter: TokenCounter
+    compressor: Compressor
     models: ServedModels
     metrics: Metrics
     embedding_model: str
@@ -214,7 +215,14 @@ class ChatCompletions:
             )
         counter = self._parts.counter
         work = partial(
-            assemble, chat, recall, budget_tokens=budget, limits=self._limits, counter=counter, salt=asked.salt
+            assemble,
+            chat,
+            recall,
+            budget_tokens=budget,
+            limits=self._limits,
+            counter=counter,
+            compressor=self._parts.compressor,
+            salt=asked.salt,
         )
         return await off_loop(len(asked.body), work)
 

@@ -19,7 +19,7 @@ from memory.assemble import Block, build_block
 from memory.chain import Digest
 from memory.ids import new_id
 from memory.model import Candidate, Placed, Reason, Recall, Retrieval, Rung, Status
-from memory.ports import TokenCounter
+from memory.ports import Compressor, TokenCounter
 from proxy.identity import Ask
 from proxy.wire.chat_request import ChatRequest
 
@@ -78,10 +78,18 @@ def assemble(
     budget_tokens: int,
     limits: Mapping[str, int],
     counter: TokenCounter,
+    compressor: Compressor,
     salt: str | None,
 ) -> Prompt:
     """Put the block of what was recalled into the newest user message."""
-    block = build_block(recall.candidates, budget_tokens=budget_tokens, limits=limits, counter=counter)
+    block = build_block(
+        recall.candidates,
+        terms=recall.terms,
+        budget_tokens=budget_tokens,
+        limits=limits,
+        counter=counter,
+        compressor=compressor,
+    )
     position = chat.newest_user
     if not block.text or position is None:
         status: Status = "degraded" if recall.reason and not recall.candidates else "empty"

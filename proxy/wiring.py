@@ -40,6 +40,7 @@ from memory.keys import KeyRing, load_or_create_master_key
 from memory.late import LateEmbedder
 from memory.ports import TokenCounter
 from memory.read.conversation import Conversations
+from memory.read.extract import SentenceCompressor
 from memory.read.hot import HotScopes
 from memory.read.recall import Recaller
 from memory.telemetry import Metrics, event
@@ -141,6 +142,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         recaller=Recaller(hot, kept.read_store, kept.embedder, metrics),
         capture=Capture(queued.hand_off, conversations, kept.keys, bounds, metrics),
         counter=token_counter(settings),
+        compressor=SentenceCompressor(),
         models=models,
         metrics=metrics,
         embedding_model=kept.embedder.model,

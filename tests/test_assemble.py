@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.assemble import CLOSING, EXCERPT_CHARS_MAX, OPENING, Block, build_block
+from memory.assemble import CLOSING, EXCERPT_CHARS, EXCERPTS_LONG, OPENING, WHOLE_CHARS, Block, build_block
 from memory.model import Candidate
+from memory.read.extract import SentenceCompressor
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LIMITS = {"episodes": 10, "facts": 20, "procedures": 5}
@@ -57,7 +58,14 @@ def candidate(
 
 
 def block_of(*candidates: Candidate, budget: int = 100_000, limits: dict[str, int] | None = None) -> Block:
-    return build_block(candidates, budget_tokens=budget, limits=limits or LIMITS, counter=Characters())
+    return build_block(
+        candidates,
+        terms={},
+        budget_tokens=budget,
+        limits=limits or LIMITS,
+        counter=Characters(),
+        compressor=SentenceCompressor(),
+    )
 
 
 def items(block: Block) -> list[str]:
@@ -75,7 +83,7 @@ def test_block_is_framed_dated_and_names_who_spoke() -> None:
     block = block_of(candidate(1, "I like tea."), candidate(2, "Noted.", role="assistant", at=None))
     assert block.text.startswith(OPENING)
     assert block.text.endswith(CLOSING)
-    assert items(block) == ["[assistant] Noted.", "[2026-03-01 user] I like tea."]
+    assert items(block) == ["[m1 assistant] Noted.", "[m2 2026-03-01 user] I like tea."]
 
 
 def test_items_stand_in_the_order_they_happened_and_ids_with_them() -> None:
@@ -122,12 +130,26 @@ def test_best_are_taken_first() -> None:
 
 
 def test_long_text_is_shown_by_its_window_with_its_cuts_marked() -> None:
-    text = "a" * 5000 + "NEEDLE" + "b" * 5000
+    text = "a " * 2500 + "NEEDLE" + " b" * 2500
     (line,) = items(block_of(candidate(1, text, shown=(4990, 5016))))
     assert "NEEDLE" in line
-    assert line.startswith("[2026-03-01 user] …")
+    assert line.startswith("[m1 2026-03-01 user] …")
     assert line.endswith("…")
-    assert len(line) <= EXCERPT_CHARS_MAX + 30
+    assert len(line) <= EXCERPT_CHARS + 30
+
+
+def test_a_memory_of_lower_rank_is_shown_in_fewer_characters_but_a_short_one_whole() -> None:
+    long = [candidate(n, f"Sentence {n} has some words. " * 40) for n in range(1, 7)]
+    short = candidate(7, "s" * WHOLE_CHARS)
+    lines = items(block_of(*long, short))
+    lengths = [len(line) for line in lines]
+    assert min(lengths[:EXCERPTS_LONG]) > 2 * max(lengths[EXCERPTS_LONG:-1])
+    assert lines[-1].endswith(" " + short.content)
+
+
+def test_kinds_stand_together_and_are_numbered_through() -> None:
+    fact, turn = candidate(1, "a fact", kind="semantic", at=DAY + timedelta(days=1)), candidate(2, "a turn")
+    assert items(block_of(turn, fact)) == ["[m1 2026-03-02 user] a fact", "[m2 2026-03-01 user] a turn"]
 
 
 FORGED = [
@@ -161,5 +183,6 @@ def assert_framed(block: Block, count: int) -> None:
     assert len(re.findall(r"<memory\b", block.text, re.IGNORECASE)) == 1
     assert len(re.findall(r"</\s*memory\b", block.text, re.IGNORECASE)) == 1
     lines = items(block)
-    assert sum(line.startswith("[2026-03-01 user] ") for line in lines) == count
-    assert all(line.startswith(("[2026-03-01 user] ", "| ")) for line in lines)
+    opened = [line for line in lines if not line.startswith("| ")]
+    assert [line.partition(" ")[0] for line in opened] == [f"[m{number}" for number in range(1, count + 1)]
+    assert all(line.partition(" ")[2].startswith("2026-03-01 user] ") for line in opened)

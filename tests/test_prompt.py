@@ -14,6 +14,7 @@ import pytest
 
 from memory.chain import Digest
 from memory.model import Recall, Scope
+from memory.read.extract import SentenceCompressor
 from proxy.identity import Ask
 from proxy.prompt import ANSWER_TOKENS_RESERVED, Prompt, assemble, budget_for, retrieval_record, tenant_salt
 from proxy.wire.chat_request import ChatRequest
@@ -32,7 +33,15 @@ def user(content: Any) -> dict[str, Any]:
 
 
 def placed(chat: ChatRequest, recall: Recall = FOUND, *, budget: int = 1000, salt: str | None = None) -> Prompt:
-    return assemble(chat, recall, budget_tokens=budget, limits=LIMITS, counter=Characters(), salt=salt)
+    return assemble(
+        chat,
+        recall,
+        budget_tokens=budget,
+        limits=LIMITS,
+        counter=Characters(),
+        compressor=SentenceCompressor(),
+        salt=salt,
+    )
 
 
 class Window:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from memory.chain import Digest
 from memory.errors import EmbedderUnavailable, StoreUnavailable
 from memory.ids import new_id
-from memory.model import Candidate, IndexRow, Scope, ScopeId, ScopeVersion, Vector
+from memory.model import IndexRow, Scope, ScopeId, ScopeVersion, Vector
 from memory.read.hot import HotScopes
 from memory.read.items import Filter
 from memory.read.recall import Question, Recaller
@@ -67,6 +67,7 @@ class Store:
     delay_s: float = 0.0
     away: bool = False
     asked: int = 0
+    nearest_asked: int = 0
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
         self.asked += 1
@@ -88,8 +89,9 @@ class Store:
 
     async def nearest(
         self, tenant: UUID, scope_ids: Sequence[int], vector: Vector, k: int, where: Filter, *, now: datetime
-    ) -> list[Candidate]:
-        raise StoreUnavailable("not asked in these tests")
+    ) -> list[IndexRow]:
+        self.nearest_asked += 1
+        return sorted(self.rows, key=lambda r: -float((r.vectors @ vector).max()))[:k]
 
 
 @dataclass
@@ -117,9 +119,11 @@ def store() -> Store:
     return Store([row("my boat is called Halcyon", near), row("the cat sleeps all day", far)])
 
 
-def recaller(store: Store, embedder: Embedder, staleness_ms: int = 1000) -> tuple[Recaller, HotScopes]:
+def recaller(
+    store: Store, embedder: Embedder, staleness_ms: int = 1000, bytes_max: int = 1 << 20
+) -> tuple[Recaller, HotScopes]:
     metrics = Metrics()
-    hot = HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=staleness_ms, metrics=metrics)
+    hot = HotScopes(store, dim=DIM, bytes_max=bytes_max, staleness_ms=staleness_ms, metrics=metrics)
     return Recaller(hot, store, embedder, metrics), hot
 
 
@@ -234,3 +238,29 @@ async def test_an_earlier_turn_that_asked_the_same_is_no_answer(store: Store) ->
     found = await recall.recall(question("what is my boat called", skip_repeats=True), recall.embed("q"), 5.0)
     assert next(c.content for c in found.candidates) == "my boat is called Halcyon"
     assert "What is my boat called?!" not in {c.content for c in found.candidates}
+
+
+async def test_a_cold_scope_gives_what_a_hot_one_gives(store: Store) -> None:
+    words = ("boat", "called", "cat", "sleeps", "tea", "harbour", "Halcyon", "sold")
+    for number in range(80):
+        text = " ".join(words[(number * step) % len(words)] for step in (1, 3, 5)) + f" {number}"
+        store.rows.append(row(text, unit(1, number % 7, number % 3, 0.1), seq=number))
+    hot, _ = recaller(store, Embedder())
+    cold, _ = recaller(store, Embedder(), bytes_max=0)
+    known = [r.chain for r in store.rows[3:5] if r.chain is not None]
+    for text in ("what is my boat called", "tea in the harbour", "which cat was sold?"):
+        asked = question(text, known_chains=known, explain=True)
+        one, other = [await r.recall(asked, r.embed("q"), 5.0) for r in (hot, cold)]
+        assert (one.rung, other.rung) == ("full", "no-rerank")
+        said = [[(c.memory_id, c.admitted, c.shown) for c in found.candidates] for found in (one, other)]
+        assert said[0] == said[1]
+        assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-5)
+        assert one.terms == other.terms
+    assert store.nearest_asked == 3
+
+
+async def test_a_scope_too_large_to_hold_is_not_asked_of_its_past(store: Store) -> None:
+    recall, _ = recaller(store, Embedder(), bytes_max=0)
+    found = await recall.recall(question(as_of=NOW), recall.embed("q"), 5.0)
+    assert (found.candidates, found.reason) == ((), "deadline")
+    assert store.nearest_asked == 0

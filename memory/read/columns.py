@@ -17,6 +17,7 @@ from policies.labels import Sensitivity
 from policies.standing import standing
 
 _SENSITIVITY: Final = {label: rank for rank, label in enumerate(Sensitivity)}
+_LOW_BITS: Final = 2**64 - 1
 _START: Final = 16  # slots of an empty index
 
 A = TypeVar("A", bound=np.generic)
@@ -35,6 +36,7 @@ class Columns:
         self.occurred: NDArray[np.float64] = np.zeros(_START, np.float64)
         self.demotion: NDArray[np.float32] = np.zeros(_START, np.float32)
         self.standing: NDArray[np.bool_] = np.zeros(_START, np.bool_)
+        self.identity: NDArray[np.uint64] = np.zeros(_START, np.uint64)  # an order that no way of loading changes
         self._expires: NDArray[np.float64] = np.zeros(_START, np.float64)
         self._scope: NDArray[np.int64] = np.zeros(_START, np.int64)
         self._kind: NDArray[np.int32] = np.zeros(_START, np.int32)
@@ -46,7 +48,7 @@ class Columns:
     @property
     def bytes_held(self) -> int:
         """Bytes of the arrays."""
-        return len(self.alive) * 47
+        return len(self.alive) * 55
 
     def put(self, slot: int, item: IndexItem, sensitivity: Sensitivity, demotion: float) -> None:
         """Fill a slot."""
@@ -56,6 +58,7 @@ class Columns:
         self.occurred[slot] = item.occurred_at.timestamp() if item.occurred_at else -np.inf
         self.demotion[slot] = demotion
         self.standing[slot] = standing(item.role, item.content) is not None
+        self.identity[slot] = item.memory_id.int & _LOW_BITS
         self._expires[slot] = item.expires_at.timestamp() if item.expires_at else np.inf
         self._scope[slot] = item.scope_id
         self._kind[slot] = self._code(item.kind)
@@ -94,6 +97,7 @@ class Columns:
         self.occurred = grown(self.occurred, 0.0)
         self.demotion = grown(self.demotion, 0.0)
         self.standing = grown(self.standing, False)
+        self.identity = grown(self.identity, 0)
         self._expires = grown(self._expires, 0.0)
         self._scope = grown(self._scope, 0)
         self._kind = grown(self._kind, 0)

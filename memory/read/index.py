@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
@@ -102,10 +102,11 @@ class _Arms:
 
 
 class ScopeIndex:
-    """All that one caller's recall may look at, kept current item by item."""
+    """All that one caller's recall may look at, kept current item by item; or part of it, of `scope_size` items."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, *, scope_size: int = 0) -> None:
         self._dim = dim
+        self._scope_size = scope_size
         self._items: dict[int, IndexItem] = {}
         self._units: dict[int, tuple[int, ...]] = {}
         self._slots: dict[UUID, int] = {}
@@ -235,8 +236,8 @@ class ScopeIndex:
         scores, parts = _fused(arms, self._columns.demotion[visible], prepared)
         parts["standing"] = self._standing(visible, scores)
         scores = scores + parts["standing"] * prepared.weights.standing
-        newest_first = -self._columns.occurred[visible]
-        best = _best(scores, newest_first, k + _FOLD_SLACK)
+        ties = (self._columns.identity[visible], -self._columns.occurred[visible])
+        best = _best(scores, ties, k + _FOLD_SLACK)
         margins = _margins(arms)
         chosen = self._newest_first(self._fold(best, visible), prepared)[:k]
         gap = self._speaker_gap(prepared, scores)
@@ -351,7 +352,7 @@ class ScopeIndex:
             machine=self._items[slot].role != "user",
             standing=bool(self._columns.standing[slot]),
             personal=query.personal,
-            visible=len(arms.visible),
+            visible=max(len(arms.visible), self._scope_size),
             speaker_gap=gap,
         )
 
@@ -456,10 +457,14 @@ def _places(arms: _Arms, at: int) -> dict[str, float]:
     return {name: float((values > values[at]).sum() + 1) for name, values in by_arm.items() if values is not None}
 
 
-def _best(scores: NDArray[np.float32], tiebreak: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """Positions of the `count` best, best first; equal scores by the smaller tiebreak."""
-    top = np.argpartition(-scores, count)[:count] if count < len(scores) else np.arange(len(scores))
-    return top[np.lexsort((tiebreak[top], -scores[top]))]
+def _best(scores: NDArray[np.float32], ties: tuple[NDArray[Any], ...], count: int) -> NDArray[np.intp]:
+    """Positions of the `count` best, best first; equal scores by the last of `ties`, then by the one before it."""
+    if count < len(scores):
+        last = np.partition(scores, len(scores) - count)[len(scores) - count]
+        top = np.flatnonzero(scores >= last)
+    else:
+        top = np.arange(len(scores))
+    return top[np.lexsort((*(values[top] for values in ties), -scores[top]))][:count]
 
 
 def _margins(arms: _Arms) -> NDArray[np.float32] | None:

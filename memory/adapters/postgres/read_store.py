@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
-from memory.model import Candidate, IndexRow, LedgerNode, Scope, ScopeVersion, SessionRef, Vector
+from memory.model import IndexRow, LedgerNode, Scope, ScopeVersion, SessionRef, Vector
 from policies.labels import Sensitivity, within_ceiling
 
 BATCH: Final = 500
@@ -124,8 +124,8 @@ class ReadStore:
         where: Narrowing,
         *,
         now: datetime | None = None,
-    ) -> list[Candidate]:
-        """The k nearest memories, best first, by an exact scan; score is the cosine (-1..1), nothing is admitted.
+    ) -> list[IndexRow]:
+        """The k nearest memories by the cosine of their best window, nearest first, by an exact scan.
 
         Asks for more windows until k memories pass the filters or there are no more, so filters come before ranking.
         """
@@ -143,9 +143,9 @@ class ReadStore:
                 windows *= _WINDOWS_PER_MEMORY
             ids, versions = list(hits), [hit["version"] for hit in hits.values()]
             records = await tx.fetch("memories_by_id", tenant, ids, versions) if hits else []
-            parts = _Parts(await sources_of(tx, tenant, ids), {})
+            parts = await self._parts(tx, tenant, records)
         by_id = {row["memory_id"]: self._index_row(row, parts) for row in records}
-        return [_candidate(by_id[memory_id], hit) for memory_id, hit in hits.items()]
+        return [by_id[memory_id] for memory_id in ids]
 
     async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
         """Sessions of this very scope by chain digest, the latest where several have it."""
@@ -253,25 +253,3 @@ def _windows(found: Sequence[Any]) -> dict[UUID, tuple[tuple[tuple[int, int], ..
             windows[found[start]["memory_id"]] = (spans, vectors[start:end])
             start = end
     return windows
-
-
-def _candidate(row: IndexRow, hit: Any) -> Candidate:
-    score = 1.0 - hit["distance"]
-    return Candidate(
-        memory_id=row.memory_id,
-        version=row.version,
-        kind=row.kind,
-        role=row.role,
-        content=row.content,
-        shown=(hit["span_start"], hit["span_end"]),
-        score=score,
-        parts={"dense": score},
-        admitted=False,
-        occurred_at=row.occurred_at,
-        session_id=row.session_id,
-        seq=row.seq,
-        scope_id=row.scope_id,
-        integrity=row.integrity,
-        source_ids=row.source_ids,
-        event_ids=row.event_ids,
-    )

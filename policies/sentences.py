@@ -1,0 +1,36 @@
+"""Where the sentences of a text stand: a text in, character ranges out. Pure; knows the ends of Latin and CJK sentences
+and of lines, refuses nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
+CHARS_MAX: Final = 300
+
+
+def sentence_spans(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
+    """The sentences of `text[start:end]`, in order, without the space around them, cut at CHARS_MAX characters."""
+    stop = len(text) if end is None else end
+    spans: list[tuple[int, int]] = []
+    at = start
+    for match in _SENTENCE_END.finditer(text, start, stop):
+        _add(text, at, match.start(), spans)
+        at = match.end()
+    _add(text, at, stop, spans)
+    return spans
+
+
+def _add(text: str, start: int, end: int, spans: list[tuple[int, int]]) -> None:
+    """Append what stands between two sentence ends, unless it is only space; an endless one is cut between words."""
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    end = start + len(piece.strip())
+    while end - start > CHARS_MAX:
+        space = text.rfind(" ", start + 1, start + CHARS_MAX)
+        cut = space if space > 0 else start + CHARS_MAX
+        spans.append((start, cut))
+        start = cut + (space > 0)
+    if end > start:
+        spans.append((start, end))

@@ -1,0 +1,62 @@
+"""The sentences of a long text that matter for a question."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.read.extract import SentenceCompressor
+from memory.read.lexical import query_terms
+
+compress = SentenceCompressor().compress
+
+
+def terms(question: str) -> dict[str, float]:
+    return dict.fromkeys(query_terms(question), 1.0)
+
+
+CHATTER = "It was a long day and nothing much happened to anybody. "
+
+
+def test_the_sentence_that_answers_is_kept_and_what_is_left_out_is_marked() -> None:
+    text = CHATTER * 6 + "The ferry to Skye leaves at noon. " + CHATTER * 6
+    short = compress(text, (0, len(text)), terms("When does the ferry leave?"), 120)
+    assert "The ferry to Skye leaves at noon." in short
+    assert len(short) <= 120 + 4
+    assert short.startswith("… ")
+    assert short.endswith(" …")
+
+
+def test_sentences_keep_their_order_and_neighbours_are_not_torn_apart() -> None:
+    text = CHATTER * 4 + "Tea costs two pounds.\nCoffee costs three pounds.\n" + CHATTER * 4
+    short = compress(text, (220, 275), terms("What does coffee cost, what does tea cost?"), 60)
+    assert short == "… Tea costs two pounds.\nCoffee costs three pounds. …"
+
+
+def test_one_term_said_often_does_not_crowd_out_another() -> None:
+    text = "Rain again today. " * 20 + CHATTER * 3 + "My umbrella is green. " + CHATTER * 3
+    short = compress(text, (0, 18), terms("umbrella rain"), 80)
+    assert "umbrella" in short
+    assert "Rain" in short
+
+
+def test_the_best_window_is_read_wherever_it_stands() -> None:
+    text = "x y. " * 40_000 + "The code is 4711. " + "x y. " * 40_000
+    at = text.index("The code")
+    assert "4711" in compress(text, (at, at + 18), terms("Which code?"), 120)
+
+
+def test_one_endless_sentence_is_cut_at_its_window() -> None:
+    text = "a " * 2_500 + "NEEDLE" + " b" * 2_500
+    short = compress(text, (4_990, 5_016), {}, 120)
+    assert "NEEDLE" in short
+    assert len(short) <= 120 + 4
+
+
+@given(st.text(max_size=600), st.integers(0, 599), st.integers(1, 300))
+def test_any_text_gives_its_own_words_and_no_more(text: str, start: int, chars_max: int) -> None:
+    shown = (min(start, len(text)), len(text))
+    short = compress(text, shown, {}, chars_max)
+    for piece in short.split("…"):
+        assert piece.strip() in text or "…" in text
+    assert len(short) <= 2 * chars_max + 8
