@@ -102,6 +102,39 @@ def test_what_is_imported_is_searchable_when_the_answer_ends(api: Api) -> None:
     assert found["millis"] > 0
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?!… —",
+        "   ",
+        "ᚠᛇᚻ ᛒᛦᚦ ᚠᚱᚩᚠᚢᚱ",
+        "\x00",
+        "🐝",
+        "bees " * 20_000,
+        "x" * 100_000,
+    ],
+    ids=["punctuation", "spaces", "runes", "nul", "emoji", "20,000 words", "one long word"],
+)
+def test_a_query_that_says_nothing_is_answered_like_any_other(api: Api, query: str) -> None:
+    api.take_in(*TALK)
+    found = api.search(query, as_of="2999-01-01T00:00:00Z")
+    assert found["millis"] < 10_000
+    assert found["admitted"] == sum(candidate["admitted"] for candidate in found["candidates"])
+
+
+def test_a_search_is_narrowed_by_attributes(api: Api) -> None:
+    api.take_in(*TALK)
+    ids = {one["source_ids"][0]: one["id"] for one in api.search("bees clocks")["candidates"]}
+    for name, attributes in (("t1", {"topic": "bees", "n": 1}), ("t3", {"topic": "clocks", "n": 1})):
+        assert (
+            api.call("PATCH", f"/memory/v1/memories/{ids[name]}", {"attributes": attributes}, If_Match="1").status
+            == 200
+        )
+    assert sources(api.search("bees", filters={"attributes": {"topic": "clocks"}})) == {"t3"}
+    assert sources(api.search("bees", filters={"attributes": {"n": 1}})) == {"t1", "t3"}
+    assert sources(api.search("bees", filters={"attributes": {"n": True}})) == set()
+
+
 def sources(found: dict[str, Any]) -> set[str]:
     return {candidate["source_ids"][0] for candidate in found["candidates"]}
 
@@ -332,6 +365,20 @@ def test_the_queue_is_empty_when_everything_is_stored(api: Api, service: Service
         ("POST", "/memory/v1/search", b"{", 400, "memory_invalid", "body"),
         ("POST", "/memory/v1/search", b"[]", 422, "unprocessable", "body"),
         ("POST", "/memory/v1/search", {"query": "x", "k": 999}, 422, "unprocessable", "k"),
+        ("POST", "/memory/v1/search", {"query": "x", "k": 0}, 422, "unprocessable", "k"),
+        ("POST", "/memory/v1/search", {"query": "x", "k": 1_000_000}, 422, "unprocessable", "k"),
+        ("POST", "/memory/v1/search", {"query": "x", "k": True}, 422, "unprocessable", "k"),
+        ("POST", "/memory/v1/search", {"query": ""}, 422, "unprocessable", "query"),
+        ("POST", "/memory/v1/search", {"query": "x", "as_of": "yesterday"}, 422, "unprocessable", "as_of"),
+        ("POST", "/memory/v1/search", {"query": "x", "as_of": "2026-11-21"}, 422, "unprocessable", "as_of"),
+        (
+            "POST",
+            "/memory/v1/search",
+            {"query": "x", "filters": {"attributes": {"a": [1]}}},
+            422,
+            "unprocessable",
+            "filters.attributes.a",
+        ),
         ("POST", "/memory/v1/search", b" " * 1_048_577, 413, "too_large", "body"),
     ],
 )

@@ -207,13 +207,16 @@ def test_a_short_query_borrows_from_the_turn_before_it() -> None:
         (item("x", "secret plan", occurred_at=None), Filter(occurred_before=NOW)),
         (item("x", "secret plan", occurred_at=None), Filter(occurred_after=NOW - timedelta(days=999))),
         (item("x", "secret plan", expires_at=NOW), EVERYTHING),
+        (item("x", "secret plan", attributes={"topic": "work"}), Filter(attributes={"topic": "home"})),
+        (item("x", "secret plan", attributes={"rank": True}), Filter(attributes={"rank": 1})),
+        (item("x", "secret plan", attributes={"tags": ["a"]}), Filter(attributes={"tags": "a"})),
         (item("x", "secret plan"), Filter(exclude_memory_ids=frozenset({uuid5(SPACE, "x")}))),
         (item("x", "secret plan"), Filter(exclude_event_ids=frozenset({uuid5(SPACE, "x/event")}))),
         (item("x", "secret plan"), EVERYTHING.without([uuid5(SPACE, "x")])),
     ],
 )
 def test_what_a_filter_hides_is_never_a_candidate(hidden: IndexItem, where: Filter) -> None:
-    index = index_of(hidden, item("seen", "a plan"))
+    index = index_of(hidden, item("seen", "a plan", attributes=where.attributes or {}))
     assert ask(index, "secret plan", where) == ["seen"]
     assert ask(index, "secret plan", where, vector=hidden.vectors[0]) == ["seen"]
 

@@ -197,4 +197,5 @@ def _item(row: IndexRow) -> IndexItem:
         vectors=row.vectors,
         created_at=row.created_at,
         speaker=row.speaker,
+        attributes=row.attributes,
     )

@@ -112,6 +112,7 @@ class ScopeIndex:
         self._slots: dict[UUID, int] = {}
         self._by_event: dict[UUID, set[int]] = {}
         self._prints: dict[int, bytes] = {}
+        self._attributed: set[int] = set()  # the slots with attributes: few
         self._free_slots: list[int] = []
         self._free_units: list[int] = []
         self._slot_count = 0
@@ -155,6 +156,8 @@ class ScopeIndex:
         self._units[slot] = units
         self._slots[item.memory_id] = slot
         self._prints[slot] = _fingerprint(item.content)
+        if item.attributes:
+            self._attributed.add(slot)
         for event_id in item.event_ids:
             self._by_event.setdefault(event_id, set()).add(slot)
         self._text_bytes += len(item.content) + len(item.context)
@@ -174,6 +177,7 @@ class ScopeIndex:
         self._columns.drop(slot)
         self._speakers.drop(slot)
         del self._prints[slot]
+        self._attributed.discard(slot)
         for event_id in item.event_ids:
             holders = self._by_event[event_id]
             holders.discard(slot)
@@ -287,6 +291,9 @@ class ScopeIndex:
     def _visible(self, where: Filter, now: datetime) -> NDArray[np.bool_]:
         """Which slots the request may see, shape [slots]."""
         mask = self._columns.mask(self._slot_count, where, now)
+        if where.attributes:
+            having = [slot for slot in self._attributed if _has(self._items[slot].attributes, where.attributes)]
+            mask &= np.isin(np.arange(self._slot_count), having)
         for memory_id in where.exclude_memory_ids:
             slot = self._slots.get(memory_id)
             if slot is not None:
@@ -415,6 +422,16 @@ class ScopeIndex:
         dense = ranking.rescale(arms.unit_dense[units], float(arms.dense.min()), float(arms.dense.max()))
         none = dense * 0.0
         return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical, none, none, weights)))]
+
+
+def _has(attributes: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether all wanted members are there and equal as JSON, where true is not 1."""
+    return all(
+        name in attributes
+        and attributes[name] == value
+        and isinstance(attributes[name], bool) == isinstance(value, bool)
+        for name, value in wanted.items()
+    )
 
 
 def _own_terms(item: IndexItem, terms: Mapping[str, float]) -> frozenset[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -43,6 +44,7 @@ class IndexItem:
     version: int = 1
     created_at: datetime | None = None  # when it reached us: the order of what is said to have happened at one time
     speaker: str | None = None  # the name of who said it
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Filter:
     occurred_after: datetime | None = None
     occurred_before: datetime | None = None
     ceiling: Sensitivity | None = None
+    attributes: Mapping[str, Any] | None = None  # members that an item must have, each a JSON scalar
     exclude_memory_ids: frozenset[UUID] = frozenset()
     exclude_event_ids: frozenset[UUID] = frozenset()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from proxy.api.asking import rfc3339, to_rfc3339
 
@@ -53,11 +53,27 @@ class Said(BaseModel):
 # ---------------------------------------------------------------- search
 
 
+def _scalar(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise ValueError("must be a string, a number, true, false or null")
+    return value
+
+
+Scalar = Annotated[
+    Any,
+    AfterValidator(_scalar),
+    WithJsonSchema({"type": ["string", "number", "boolean", "null"]}),
+]
+
+
 class SearchFilters(Asked):
     """Narrows what is ranked; it applies before ranking."""
 
     roles: list[str] | None = Field(default=None, max_length=16, description="Only memories of these roles.")
     sensitivity_max: SensitivityName | None = Field(default=None, description="Nothing above this label.")
+    attributes: dict[str, Scalar] | None = Field(
+        default=None, min_length=1, max_length=16, description="Only memories that have all these attributes, equal."
+    )
 
 
 class SearchAsked(Asked):

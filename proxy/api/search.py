@@ -19,7 +19,7 @@ from memory.read.conversation import session_ref
 from memory.read.items import Filter
 from memory.read.recall import Question
 from policies.labels import Sensitivity
-from policies.text import storable
+from policies.text import storable, storable_json
 from proxy.api.answers import json_answer
 from proxy.api.asking import Caller, body_as, caller_of, parameters
 from proxy.api.parts import OwnParts
@@ -86,6 +86,7 @@ class Search:
             occurred_after=asked.occurred_after,
             occurred_before=asked.occurred_before,
             ceiling=Sensitivity(ceiling) if ceiling else None,
+            attributes=storable_json(filters.attributes) if filters and filters.attributes else None,
         )
 
 

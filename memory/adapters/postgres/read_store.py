@@ -70,6 +70,10 @@ class Narrowing(Protocol):
         """At most this sensitive."""
 
     @property
+    def attributes(self) -> Mapping[str, Any] | None:
+        """With these members among their attributes, each a scalar."""
+
+    @property
     def exclude_memory_ids(self) -> frozenset[UUID]:
         """None of these."""
 
@@ -132,7 +136,7 @@ class ReadStore:
         scopes = [one for one in scope_ids if where.scope_ids is None or one in where.scope_ids]
         asked = (_listed(where.kinds), _listed(where.roles), where.session_id, where.occurred_after)
         shown = (where.occurred_before, _below(where.ceiling), list(where.exclude_memory_ids))
-        rest = (list(where.exclude_event_ids), now or datetime.now(UTC))
+        rest = (list(where.exclude_event_ids), now or datetime.now(UTC), where.attributes)
         windows = k * _WINDOWS_PER_MEMORY
         async with self._database.transaction(tenant, scopes, read_only=True) as tx:
             while True:
@@ -191,6 +195,7 @@ class ReadStore:
             context=(primary["context"] or "") if primary else "",
             occurred_at=row["occurred_at"],
             created_at=row["created_at"],
+            attributes=row["attributes"] if visible else {},
             speaker=primary["speaker"] if primary else None,
             session_id=row["session_id"],
             seq=primary["seq"] if primary and primary["seq"] is not None else -1,

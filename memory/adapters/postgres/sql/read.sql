@@ -2,11 +2,13 @@
 -- Memories of one scope that changed after a scope version, with their current text, in the order of change.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8
 -- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
--- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at.
+-- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
+-- attributes.
 SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version,
        m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
            AND v.validation_status <> 'rejected' AS visible,
-       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at
+       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
+       v.attributes
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
@@ -18,9 +20,11 @@ LIMIT $6;
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8,
 -- $7 moment timestamptz
 -- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
--- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at.
+-- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
+-- attributes.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
-       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at
+       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
+       v.attributes
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id
     AND v.recorded_from <= $7 AND (v.recorded_to IS NULL OR v.recorded_to > $7)
@@ -64,7 +68,7 @@ ORDER BY e.memory_id, e.window_no;
 -- machine, so a ratio only). A null filter lets everything pass. Times are inclusive.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 query halfvec, $4 windows int8, $5 kinds text[], $6 roles text[],
 -- $7 session_id uuid, $8 occurred_after timestamptz, $9 occurred_before timestamptz, $10 sensitivities text[],
--- $11 without uuid[], $12 without_events uuid[], $13 now timestamptz
+-- $11 without uuid[], $12 without_events uuid[], $13 now timestamptz, $14 attributes jsonb
 -- Uses: {embeddings}_scope. Rows: memory_id, version, span_start, span_end,
 -- distance, passes. The distance is cosine, 0..2.
 SELECT c.memory_id, c.version, c.span_start, c.span_end, c.distance,
@@ -85,15 +89,18 @@ LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = c.memory_id AN
     AND v.validation_status <> 'rejected' AND ($6::text[] IS NULL OR v.role = ANY ($6))
     AND ($8::timestamptz IS NULL OR v.occurred_at >= $8) AND ($9::timestamptz IS NULL OR v.occurred_at <= $9)
     AND ($10::text[] IS NULL OR v.sensitivity = ANY ($10)) AND (v.expires_at IS NULL OR v.expires_at > $13)
+    AND ($14::jsonb IS NULL OR v.attributes @> $14)
 ORDER BY c.distance;
 
 -- name: memories_by_id
 -- These memories in these versions, as recall shows them.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
 -- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
--- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at.
+-- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
+-- attributes.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
-       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at
+       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
+       v.attributes
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
 JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version;
