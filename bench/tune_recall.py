@@ -48,7 +48,7 @@ from memory.read.extract import SentenceCompressor
 from memory.read.index import Scored
 from memory.read.items import Filter
 from memory.read.recall import candidate_of
-from policies import admission, ranking
+from policies import admission, newest, ranking
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 DEPTHS = (1, 5, 10, 20)
@@ -350,7 +350,9 @@ def altered(module: Any, **values: object) -> Iterator[None]:
             setattr(module, name, value)
 
 
-_PLAIN_BM25 = ranking.Weights(dense=0.0, lexical=1.0, demotion=0.0, speaker=0.0, standing=0.0)
+_PLAIN_BM25 = ranking.Weights(
+    dense=0.0, lexical=1.0, demotion=0.0, speaker=0.0, standing=0.0, in_time=0.0, said_next=0.0, session=0.0
+)
 
 
 def ablations() -> Mapping[str, tuple[Any, dict[str, object], Variant]]:
@@ -360,11 +362,17 @@ def ablations() -> Mapping[str, tuple[Any, dict[str, object], Variant]]:
         "as it is": (ranking, {}, base),
         "lexical weight .45": (ranking, {"FULL": replace(ranking.FULL, dense=0.55, lexical=0.45)}, base),
         "lexical weight .65": (ranking, {"FULL": replace(ranking.FULL, dense=0.35, lexical=0.65)}, base),
-        "lexical only, demoted": (ranking, {"FULL": ranking.LEXICAL_ONLY}, base),
+        "lexical only, demoted": (ranking, {"FULL": replace(ranking.FULL, dense=0.0, lexical=1.0)}, base),
         "dense only, demoted": (ranking, {"FULL": replace(ranking.FULL, dense=1.0, lexical=0.0)}, base),
         "demotion 0": (ranking, {"FULL": replace(ranking.FULL, demotion=0.0)}, base),
         "demotion .2": (ranking, {"FULL": replace(ranking.FULL, demotion=0.2)}, base),
         "demotion .3": (ranking, {"FULL": replace(ranking.FULL, demotion=0.3)}, base),
+        "nobody is named": (ranking, {"FULL": replace(ranking.FULL, speaker=0.0)}, base),
+        "no standing instructions": (ranking, {"FULL": replace(ranking.FULL, standing=0.0)}, base),
+        "nothing from what is said next": (ranking, {"FULL": replace(ranking.FULL, said_next=0.0)}, base),
+        "no time is named": (ranking, {"FULL": replace(ranking.FULL, in_time=0.0)}, base),
+        "nothing from the session": (ranking, {"FULL": replace(ranking.FULL, session=0.0)}, base),
+        "the newest value is not put first": (newest, {"kinds_asked": lambda _: frozenset()}, base),
         "demotion whatever the length": (ranking, {"LONG_REPLY_TERMS": 1}, base),
         "second speaker is assistant": (ranking, {}, Variant(second_speaker="assistant")),
         "same, demoted whatever the length": (ranking, {"LONG_REPLY_TERMS": 1}, Variant(second_speaker="assistant")),

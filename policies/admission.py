@@ -31,6 +31,7 @@ class Features:
     machine: bool = False  # said by a model or a tool
     standing: bool = False  # a standing instruction: what it is for shares no words with it
     personal: bool = False  # the query speaks of the speaker's own things ("my", "where I live")
+    timely: bool = False  # of the time that the query asks for, naming little else
     visible: int = 1_000  # memories that the query could have found
     speaker_gap: float = 0.0  # how much more of the question those it names say than the others, -1..1; 0: names nobody
 
@@ -158,7 +159,9 @@ def admit(candidates: Sequence[Features]) -> list[Verdict]:
     return [
         Verdict(
             gap >= SPEAKER_GAP_MIN
-            and ((passed and (chance >= model.threshold or features.standing)) or other >= SMALL_GATE),
+            and (
+                (passed and (chance >= model.threshold or features.standing)) or other >= SMALL_GATE or features.timely
+            ),
             _shifted(max(chance, other), SPEAKER_GAP * gap),
         )
         for features, chance, other in zip(candidates, chances, small, strict=True)

@@ -1,13 +1,16 @@
 """How candidates are ranked: the parts of one candidate's score in, one number out, larger is better.
 
-    score = 0.45 * dense + 0.55 * lexical - 0.4 * demotion + 0.2 * speaker + 0.3 * standing
-                                                             (dense and lexical scaled to 0..1 over the visible)
+    score = 0.45 * dense + 0.55 * lexical - 0.4 * demotion + 0.2 * speaker + 0.3 * standing + 0.2 * in_time
+            + 0.2 * said_next + 0.2 * session                (dense and lexical scaled to 0..1 over the visible)
 
 dense     best cosine of the candidate's windows with the query
 lexical   best BM25 of its windows; a short turn borrows the words of the talk before it (`context_weight`)
 demotion  0 for what a person said, rising to 1 with the length of what a model or a tool said
 speaker   1 for what was said by one whom the query names, where others spoke too
 standing  1 for the best few standing instructions, which share no words with the questions they are meant for
+in_time   1 for what happened when the query speaks of ("in May 2023", "last week")
+said_next the score, so far, of what a person said right after it
+session   the best score, so far, of its conversation
 
 Pure arithmetic: every function takes floats, `fuse` and `rescale` take arrays of floats as well. Refuses nothing.
 Each number says which run fixed it; all of them are rows of `python -m bench.tune_recall`.
@@ -46,6 +49,9 @@ class Weights:
     demotion: float
     speaker: float
     standing: float
+    in_time: float
+    said_next: float
+    session: float
 
 
 # Of LoCoMo's questions that name one speaker 97 % are answered by that speaker's own turns. Its recall@1 / recall@10 /
@@ -55,15 +61,35 @@ _SPEAKER: Final = 0.2
 # BEAM-100K's recall@10 / nDCG@10 with .2, .25, .3, .35, .4 for its best three: .637 / .537, .646 / .541, .653 / .548,
 # .651 / .546, .648 / .541 (.609 / .506 without); the other sets hold no standing instructions.
 _STANDING: Final = 0.3
+# The words of a date are indexed with every turn, so that this adds little where the question says the date itself:
+# LoCoMo's recall@1 .412 to .415, recall@10 .803; .3 costs BEAM-100K .004. "Last week" shares no word with a date, and
+# no set here asks so.
+_IN_TIME: Final = 0.2
+# What is said next: LoCoMo's recall@1 / recall@10 with 0, .1, .2, .3: .397 / .783, .403 / .792, .412 / .794,
+# .414 / .790; MemSim's recall@10 .988, .989, .988, .985. Before a model's words it says nothing (BEAM-100K .653 to
+# .636), hence only between people. The best of the session with 0, .2, .3, .5: LoCoMo's recall@10 .783, .796, .800,
+# .799, BEAM-100K's .653, .654, .653, .647. Both: .803. Also measured and left out: what was said before (.775), how
+# recent it is (weight .02: .780 / .643), diversity by MMR (.785 / .626 at .2), names weighed more (.786 / .651 at 1.5).
+_SAID_NEXT: Final = 0.2
+_SESSION: Final = 0.2
 # Turn recall@10 of LoCoMo / BEAM-100K / MemSim, `--ablate`: .768 / .604 / .986 as it is; lexical .45 .763 / .614 / .983
 # (plain BM25 has .986 on MemSim, which decided), .65 .761 / .588 / .986; demotion 0, .2, .3:
 # BEAM-100K .477, .565, .590.
-FULL: Final = Weights(dense=0.45, lexical=0.55, demotion=0.4, speaker=_SPEAKER, standing=_STANDING)
+FULL: Final = Weights(
+    dense=0.45,
+    lexical=0.55,
+    demotion=0.4,
+    speaker=_SPEAKER,
+    standing=_STANDING,
+    in_time=_IN_TIME,
+    said_next=_SAID_NEXT,
+    session=_SESSION,
+)
 # A query in a script without spaces: its words are character n-grams, exact by themselves, and the packaged model is
 # English. MemSim recall@10 .986 as FULL, .988 so (with no context, see context_weight; dense .1 .989, 0 .9875).
-UNSPACED: Final = Weights(dense=0.2, lexical=0.8, demotion=0.4, speaker=_SPEAKER, standing=_STANDING)
+UNSPACED: Final = replace(FULL, dense=0.2, lexical=0.8)
 # The rung without an embedder.
-LEXICAL_ONLY: Final = Weights(dense=0.0, lexical=1.0, demotion=0.4, speaker=_SPEAKER, standing=_STANDING)
+LEXICAL_ONLY: Final = replace(FULL, dense=0.0, lexical=1.0)
 
 
 _UNSPACED_LETTERS: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")

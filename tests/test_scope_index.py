@@ -221,6 +221,17 @@ def test_what_a_filter_hides_is_never_a_candidate(hidden: IndexItem, where: Filt
     assert ask(index, "secret plan", where, vector=hidden.vectors[0]) == ["seen"]
 
 
+def test_a_question_about_a_time_is_given_what_was_said_then() -> None:
+    old = [item(f"o{n}", f"We painted the {n} fence", occurred_at=NOW - timedelta(days=40 + n)) for n in range(70)]
+    then = item("then", "The plumber came at nine", occurred_at=NOW - timedelta(days=1))
+    (first, *_) = index_of(*old, then).search(
+        "What happened yesterday?", then.vectors[0] * 0.1, 5, now=NOW, where=EVERYTHING
+    )
+    assert first.item.source_ids == ("then",)
+    assert first.admitted
+    assert first.parts["in_time"] == 1.0
+
+
 def test_hidden_items_do_not_take_places_of_visible_ones() -> None:
     index = index_of(*(item(f"h{n}", "plan plan plan", scope_id=2) for n in range(50)), item("seen", "one plan"))
     assert ask(index, "plan", Filter(scope_ids=frozenset({1})), k=1) == ["seen"]

@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Final
 from uuid import UUID
@@ -26,12 +26,15 @@ import numpy as np
 import simsimd
 from numpy.typing import NDArray
 
+from memory.read.arms import Arms, best, fused, margins, places
 from memory.read.columns import Columns, grown
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, query_terms, stem, tokenise, weigh
 from memory.read.speakers import Named, Speakers
+from memory.read.talk import Talk
 from policies import admission, newest, ranking
 from policies.labels import Sensitivity
+from policies.timespan import SAID_AFTER, asked_span
 
 _KEPT: Final = np.empty((0, 0), np.float32)  # the index has the vectors; an item must not hold them a second time
 _WORDS: Final = re.compile(r"\w+")
@@ -45,6 +48,8 @@ _FOLD_SLACK: Final = 32
 SHORT_QUERY_TERMS: Final = 3
 _PREVIOUS_WEIGHT: Final = 0.5
 QUERY_CHARS_JUDGED: Final = 4_096  # of a query, from its end: the question comes last
+# A query of so few terms that names a time asks for that time: "what did I say yesterday?"
+TIMELY_TERMS_MAX: Final = 3
 # Turns of the named and of the others that are compared, best first.
 _SPEAKER_TURNS: Final = 10
 _OWN_CHARS_READ: Final = 3_000
@@ -85,20 +90,10 @@ class Prepared:
     personal: bool
     weights: ranking.Weights
     named: Named | None
+    in_time: NDArray[np.float32] | None  # 1 for what happened when the query speaks of; None: it names no time
     visible: NDArray[np.intp]
     unit_lexical: NDArray[np.float32]
     lexical: NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class _Arms:
-    """Raw scores by unit and by item; `visible` are the item slots that take part."""
-
-    visible: NDArray[np.intp]
-    unit_lexical: NDArray[np.float32]
-    unit_dense: NDArray[np.float32] | None
-    lexical: NDArray[np.float32]
-    dense: NDArray[np.float32] | None
 
 
 class ScopeIndex:
@@ -119,6 +114,7 @@ class ScopeIndex:
         self._unit_count = 0
         self._columns = Columns()
         self._speakers = Speakers()
+        self._talk = Talk()
         self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
         self._vectors: NDArray[np.float16] = np.zeros((16, dim), np.float16)  # as the store keeps them
         self._lexical = LexicalIndex()
@@ -152,6 +148,7 @@ class ScopeIndex:
         self._vectors[list(units)] = item.vectors
         self._columns.put(slot, item, sensitivity, ranking.demotion(item.role, own_terms))
         self._speakers.put(slot, item.speaker)
+        self._talk.put(slot, item)
         self._items[slot] = replace(item, vectors=_KEPT)
         self._units[slot] = units
         self._slots[item.memory_id] = slot
@@ -176,6 +173,7 @@ class ScopeIndex:
         self._vectors[list(units)] = 0.0
         self._columns.drop(slot)
         self._speakers.drop(slot)
+        self._talk.drop(slot, item)
         del self._prints[slot]
         self._attributed.discard(slot)
         for event_id in item.event_ids:
@@ -217,6 +215,7 @@ class ScopeIndex:
             personal=admission.is_personal(query[-QUERY_CHARS_JUDGED:]),
             weights=ranking.weights_for(query),
             named=self._speakers.named(query[-QUERY_CHARS_JUDGED:], visible),
+            in_time=self._in_time(query[-QUERY_CHARS_JUDGED:], visible, now),
             visible=visible,
             unit_lexical=unit_lexical,
             lexical=self._best_by_item(unit_lexical, 0.0)[visible],
@@ -237,22 +236,20 @@ class ScopeIndex:
         if k <= 0 or not len(visible):
             return []
         arms = self._arms(prepared, query_vector)
-        scores, parts = _fused(arms, self._columns.demotion[visible], prepared)
-        parts["standing"] = self._standing(visible, scores)
-        scores = scores + parts["standing"] * prepared.weights.standing
+        scores, parts = self._scores(prepared, arms)
         ties = (self._columns.identity[visible], -self._columns.occurred[visible])
-        best = _best(scores, ties, k + _FOLD_SLACK)
-        margins = _margins(arms)
-        chosen = self._newest_first(self._fold(best, visible), prepared)[:k]
+        order = best(scores, ties, k + _FOLD_SLACK)
+        above = margins(arms)
+        chosen = self._newest_first(self._fold(order, visible), prepared)[:k]
         gap = self._speaker_gap(prepared, scores)
-        features = [self._features(int(visible[at]), at, prepared, arms, margins, gap) for at, _ in chosen]
+        features = [self._features(int(visible[at]), at, prepared, arms, above, gap) for at, _ in chosen]
         found: list[Scored] = []
         for (at, folded), known, verdict in zip(chosen, features, admission.admit(features), strict=True):
             slot = int(visible[at])
             explained = {name: float(values[at]) for name, values in parts.items()}
             explained["admission"] = verdict.probability
             if explain:
-                explained |= _places(arms, at)
+                explained |= places(arms, at)
             window = self._best_window(slot, arms, prepared.weights)
             found.append(
                 Scored(self._items[slot], float(scores[at]), explained, window, verdict.admitted, known, folded)
@@ -303,12 +300,12 @@ class ScopeIndex:
                 mask[slot] = False
         return mask
 
-    def _arms(self, query: Prepared, vector: NDArray[np.float32] | None) -> _Arms:
+    def _arms(self, query: Prepared, vector: NDArray[np.float32] | None) -> Arms:
         if vector is None:
-            return _Arms(query.visible, query.unit_lexical, None, query.lexical, None)
+            return Arms(query.visible, query.unit_lexical, None, query.lexical, None)
         unit_dense = self._products(vector)
         dense = self._best_by_item(unit_dense, -1.0)[query.visible]
-        return _Arms(query.visible, query.unit_lexical, unit_dense, query.lexical, dense)
+        return Arms(query.visible, query.unit_lexical, unit_dense, query.lexical, dense)
 
     def _products(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
         """The dot product of every unit with a vector, shape [units].
@@ -328,6 +325,30 @@ class ScopeIndex:
         np.maximum.at(best, self._owners[: self._unit_count], by_unit)
         return best[:-1]
 
+    def _scores(self, query: Prepared, arms: Arms) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
+        """Scores of the visible items and the parts they are made of."""
+        visible, weights = query.visible, query.weights
+        said_by = np.zeros(len(visible), np.float32) if query.named is None else query.named.theirs.astype(np.float32)
+        scores, parts = fused(arms, self._columns.demotion[visible], said_by, weights)
+        parts["standing"] = self._standing(visible, scores)
+        scores = scores + parts["standing"] * weights.standing
+        if query.in_time is not None:
+            parts["in_time"] = query.in_time
+            scores = scores + query.in_time * weights.in_time
+        parts["said_next"] = self._talk.said_next(visible, scores)
+        parts["session"] = self._talk.best_of_session(visible, scores)
+        return scores + parts["said_next"] * weights.said_next + parts["session"] * weights.session, parts
+
+    def _in_time(self, query: str, visible: NDArray[np.intp], now: datetime) -> NDArray[np.float32] | None:
+        """1 for each visible item that happened when the query speaks of, or up to `SAID_AFTER` later."""
+        occurred = self._columns.occurred[visible]
+        newest = float(occurred.max(initial=-np.inf))
+        span = asked_span(query, now, datetime.fromtimestamp(newest, UTC) if newest > -np.inf else now)
+        if span is None:
+            return None
+        start, end = span.start.timestamp(), (span.end + SAID_AFTER).timestamp()
+        return ((occurred >= start) & (occurred < end)).astype(np.float32)
+
     def _standing(self, visible: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """1 for the few standing instructions that are best without it, else 0."""
         chosen = np.zeros(len(visible), np.float32)
@@ -335,24 +356,24 @@ class ScopeIndex:
         chosen[places[np.argsort(-scores[places])[: ranking.STANDING_MAX]]] = 1.0
         return chosen
 
-    def _fold(self, best: NDArray[np.intp], visible: NDArray[np.intp]) -> list[tuple[int, tuple[UUID, ...]]]:
+    def _fold(self, order: NDArray[np.intp], visible: NDArray[np.intp]) -> list[tuple[int, tuple[UUID, ...]]]:
         """Positions in rank order, each with the ids of later ones that say the same words."""
         groups: dict[bytes, list[int]] = {}
-        for at in best.tolist():
+        for at in order.tolist():
             groups.setdefault(self._prints[int(visible[at])], []).append(at)
         return [
             (group[0], tuple(self._items[int(visible[at])].memory_id for at in group[1:])) for group in groups.values()
         ]
 
     def _features(
-        self, slot: int, at: int, query: Prepared, arms: _Arms, margins: NDArray[np.float32] | None, gap: float
+        self, slot: int, at: int, query: Prepared, arms: Arms, above: NDArray[np.float32] | None, gap: float
     ) -> admission.Features:
         held = {term for unit in self._units[slot] for term in self._lexical.held(unit, query.terms)}
         total = sum(query.terms.values())
         coverage = sum(query.terms[term] for term in held) / total if total else 0.0
         return admission.Features(
             dense=None if arms.dense is None else float(arms.dense[at]),
-            dense_margin=None if margins is None else float(margins[at]),
+            dense_margin=None if above is None else float(above[at]),
             coverage=coverage,
             terms_held=math.log1p(len(held)),
             breadth=admission.breadth_of(coverage, len(query.terms)),
@@ -361,6 +382,7 @@ class ScopeIndex:
             personal=query.personal,
             visible=max(len(arms.visible), self._scope_size),
             speaker_gap=gap,
+            timely=query.in_time is not None and bool(query.in_time[at]) and len(query.terms) <= TIMELY_TERMS_MAX,
         )
 
     def _newest_first(
@@ -411,7 +433,7 @@ class ScopeIndex:
                 held[side] = max(held[side], sum(asked[term] for term in own) / total)
         return held[0] - held[1]
 
-    def _best_window(self, slot: int, arms: _Arms, weights: ranking.Weights) -> tuple[int, int]:
+    def _best_window(self, slot: int, arms: Arms, weights: ranking.Weights) -> tuple[int, int]:
         """The window that ranks best by the same fusion, role aside."""
         units = list(self._units[slot])
         if len(units) == 1:
@@ -452,42 +474,3 @@ def _fingerprint(content: str) -> bytes:
     words = _WORDS.findall(unicodedata.normalize("NFKC", content).casefold())
     text = " ".join(words) or content  # emoji or punctuation alone has no words
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _fused(
-    arms: _Arms, demotion: NDArray[np.float32], query: Prepared
-) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
-    """Scores of the visible items and the scaled parts they are made of."""
-    said_by = demotion * 0.0 if query.named is None else query.named.theirs.astype(np.float32)
-    lexical = ranking.rescale(arms.lexical, 0.0, float(arms.lexical.max()))
-    if arms.dense is None:
-        parts = {"lexical": lexical, "demotion": demotion, "speaker": said_by}
-        return ranking.fuse(lexical * 0.0, lexical, demotion, said_by, ranking.LEXICAL_ONLY), parts
-    dense = ranking.rescale(arms.dense, float(arms.dense.min()), float(arms.dense.max()))
-    parts = {"dense": dense, "lexical": lexical, "demotion": demotion, "speaker": said_by}
-    return ranking.fuse(dense, lexical, demotion, said_by, query.weights), parts
-
-
-def _places(arms: _Arms, at: int) -> dict[str, float]:
-    """The place of a candidate among the visible, by each arm alone; equals share the best one."""
-    by_arm = {"lexical_place": arms.lexical, "dense_place": arms.dense}
-    return {name: float((values > values[at]).sum() + 1) for name, values in by_arm.items() if values is not None}
-
-
-def _best(scores: NDArray[np.float32], ties: tuple[NDArray[Any], ...], count: int) -> NDArray[np.intp]:
-    """Positions of the `count` best, best first; equal scores by the last of `ties`, then by the one before it."""
-    if count < len(scores):
-        last = np.partition(scores, len(scores) - count)[len(scores) - count]
-        top = np.flatnonzero(scores >= last)
-    else:
-        top = np.arange(len(scores))
-    return top[np.lexsort((*(values[top] for values in ties), -scores[top]))][:count]
-
-
-def _margins(arms: _Arms) -> NDArray[np.float32] | None:
-    """Dense scores in standard deviations above the mean of the visible; 0 where all are alike."""
-    if arms.dense is None:
-        return None
-    spread = float(arms.dense.std())
-    margins: NDArray[np.float32] = (arms.dense - arms.dense.mean()) / max(spread, 1e-6)
-    return margins

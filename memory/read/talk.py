@@ -1,0 +1,76 @@
+"""What was said together: items by slot in; for scores of the visible slots, what each may borrow from its talk out.
+
+A question is mostly answered inside a conversation about its subject, and what a person says next carries the subject
+on. Bookkeeping of ScopeIndex, which owns the slot numbers. No I/O, refuses nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.read.columns import grown
+from memory.read.items import IndexItem
+
+_START: Final = 16  # slots of an empty index
+_NONE: Final = -1
+_Place = tuple[UUID, int]
+
+
+class Talk:
+    """The conversations of one index. Only turns themselves take part, not what was made of them."""
+
+    def __init__(self) -> None:
+        self._next: NDArray[np.int32] = np.full(_START, _NONE, np.int32)
+        self._session: NDArray[np.int32] = np.full(_START, _NONE, np.int32)
+        self._codes: dict[UUID, int] = {}
+        self._slots: dict[_Place, int] = {}
+
+    def put(self, slot: int, item: IndexItem) -> None:
+        """Fill a slot."""
+        while slot >= len(self._next):
+            self._next, self._session = grown(self._next, _NONE), grown(self._session, _NONE)
+        place = _place(item)
+        self._session[slot] = _NONE if place is None else self._codes.setdefault(place[0], len(self._codes))
+        if place is None or item.role != "user":
+            return
+        self._slots[place] = slot
+        session, seq = place
+        self._next[slot] = self._slots.get((session, seq + 1), _NONE)
+        before = self._slots.get((session, seq - 1))
+        if before is not None:
+            self._next[before] = slot
+
+    def drop(self, slot: int, item: IndexItem) -> None:
+        """Empty a slot."""
+        self._next[slot] = self._session[slot] = _NONE
+        place = _place(item)
+        if place is None or self._slots.get(place) != slot:
+            return
+        del self._slots[place]
+        before = self._slots.get((place[0], place[1] - 1))
+        if before is not None:
+            self._next[before] = _NONE
+
+    def said_next(self, visible: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The score of what the same session's people said right after each, at least 0; shape of `scores`."""
+        by_slot = np.zeros(len(self._next) + 1, np.float32)  # the last place stands for none
+        by_slot[visible] = np.maximum(scores, 0.0)
+        return by_slot[self._next[visible]]
+
+    def best_of_session(self, visible: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The best score of each one's session; its own where it stands in none. Shape of `scores`."""
+        sessions = self._session[visible]
+        best = np.full(len(self._codes) + 1, -np.inf, np.float32)
+        np.maximum.at(best, sessions, scores)
+        return np.where(sessions == _NONE, scores, best[sessions])
+
+
+def _place(item: IndexItem) -> _Place | None:
+    """Where a turn stands; None for what is no turn of a session."""
+    if item.kind != "episodic" or item.session_id is None or item.seq < 0:
+        return None
+    return item.session_id, item.seq
