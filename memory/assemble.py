@@ -69,7 +69,7 @@ def build_block(
     for candidate in candidates:
         tier = _TIER.get(candidate.kind, "facts")
         if not candidate.admitted:
-            left_out[candidate.memory_id] = "not admitted"
+            left_out[candidate.memory_id] = f"not admitted: {candidate.why}"
         elif used.get(tier, 0) >= limits.get(tier, 0):
             left_out[candidate.memory_id] = f"limit of {limits.get(tier, 0)} {tier}"
         else:

@@ -79,6 +79,7 @@ class Candidate:
     integrity: str
     source_ids: tuple[str, ...]
     event_ids: tuple[UUID, ...]
+    why: str = ""  # in words, why it is admitted or not
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,10 +61,11 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a candidate is admitted, and how likely one like it is evidence, 0..1."""
+    """Whether a candidate is admitted, how likely one like it is evidence (0..1), and why it is or is not."""
 
     admitted: bool
     probability: float
+    why: str
 
 
 # Printed by `python -m bench.tune_recall --fit`, but for FULL's threshold: .465 by the fit loses two more of
@@ -155,17 +156,26 @@ def admit(candidates: Sequence[Features]) -> list[Verdict]:
     model, gap = model_for(candidates[0]), candidates[0].speaker_gap
     chances = [probability(features, model.coefficients) for features in candidates]
     passed = max(chances) >= model.gate
-    small = [_small_scope_chance(features) for features in candidates]
     return [
-        Verdict(
-            gap >= SPEAKER_GAP_MIN
-            and (
-                (passed and (chance >= model.threshold or features.standing)) or other >= SMALL_GATE or features.timely
-            ),
-            _shifted(max(chance, other), SPEAKER_GAP * gap),
-        )
-        for features, chance, other in zip(candidates, chances, small, strict=True)
+        _verdict(features, chance, _small_scope_chance(features), model, passed=passed, gap=gap)
+        for features, chance in zip(candidates, chances, strict=True)
     ]
+
+
+def _verdict(features: Features, chance: float, small: float, model: Model, *, passed: bool, gap: float) -> Verdict:
+    """One candidate's; `small` is its chance by the model of small scopes."""
+    shown = _shifted(max(chance, small), SPEAKER_GAP * gap)
+    if gap < SPEAKER_GAP_MIN:
+        return Verdict(False, shown, "somebody else than the one named said it")
+    if passed and chance >= model.threshold:
+        return Verdict(True, shown, "likely evidence")
+    if passed and features.standing:
+        return Verdict(True, shown, "a standing instruction")
+    if small >= SMALL_GATE:
+        return Verdict(True, shown, "likely enough in so small a scope")
+    if features.timely:
+        return Verdict(True, shown, "of the time asked for")
+    return Verdict(False, shown, "too unlikely" if passed else "nothing found is likely enough")
 
 
 def _shifted(chance: float, log_odds: float) -> float:

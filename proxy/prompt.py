@@ -169,7 +169,8 @@ def _candidate_record(candidate: Candidate, prompt: Prompt, left_out: Mapping[UU
         "scores": {name: round(value, 6) for name, value in candidate.parts.items()},
         "admitted": candidate.admitted,
         "injected": candidate.memory_id in placed,
-        "why_not": left_out.get(candidate.memory_id),
+        "why": candidate.why,
+        "why_not": left_out.get(candidate.memory_id) or (None if candidate.admitted else candidate.why),
         "source_ids": list(candidate.source_ids),
         "event_ids": [str(event_id) for event_id in candidate.event_ids],
     }

@@ -54,6 +54,7 @@ def candidate(
         integrity="user",
         source_ids=(),
         event_ids=(),
+        why="likely evidence" if admitted else "too unlikely",
     )
 
 
@@ -76,7 +77,7 @@ def items(block: Block) -> list[str]:
 def test_nothing_admitted_makes_no_block() -> None:
     for block in (block_of(), block_of(candidate(1, "x", admitted=False))):
         assert (block.text, block.tokens, block.memory_ids) == ("", 0, ())
-    assert block.left_out == {UUID(int=1): "not admitted"}
+    assert block.left_out == {UUID(int=1): "not admitted: too unlikely"}
 
 
 def test_block_is_framed_dated_and_names_who_spoke() -> None:

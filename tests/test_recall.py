@@ -249,7 +249,7 @@ async def test_a_cold_scope_gives_what_a_hot_one_gives(store: Store) -> None:
     cold, _ = recaller(store, Embedder(), bytes_max=0)
     known = [r.chain for r in store.rows[3:5] if r.chain is not None]
     for text in ("what is my boat called", "tea in the harbour", "which cat was sold?"):
-        asked = question(text, known_chains=known, explain=True)
+        asked = question(text, known_chains=known)
         one, other = [await r.recall(asked, r.embed("q"), 5.0) for r in (hot, cold)]
         assert (one.rung, other.rung) == ("full", "no-rerank")
         said = [[(c.memory_id, c.admitted, c.shown) for c in found.candidates] for found in (one, other)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from policies import ranking
 
 Floats = NDArray[np.float32]
+PLACES: Final = ("lexical_place", "dense_place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,13 @@ def fused(arms: Arms, demotion: Floats, speaker: Floats, weights: ranking.Weight
     return ranking.fuse(dense, lexical, demotion, speaker, weights), {"dense": dense, **parts}
 
 
-def places(arms: Arms, at: int) -> dict[str, float]:
-    """The place of a candidate among the visible, by each arm alone; equals share the best one."""
-    by_arm = {"lexical_place": arms.lexical, "dense_place": arms.dense}
-    return {name: float((values > values[at]).sum() + 1) for name, values in by_arm.items() if values is not None}
+def places(arms: Arms, chosen: list[int]) -> dict[str, Floats]:
+    """For each of the chosen its place among the visible by each arm alone, from 1; equals share the best one."""
+    found: dict[str, Floats] = {}
+    for name, values in zip(PLACES, (arms.lexical, arms.dense), strict=True):
+        if values is not None:
+            found[name] = (values[None, :] > values[chosen][:, None]).sum(axis=1, dtype=np.float32) + 1.0
+    return found
 
 
 def best(scores: Floats, ties: tuple[NDArray[Any], ...], count: int) -> NDArray[np.intp]:

@@ -26,7 +26,7 @@ import numpy as np
 import simsimd
 from numpy.typing import NDArray
 
-from memory.read.arms import Arms, best, fused, margins, places
+from memory.read.arms import PLACES, Arms, best, fused, margins, places
 from memory.read.columns import Columns, grown
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, query_terms, stem, tokenise, weigh
@@ -59,7 +59,8 @@ _CONTEXT_CHARS_MAX: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One candidate. `parts` and `features` explain `score` and `admitted`; `best_window` is a range of its content.
+    """One candidate. `parts` explain `score`, `features` and `why` explain `admitted`; `best_window` is a range of its
+    content. The place (from 1) that each arm alone gives it is among the parts.
 
     `folded` are other memories with the same words, left out of the list for this one.
     """
@@ -69,6 +70,7 @@ class Scored:
     parts: dict[str, float]
     best_window: tuple[int, int]
     admitted: bool
+    why: str
     features: admission.Features
     folded: tuple[UUID, ...] = ()
 
@@ -221,13 +223,10 @@ class ScopeIndex:
             lexical=self._best_by_item(unit_lexical, 0.0)[visible],
         )
 
-    def rank(
-        self, prepared: Prepared, query_vector: NDArray[np.float32] | None, k: int, *, explain: bool = False
-    ) -> list[Scored]:
+    def rank(self, prepared: Prepared, query_vector: NDArray[np.float32] | None, k: int) -> list[Scored]:
         """The k best of what `where` lets be seen, best first, same words folded.
 
-        `query_vector` has shape [dim], unit length; None ranks by words alone. `explain` adds to the parts the place
-        (from 1) that each arm alone gives a candidate. What was prepared before the index
+        `query_vector` has shape [dim], unit length; None ranks by words alone. What was prepared before the index
         changed is prepared again, so that nothing taken out since is found.
         """
         if prepared.state is not self._state:
@@ -243,16 +242,23 @@ class ScopeIndex:
         chosen = self._newest_first(self._fold(order, visible), prepared)[:k]
         gap = self._speaker_gap(prepared, scores)
         features = [self._features(int(visible[at]), at, prepared, arms, above, gap) for at, _ in chosen]
+        verdicts = admission.admit(features)
+        parts |= places(arms, [at for at, _ in chosen])
         found: list[Scored] = []
-        for (at, folded), known, verdict in zip(chosen, features, admission.admit(features), strict=True):
-            slot = int(visible[at])
-            explained = {name: float(values[at]) for name, values in parts.items()}
-            explained["admission"] = verdict.probability
-            if explain:
-                explained |= places(arms, at)
-            window = self._best_window(slot, arms, prepared.weights)
+        for number, (at, folded) in enumerate(chosen):
+            slot, verdict = int(visible[at]), verdicts[number]
+            said = {name: float(values[number if name in PLACES else at]) for name, values in parts.items()}
             found.append(
-                Scored(self._items[slot], float(scores[at]), explained, window, verdict.admitted, known, folded)
+                Scored(
+                    item=self._items[slot],
+                    score=float(scores[at]),
+                    parts=said | {"admission": verdict.probability},
+                    best_window=self._best_window(slot, arms, prepared.weights),
+                    admitted=verdict.admitted,
+                    why=verdict.why,
+                    features=features[number],
+                    folded=folded,
+                )
             )
         return found
 

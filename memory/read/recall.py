@@ -22,6 +22,7 @@ from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
 from memory.read.index import Prepared, Scored
 from memory.read.items import Filter
 from memory.telemetry import Metrics
+from policies.admission import Features
 
 _WORD: Final = re.compile(r"\w+")
 # Of the deadline, the part that the embedding may take before the lexical rung is taken instead: what is left is
@@ -50,7 +51,6 @@ class Question:
     announced: Mapping[int, int] | None = None
     as_of: datetime | None = None
     skip_repeats: bool = False  # leave out turns that say no more than the question itself
-    explain: bool = False  # say of each candidate at which place each arm alone has it
     strict: bool = False  # confirm the index with the store first: a search reads its own writes
 
 
@@ -169,7 +169,7 @@ def _prepared_for(question: Question, hot: HotScope) -> Prepared:
 
 def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vector | None) -> Recall:
     """What an index has, best first."""
-    scored = hot.index.rank(prepared, vector, question.k, explain=question.explain)
+    scored = hot.index.rank(prepared, vector, question.k)
     asked = _words(question.text) if question.skip_repeats else None
     candidates = tuple(candidate_of(hit) for hit in scored if not _repeats(hit.item.content, asked))
     if vector is None:
@@ -214,7 +214,7 @@ def candidate_of(hit: Scored) -> Candidate:
         content=item.content,
         shown=hit.best_window,
         score=hit.score,
-        parts=hit.parts,
+        parts={**hit.parts, **_judged(hit.features)},
         admitted=hit.admitted,
         occurred_at=item.occurred_at,
         session_id=item.session_id,
@@ -223,4 +223,11 @@ def candidate_of(hit: Scored) -> Candidate:
         integrity=item.integrity,
         source_ids=item.source_ids,
         event_ids=item.event_ids,
+        why=hit.why,
     )
+
+
+def _judged(features: Features) -> dict[str, float]:
+    """What admission looked at, beside the parts of the score."""
+    known = {"cosine": features.dense, "margin": features.dense_margin, "speaker_gap": features.speaker_gap}
+    return {"coverage": features.coverage, **{name: value for name, value in known.items() if value is not None}}

@@ -53,7 +53,6 @@ class Search:
             where=await self._where(caller.scope, asked),
             as_of=_as_of(asked.as_of, caller),
             strict=True,
-            explain=asked.explain,
         )
         recall = await recaller.recall(question, recaller.embed(text), DEADLINE_S)
         _refuse_faults(recall)
@@ -110,7 +109,11 @@ def _refuse_faults(recall: Recall) -> None:
 
 
 def _candidate(candidate: Candidate, scope: Scope, labels: dict[UUID, str], *, explain: bool) -> CandidateSaid:
-    why = Explained(shown=candidate.shown, version=candidate.version, seq=candidate.seq) if explain else None
+    why = (
+        Explained(why=candidate.why, shown=candidate.shown, version=candidate.version, seq=candidate.seq)
+        if explain
+        else None
+    )
     return CandidateSaid(
         id=str(candidate.memory_id),
         kind=candidate.kind,

@@ -12,19 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from proxy.cli import why
 from proxy.cli.client import CallFailed, Client
 
 _TEXT_CHARS = 100
-# Parts of a score as the API names them -> the heads of their columns.
-_PARTS = {
-    "dense": "dense",
-    "dense_place": "place",
-    "lexical": "lexical",
-    "lexical_place": "place",
-    "demotion": "demotion",
-    "speaker": "speaker",
-    "standing": "standing",
-}
 
 
 def _failing_kindly(work: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -72,7 +63,11 @@ def run_export(options: argparse.Namespace) -> int:
 
 @_failing_kindly
 def run_search(options: argparse.Namespace) -> int:
-    """Show candidates, best first; a star marks what would be injected."""
+    """Show candidates, best first, where a star marks what would be injected; or the record of a request."""
+    if (options.query is None) == (options.retrieval is None):
+        raise CallFailed("give a question, or --retrieval with the id of X-Memory-Retrieval")
+    if options.retrieval is not None:
+        return _retrieval(Client(options), options.retrieval, as_json=options.json)
     asked = {"query": options.query, "k": options.k, "explain": options.explain}
     answer = Client(options).send("POST", "/memory/v1/search", asked)
     if options.json:
@@ -88,26 +83,27 @@ def run_search(options: argparse.Namespace) -> int:
 
 
 def _explained(answer: Mapping[str, Any]) -> int:
-    """Each candidate with the parts of its score, its place by each arm alone, and how likely it is evidence."""
-    sys.stdout.write(f"  {'score':>6}  {'chance':>6}  " + "  ".join(f"{head:>8}" for head in _PARTS.values()) + "\n")
-    for candidate in answer["candidates"]:
-        scores = candidate["scores"]
-        mark = "*" if candidate["admitted"] else " "
-        parts = "  ".join(f"{_part(scores.get(name)):>8}" for name in _PARTS)
-        sys.stdout.write(f"{mark} {candidate['score']:6.3f}  {_part(scores.get('admission')):>6}  {parts}\n")
-        when = (candidate["occurred_at"] or "")[:10]
-        sys.stdout.write(f"  {when} {candidate['role']} ({candidate['integrity']}): {_short(candidate['content'])}\n")
-    sys.stdout.write(f"{answer['admitted']} admitted (*), rung {answer['rung']}, {answer['millis']:.1f} ms\n")
+    """Each candidate with the parts of its score, and why it is admitted or not."""
+    sys.stdout.writelines(line + "\n" for line in why.table(answer["candidates"], "admitted"))
     sys.stdout.write(
-        "chance: how likely one like it is evidence; place: among all that is visible, by that arm alone\n"
+        f"{answer['admitted']} admitted (*), rung {answer['rung']}, {answer['millis']:.1f} ms\n{why.LEGEND}"
     )
     return 0
 
 
-def _part(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if value == int(value) else f"{value:.3f}"
+def _retrieval(client: Client, retrieval_id: str, *, as_json: bool) -> int:
+    """What one request was given, as it was recorded, and why."""
+    record = client.get(f"/memory/v1/retrievals/{quote(retrieval_id, safe='')}")
+    if as_json:
+        return _as_json(record)
+    when, status = record["created_at"], record["reason"] or record["status"]
+    sys.stdout.write(
+        f"{when}  {status}  {record['tokens']} tokens  {record['millis']:.1f} ms\n{record['query'] or ''}\n"
+    )
+    sys.stdout.writelines(line + "\n" for line in why.table(record["candidates"], "injected"))
+    sys.stdout.write(f"\n{record['block']}\n" if record["block"] else "nothing was placed\n")
+    sys.stdout.write(why.LEGEND)
+    return 0
 
 
 @_failing_kindly
@@ -156,6 +152,4 @@ def _table(rows: list[Mapping[str, Any]], columns: tuple[str, ...]) -> int:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
-    width = max(_TEXT_CHARS, shutil.get_terminal_size((140, 24)).columns - 40)
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return why.short(text, max(_TEXT_CHARS, shutil.get_terminal_size((140, 24)).columns - 40))

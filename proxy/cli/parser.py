@@ -125,9 +125,14 @@ def _export(commands: Commands) -> None:
 
 def _search(commands: Commands) -> None:
     parser = _command(commands, "search", data.run_search, "Ask the memory what it would recall.")
-    parser.add_argument("query")
+    parser.add_argument("query", nargs="?", help="the question")
     parser.add_argument("-k", type=int, default=10, help="how many (default %(default)s)")
-    parser.add_argument("--explain", action="store_true", help="show what each score is made of")
+    parser.add_argument(
+        "--explain", action="store_true", help="show what each score is made of, and why it is admitted or not"
+    )
+    parser.add_argument(
+        "--retrieval", metavar="ID", help="instead: what one request was given, and why (its X-Memory-Retrieval)"
+    )
     parser.add_argument("--json", action="store_true", help="the API's answer as it is")
     _with_service(parser)
 
