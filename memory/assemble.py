@@ -1,9 +1,9 @@
 """The block: admitted candidates and a token budget in, the text that goes before the client's question out.
 
 Memory is quoted data (DESIGN promise 6). Every line of the block is ours or begins with a mark of ours: an item opens
-with `[m3 date speaker] `, its further lines with `| `, so no text can pass for a line of the frame; the closing tag
-inside a text is broken up. `m3` is the third memory of this block, as `retrievals/{id}` lists them. No clock and no id:
-the same memories give the same bytes. Pure; refuses nothing.
+with `[m3 date speaker] ` or `[m3, later m5, date speaker] `, its further lines with `| `, so no text can pass for a
+line of the frame; the closing tag inside a text is broken up. `m3` is the third memory of this block, as
+`retrievals/{id}` lists them. No clock and no id: the same memories give the same bytes. Pure; refuses nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ _TAG: Final = re.compile(r"<(?=\s*/?\s*memory\b)", re.IGNORECASE)
 _TIER: Final = {"episodic": "episodes", "summary": "episodes", "semantic": "facts", "procedural": "procedures"}
 _SECTIONS: Final = ("document", "semantic", "summary", "episodic", "procedural")
 # A long memory is shown by the sentences that matter, in fewer characters where it ranks lower. On BEAM-100K, whose
-# turns are long, median tokens of the block / share of the evidence placed / share of the answers' own words: with one
-# window of 1,200 for all 966 / .577 / .486, with 400 for all 891 / .613 / .478, with these 674 / .614 / .449, with 400
-# for the best three 650 / .618 / .436. LoCoMo's turns are short: 606 / .772 / .686 with windows, 572 / .772 / .676 with
-# these (`python -m bench.tune_recall --block`).
+# turns are long, median tokens of the block / share of the evidence placed / share of the answers' own words, with 400
+# characters for the best four and 80 below: 670 / .623 / .436; 100 below: 690 / .616 / .443; three and 100: 645 / .626 /
+# .430. LoCoMo's turns are short: 567 / .788 / .686 with these. The best window of 1,200 characters, under an earlier
+# ranking: 966 / .577 / .486 and 606 / .772 / .686 (`python -m bench.tune_recall --block`).
+_NUMBERED, _NUMBERED_TWICE = "[m99 ", "[m99, later m99, "  # what numbers take at most
 EXCERPT_CHARS: Final = 400
 EXCERPTS_LONG: Final = 4
-EXCERPT_CHARS_BELOW: Final = 100
+EXCERPT_CHARS_BELOW: Final = 80
 WHOLE_CHARS: Final = 200  # a memory that is no longer than this is shown whole wherever it ranks
 
 
@@ -74,7 +75,7 @@ def build_block(
             left_out[candidate.memory_id] = f"limit of {limits.get(tier, 0)} {tier}"
         else:
             item = _render(candidate, len(taken), terms, compressor)
-            cost = counter.count(_numbered(99, item)) + 1
+            cost = counter.count((_NUMBERED_TWICE if candidate.later else _NUMBERED) + item) + 1
             if cost > left:
                 left_out[candidate.memory_id] = "budget"
                 continue
@@ -84,7 +85,8 @@ def build_block(
     if not taken:
         return Block("", 0, (), left_out)
     taken.sort(key=lambda pair: _order(pair[0]))
-    text = OPENING + "".join(_numbered(number, item) for number, (_, item) in enumerate(taken, 1)) + CLOSING
+    numbers = {candidate.memory_id: number for number, (candidate, _) in enumerate(taken, 1)}
+    text = OPENING + "".join(_number(numbers, candidate) + item for candidate, item in taken) + CLOSING
     return Block(text, counter.count(text), tuple(candidate.memory_id for candidate, _ in taken), left_out)
 
 
@@ -94,8 +96,10 @@ def _order(candidate: Candidate) -> tuple[int, bool, datetime, int]:
     return section, candidate.occurred_at is not None, candidate.occurred_at or _EARLIEST, candidate.seq
 
 
-def _numbered(number: int, item: str) -> str:
-    return f"[m{number} {item}"
+def _number(numbers: Mapping[UUID, int], candidate: Candidate) -> str:
+    """How an item begins: its number, and that of the one that says it otherwise later, where that is here too."""
+    later = numbers.get(candidate.later) if candidate.later else None
+    return f"[m{numbers[candidate.memory_id]}" + (f", later m{later}, " if later else " ")
 
 
 def _render(candidate: Candidate, place: int, terms: Mapping[str, float], compressor: Compressor) -> str:

@@ -80,6 +80,7 @@ class Candidate:
     source_ids: tuple[str, ...]
     event_ids: tuple[UUID, ...]
     why: str = ""  # in words, why it is admitted or not
+    later: UUID | None = None  # the memory that says it otherwise, and was said later
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Newest truth: when a question asks for a value and two people's statements of it differ, the newer goes first.
 
-Statements in rank order in, the order to show them in out. Similarity cannot tell the old value from the new: on
-BEAM-100K's updates the new evidence ranked above the old in 7 of 15 (FACTS: 36 %), with this in 13, the other sets as
-they were (LoCoMo's nDCG@10 .578, MemSim's .908; `python -m bench.tune_recall`).
+Statements in rank order in; out the order to show them in, and which is said otherwise later. Similarity cannot tell
+the old value from the new: on BEAM-100K's updates the new evidence ranked above the old in 7 of 15 (FACTS: 36 %), with
+this in 13, the other sets as they were (LoCoMo's nDCG@10 .578, MemSim's .908; `python -m bench.tune_recall`).
 
 A newer statement passes an older one above it when the question asks for a kind of value that both state and state
 differently, both hold enough of what is asked, and they are near in meaning. Questions about the past or about a
@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Final
 from uuid import UUID
 
@@ -83,35 +84,48 @@ def kinds_asked(query: str) -> frozenset[str]:
     return frozenset().union(*(kinds for pattern, kinds in _ASKED if pattern.search(said)))
 
 
-def newest_first(
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Indices of the statements in the order to show them in, and for each older one the newer that passes it."""
+
+    order: list[int]
+    later: dict[int, int]
+
+
+def settle(
     kinds: frozenset[str],
     statements: Sequence[Statement],
     weights: Mapping[str, float],
     near: Callable[[int, int], float],
-) -> list[int]:
-    """Indices of the statements (best first) in the order to show them in.
+) -> Settled:
+    """The newest first, among statements that come best first.
 
     `kinds` are those asked for, `weights` the idf of each query term, `near` the cosine of two statements.
     """
     order = list(range(len(statements)))
+    later: dict[int, int] = {}
     enough = SHARED_MIN * sum(weights.values())
-    stated: dict[int, Mapping[str, frozenset[str]]] = {}
-    for newer in range(1, min(len(statements), DEPTH)):
-        for older in range(newer):
+    stated = cache(lambda at: values(statements[at].text))
+    for lower in range(1, min(len(statements), DEPTH)):
+        for upper in range(lower):
+            newer, older = (lower, upper) if _is_later(statements[lower], statements[upper]) else (upper, lower)
             one, other = statements[newer], statements[older]
-            shared = one.terms & other.terms
-            if not _is_later(one, other) or len(shared) < SHARED_TERMS_MIN:
+            if not _is_later(one, other) or not _on_one_subject(one, other, weights, enough):
                 continue
-            if sum(weights[term] for term in shared) < enough:
+            if not _differ(stated(newer), stated(older), kinds) or near(newer, older) < NEAR_MIN:
                 continue
-            for at in (newer, older):
-                if at not in stated:
-                    stated[at] = values(statements[at].text)
-            if _differ(stated[newer], stated[older], kinds) and near(newer, older) >= NEAR_MIN:
+            if older not in later or _is_later(one, statements[later[older]]):
+                later[older] = newer
+            if order.index(newer) > order.index(older):
                 order.remove(newer)
                 order.insert(order.index(older), newer)
-                break
-    return order
+    return Settled(order, later)
+
+
+def _on_one_subject(one: Statement, other: Statement, weights: Mapping[str, float], enough: float) -> bool:
+    """Whether both hold enough of the same words of the question."""
+    shared = one.terms & other.terms
+    return len(shared) >= SHARED_TERMS_MIN and sum(weights[term] for term in shared) >= enough
 
 
 def values(text: str) -> dict[str, frozenset[str]]:

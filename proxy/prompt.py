@@ -170,6 +170,7 @@ def _candidate_record(candidate: Candidate, prompt: Prompt, left_out: Mapping[UU
         "admitted": candidate.admitted,
         "injected": candidate.memory_id in placed,
         "why": candidate.why,
+        "later": str(candidate.later) if candidate.later else None,
         "why_not": left_out.get(candidate.memory_id) or (None if candidate.admitted else candidate.why),
         "source_ids": list(candidate.source_ids),
         "event_ids": [str(event_id) for event_id in candidate.event_ids],

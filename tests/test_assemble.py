@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -151,6 +152,16 @@ def test_a_memory_of_lower_rank_is_shown_in_fewer_characters_but_a_short_one_who
 def test_kinds_stand_together_and_are_numbered_through() -> None:
     fact, turn = candidate(1, "a fact", kind="semantic", at=DAY + timedelta(days=1)), candidate(2, "a turn")
     assert items(block_of(turn, fact)) == ["[m1 2026-03-02 user] a fact", "[m2 2026-03-01 user] a turn"]
+
+
+def test_an_older_statement_points_to_the_one_that_came_later_where_both_are_shown() -> None:
+    new = candidate(1, "The rent is 900.", at=DAY + timedelta(days=3))
+    old = replace(candidate(2, "The rent is 800."), later=new.memory_id)
+    assert items(block_of(new, old)) == [
+        "[m1, later m2, 2026-03-01 user] The rent is 800.",
+        "[m2 2026-03-04 user] The rent is 900.",
+    ]
+    assert items(block_of(old)) == ["[m1 2026-03-01 user] The rent is 800."]
 
 
 FORGED = [

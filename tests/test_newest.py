@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.newest import Statement, kinds_asked, newest_first, values
+from policies.newest import Statement, kinds_asked, settle, values
 
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)
 TERMS = {"deadline": 2.0, "sprint": 3.0, "first": 1.0}
@@ -35,13 +35,19 @@ DATES = frozenset({"date"})
 
 
 def order(*statements: Statement, kinds: frozenset[str] = DATES, near: float = 0.9) -> list[int]:
-    return newest_first(kinds, statements, TERMS, lambda one, other: near)
+    return settle(kinds, statements, TERMS, lambda one, other: near).order
 
 
 def test_the_newer_value_passes_the_older_one() -> None:
     assert order(OLD, NEW) == [1, 0]
     assert order(NEW, OLD) == [0, 1]
     assert order(said("Who will test it?", 3), OLD, NEW) == [0, 2, 1]
+
+
+def test_an_older_value_points_to_the_newest_that_says_otherwise() -> None:
+    newest = said("The sprint deadline moved again to April 9.", 20)
+    for statements, later in (([OLD, NEW, newest], {0: 2, 1: 2}), ([newest, NEW, OLD], {1: 0, 2: 0}), ([NEW], {})):
+        assert settle(DATES, statements, TERMS, lambda one, other: 0.9).later == later
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ class Scored:
     """One candidate. `parts` explain `score`, `features` and `why` explain `admitted`; `best_window` is a range of its
     content. The place (from 1) that each arm alone gives it is among the parts.
 
-    `folded` are other memories with the same words, left out of the list for this one.
+    `folded` are other memories with the same words, left out of the list for this one; `later` says it otherwise, and
+    was said later.
     """
 
     item: IndexItem
@@ -73,6 +74,7 @@ class Scored:
     why: str
     features: admission.Features
     folded: tuple[UUID, ...] = ()
+    later: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,8 @@ class ScopeIndex:
         ties = (self._columns.identity[visible], -self._columns.occurred[visible])
         order = best(scores, ties, k + _FOLD_SLACK)
         above = margins(arms)
-        chosen = self._newest_first(self._fold(order, visible), prepared)[:k]
+        settled, later = self._newest_first(self._fold(order, visible), prepared)
+        chosen = settled[:k]
         gap = self._speaker_gap(prepared, scores)
         features = [self._features(int(visible[at]), at, prepared, arms, above, gap) for at, _ in chosen]
         verdicts = admission.admit(features)
@@ -258,6 +261,7 @@ class ScopeIndex:
                     why=verdict.why,
                     features=features[number],
                     folded=folded,
+                    later=later.get(at),
                 )
             )
         return found
@@ -393,15 +397,16 @@ class ScopeIndex:
 
     def _newest_first(
         self, chosen: list[tuple[int, tuple[UUID, ...]]], query: Prepared
-    ) -> list[tuple[int, tuple[UUID, ...]]]:
-        """The same in the order of `newest.newest_first`, where the question asks for a value of today."""
+    ) -> tuple[list[tuple[int, tuple[UUID, ...]]], dict[int, UUID]]:
+        """The same, the newest first where a value of today is asked for; and by position what says it later."""
         kinds = newest.kinds_asked(query.query[-QUERY_CHARS_JUDGED:])
         if not kinds:
-            return chosen
+            return chosen, {}
         slots = [int(query.visible[at]) for at, _ in chosen[: newest.DEPTH]]
         said = [self._statement(self._items[slot], query.terms) for slot in slots]
-        order = newest.newest_first(kinds, said, query.terms, lambda one, other: self._near(slots[one], slots[other]))
-        return [chosen[at] for at in order] + chosen[newest.DEPTH :]
+        settled = newest.settle(kinds, said, query.terms, lambda one, other: self._near(slots[one], slots[other]))
+        later = {chosen[older][0]: self._items[slots[newer]].memory_id for older, newer in settled.later.items()}
+        return [chosen[at] for at in settled.order] + chosen[newest.DEPTH :], later
 
     def _statement(self, item: IndexItem, terms: Mapping[str, float]) -> newest.Statement:
         return newest.Statement(

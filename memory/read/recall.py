@@ -224,6 +224,7 @@ def candidate_of(hit: Scored) -> Candidate:
         source_ids=item.source_ids,
         event_ids=item.event_ids,
         why=hit.why,
+        later=hit.later,
     )
 
 

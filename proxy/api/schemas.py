@@ -104,6 +104,7 @@ class Explained(Said):
     """Why a candidate stands where it does: the characters of `content` that answer best, and the verdict in words."""
 
     why: str
+    later: str | None = Field(description="The memory that says it otherwise, and was said later.")
     shown: tuple[int, int]
     version: int
     seq: int
@@ -294,7 +295,7 @@ class RetrievalSaid(Said):
     position: int | None = Field(description="Index of the message that carries it.")
     placed: list[PlacedSaid]
     candidates: list[dict[str, Any]] = Field(
-        description="id, version, kind, score, scores, admitted, why, injected, why_not, source_ids, event_ids."
+        description="id, version, kind, score, scores, admitted, why, later, injected, why_not, source_ids, event_ids."
     )
     source_ids: list[str] = Field(description="Turns behind the injected memories, best first.")
     texts: Literal["available", "expired", "unreadable"] = Field(

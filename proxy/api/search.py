@@ -108,12 +108,18 @@ def _refuse_faults(recall: Recall) -> None:
         raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
 
 
-def _candidate(candidate: Candidate, scope: Scope, labels: dict[UUID, str], *, explain: bool) -> CandidateSaid:
-    why = (
-        Explained(why=candidate.why, shown=candidate.shown, version=candidate.version, seq=candidate.seq)
-        if explain
-        else None
+def _explained(candidate: Candidate) -> Explained:
+    return Explained(
+        why=candidate.why,
+        later=str(candidate.later) if candidate.later else None,
+        shown=candidate.shown,
+        version=candidate.version,
+        seq=candidate.seq,
     )
+
+
+def _candidate(candidate: Candidate, scope: Scope, labels: dict[UUID, str], *, explain: bool) -> CandidateSaid:
+    why = _explained(candidate) if explain else None
     return CandidateSaid(
         id=str(candidate.memory_id),
         kind=candidate.kind,
