@@ -28,8 +28,8 @@ _TIER: Final = {"episodic": "episodes", "summary": "episodes", "semantic": "fact
 _SECTIONS: Final = ("document", "semantic", "summary", "episodic", "procedural")
 # A long memory is shown by the sentences that matter, in fewer characters where it ranks lower. On BEAM-100K, whose
 # turns are long, median tokens of the block / share of the evidence placed / share of the answers' own words, with 400
-# characters for the best four and 80 below: 670 / .623 / .436; 100 below: 690 / .616 / .443; three and 100: 645 / .626 /
-# .430. LoCoMo's turns are short: 567 / .788 / .686 with these. The best window of 1,200 characters, under an earlier
+# characters for the best four and 80 below: 670 / .623 / .436; 100 below: 690 / .616 / .443; three and 100: 645 / .626
+# / .430. LoCoMo's turns are short: 567 / .788 / .686 with these. The best window of 1,200 characters, under an earlier
 # ranking: 966 / .577 / .486 and 606 / .772 / .686 (`python -m bench.tune_recall --block`).
 _NUMBERED, _NUMBERED_TWICE = "[m99 ", "[m99, later m99, "  # what numbers take at most
 EXCERPT_CHARS: Final = 400
