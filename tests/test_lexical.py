@@ -142,3 +142,24 @@ def test_a_huge_query_is_read_at_its_head_and_tail_and_its_rarest_terms_count() 
 def test_context_counts_less_than_own_words() -> None:
     assert weigh(["cat", "cat"], ["cat", "dog"], 0.5) == {"cat": 2.5, "dog": 0.5}
     assert weigh(["cat"], ["dog"], 0.0) == dict(Counter(["cat"]))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Café CRÈME", "cafe creme"),
+        ("Ångström", "angstrom"),
+        ("naïve", "naive"),
+        ("Żółć", "zołc"),
+        ("ﬁne", "fine"),
+        ("Straße", "strasse"),
+    ],
+)
+def test_case_and_accents_are_folded(one: str, other: str) -> None:
+    assert tokenise(one) == tokenise(other)
+
+
+@pytest.mark.parametrize("text", ["がぎぐ", "한국어", "ไทยดี"])
+def test_marks_that_are_letters_are_kept(text: str) -> None:
+    assert "".join(term for term in tokenise(text) if len(term) == 1).startswith(text[0])
+    assert tokenise("が") != tokenise("か")

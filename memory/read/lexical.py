@@ -33,6 +33,7 @@ QUERY_TERMS_MAX: Final = 64
 TERM_CHARS_MAX: Final = 64
 
 _WORD: Final = re.compile(r"[^\W_]+")
+_ACCENTS: Final = re.compile("[\u0300-\u036f]")
 _CJK: Final = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0eff\U00020000-\U0003134f]+"
 )
@@ -83,12 +84,12 @@ def _singular(word: str) -> str:
 
 
 def tokenise(text: str) -> list[str]:
-    """Terms in order, with repeats: NFKC, casefolded, English stopwords dropped, words stemmed, numbers kept.
+    """Terms in order, with repeats: case and accents folded, English stopwords dropped, words stemmed, numbers kept.
 
     Scripts without spaces give single characters and overlapping pairs.
     """
     terms: list[str] = []
-    for match in _WORD.finditer(unicodedata.normalize("NFKC", text).casefold()):
+    for match in _WORD.finditer(_folded(text)):
         word = match[0]
         if word.isascii():
             _add_word(word, terms)
@@ -102,6 +103,14 @@ def tokenise(text: str) -> list[str]:
             end = run.end()
         _add_word(word[end:], terms)
     return terms
+
+
+def _folded(text: str) -> str:
+    """NFKC, casefolded, without accents: "Café" and "cafe" are one word. Dakuten and Hangul stay as they are."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    if folded.isascii():
+        return folded
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
 
 
 def _add_word(word: str, terms: list[str]) -> None:
