@@ -197,6 +197,14 @@ class Recall(Section):
     candidates_max: int = Field(
         default=20, ge=1, le=10_000, description="Candidates judged and recorded for one request, best first."
     )
+    reranker_dir: Directory | None = Field(
+        default=None, description="Directory of a cross-encoder, model.onnx and tokenizer.json; null: no re-ranking."
+    )
+    rerank_depth: int = Field(default=20, ge=1, le=200, description="Candidates the cross-encoder reads, best first.")
+    rerank_weight: float = Field(
+        default=0.5, ge=0, le=1, description="Its part in the order; the rest is the place it had before."
+    )
+    rerank_threads: int = Field(default=2, ge=1, le=256, description="ONNX threads of the cross-encoder.")
 
 
 class Ledger(Section):

@@ -20,6 +20,7 @@
     |  |- Draining                 503 draining
     |  `- TimedOut                 504 timeout
     |- EmbedderUnavailable         no vector now: recall goes on lexically, storing waits
+    |- RerankerUnavailable         no scores now: the order stays as it is
     |- QueueUnavailable            Redis refused or was too slow: the spool takes the envelope
     |- SpoolUnavailable            the spool refused: the envelope stays in bounded memory
     |- EnvelopeUnreadable          sealed bytes that no key opens: never retried, kept as a dead letter
@@ -27,7 +28,7 @@
     |- LeaseLost                   another worker owns the lane: the transaction is rolled back
     |- TokenizerUnavailable        the served model's count is not to be had: an estimate is used
     |- ChatModelUnavailable        no generative answer: the heuristic path takes over
-    |- ModelFileInvalid            an embedding model's file is missing, altered, or of another dimension
+    |- ModelFileInvalid            a model's file is missing, altered, or not of the kind that is needed
     |- ConfigInvalid               the configuration cannot be used: the start stops
     `- StartFailed                 a part that must run does not: the start stops, with the remedy
 
@@ -158,6 +159,10 @@ class TimedOut(Refused):
 
 class EmbedderUnavailable(MemoryProxyFault):
     """No vector can be had now."""
+
+
+class RerankerUnavailable(MemoryProxyFault):
+    """No scores can be had now."""
 
 
 class QueueUnavailable(MemoryProxyFault):

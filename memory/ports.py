@@ -55,6 +55,28 @@ class Compressor(Protocol):
         """
 
 
+class Reranker(Protocol):
+    """How well texts answer a question, read together with it. Computes nothing on the event loop."""
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """One score for each text, in their order: finite, 0..1, larger is better. No texts: no scores.
+
+        Raises RerankerUnavailable. May be cancelled at any await, when recall's deadline is near; what was begun for a
+        cancelled call must end by itself and soon, since later calls wait for it.
+        """
+
+
+class QueryTransformer(Protocol):
+    """A question, as it was asked, to the text to search by."""
+
+    def transform(self, query: str, previous: Sequence[str]) -> str:
+        """The text to embed and to search by; "" searches by the question itself.
+
+        `previous` are the texts of the turns before it, oldest first; may be empty. Pure, since it may be called more
+        than once for one question; on the event loop, so microseconds; never raises.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One envelope on its way: clear routing fields, sealed content.

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from memory.adapters.cross_encoder import CrossEncoder
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import ModelFiles, default_cache_dir, prepare_model
 from memory.adapters.model_registry import choose_model, read_registry
@@ -38,11 +39,12 @@ from memory.errors import ConfigInvalid, SpoolUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.late import LateEmbedder
-from memory.ports import TokenCounter
+from memory.ports import Reranker, TokenCounter
 from memory.read.conversation import Conversations
 from memory.read.extract import SentenceCompressor
 from memory.read.hot import HotScopes
 from memory.read.recall import Recaller
+from memory.read.rerank import Reranking
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
 from memory.write.redact import Redactor
@@ -94,6 +96,7 @@ class Wired:
     kept: Kept
     queued: Queued
     hot: HotScopes
+    reranker: CrossEncoder | None
     upstream: Upstream
     models: ServedModels
     door: OpenDoor | KeyedDoor
@@ -113,6 +116,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     """Build a worker's parts. Raises ConfigInvalid, StartFailed, ModelFileInvalid where they cannot be."""
     kept = await _kept(settings)
     queued = await _queued(settings, metrics)
+    reranker = await asyncio.to_thread(cross_encoder, settings)
     hot = HotScopes(
         kept.read_store,
         dim=kept.embedder.dim,
@@ -139,7 +143,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         upstream=upstream,
         conversations=conversations,
         hot=hot,
-        recaller=Recaller(hot, kept.read_store, kept.embedder, metrics),
+        recaller=Recaller(hot, kept.read_store, kept.embedder, metrics, reranking=reranking(settings, reranker)),
         capture=Capture(queued.hand_off, conversations, kept.keys, bounds, metrics),
         counter=token_counter(settings),
         compressor=SentenceCompressor(),
@@ -162,6 +166,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         kept=kept,
         queued=queued,
         hot=hot,
+        reranker=reranker,
         upstream=upstream,
         models=models,
         door=door,
@@ -261,6 +266,8 @@ async def close(wired: Wired) -> None:
     await wired.queued.hand_off.close()
     await wired.upstream.close()
     wired.hot.close()
+    if wired.reranker is not None:
+        wired.reranker.close()
     await wired.queued.queue.close()
     await wired.queued.hot_state.close()
     await wired.kept.database.close()
@@ -271,6 +278,18 @@ def pool_bounds(settings: Settings) -> PoolBounds:
     return PoolBounds(
         connections_max=settings.database.pool_size, statement_timeout_ms=settings.database.statement_timeout_ms
     )
+
+
+def cross_encoder(settings: Settings) -> CrossEncoder | None:
+    """The reranker where a directory is given. Blocking. Raises ModelFileInvalid."""
+    recall = settings.recall
+    return CrossEncoder(recall.reranker_dir, threads=recall.rerank_threads) if recall.reranker_dir else None
+
+
+def reranking(settings: Settings, reranker: Reranker | None) -> Reranking | None:
+    """The reranker as recall uses it. Any other Reranker is plugged in here (docs/seams.md)."""
+    recall = settings.recall
+    return Reranking(reranker, recall.rerank_depth, recall.rerank_weight) if reranker else None
 
 
 def token_counter(settings: Settings) -> TokenCounter:

@@ -21,7 +21,7 @@ import uvloop
 from aiohttp import web
 
 from memory.config import Settings, settings_from_environ
-from memory.errors import ConfigInvalid, MemoryProxyFault
+from memory.errors import ConfigInvalid, MemoryProxyFault, ModelFileInvalid, StartFailed
 from memory.telemetry import Metrics, configure_logging, event
 from proxy.app import build_app
 from proxy.relay import LINE_BYTES_MAX
@@ -39,7 +39,11 @@ def main() -> int:
         sys.stderr.write(f"memory-proxy worker: {fault}\n")
         return 2
     configure_logging(settings.log.level, settings.log.format)
-    uvloop.run(serve(settings))
+    try:
+        uvloop.run(serve(settings))
+    except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
+        sys.stderr.write(f"memory-proxy worker: {fault}\n")
+        return 2
     return 0
 
 

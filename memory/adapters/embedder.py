@@ -1,4 +1,4 @@
-"""Text to unit vectors with ONNX Runtime: the Embedder port. This is the only module that imports onnxruntime.
+"""Text to unit vectors with ONNX Runtime: the Embedder port.
 
 In come a query or documents, out go float32 vectors of length 1. Nothing runs on the event loop: queries have a thread
 of their own, documents another, so a query never waits behind a batch. One session serves both, unless documents are
@@ -19,54 +19,28 @@ text of 160; twice that on a busy one. Load 0.1 s, verification of the files 16 
 from __future__ import annotations
 
 import asyncio
-import functools
 import hashlib
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
-from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state
 
 from memory.adapters.model_files import ModelFiles
+from memory.adapters.onnx_graph import BATCH_TOKENS, RUNTIME_ERRORS, TextGraph, batches
 from memory.adapters.tokenizer import open_tokenizer, sayable
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
 
 CHARS_PER_TOKEN_MAX = 16
 """Characters kept for each token the model takes, before tokenising: 4,096 for 256 tokens (1 ms). Prose has 4.3."""
 
-# Known names of what a graph takes; a graph that wants anything else is not a text encoder.
-_INPUTS = {"input_ids", "attention_mask", "token_type_ids"}
-# A batch's tokens, padding included. Larger ones were slower (18,907 tokens: 3.1 s at 512, 3.7 at 1,024, 5.9 at 4,096,
-# 8.5 at 8,192): the intermediate tensors leave the cache.
-_BATCH_TOKENS = 512
 # Texts tokenised at once; batches are sorted by length inside such a slice.
 _SLICE_TEXTS = 1024
 _NORM_MIN = 1e-12
-_CPU_INFO = Path("/proc/cpuinfo")
-_VNNI = re.compile(r"^flags\s*:.*\bavx(512)?_vnni\b", re.MULTILINE)
-
-# The runtime's exceptions share no base class but Exception.
-_RUNTIME_ERRORS: tuple[type[Exception], ...] = (
-    runtime_state.EngineError,
-    runtime_state.EPFail,
-    runtime_state.Fail,
-    runtime_state.InvalidArgument,
-    runtime_state.InvalidGraph,
-    runtime_state.InvalidProtobuf,
-    runtime_state.NoModel,
-    runtime_state.NoSuchFile,
-    runtime_state.NotImplemented,
-    runtime_state.RuntimeException,
-    MemoryError,
-)
 
 T = TypeVar("T")
 Vectors = NDArray[np.float32]
@@ -85,7 +59,7 @@ class OnnxEmbedder:
         *,
         document_threads: int = 1,
         waiting_max: int = 64,
-        batch_tokens: int = _BATCH_TOKENS,
+        batch_tokens: int = BATCH_TOKENS,
         cache_entries: int = 1024,
     ) -> None:
         """Raises ModelFileInvalid.
@@ -153,7 +127,7 @@ class OnnxEmbedder:
         for start in range(0, len(texts), _SLICE_TEXTS):
             chunk = texts[start : start + _SLICE_TEXTS]
             rows = await self._on_document_thread(partial(self._encode_documents, chunk))
-            for batch in _batches(rows, self._batch_tokens):
+            for batch in batches(rows, self._batch_tokens):
                 ids = [rows[index] for index in batch]
                 found = await self._on_document_thread(partial(self._document_session.vectors, ids))
                 vectors[[start + index for index in batch]] = found
@@ -249,43 +223,17 @@ class _Session:
     """One ONNX session: token ids -> unit vectors. Thread-safe; the runtime releases the GIL."""
 
     def __init__(self, files: ModelFiles, *, threads: int) -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        # Without the arena each run's buffers go back: it kept several times the largest batch ever seen.
-        options.enable_cpu_mem_arena = False
-        options.log_severity_level = 3
-        # Idle threads sleep instead of spinning on a core that the event loop wants.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # Before VNNI the u8 x s8 product saturates at 16 bits; "1" trades speed for the right sums there.
-        options.add_session_config_entry("session.x64quantprecision", "0" if _sums_exactly() else "1")
-        try:
-            self._session = onnxruntime.InferenceSession(str(files.model), options, providers=["CPUExecutionProvider"])
-        except _RUNTIME_ERRORS as exc:
-            raise ModelFileInvalid(f"{files.model}: expected an ONNX graph, found: {exc}; export it again") from exc
-        self._inputs = {entry.name for entry in self._session.get_inputs()}
-        if not {"input_ids"} <= self._inputs <= _INPUTS:
-            raise ModelFileInvalid(
-                f"{files.model}: expected inputs {sorted(_INPUTS)}, found {sorted(self._inputs)}; export a text encoder"
-            )
-        self._output = self._session.get_outputs()[0].name
+        self._graph = TextGraph(files.model, threads=threads)
         self._pooling = files.spec.pooling
         self._normalise = files.spec.normalise
 
     def vectors(self, rows: Sequence[Sequence[int]]) -> Vectors:
         """Rows of token ids, padded to the longest -> [len(rows), dim]. Raises EmbedderUnavailable."""
-        width = max(1, max(len(row) for row in rows))
-        ids = np.zeros((len(rows), width), np.int64)
-        mask = np.zeros((len(rows), width), np.int64)
-        for index, row in enumerate(rows):
-            ids[index, : len(row)] = row
-            mask[index, : len(row)] = 1
-        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         try:
-            states = self._session.run([self._output], {name: feed[name] for name in self._inputs})[0]
-        except _RUNTIME_ERRORS as exc:
+            states, mask = self._graph.run(rows)
+        except RUNTIME_ERRORS as exc:
             raise EmbedderUnavailable(f"the runtime failed: {type(exc).__name__}") from exc
-        return self._unit(self._pool(np.asarray(states, np.float32), mask))
+        return self._unit(self._pool(states, mask))
 
     def _pool(self, states: Vectors, mask: NDArray[np.int64]) -> Vectors:
         """[n, tokens, dim] -> [n, dim]; a graph that pools by itself gives the latter at once."""
@@ -304,18 +252,6 @@ class _Session:
             return pooled
         unit: Vectors = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), _NORM_MIN)
         return unit
-
-
-@functools.cache
-def _sums_exactly() -> bool:
-    """Whether this CPU adds u8 x s8 products in 32 bits (VNNI); where nobody says so, it is taken not to.
-
-    Asked for in vain, the careful kernels cost 2.3 times the product: 22 tokens took 5.0 ms, not 3.1.
-    """
-    try:
-        return _VNNI.search(_CPU_INFO.read_text("utf-8")) is not None
-    except OSError:
-        return False
 
 
 class _VectorCache:
@@ -343,14 +279,3 @@ class _VectorCache:
     @staticmethod
     def _key(text: str) -> bytes:
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _batches(rows: Sequence[Sequence[int]], tokens_max: int) -> list[list[int]]:
-    """Indices of rows, shortest first, in groups whose padded size stays within `tokens_max` (or of one row)."""
-    batches: list[list[int]] = []
-    for index in sorted(range(len(rows)), key=lambda index: len(rows[index])):
-        if batches and len(rows[index]) * (len(batches[-1]) + 1) <= tokens_max:
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return batches

@@ -17,10 +17,12 @@ from uuid import UUID
 
 from memory.errors import EmbedderUnavailable, MemoryProxyFault, StoreUnavailable
 from memory.model import Candidate, IndexRow, Recall, Scope, ScopeVersion, Vector
-from memory.ports import Embedder
+from memory.ports import Embedder, QueryTransformer
 from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
 from memory.read.index import Prepared, Scored
 from memory.read.items import Filter
+from memory.read.rerank import Reranking
+from memory.read.transform import AsAsked
 from memory.telemetry import Metrics
 from policies.admission import Features
 
@@ -47,6 +49,8 @@ class Question:
     k: int
     now: datetime
     where: Filter
+    previous: Sequence[str] = ()  # texts of the turns before it, oldest first, for the query transformer
+    searched: str = ""  # what the query transformer made of `text`; the recaller sets it
     known_chains: Sequence[bytes] = ()
     announced: Mapping[int, int] | None = None
     as_of: datetime | None = None
@@ -69,25 +73,53 @@ class ColdStore(Protocol):
 class Recaller:
     """Answers questions from hot scopes, and from Postgres while a scope is cold."""
 
-    def __init__(self, hot: HotScopes, cold: ColdStore, embedder: Embedder, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        hot: HotScopes,
+        cold: ColdStore,
+        embedder: Embedder,
+        metrics: Metrics,
+        *,
+        reranking: Reranking | None = None,
+        transformer: QueryTransformer | None = None,
+    ) -> None:
         self._hot = hot
         self._cold = cold
         self._embedder = embedder
         self._metrics = metrics
+        self._reranking = reranking
+        self._transformer = transformer or AsAsked()
 
-    def embed(self, text: str) -> asyncio.Task[Vector]:
-        """Start the embedding of a question; called as soon as its text is known."""
-        task = asyncio.create_task(self._embedder.embed_query(text))
+    def embed(self, text: str, previous: Sequence[str] = ()) -> asyncio.Task[Vector]:
+        """Start the embedding of a question; called as soon as its text is known, with what `Question` will have."""
+        task = asyncio.create_task(self._embedder.embed_query(self._transformer.transform(text, previous) or text))
         task.add_done_callback(_mark_retrieved)
         return task
 
     async def recall(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Recall:
         """Answer within `deadline_s` seconds from now; what comes later is dropped, not awaited."""
         started = time.perf_counter()
-        found = await self._answer(question, embedding, deadline_s)
+        searched = self._transformer.transform(question.text, question.previous)
+        if searched != question.text:
+            question = replace(question, searched=searched)
+        if self._reranking is None:
+            found = await self._answer(question, embedding, deadline_s)
+        else:
+            found = await self._reranked(self._reranking, question, embedding, started + deadline_s)
         millis = (time.perf_counter() - started) * 1000
         self._metrics.recall_seconds.labels(found.rung).observe(millis / 1000)
         return replace(found, millis=millis)
+
+    async def _reranked(
+        self, reranking: Reranking, question: Question, embedding: asyncio.Task[Vector], deadline: float
+    ) -> Recall:
+        """The answer, its best in a better order as far as there is time. One from the store stays `no-rerank`."""
+        deeper = replace(question, k=max(question.k, reranking.depth))
+        found = await self._answer(deeper, embedding, deadline - time.perf_counter())
+        if found.rung != "no-rerank":
+            asked = question.searched or question.text
+            found = await reranking.applied(asked, found, deadline - time.perf_counter())
+        return replace(found, candidates=found.candidates[: question.k])
 
     async def _answer(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Recall:
         loading = asyncio.create_task(self._index(question))
@@ -164,7 +196,8 @@ class Recaller:
 def _prepared_for(question: Question, hot: HotScope) -> Prepared:
     """The question as far as it can be prepared without its vector; turns that the prompt contains are left out."""
     shown = frozenset(hot.chains[chain] for chain in question.known_chains if chain in hot.chains)
-    return hot.index.prepare(question.text, now=question.now, where=question.where.without(shown))
+    text = question.searched or question.text
+    return hot.index.prepare(text, now=question.now, where=question.where.without(shown))
 
 
 def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vector | None) -> Recall:

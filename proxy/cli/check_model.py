@@ -1,4 +1,4 @@
-"""Checks of what makes vectors and tokens: the embedding model (files, sha256, a vector) and the tokenizer.
+"""Checks of what computes: the embedding model (files, sha256, a vector), the reranker (its time), the tokenizer.
 
 The model's files are prepared where they are not yet (a second, into the cache that the service uses). Nothing is
 downloaded. Refusals come from the adapters and name file, expectation, finding and remedy.
@@ -7,13 +7,16 @@ downloaded. Refusals come from the adapters and name file, expectation, finding 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import perf_counter
 
+from memory.adapters.cross_encoder import CrossEncoder
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import default_cache_dir, prepare_model
 from memory.adapters.model_registry import choose_model, read_registry
 from memory.adapters.tokenizer import LocalTokenizer
 from memory.config import Settings
-from memory.errors import EmbedderUnavailable, ModelFileInvalid
+from memory.errors import EmbedderUnavailable, ModelFileInvalid, RerankerUnavailable
+from memory.read.rerank import SHOWN_CHARS_MAX
 from proxy.cli.checks import Finding, Findings
 
 
@@ -38,6 +41,31 @@ def embedding_model(settings: Settings, environ: Mapping[str, str]) -> Findings:
     return [
         Finding("ok", "embedding model", f"{spec.name}, {len(vector)} dimensions, {checked}, {files.model}"),
     ]
+
+
+def reranker(settings: Settings) -> Findings:
+    """The cross-encoder, where one is configured: it loads, and how long the longest re-ranking takes."""
+    recall, what = settings.recall, "reranker"
+    if recall.reranker_dir is None:
+        return [Finding("ok", what, "no directory set: candidates keep their order")]
+    try:
+        encoder = CrossEncoder(recall.reranker_dir, threads=recall.rerank_threads)
+    except ModelFileInvalid as fault:
+        return [Finding("FAIL", what, str(fault))]
+    longest = ("nobody at all " * SHOWN_CHARS_MAX)[:SHOWN_CHARS_MAX]
+    started = perf_counter()
+    try:
+        encoder.rerank_sync("Is anybody there?", [longest] * recall.rerank_depth)
+    except RerankerUnavailable as fault:
+        return [Finding("FAIL", what, f"loads but gives no scores: {fault}", "export the model again")]
+    finally:
+        encoder.close()
+    millis = (perf_counter() - started) * 1000
+    found = f"{recall.reranker_dir}: {millis:.0f} ms for {recall.rerank_depth} candidates of the longest kind"
+    if millis > recall.deadline_ms / 2:
+        mend = f"much of recall.deadline_ms ({recall.deadline_ms:g}): lower recall.rerank_depth or give it more threads"
+        return [Finding("warn", what, found, mend)]
+    return [Finding("ok", what, found)]
 
 
 def tokenizer(settings: Settings) -> Findings:

@@ -88,6 +88,7 @@ def checks_of(options: Namespace, environ: Mapping[str, str]) -> list[Check]:
         Check("Postgres", partial(check_stores.postgres, servers), 30.0),
         Check("queue server", partial(check_stores.redis, servers), 30.0),
         in_thread("embedding model", partial(check_model.embedding_model, settings, environ), MODEL_BOUND_S),
+        in_thread("reranker", partial(check_model.reranker, settings), MODEL_BOUND_S),
         in_thread("tokenizer", partial(check_model.tokenizer, settings)),
         Check("upstream", partial(check_upstream.upstream, settings, probe=probe), PROBE_BOUND_S if probe else 40.0),
     ]
