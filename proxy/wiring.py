@@ -114,9 +114,9 @@ class Wired:
 
 async def wire(settings: Settings, metrics: Metrics) -> Wired:
     """Build a worker's parts. Raises ConfigInvalid, StartFailed, ModelFileInvalid where they cannot be."""
+    reranker = await asyncio.to_thread(cross_encoder, settings)  # first: where it is refused nothing is open yet
     kept = await _kept(settings)
     queued = await _queued(settings, metrics)
-    reranker = await asyncio.to_thread(cross_encoder, settings)
     hot = HotScopes(
         kept.read_store,
         dim=kept.embedder.dim,
