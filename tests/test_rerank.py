@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from memory.read.recall import Recaller
 from memory.read.rerank import SHOWN_CHARS_MAX, Reranking
 from memory.telemetry import Metrics
 from tests.cross_encoder_fixture import write_cross_encoder
-from tests.test_recall import DIM, Embedder, Store, question, row, unit
+from tests.test_recall import DIM, NOW, Embedder, Store, question, row, unit
 
 NEAR, FAR = "the boat of a neighbour sank", "halcyon is what my boat is called"
 
@@ -181,6 +182,19 @@ async def test_only_the_best_are_read_by_their_best_window_and_no_further() -> N
     ((_, texts),) = everything.asked
     assert set(texts) >= {NEAR, FAR}
     assert max(map(len, texts)) <= SHOWN_CHARS_MAX
+
+
+async def test_the_newer_of_two_values_stays_first_whatever_the_reranker_says() -> None:
+    old, new = (f"My deadline for the boat is {month} 14." for month in ("March", "June"))
+    stored = [row(old, unit(1, 0, 0, 0)), row(new, unit(1, 0.1, 0, 0), occurred_at=NOW + timedelta(days=9), seq=4)]
+    asked = question("When is my deadline for the boat?")
+    for reranker in (None, Told(score=lambda text: 1.0 * ("March" in text))):
+        recall = recaller(reranker, store=Store([*rows(), *stored]))
+        found = await recall.recall(asked, recall.embed("q"), 5.0)
+        contents = [candidate.content for candidate in found.candidates]
+        assert contents.index(new) + 1 == contents.index(old)
+        if reranker is not None:
+            assert contents.index(new) == 0
 
 
 async def test_what_was_not_read_stays_behind_in_its_order() -> None:

@@ -71,12 +71,14 @@ class Reranking:
         """Score = (1 - weight) x depth / (depth + places before it) + weight x the reranker's.
 
         The place counts 1 for the first and one half at `depth`, whatever k is. What lies beyond the depth was not
-        read: its reranker's part is 0, so it stays behind, in its order.
+        read: its reranker's part is 0, so it stays behind, in its order. A candidate that stood before one of a higher
+        score is the newer of two values (`policies/newest.py`): it gets no less than that one, and so stays before it.
         """
         placed = [
             (1 - self.weight) * self.depth / (self.depth + before) + self.weight * score
             for before, score in enumerate(scores)
         ]
+        placed = _newer_first(placed, candidates)
         head = [
             replace(candidate, score=total, parts={**candidate.parts, "rerank": score})
             for candidate, total, score in zip(candidates, placed, scores, strict=False)
@@ -86,6 +88,16 @@ class Reranking:
             for before, candidate in enumerate(candidates[len(head) :], len(head))
         ]
         return (*sorted(head, key=lambda candidate: -candidate.score), *tail)
+
+
+def _newer_first(placed: Sequence[float], candidates: Sequence[Candidate]) -> list[float]:
+    """The scores, each at least that of any behind it whose score had been higher."""
+    kept = list(placed)
+    for at in reversed(range(len(kept))):
+        for behind in range(at + 1, len(kept)):
+            if candidates[behind].score > candidates[at].score:
+                kept[at] = max(kept[at], kept[behind])
+    return kept
 
 
 def _shown(candidate: Candidate) -> str:
