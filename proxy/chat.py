@@ -177,7 +177,7 @@ class ChatCompletions:
         """The conversation and what memory has to say, both inside the deadline. Never raises."""
         parts, scope = self._parts, asked.ask.scope
         query = chat.query_text if asked.ask.inserts and chat.placeable and asked.ask.budget != 0 else ""
-        embedding = parts.recaller.embed(query) if query else None
+        embedding = parts.recaller.embed(query, chat.earlier_texts) if query else None
         conversation = await self._conversation(asked, chat)
         if embedding is None:
             return conversation, Recall()
@@ -185,6 +185,7 @@ class ChatCompletions:
         question = Question(
             scope=scope,
             text=query,
+            previous=chat.earlier_texts,
             k=parts.settings.recall.candidates_max,
             now=asked.arrived_at,
             where=Filter(kinds=RECALLED_KINDS),

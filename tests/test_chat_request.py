@@ -203,14 +203,15 @@ def test_the_query_is_the_newest_users_text() -> None:
     assert request([user(long), assistant("ok"), {"role": "tool", "content": "t"}]).query_text == long
 
 
-def test_a_short_query_brings_the_turn_before_it() -> None:
+def test_a_question_comes_with_the_ends_of_what_was_said_before_it() -> None:
     system = {"role": "system", "content": "s"}
     tool = {"role": "tool", "content": "42"}
-    assert request([system, user("who?"), assistant("a" * 900), tool, user(" and why? ")]).query_text == (
-        "a" * 500 + "\nand why?"
-    )
-    assert request([system, user("and why?")]).query_text == "and why?"
+    parsed = request([system, user("x"), user("who?"), assistant("a" * 900), tool, user(" and why? ")])
+    assert (parsed.query_text, parsed.earlier_texts) == ("and why?", ("who?", "a" * 250))
+    assert request([system, user("and why?")]).earlier_texts == ()
+    assert request([user("before"), assistant(None), user("why?"), assistant("begun")]).earlier_texts == ("before",)
     assert request([user("before"), user(None)]).query_text == ""
+    assert request([system]).earlier_texts == ()
 
 
 def test_a_query_and_a_block_can_always_be_encoded() -> None:

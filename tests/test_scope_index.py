@@ -185,11 +185,6 @@ def test_the_same_words_are_shown_once() -> None:
     assert {len(hit.folded) for hit in found} == {0, 1}
 
 
-def test_a_short_query_borrows_from_the_turn_before_it() -> None:
-    index = index_of(item("surf", "Surfing lessons cost 40"), item("ski", "Skiing lessons cost 90"))
-    assert ask(index, "and that?", previous="I like skiing")[0] == "ski"
-
-
 # ---------------------------------------------------------------- what it must not show
 
 

@@ -21,7 +21,7 @@ from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
 from memory.late import LateEmbedder
 from memory.ports import Compressor, Embedder, QueryTransformer, Reranker, TokenCounter
 from memory.read.extract import SentenceCompressor
-from memory.read.transform import AsAsked
+from memory.read.transform import FollowUp
 from tests.cross_encoder_fixture import write_cross_encoder, write_tokenizer
 from tests.postgres.seed import T0, exchange, stores
 from tests.postgres_fixture import DIM, TestDatabase
@@ -79,10 +79,10 @@ class TestCrossEncoder(RerankerContract):
         encoder.close()
 
 
-class TestAsAsked(QueryTransformerContract):
+class TestFollowUp(QueryTransformerContract):
     @pytest.fixture
     def transformer(self) -> QueryTransformer:
-        return AsAsked()
+        return FollowUp()
 
     def test_the_question_is_searched_as_it_was_asked(self, transformer: QueryTransformer) -> None:
         assert transformer.transform("and in May?", ("What was the budget in April?",)) == "and in May?"

@@ -43,10 +43,6 @@ _WORDS: Final = re.compile(r"\w+")
 _BYTES_PER_ITEM: Final = 1_500
 # Candidates looked at beyond k, so that folding duplicates does not leave the list short.
 _FOLD_SLACK: Final = 32
-# A query with fewer terms is taken to lean on the turn before it, whose terms then count half.
-# DESIGN section 2 asks for it ("with the turn before it when short"); no set here measures it.
-SHORT_QUERY_TERMS: Final = 3
-_PREVIOUS_WEIGHT: Final = 0.5
 QUERY_CHARS_JUDGED: Final = 4_096  # of a query, from its end: the question comes last
 # A query of so few terms that names a time asks for that time: "what did I say yesterday?"
 TIMELY_TERMS_MAX: Final = 3
@@ -88,7 +84,6 @@ class Prepared:
     query: str
     now: datetime
     where: Filter
-    previous: str
     state: object
     terms: dict[str, float]
     personal: bool
@@ -199,21 +194,19 @@ class ScopeIndex:
         *,
         now: datetime,
         where: Filter,
-        previous: str = "",
     ) -> list[Scored]:
         """`prepare` and `rank` at once."""
-        return self.rank(self.prepare(query, now=now, where=where, previous=previous), query_vector, k)
+        return self.rank(self.prepare(query, now=now, where=where), query_vector, k)
 
-    def prepare(self, query: str, *, now: datetime, where: Filter, previous: str = "") -> Prepared:
-        """All of a search that needs no vector. `previous` is the turn before the query."""
+    def prepare(self, query: str, *, now: datetime, where: Filter) -> Prepared:
+        """All of a search that needs no vector."""
         visible = np.flatnonzero(self._visible(where, now))
-        terms = self._query_weights(query, previous)
+        terms = self._lexical.weights(query_terms(query))
         unit_lexical = self._lexical.score(terms, self._unit_count)
         return Prepared(
             query=query,
             now=now,
             where=where,
-            previous=previous,
             state=self._state,
             terms=terms,
             personal=admission.is_personal(query[-QUERY_CHARS_JUDGED:]),
@@ -232,7 +225,7 @@ class ScopeIndex:
         changed is prepared again, so that nothing taken out since is found.
         """
         if prepared.state is not self._state:
-            prepared = self.prepare(prepared.query, now=prepared.now, where=prepared.where, previous=prepared.previous)
+            prepared = self.prepare(prepared.query, now=prepared.now, where=prepared.where)
         visible = prepared.visible
         if k <= 0 or not len(visible):
             return []
@@ -286,14 +279,6 @@ class ScopeIndex:
             own = whole if end - start >= len(item.content) else tokenise(item.content[start:end])
             self._lexical.put(unit, weigh(date + own, context, weight))
         return len(whole)
-
-    def _query_weights(self, query: str, previous: str) -> dict[str, float]:
-        terms = query_terms(query)
-        weights = self._lexical.weights(terms)
-        if previous and len(terms) < SHORT_QUERY_TERMS:
-            borrowed = self._lexical.weights(query_terms(previous) - terms)
-            weights |= {term: idf * _PREVIOUS_WEIGHT for term, idf in borrowed.items()}
-        return weights
 
     def _visible(self, where: Filter, now: datetime) -> NDArray[np.bool_]:
         """Which slots the request may see, shape [slots]."""

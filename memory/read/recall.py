@@ -22,7 +22,7 @@ from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
 from memory.read.index import Prepared, Scored
 from memory.read.items import Filter
 from memory.read.rerank import Reranking
-from memory.read.transform import AsAsked
+from memory.read.transform import FollowUp
 from memory.telemetry import Metrics
 from policies.admission import Features
 
@@ -88,7 +88,7 @@ class Recaller:
         self._embedder = embedder
         self._metrics = metrics
         self._reranking = reranking
-        self._transformer = transformer or AsAsked()
+        self._transformer = transformer or FollowUp()
 
     def embed(self, text: str, previous: Sequence[str] = ()) -> asyncio.Task[Vector]:
         """Start the embedding of a question; called as soon as its text is known, with what `Question` will have."""

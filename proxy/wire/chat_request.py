@@ -10,6 +10,7 @@ and must not forward it untouched where a tenant's cache_salt is owed.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from memory.chain import message_text
 from proxy.wire.json_spans import (
@@ -27,11 +28,9 @@ from proxy.wire.json_spans import (
     without_surrogates,
 )
 
-SHORT_QUERY_CHARACTERS = 40
-"""A query shorter than this ("and in May?") is searched together with the turn before it. A guess, not measured."""
-
-EARLIER_TURN_CHARACTERS = 500
-"""Of the turn before a short query only the end is taken: a long answer would drown the question (a guess)."""
+EARLIER_TEXTS = 2
+EARLIER_CHARACTERS = 250
+"""Of what was said before a question, in characters from its end: a long answer would drown the question (a guess)."""
 
 _MEMORY_KEY = re.compile(rb'"(?:m|\\u006[dD])(?:e|\\u0065)(?:m|\\u006[dD])(?:o|\\u006[fF])(?:r|\\u0072)(?:y|\\u0079)"')
 _TRUE_WORDS = frozenset({"1", "on", "t", "true", "y", "yes"})
@@ -133,21 +132,17 @@ class ChatRequest:
 
     @property
     def query_text(self) -> str:
-        """What to search by: the last user message, under the turn before it when short; "" when there is no text.
+        """The last user message: what is asked, "" when it has no text. Lone surrogates are U+FFFD: it can be encoded."""
+        return _searchable(self.messages[self.newest_user]) if self.newest_user is not None else ""
 
-        Lone surrogates are U+FFFD here, so that it can be encoded.
-        """
-        newest = self.newest_user
-        if newest is None:
-            return ""
-        query = _searchable(self.messages[newest])
-        if not query or len(query) >= SHORT_QUERY_CHARACTERS:
-            return query
-        for earlier in reversed(self.messages[:newest]):
-            before = _searchable(earlier) if earlier.role in ("user", "assistant") else ""
-            if before:
-                return f"{before[-EARLIER_TURN_CHARACTERS:]}\n{query}"
-        return query
+    @property
+    def earlier_texts(self) -> tuple[str, ...]:
+        """The ends of the last two texts said before it, oldest first: what a question may lean on."""
+        spoken = (
+            view for view in reversed(self.messages[: self.newest_user or 0]) if view.role in ("user", "assistant")
+        )
+        texts = islice(filter(None, map(_searchable, spoken)), EARLIER_TEXTS)
+        return tuple(text[-EARLIER_CHARACTERS:] for text in texts)[::-1]
 
     @property
     def placeable(self) -> bool:
