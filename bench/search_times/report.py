@@ -89,7 +89,7 @@ def table(report: Mapping[str, Any]) -> str:
 
 def _hot_lines(sizes: Mapping[str, Any]) -> list[str]:
     heads = ("embedding", "search, service", "search, client", "chat, added", "CPU proxy", "CPU postgres", "answered")
-    rows = [("hot: in scope", *heads)]
+    rows: list[Sequence[str]] = [("hot: in scope", *heads)]
     for size, one in sizes.items():
         hot = one["hot"]
         if hot is None:
@@ -104,7 +104,7 @@ def _hot_lines(sizes: Mapping[str, Any]) -> list[str]:
 
 def _cold_lines(sizes: Mapping[str, Any]) -> list[str]:
     heads = ("first chat, added", "answered", "loaded after s", "index MiB", "never held, added", "client", "answered")
-    rows = [("cold: in scope", *heads)]
+    rows: list[Sequence[str]] = [("cold: in scope", *heads)]
     for size, one in sizes.items():
         first, cold = one["first_chat"], one["cold"]
         cells = [_range(first["service_ms"]), _counts(first["answered"]), _range(first["loaded_after_s"])]
