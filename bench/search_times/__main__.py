@@ -15,11 +15,12 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -252,11 +253,19 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         assert embedder is not None
         one = Run(arguments, embedder, speaker(arguments.quiet))
         if arguments.url:
-            return asyncio.run(one.given())
+            return asyncio.run(stoppable(one.given()))
         with tempfile.TemporaryDirectory(prefix="search-times-", dir=arguments.work) as folder:
             work = Path(folder)
             work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
-            return asyncio.run(one.own(work))
+            return asyncio.run(stoppable(one.own(work)))
+
+
+async def stoppable(work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    """The same; ended from outside (SIGTERM), what was started or written is taken back all the same."""
+    this = asyncio.current_task()
+    if this is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
+    return await work
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -269,6 +278,9 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except (OSError, asyncpg.PostgresError) as exc:
         print(f"search_times: {type(exc).__name__}: {exc}", file=sys.stderr)
+        return 1
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        print("search_times: ended before it was done", file=sys.stderr)
         return 1
     print(table(report))
     if arguments.json:
