@@ -53,8 +53,8 @@ from memory.errors import EmbedderUnavailable, ModelFileInvalid
 from memory.ports import Embedder
 
 SAY_EVERY_S: Final = 2.0
-# Measured: 1,000,000 memories are 4.3 GB of tables and indexes, and up to 1 GB of write-ahead log.
-BYTES_PER_MEMORY: Final = 4_500
+# Measured: 1,000,000 memories are 3.2 GB of tables and indexes, beside 1.1 GB of write-ahead log.
+BYTES_PER_MEMORY: Final = 3_500
 BYTES_BESIDE: Final = 2 << 30
 # Fresh scopes of a size: small ones are cheap, and each gives one first chat only.
 SCOPES_SMALL, SCOPES_LARGE, SMALL_UP_TO = 8, 3, 10_000
@@ -70,7 +70,8 @@ what is measured, for each number of memories in scope:
   first chat   a scope that nobody asked yet: Postgres answers while its index is loaded; then the time until it is
   hot          searches (POST /memory/v1/search) and chats (X-Memory-Millis: time added) from the index in process,
                beside the embedding alone, computed here for the same questions; CPU a search by kind of process
-  never held   chats after a restart with recall.hot_scope_bytes_max 0: Postgres answers each of them
+  never held   chats after a restart with recall.hot_scope_bytes_max 0 (--cold-bytes): Postgres answers each of them;
+               with --cold-bytes 268435456, the product's default, a scope of 100,000 shows what being too large costs
 
 how to read it: times are those of this machine under its present load, so upper bounds. The promise is about p50 at
 10,000 in scope: a hot search takes at most 2 ms more than the embedding. Chats past recall.deadline_ms (250) go on
@@ -95,6 +96,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     what.add_argument("--questions", type=int, default=300, help="hot searches, and as many chats (default 300)")
     what.add_argument("--cold-questions", type=int, default=100, help="chats of `never held` (default 100)")
     what.add_argument("--hot-bytes", type=int, default=1 << 32, help="recall.hot_scope_bytes_max (default 4 GiB)")
+    what.add_argument("--cold-bytes", type=int, default=0, help="the same for `never held` (default 0: none is held)")
     what.add_argument("--quick", action="store_true", help="1k and 10k in scope, 30k in all: a look, not a result")
     where = parser.add_argument_group("a service that runs already")
     where.add_argument("--url", help="its address")
@@ -172,6 +174,7 @@ class Run:
         self._say = say
         self._prefix = f"search-times-{datetime.now(UTC):%Y%m%d%H%M%S}"
         self._scopes = scopes_of(arguments)
+        self._load = os.getloadavg()[0]
 
     async def own(self, work: Path) -> dict[str, Any]:
         """Everything, on a service in `work`. Raises NotStarted, StoreNotFilled, CallFailed, EmbedderUnavailable."""
@@ -179,7 +182,7 @@ class Run:
             async with serving(work, upstream, self._arguments.hot_bytes) as served:
                 _, fill_s = await self._fill(served.dsn)
                 held = await self._held(served)
-            async with serving(work, upstream, 0) as served:
+            async with serving(work, upstream, self._arguments.cold_bytes) as served:
                 never = await self._never_held(served)
         return self._report(held, never, fill_s)
 
@@ -232,11 +235,12 @@ class Run:
         never: Mapping[int, list[Timed]],
         fill_s: float,
     ) -> dict[str, Any]:
-        shown = ("sizes", "store", "questions", "cold_questions", "hot_bytes")
+        shown = ("sizes", "store", "questions", "cold_questions", "hot_bytes", "cold_bytes")
         return {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": {
                 "cpus": os.cpu_count(),
+                "load_before": round(self._load, 2),
                 "python": platform.python_version(),
                 "load_after": round(os.getloadavg()[0], 2),
             },
