@@ -177,6 +177,7 @@ def test_a_report_without_some_figures_is_drawn(tmp_path: Path) -> None:
 
 def test_quick_is_small_and_sizes_are_sorted() -> None:
     assert parse_arguments(["--quick"]).store == 30_000
+    assert parse_arguments(["--quick", "--questions", "7"]).questions == 7
     chosen = parse_arguments(["--sizes", "5000,100,100", "--store", "60000"])
     assert scopes_of(chosen) == {100: 8, 5_000: 8}
 

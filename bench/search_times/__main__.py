@@ -108,8 +108,9 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     out.add_argument("--plot", type=Path, metavar="FILE", help="PNG; needs matplotlib")
     out.add_argument("--quiet", action="store_true", help="no progress on stderr")
     arguments = parser.parse_args(argv)
-    if arguments.quick:
-        vars(arguments).update(_QUICK)
+    if arguments.quick:  # what was said on the command line holds
+        parser.set_defaults(**_QUICK)
+        arguments = parser.parse_args(argv)
     _refuse(parser, arguments)
     return arguments
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bench.search_times.calls import Timed
 from bench.search_times.measure import First, Hot
-from bench.stats import Summary, median, paired_differences
+from bench.stats import Summary, median, paired_differences, quantile
 
 # The promise: at so many memories in scope a hot search takes at most so much more than the embedding alone.
 PROMISED_AT: Final = 10_000
@@ -44,6 +44,7 @@ def _hot_json(hot: Hot) -> dict[str, Any]:
         "over_embedding_ms": {
             "service": median(service) - median(hot.embedding_ms),
             "client": median(client) - median(hot.embedding_ms),
+            "service_p10": quantile(service, 0.1) - quantile(hot.embedding_ms, 0.1),
             "service_paired": median(paired_differences(service, hot.embedding_ms)),
         },
         "cpu_ms": dict(hot.cpu_ms),
@@ -69,11 +70,12 @@ def promise(sizes: Mapping[str, Any]) -> str | None:
     hot = sizes.get(str(PROMISED_AT), {}).get("hot")
     if not hot:
         return None
-    over = hot["over_embedding_ms"]["service"]
+    over_ms = hot["over_embedding_ms"]
     return (
-        f"{'kept' if over <= PROMISED_MS else 'MISSED'}: a hot search of {PROMISED_AT:,} takes {over:+.2f} ms over the "
-        f"embedding alone (p50 against p50, service's own time; promised {PROMISED_MS:g} ms); "
-        f"{hot['over_embedding_ms']['client']:+.2f} ms with HTTP and JSON"
+        f"{'kept' if over_ms['service'] <= PROMISED_MS else 'MISSED'}: a hot search of {PROMISED_AT:,} takes "
+        f"{over_ms['service']:+.2f} ms over the embedding alone (p50 against p50, service's own time; promised "
+        f"{PROMISED_MS:g} ms); {over_ms['service_p10']:+.2f} by p10, which a busy machine disturbs least; "
+        f"{over_ms['client']:+.2f} with HTTP and JSON"
     )
 
 
