@@ -189,7 +189,10 @@ class Recall(Section):
     facts_max: int = Field(default=20, ge=0, le=200, description="Facts placed.")
     procedures_max: int = Field(default=5, ge=0, le=200, description="Procedures placed.")
     hot_scope_bytes_max: int = Field(
-        default=268_435_456, ge=0, le=1_099_511_627_776, description="In-process index of hot scopes, for one process."
+        default=1_073_741_824,
+        ge=0,
+        le=1_099_511_627_776,
+        description="In-process index of hot scopes, for one process; 100,000 memories take about 350 MiB.",
     )
     scope_staleness_max_ms: int = Field(
         default=1000, ge=0, le=60_000, description="Longest use of a cached scope after its last confirmation."

@@ -68,6 +68,7 @@ class Store:
     away: bool = False
     asked: int = 0
     nearest_asked: int = 0
+    loads: int = 0
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
         self.asked += 1
@@ -84,6 +85,7 @@ class Store:
         after: Mapping[int, int] | None = None,
         as_of: datetime | None = None,
     ) -> AsyncIterator[list[IndexRow]]:
+        self.loads += 1
         since = (after or {}).get(1, 0)
         yield [r for r in self.rows if r.changed_version > since]
 
@@ -264,3 +266,11 @@ async def test_a_scope_too_large_to_hold_is_not_asked_of_its_past(store: Store) 
     found = await recall.recall(question(as_of=NOW), recall.embed("q"), 5.0)
     assert (found.candidates, found.reason) == ((), "deadline")
     assert store.nearest_asked == 0
+
+
+async def test_a_scope_too_large_to_hold_is_not_loaded_again_for_every_question(store: Store) -> None:
+    recall, _ = recaller(store, Embedder(), bytes_max=0)
+    for _ in range(3):
+        assert (await recall.recall(question(), recall.embed("q"), 5.0)).rung == "no-rerank"
+    assert store.loads == 1
+    assert store.nearest_asked == 3

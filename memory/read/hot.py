@@ -9,6 +9,7 @@ confirm, ScopeTooLarge when a scope does not fit. Index work runs on one thread,
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ from memory.read.items import IndexItem
 from memory.telemetry import Metrics
 
 T = TypeVar("T")
+# How long a scope that was too large to hold is not tried again: it may have shrunk.
+_LOAD_AGAIN_S: Final = 300.0
 # Rows put into an index in one go: about 10 ms of the thread that questions wait for.
 _ROWS_AT_ONCE: Final = 64
 
@@ -71,6 +74,7 @@ class HotScopes:
         self._staleness_s = staleness_ms / 1000
         self._metrics = metrics
         self._scopes: OrderedDict[Scope, HotScope] = OrderedDict()
+        self._too_large: dict[Scope, float] = {}  # when a load of it was given up
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
 
     def close(self) -> None:
@@ -99,6 +103,7 @@ class HotScopes:
 
     async def get(self, scope: Scope, announced: Mapping[int, int] | None, *, strict: bool = False) -> HotScope:
         """The index of a scope, as new as it must be; `strict` confirms always (a search reads its own writes)."""
+        self._refuse_too_large(scope)
         hot = self._scopes.get(scope)
         if hot is None:
             hot = self._scopes[scope] = HotScope(ScopeIndex(self._dim))
@@ -113,8 +118,17 @@ class HotScopes:
         past = HotScope(ScopeIndex(self._dim))
         visible = await self._source.visible_scopes(scope)
         if visible:
-            await self._apply(scope, past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
+            await self._apply(past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
         return past
+
+    def _refuse_too_large(self, scope: Scope) -> None:
+        """Raises ScopeTooLarge for a while after a load was given up, so that not every question begins one."""
+        given_up_at = self._too_large.get(scope)
+        if given_up_at is None:
+            return
+        if time.monotonic() - given_up_at < _LOAD_AGAIN_S:
+            raise ScopeTooLarge(f"one scope holds over {self._bytes_max} bytes (recall.hot_scope_bytes_max)")
+        del self._too_large[scope]
 
     def _is_fresh(self, hot: HotScope, announced: Mapping[int, int] | None) -> bool:
         if time.monotonic() - hot.confirmed_at > self._staleness_s:
@@ -131,7 +145,12 @@ class HotScopes:
             hot.index, hot.chains, hot.versions = ScopeIndex(self._dim), {}, {}
         if wanted != hot.versions:
             after = {sid: hot.versions.get(sid, 0) for sid in wanted}
-            await self._apply(scope, hot, self._source.index_rows(scope.tenant, _ids(visible), after=after))
+            try:
+                await self._apply(hot, self._source.index_rows(scope.tenant, _ids(visible), after=after))
+            except ScopeTooLarge:
+                self._scopes.pop(scope, None)
+                self._too_large[scope] = time.monotonic()
+                raise
             hot.versions = dict(wanted)
             self._evict(scope)
         hot.confirmed_at = asked_at
@@ -141,14 +160,14 @@ class HotScopes:
         erased = any(0 < hot.versions.get(v.scope_id, 0) < v.rebuild_version for v in visible)
         return bool(gone) or erased
 
-    async def _apply(self, scope: Scope, hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
+    async def _apply(self, hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
         async for batch in batches:
             for start in range(0, len(batch), _ROWS_AT_ONCE):  # other questions use the thread in between
                 rows = batch[start : start + _ROWS_AT_ONCE]
                 await self.run(lambda rows=rows: _put_rows(hot, rows))  # type: ignore[misc]
             if hot.index.bytes_held > self._bytes_max:
-                self._scopes.pop(scope, None)
                 raise ScopeTooLarge(f"one scope holds over {self._bytes_max} bytes (recall.hot_scope_bytes_max)")
+            gc.freeze()  # what an index holds stays: looking through it for garbage took 60-360 ms at 100,000 memories
 
     def _evict(self, keep: Scope) -> None:
         held = sum(hot.index.bytes_held for hot in self._scopes.values())

@@ -45,6 +45,9 @@ class Records(Protocol):
     async def session(self, scope: Scope, name: str) -> SessionRecord:
         """A conversation by its label, else its id. Raises NotFound."""
 
+    async def labels(self, scope: Scope, session_ids: Sequence[UUID]) -> dict[UUID, str]:
+        """The labels of these conversations; one that is not there has none."""
+
     async def session_turns(
         self, scope: Scope, session_id: UUID, *, limit: int, after_seq: int = -1
     ) -> Page[StoredTurn]:

@@ -7,7 +7,7 @@ StoreUnavailable.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -27,7 +27,7 @@ _PAGE_OF_ONE: Final = frozenset({"limit", "cursor"})
 
 
 class Labels:
-    """What clients call sessions, by session id. Labels never change, so they are held, the most used."""
+    """What clients call sessions, by session id. Labels never change, so the latest asked for are held."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -35,24 +35,19 @@ class Labels:
 
     async def of(self, scope: Scope, session_ids: Iterable[UUID | None]) -> dict[UUID, str]:
         """The labels of these sessions; one that is gone has none. Raises StoreUnavailable."""
-        found: dict[UUID, str] = {}
-        for session_id in dict.fromkeys(session_ids):
-            if session_id is None:
-                continue
-            label = self._held.get((scope, session_id)) or await self._ask(scope, session_id)
-            if label is not None:
-                found[session_id] = label
+        wanted = {session_id for session_id in session_ids if session_id is not None}
+        found = {one: self._held[scope, one] for one in wanted if (scope, one) in self._held}
+        missing = sorted(wanted - found.keys())
+        if missing:
+            asked = await self._records.labels(scope, missing)
+            found |= asked
+            self._hold(scope, asked)
         return found
 
-    async def _ask(self, scope: Scope, session_id: UUID) -> str | None:
-        try:
-            label = (await self._records.session(scope, str(session_id))).label
-        except NotFound:
-            return None
-        self._held[scope, session_id] = label
+    def _hold(self, scope: Scope, labels: Mapping[UUID, str]) -> None:
+        self._held.update({(scope, session_id): label for session_id, label in labels.items()})
         while len(self._held) > LABELS_HELD_MAX:
             self._held.popitem(last=False)
-        return label
 
 
 class Sessions:

@@ -132,7 +132,7 @@ class ChatRequest:
 
     @property
     def query_text(self) -> str:
-        """The last user message: what is asked, "" when it has no text. Lone surrogates are U+FFFD: it can be encoded."""
+        """The last user message: what is asked; "" without text. Lone surrogates are U+FFFD: it can be encoded."""
         return _searchable(self.messages[self.newest_user]) if self.newest_user is not None else ""
 
     @property

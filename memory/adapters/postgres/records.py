@@ -76,6 +76,15 @@ class Records:
             raise NotFound("no such session")
         return SessionRecord(**row)
 
+    async def labels(self, scope: Scope, session_ids: Sequence[UUID]) -> dict[UUID, str]:
+        """What clients call these conversations; one that is not there has none."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return {}
+        async with self._reading(scope, scope_id) as tx:
+            found = await tx.fetch("labels_of_sessions", scope.tenant, scope_id, list(session_ids))
+        return {row["session_id"]: row["label"] for row in found}
+
     async def session_turns(
         self, scope: Scope, session_id: UUID, *, limit: int, after_seq: int = -1
     ) -> Page[StoredTurn]:

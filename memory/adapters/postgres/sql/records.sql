@@ -38,6 +38,16 @@ SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memo
 FROM sessions
 WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;
 
+-- name: labels_of_sessions
+-- What clients call these sessions of a scope.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_ids uuid[]
+-- Uses: sessions_pkey. Rows: session_id, label.
+SELECT s.session_id, s.label
+FROM unnest($3::uuid[]) AS w (session_id)
+CROSS JOIN LATERAL (SELECT session_id, label, scope_id FROM sessions
+                    WHERE tenant_id = $1 AND session_id = w.session_id LIMIT 1) s
+WHERE s.scope_id = $2;
+
 -- name: memories_newest
 -- Memories of a scope that are not deleted, newest first, from a cursor on; null filters let everything pass.
 -- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 limit int8, $6 kind text,

@@ -41,12 +41,13 @@ WHERE tenant_id = $1 AND session_id = $2
 FOR UPDATE;
 
 -- name: add_session
--- A new session, unless its label is taken.
+-- A new session, unless it is there. Any conflict counts: with the label's index alone two at once could meet in the
+-- primary key's first, which is an error.
 -- $1 tenant uuid, $2 session_id uuid, $3 scope_id int8, $4 label text, $5 at timestamptz, $6 now timestamptz
--- Uses: sessions_tenant_id_scope_id_label_key. Rows: none.
+-- Uses: none. Rows: none.
 INSERT INTO sessions (tenant_id, session_id, scope_id, label, created_at, last_at)
 VALUES ($1, $2, $3, $4, $6, $5)
-ON CONFLICT (tenant_id, scope_id, label) DO NOTHING;
+ON CONFLICT DO NOTHING;
 
 -- name: advance_session
 -- The numbers given out, the new tip, and when it was last spoken in.
