@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.recall.chat import Given
+from bench.recall.answers import Answered
+from bench.recall.chat import Given, Said
 from bench.recall.client import Found
 from bench.recall.corpus import Question
 from bench.recall.injected import (
@@ -57,6 +58,10 @@ def lines_of(ids: str) -> tuple[dict[str, str], ...]:
 
 def opening(scope: str = "c1") -> Question:
     return Question("o", scope, "opening", "Write a poem.", frozenset(), frozenset(), answerable=False)
+
+
+def answered(of: Question, remembering: str, bare: str, placed: str = "") -> Answered:
+    return Answered(of, Said(remembering, injection(of, placed).given), Said(bare, injection(of, "").given))
 
 
 def asked(of: Question, ids: str, *, admitted: int = 0, chance: float = 0.0) -> Asked:

@@ -96,7 +96,7 @@ def test_injected_figures_tell_groups_statuses_times_and_leaks() -> None:
         injection(question("", answerable=False), "", millis=3),
         injection(opening(), "", millis=2),
     ]
-    found = injected_figures(injections, {"c1": frozenset("ab")})
+    found = injected_figures(injections, {"c1": frozenset("ab")}, {})
     assert found["given_something"] == {"answerable": 1, "opening": 0, "unanswerable": 0}
     assert found["statuses"] == {"empty": 2, "injected": 1}
     assert found["added_ms"]["p50"] == 2

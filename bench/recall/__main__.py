@@ -1,7 +1,8 @@
 """`python -m bench.recall`: recall of the running service on conversations with known evidence, judged without an LLM.
 
 Options in; the table on stdout, progress on stderr, JSON and a plot where asked. Starts a service of its own, with the
-product's own defaults and the stand-in upstream, unless --url names one. One setting for all sets: none can be given.
+product's own defaults and the stand-in upstream, unless --url names one or --upstream a model. One setting for all
+sets: none can be given.
 Exit 1: a floor or a limit is missed, a turn leaked, or something did not start or answer. Exit 2: there is no
 evaluation data, or the command line cannot be followed.
 """
@@ -29,11 +30,12 @@ from bench.fake_vllm.launch import fake_vllm_process
 from bench.overhead.processes import NotStarted, free_port, started, wait_ready
 from bench.recall import mixed
 from bench.recall.against import ReportUnreadable, difference_table, differences, read_report
+from bench.recall.chat import refuse_stand_in
 from bench.recall.client import CallFailed, session
 from bench.recall.corpus import SETS, EvalSet, SetUnreadable, read_set
 from bench.recall.report import failures, table
 from bench.recall.result import set_result
-from bench.recall.run import Measured, Say, ask_set, baseline_rankings, chat_set, import_set
+from bench.recall.run import Measured, Say, answer_set, ask_set, baseline_rankings, chat_set, import_set
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import default_cache_dir, prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
@@ -54,6 +56,11 @@ fused. Evidence is known for each question, so nothing is judged by a model.
   python -m bench.recall --sets memsim --no-dense            the quickest look, about a minute
   python -m bench.recall --against now.json --budgets 500    the same after a change, and what changed
   python -m bench.recall --sets mixed                        two lives in each scope, and ShareGPT's first requests
+  python -m bench.recall --answers 40 --upstream http://127.0.0.1:8000 --sets locomo --no-injected --no-dense
+                                                             answers of that model, with memory and without
+
+--answers compares words (exact match, token F1), so questions with a short known answer are taken; no model judges. An
+upstream that asks for a key gets it as the service does: MEMORY_PROXY_UPSTREAM__API_KEY.
 
 `memory-proxy eval` is the same command. Budgets above the service's own recall.budget_tokens_max are cut to it by a
 service that --url names; a service of our own is started so that it allows the largest.
@@ -74,6 +81,13 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--url", help="a service that runs already; its users named like the sets' scopes are used")
     parser.add_argument(
+        "--upstream", metavar="URL", help="an OpenAI-compatible server behind our own service (default: the stand-in)"
+    )
+    parser.add_argument(
+        "--answers", type=_count, metavar="N", help="ask N questions of each set for answers, with memory and without"
+    )
+    parser.add_argument("--model", help="the model that answers (default: the first that is served)")
+    parser.add_argument(
         "--budgets", type=_budgets, default=(), metavar="N,N", help="ask all chats again with these X-Memory-Budget"
     )
     parser.add_argument("--no-injected", action="store_true", help="leave out the chats, so what was really injected")
@@ -88,6 +102,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         parser.error(f"unknown set {', '.join(sorted(unknown))}; known: {', '.join(_KNOWN)}")
     if arguments.budgets and arguments.no_injected:
         parser.error("--budgets are those of the chats that --no-injected leaves out")
+    if wrong := _wrong_upstream(arguments):
+        parser.error(wrong)
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:
         parser.error("--plot needs matplotlib, which is not installed")
     try:
@@ -95,6 +111,25 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     except ReportUnreadable as exc:
         parser.error(f"--against {exc}")
     return arguments
+
+
+def _wrong_upstream(arguments: argparse.Namespace) -> str | None:
+    if arguments.url and arguments.upstream:
+        return "--upstream stands behind a service of our own, which --url leaves out"
+    if arguments.answers and not (arguments.url or arguments.upstream):
+        return (
+            "--answers needs a model that answers, and the stand-in writes filler: add --upstream "
+            "http://127.0.0.1:8000 (any OpenAI-compatible server), or --url of a service before one"
+        )
+    if arguments.model and not arguments.answers:
+        return "--model is the one that --answers asks"
+    return None
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError("1 question or more")
+    return int(text)
 
 
 def _budgets(text: str) -> tuple[int, ...]:
@@ -127,18 +162,27 @@ async def running_service(upstream: str, budget_tokens_max: int | None = None) -
 
 
 @asynccontextmanager
-async def service_at(url: str | None, budgets: tuple[int, ...]) -> AsyncIterator[tuple[str, int | None]]:
-    """The service named, or one of our own before the stand-in; and the budget to ask for so that its default holds."""
-    default = int(Recall().budget_tokens_max)
-    largest = max(budgets, default=0)
+async def upstream_at(url: str | None) -> AsyncIterator[str]:
+    """The model server named, or the stand-in. Raises NotStarted."""
+    if url is not None:
+        yield url.rstrip("/")
+        return
+    async with fake_vllm_process() as (stand_in, _):
+        yield stand_in
+
+
+@asynccontextmanager
+async def service_at(
+    url: str | None, upstream: str | None, budgets: tuple[int, ...]
+) -> AsyncIterator[tuple[str, int | None]]:
+    """The service named, or one of our own before `upstream`; and the budget to ask for so that its default holds."""
     if url is not None:
         yield url.rstrip("/"), None
-    elif largest <= default:
-        async with fake_vllm_process() as (upstream, _), running_service(upstream) as own:
-            yield own, None
-    else:
-        async with fake_vllm_process() as (upstream, _), running_service(upstream, largest) as own:
-            yield own, default
+        return
+    default = int(Recall().budget_tokens_max)
+    largest = max(budgets, default=0) if max(budgets, default=0) > default else None
+    async with upstream_at(upstream) as behind, running_service(behind, largest) as own:
+        yield own, default if largest else None
 
 
 @contextmanager
@@ -165,7 +209,12 @@ async def run(arguments: argparse.Namespace, chosen: list[EvalSet]) -> dict[str,
     load = os.getloadavg()[0]
     results: dict[str, Any] = {}
     with embedder_unless(arguments.no_dense) as embedder:
-        async with service_at(arguments.url, arguments.budgets) as (url, budget), session() as client:
+        async with (
+            service_at(arguments.url, arguments.upstream, arguments.budgets) as (url, budget),
+            session() as client,
+        ):
+            if arguments.answers:
+                await refuse_stand_in(client, url)
             for one in chosen:
                 measured = await measure(client, url, one, arguments, budget, embedder, say)
                 result = results[one.name] = set_result(one, measured)
@@ -196,7 +245,10 @@ async def measure(
     for tokens in arguments.budgets:
         say(f"{one.name}: chats again with a budget of {tokens} tokens")
         budgets[tokens] = await chat_set(client, url, one, tokens, say)
-    return Measured(asked, await baseline_rankings(one, embedder, say), seconds, given, budgets)
+    probe = None
+    if arguments.answers:
+        probe = await answer_set(client, url, one, arguments.answers, arguments.model, say)
+    return Measured(asked, await baseline_rankings(one, embedder, say), seconds, given, budgets, probe)
 
 
 def draw(report: dict[str, Any], png: Path) -> int:

@@ -22,6 +22,11 @@ _HEADLINES: Final[dict[str, tuple[str, ...]]] = {
     "mrr": ("ours", "mrr", "mean"),
     "injected fraction": ("injected", "fraction", "mean"),
     "injected any": ("injected", "any", "mean"),
+    "injected gold dated": ("injected", "dated", "mean"),
+    "recall@10, type temporal": ("temporal", "type temporal", "recall@10", "mean"),
+    "recall@10, relative date": ("temporal", "relative date", "recall@10", "mean"),
+    "injected, type temporal": ("temporal", "type temporal", "injected", "mean"),
+    "injected, relative date": ("temporal", "relative date", "injected", "mean"),
     "tokens median": ("injected", "tokens", "median"),
     "updates new above old": ("updates", "new_above_old"),
     "updates old without new": ("injected", "updates", "old_without_new"),
@@ -31,6 +36,10 @@ _HEADLINES: Final[dict[str, tuple[str, ...]]] = {
     "given something, unanswerable": ("injected", "given_something", "unanswerable"),
     "given something, opening": ("injected", "given_something", "opening"),
     "AUC": ("admission", "auc"),
+    "answers exact, with memory": ("answers", "answerable", "exact", "with", "mean"),
+    "answers exact, without": ("answers", "answerable", "exact", "without", "mean"),
+    "answers F1, with memory": ("answers", "answerable", "f1", "with", "mean"),
+    "answers F1, without": ("answers", "answerable", "f1", "without", "mean"),
 }
 
 

@@ -1,7 +1,8 @@
-"""What chats are given: one question each through `POST /v1/chat/completions`, what was injected out.
+"""What chats are given: one question each through `POST /v1/chat/completions`, what was injected and answered out.
 
 The answer's head tells how many memories and tokens, the record of the retrieval which turns. Nothing is learnt
-(`X-Memory-Mode: read`), and answers are cut to a few tokens. Raises CallFailed when the service refuses or is silent.
+(`X-Memory-Mode: read`, or `off`), and answers are cut to a few tokens, unless they are what is asked for. Raises
+CallFailed when the service refuses or is silent.
 """
 
 from __future__ import annotations
@@ -10,13 +11,20 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import aiohttp
 
 from bench.recall.client import CallFailed, user_header
+from bench.recall.dates import dates_shown
 
 ANSWER_TOKENS: Final = 4
+READ_TOKENS: Final = 48
+"""Of an answer that is read: enough for a few words after some that were not asked for."""
+INSTRUCTION: Final = (
+    "Answer the question in as few words as possible, in its own language, without any explanation. "
+    "If you do not know the answer, say: unknown"
+)
 SETTLE_MAX_S: Final = 300.0
 _SETTLE_POLL_S: Final = 0.1
 
@@ -26,7 +34,8 @@ class Given:
     """What one question was given: `placed` memories of `tokens` tokens, `millis` added by the service.
 
     `status` is X-Memory-Status up to its first semicolon. `source_ids` are the turns behind the memories, best first;
-    empty until they are read from the record, whose id is `retrieval` (None: the service made no record).
+    empty until they are read from the record, whose id is `retrieval` (None: the service made no record). `shown` are
+    the days under which turns stand in the block; None: its text is gone, or was not read.
     """
 
     status: str
@@ -35,6 +44,15 @@ class Given:
     millis: float
     retrieval: str | None = None
     source_ids: tuple[str, ...] = ()
+    shown: Mapping[str, frozenset[str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one question was answered, and what that answer was given."""
+
+    text: str
+    given: Given
 
 
 async def served_model(client: aiohttp.ClientSession, url: str) -> str:
@@ -55,6 +73,36 @@ async def ask_chat(
     body = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": ANSWER_TOKENS}
     _, head = await _called(client, "POST", f"{url}/v1/chat/completions", headers, body)
     return given_in(head)
+
+
+async def ask_answer(
+    client: aiohttp.ClientSession, url: str, model: str, scope: str, text: str, mode: Literal["read", "off"]
+) -> Said:
+    """Ask one question for its answer, with the same settings in either mode. Raises CallFailed."""
+    body = {
+        "model": model,
+        "messages": [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": text}],
+        "max_tokens": READ_TOKENS,
+        "temperature": 0,
+    }
+    headers = {**user_header(scope), "X-Memory-Mode": mode}
+    said, head = await _called(client, "POST", f"{url}/v1/chat/completions", headers, body)
+    try:
+        # A model that thinks may have spent its tokens on that: content is null then, and the answer empty.
+        return Said(str(said["choices"][0]["message"].get("content") or "").strip(), given_in(head))
+    except (KeyError, IndexError, AttributeError) as exc:
+        raise CallFailed(f"the answer of {model} cannot be read: {exc!r} in {str(said)[:300]}") from exc
+
+
+async def refuse_stand_in(client: aiohttp.ClientSession, url: str) -> None:
+    """Raises CallFailed where the stand-in is behind the service: it alone has `/__counters`."""
+    try:
+        async with client.get(f"{url}/__counters") as answer:
+            found = answer.status == 200 and "cancelled" in await answer.text()
+    except (aiohttp.ClientError, TimeoutError) as exc:
+        raise CallFailed(f"GET {url}/__counters: {type(exc).__name__} {exc}") from exc
+    if found:
+        raise CallFailed(f"behind {url} is the stand-in, which writes filler: answers need a real model")
 
 
 def given_in(head: Mapping[str, str]) -> Given:
@@ -91,7 +139,7 @@ async def with_sources(client: aiohttp.ClientSession, url: str, scope: str, give
         return given
     address = f"{url}/memory/v1/retrievals/{given.retrieval}"
     said, _ = await _called(client, "GET", address, user_header(scope))
-    return replace(given, source_ids=tuple(said["source_ids"]))
+    return replace(given, source_ids=tuple(said["source_ids"]), shown=dates_shown(said))
 
 
 async def _called(

@@ -1,7 +1,7 @@
 """Conversation sets with known evidence: `NAME.{corpus,queries}.jsonl.xz` in, import lines and questions out.
 
 A turn without a date takes the last one of its scope. LoCoMo's speakers are users with a name; others keep their role.
-Where an audit corrected a question's evidence, the corrected evidence counts.
+Where an audit corrected a question's evidence or answer, the corrected one counts.
 Refuses (SetUnreadable) missing files, unknown date formats, and evidence that names unknown turns.
 """
 
@@ -34,7 +34,10 @@ class SetUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question. `gold` are the turns that answer it, `stale` those that did before; no gold: unanswerable."""
+    """One question. `gold` are the turns that answer it, `stale` those that did before; no gold: unanswerable.
+
+    `answer` is the known one, as the audit corrected it; empty where there is none.
+    """
 
     question_id: str
     scope: str
@@ -43,6 +46,7 @@ class Question:
     gold: frozenset[str]
     stale: frozenset[str]
     answerable: bool
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,12 @@ class EvalSet:
     def own(self) -> Mapping[str, frozenset[str]]:
         """The ids of each scope's turns."""
         return {scope: frozenset(line["source_id"] for line in lines) for scope, lines in self.lines.items()}
+
+    @property
+    def dates(self) -> Mapping[str, str]:
+        """The day of each turn that has one, like 2024-03-15, in UTC."""
+        turns = (line for lines in self.lines.values() for line in lines)
+        return {line["source_id"]: line["occurred_at"][:10] for line in turns if "occurred_at" in line}
 
 
 def group_of(question: Question) -> str:
@@ -132,7 +142,8 @@ def _line(turn: Mapping[str, Any], occurred_at: datetime | None) -> Mapping[str,
 
 def _question(query: Mapping[str, Any], known: set[str]) -> Question:
     scope = str(query["scope"])
-    gold = _corrected(scope, (query.get("audit") or {}).get("correct_evidence") or ()) or frozenset(query["gold"])
+    audit = query.get("audit") or {}
+    gold = _corrected(scope, audit.get("correct_evidence") or ()) or frozenset(query["gold"])
     if not gold <= known:
         raise SetUnreadable(f"{query['qid']}: evidence {sorted(gold - known)} is no turn")
     return Question(
@@ -143,6 +154,7 @@ def _question(query: Mapping[str, Any], known: set[str]) -> Question:
         gold=gold,
         stale=frozenset(query.get("stale") or ()),
         answerable=bool(gold) and not query.get("unanswerable"),
+        answer=str(audit.get("correct_answer") or query.get("answer") or ""),
     )
 
 

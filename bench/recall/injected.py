@@ -2,7 +2,8 @@
 
 `fraction` is the share of a question's gold turns behind the memories that were placed, `any` and `all` whether one or
 all of them are; a mean over answerable questions. Tokens count where any gold was placed, so that giving nothing does
-not look cheap. An update went wrong where an outdated turn was placed and none of those that hold now.
+not look cheap. An update went wrong where an outdated turn was placed and none of those that hold now. `dated` is the
+share of the gold turns that were placed whose own day stands before their words in the block.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 from bench.recall.chat import Given
 from bench.recall.corpus import Question, group_of
-from bench.recall.score import Figure, Ranked, figure, share_of_gold
+from bench.recall.dates import dated_share
+from bench.recall.score import Figure, Ranked, bootstrapped, figure, share_of_gold
 from bench.stats import median, quantile
 
 
@@ -26,10 +28,13 @@ class Injection:
     given: Given
 
 
-def injected_figures(injections: Sequence[Injection], own: Mapping[str, frozenset[str]]) -> dict[str, Any]:
-    """All figures of one pass over a set, ready for JSON. `own`: the turns of each scope."""
+def injected_figures(
+    injections: Sequence[Injection], own: Mapping[str, frozenset[str]], dates: Mapping[str, str]
+) -> dict[str, Any]:
+    """All figures of one pass over a set, ready for JSON. `own`: the turns of each scope; `dates`: the day of each."""
     return {
         **gold_figures(injections),
+        "dated": dated_gold(injections, dates),
         "given_something": given_something(injections),
         "tokens": tokens_of_answered(injections),
         "added_ms": added_ms(injections),
@@ -66,6 +71,20 @@ def given_something(injections: Sequence[Injection]) -> dict[str, float]:
     for one in injections:
         groups[group_of(one.question)].append(one.given.placed > 0)
     return {group: round(sum(placed) / len(placed), 4) for group, placed in sorted(groups.items())}
+
+
+def dated_gold(injections: Sequence[Injection], dates: Mapping[str, str]) -> dict[str, float] | None:
+    """Of the answerable questions with any dated gold placed: the mean share of it that stands under its own day.
+
+    None where there is no such question, or the text of no block is to be had.
+    """
+    found = []
+    for one in injections:
+        if one.question.answerable and one.given.shown is not None:
+            share = dated_share(one.question, frozenset(one.given.source_ids), one.given.shown, dates)
+            if share is not None:
+                found.append((one.question.scope, share))
+    return {"questions": len(found), **bootstrapped(found).rounded()} if found else None
 
 
 def tokens_of_answered(injections: Sequence[Injection]) -> dict[str, float] | None:

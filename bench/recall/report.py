@@ -12,7 +12,8 @@ _GROUPS: Final = ("answerable", "unanswerable", "opening")
 _LEGEND: Final = """\
 by turn; [95 % interval over resampled scopes]; bm25, dense, rrf: single turns, same scope and run; gold: the ceiling;
 admitted something: share of questions for which a search admits anything; given: for which a chat was given anything;
-injected: gold turns behind what chats were given; tokens: where any gold was placed; added: the service's own ms."""
+injected: gold turns behind what chats were given; dated: of the placed gold, under its own day in the block; tokens:
+where any gold was placed; added: the service's own ms; answers: with memory / without, against the known answer."""
 
 
 def table(report: Mapping[str, Any]) -> str:
@@ -58,6 +59,7 @@ def _notes(name: str, result: Mapping[str, Any]) -> list[str]:
         f"floor {floor:.3f} {'reached' if reached >= floor else 'MISSED'}",
         "by type   " + "  ".join(_kind(kind, e) for kind, e in result["by_kind"].items()),
     ]
+    notes += [_temporal(group, entry) for group, entry in result["temporal"].items()]
     if result["updates"]:
         updates = result["updates"]
         notes.append(
@@ -68,6 +70,8 @@ def _notes(name: str, result: Mapping[str, Any]) -> list[str]:
         notes.append(_openings(result))
     if result["injected"]:
         notes += _injected(result["injected"])
+    if result["answers"]:
+        notes += _answers(result["answers"])
     if result["budgets"]:
         notes.append("budgets   " + "; ".join(_budget(name, entry) for name, entry in result["budgets"].items()))
     notes.append(
@@ -113,6 +117,7 @@ def _injected(entry: Mapping[str, Any]) -> list[str]:
         f"fraction {fraction['mean']:.3f} [{fraction['low']:.3f}, {fraction['high']:.3f}]",
         f"any {entry['any']['mean']:.3f}",
         f"all {entry['all']['mean']:.3f}",
+        *([_dated(entry["dated"])] if entry["dated"] else []),
         "given something " + ", ".join(f"{group} {share:.3f}" for group, share in entry["given_something"].items()),
     ]
     more = []
@@ -125,6 +130,46 @@ def _injected(entry: Mapping[str, Any]) -> list[str]:
         more.append(f"old without new {updates['old_without_new']}/{updates['questions']}")
     more.append(f"statuses {entry['statuses']}")
     return ["injected  " + "; ".join(said), "          " + "; ".join(more)]
+
+
+def _interval(found: Mapping[str, float]) -> str:
+    return f"{found['mean']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+
+
+def _dated(entry: Mapping[str, float]) -> str:
+    return f"dated {_interval(entry)} (of {entry['questions']})"
+
+
+def _temporal(group: str, entry: Mapping[str, Any]) -> str:
+    said = [f"recall@10 {_interval(entry['recall@10'])} (bm25 {entry['bm25']:.3f})"]
+    if entry["injected"]:
+        said.append(f"injected {_interval(entry['injected'])}")
+    if entry["dated"]:
+        said.append(_dated(entry["dated"]))
+    return f"temporal  {group} ({entry['questions']}): " + "; ".join(said)
+
+
+def _answers(entry: Mapping[str, Any]) -> list[str]:
+    """With memory / without, of all, of those whose evidence was placed, of the unanswerable."""
+    rows = []
+    for name, group in (("answerable", entry["answerable"]), ("evidence placed", entry["evidence_placed"])):
+        if group:
+            said = [_compared(shown, group[measure]) for shown, measure in (("exact", "exact"), ("F1", "f1"))]
+            rows.append(f"{name} ({group['questions']}): {'; '.join(said)}; {_declined(group)}")
+    if group := entry["unanswerable"]:
+        rows.append(f"unanswerable ({group['questions']}): {_declined(group)}")
+    return [f"answers   by {entry['model']}, with memory / without", *(f"          {row}" for row in rows)]
+
+
+def _compared(name: str, sides: Mapping[str, Mapping[str, float]]) -> str:
+    more = sides["more"]
+    change = f"{more['mean']:+.3f} [{more['low']:+.3f}, {more['high']:+.3f}]"
+    return f"{name} {_interval(sides['with'])} / {_interval(sides['without'])}, {change}"
+
+
+def _declined(group: Mapping[str, Any]) -> str:
+    share = group["declined"]
+    return f"says unknown {share['with']:.3f} / {share['without']:.3f}, given something {group['given_something']:.3f}"
 
 
 def _budget(name: str, entry: Mapping[str, Any]) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from bench.recall.answers import answer_figures
 from bench.recall.chat import Given
 from bench.recall.corpus import OPENING, EvalSet, group_of
-from bench.recall.injected import Injection, gold_figures, injected_figures, leaked, rankings_of
+from bench.recall.dates import asks_when, has_relative_date
+from bench.recall.injected import Injection, dated_gold, gold_figures, injected_figures, leaked, rankings_of
 from bench.recall.run import Asked, Measured, Rankings
 from bench.recall.score import (
     Ranked,
@@ -41,6 +43,7 @@ def set_result(chosen: EvalSet, measured: Measured) -> dict[str, Any]:
     ours = [Ranked(asked[at].question, asked[at].found.ids) for at in answerable]
     others = {name: _ranked(asked, rankings) for name, rankings in measured.baselines.items()}
     others["gold"] = [Ranked(one.question, tuple(sorted(one.question.gold))) for one in ours]
+    injections = _injections(asked, measured.given)
     millis = Summary.of([a.found.millis for a in asked])
     rungs = sorted({a.found.rung for a in asked})
     return {
@@ -51,15 +54,17 @@ def set_result(chosen: EvalSet, measured: Measured) -> dict[str, Any]:
         "ours": _figures(ours),
         **{name: _figures(rankings) for name, rankings in others.items()},
         "more_than_bm25": {"recall@10": difference(ours, others["bm25"], _recall_at_10).rounded()},
-        "by_kind": _by_kind(ours, others["bm25"], rankings_of(_injections(asked, measured.given))),
+        "by_kind": _by_kind(ours, others["bm25"], rankings_of(injections)),
+        "temporal": temporal_figures(ours, others["bm25"], injections, chosen.dates),
         "updates": _updates(ours, others["bm25"]),
         "admission": admission_figures(asked),
         "openings": openings_figures(asked, measured.given),
-        "injected": injected_figures(_injections(asked, measured.given), chosen.own) if measured.given else None,
+        "injected": injected_figures(injections, chosen.own, chosen.dates) if injections else None,
         "budgets": {
             str(budget): _at_budget(_injections(asked, given), chosen.own)
             for budget, given in sorted(measured.budgets.items())
         },
+        "answers": answer_figures(measured.probe) if measured.probe else None,
         "leaks": leak_count(chosen, asked),
         "import": {
             "seconds": round(measured.import_s, 1),
@@ -139,6 +144,29 @@ def openings_given(result: Mapping[str, Any]) -> float | None:
     if not openings:
         return None
     return float(openings["admitted"] if openings["injected"] is None else openings["injected"])
+
+
+def temporal_figures(
+    ours: Sequence[Ranked], bm25: Sequence[Ranked], injections: Sequence[Injection], dates: Mapping[str, str]
+) -> dict[str, Any]:
+    """The answerable questions of time: by the set's own type, and by a relative date in their text; one may be both.
+
+    A group without questions is left out.
+    """
+    found: dict[str, Any] = {}
+    for name, belongs in {"type temporal": asks_when, "relative date": has_relative_date}.items():
+        mine, theirs = ([r for r in rankings if belongs(r.question)] for rankings in (ours, bm25))
+        if not mine:
+            continue
+        given = [one for one in injections if belongs(one.question)]
+        found[name] = {
+            "questions": len(mine),
+            "recall@10": figure(mine, _recall_at_10).rounded(),
+            "bm25": figure(theirs, _recall_at_10).rounded()["mean"],
+            "injected": figure(rankings_of(given), share_of_gold).rounded() if given else None,
+            "dated": dated_gold(given, dates),
+        }
+    return found
 
 
 def _ranked(asked: Sequence[Asked], rankings: Rankings) -> list[Ranked]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Final
 
@@ -16,8 +16,9 @@ import aiohttp
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.recall.answers import Answered, Probe, sampled
 from bench.recall.baseline import FUSED_DEPTH, SingleTurnBm25, SingleTurnDense, dense_text, fused
-from bench.recall.chat import Given, ask_chat, served_model, settled, with_sources
+from bench.recall.chat import Given, Said, ask_answer, ask_chat, served_model, settled, with_sources
 from bench.recall.client import Found, import_turns, search
 from bench.recall.corpus import EvalSet, Question
 from memory.ports import Embedder
@@ -43,7 +44,8 @@ class Asked:
 class Measured:
     """All that was seen of one set. Rankings and chats are in the order of `asked`.
 
-    `given` is empty where the chats were left out; `budgets` are further passes by their X-Memory-Budget, tokens.
+    `given` is empty where the chats were left out; `budgets` are further passes by their X-Memory-Budget, tokens;
+    `probe` are answers with and without memory, where they were asked for.
     """
 
     asked: Sequence[Asked]
@@ -51,6 +53,7 @@ class Measured:
     import_s: float
     given: Sequence[Given] = ()
     budgets: Mapping[int, Sequence[Given]] = field(default_factory=dict)
+    probe: Probe | None = None
 
 
 class Progress:
@@ -121,6 +124,36 @@ async def chat_set(
     heads = await asyncio.gather(*map(one, chosen.questions))
     await settled(client, url)
     return await asyncio.gather(*map(recorded, chosen.questions, heads))
+
+
+async def answer_set(
+    client: aiohttp.ClientSession, url: str, chosen: EvalSet, count: int, model: str | None, say: Say
+) -> Probe:
+    """A sample of `count` questions and some unanswerable ones, each answered with memory and without.
+
+    By `model`, or the first that is served. Raises CallFailed.
+    """
+    name = model or await served_model(client, url)
+    questions = sampled(chosen, count)
+    progress = Progress(f"{chosen.name}: answers", len(questions), say)
+    room = asyncio.Semaphore(CHATS_AT_ONCE)
+
+    async def one(question: Question) -> tuple[Said, Said]:
+        async with room:
+            remembering = await ask_answer(client, url, name, question.scope, question.text, "read")
+            bare = await ask_answer(client, url, name, question.scope, question.text, "off")
+        progress.moved(1)
+        return remembering, bare
+
+    async def recorded(question: Question, said: Said) -> Said:
+        async with room:
+            return replace(said, given=await with_sources(client, url, question.scope, said.given))
+
+    said = await asyncio.gather(*map(one, questions))
+    await settled(client, url)
+    remembering = await asyncio.gather(*map(recorded, questions, [first for first, _ in said]))
+    bare = [second for _, second in said]
+    return Probe(name, tuple(map(Answered, questions, remembering, bare)))
 
 
 async def baseline_rankings(chosen: EvalSet, embedder: Embedder | None, say: Say) -> dict[str, Rankings]:

@@ -84,13 +84,13 @@ def measures() -> dict[str, Callable[[Ranked], float]]:
 
 def figure(rankings: Sequence[Ranked], measure: Callable[[Ranked], float]) -> Figure:
     """The mean of a measure over questions, and its interval over resampled scopes."""
-    return _bootstrapped([(ranked.question.scope, measure(ranked)) for ranked in rankings])
+    return bootstrapped([(ranked.question.scope, measure(ranked)) for ranked in rankings])
 
 
 def difference(ours: Sequence[Ranked], theirs: Sequence[Ranked], measure: Callable[[Ranked], float]) -> Figure:
     """The mean of what we have more than they, question by question, and its interval."""
     pairs = zip(ours, theirs, strict=True)
-    return _bootstrapped([(mine.question.scope, measure(mine) - measure(other)) for mine, other in pairs])
+    return bootstrapped([(mine.question.scope, measure(mine) - measure(other)) for mine, other in pairs])
 
 
 def by_kind(rankings: Sequence[Ranked], measure: Callable[[Ranked], float]) -> dict[str, tuple[float, int]]:
@@ -141,7 +141,8 @@ def auc_figure(positive: Sequence[tuple[str, float]], negative: Sequence[tuple[s
     return Figure(area, float(low), float(high))
 
 
-def _bootstrapped(values: Sequence[tuple[str, float]]) -> Figure:
+def bootstrapped(values: Sequence[tuple[str, float]]) -> Figure:
+    """The mean of (scope, value), one or more of them, with its interval over resampled scopes."""
     groups: dict[str, list[float]] = defaultdict(list)
     for scope, value in values:
         groups[scope].append(value)
