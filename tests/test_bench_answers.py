@@ -208,7 +208,7 @@ async def test_each_question_is_asked_with_memory_and_without_by_the_same_settin
     chosen = read_set(written(tmp_path, turns, queries), "locomo")
     async with session() as client:
         await import_set(client, service.url, chosen, lambda _: None)
-        probe = await answer_set(client, service.url, chosen, 2, None, lambda _: None)
+        probe = await answer_set(client, service.url, chosen, 2, lambda _: None)
         async with client.get(f"{service.upstream}/__last?n=6") as answer:
             bodies = [json.loads(base64.b64decode(one["body"])) for one in (await answer.json())["data"]]
     assert len(probe.answered) == 3
@@ -225,4 +225,4 @@ async def test_each_question_is_asked_with_memory_and_without_by_the_same_settin
 async def test_what_is_no_answer_ends_the_run() -> None:
     async with running_fake_vllm() as upstream, session() as client:
         with pytest.raises(CallFailed, match="X-Memory"):  # no service stands before it
-            await ask_answer(client, upstream, "fake-model", "c1", "Which canoe?", "off")
+            await ask_answer(client, upstream, "fake-model", "c1", "Which canoe?", mode="off", budget=None)

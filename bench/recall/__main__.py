@@ -247,7 +247,7 @@ async def measure(
         budgets[tokens] = await chat_set(client, url, one, tokens, say)
     probe = None
     if arguments.answers:
-        probe = await answer_set(client, url, one, arguments.answers, arguments.model, say)
+        probe = await answer_set(client, url, one, arguments.answers, say, model=arguments.model, budget=budget)
     return Measured(asked, await baseline_rankings(one, embedder, say), seconds, given, budgets, probe)
 
 

@@ -67,16 +67,20 @@ async def ask_chat(
     client: aiohttp.ClientSession, url: str, model: str, scope: str, text: str, budget: int | None
 ) -> Given:
     """Ask one question as the user whose memory it is; `budget` in tokens, None: its own. Raises CallFailed."""
-    headers = {**user_header(scope), "X-Memory-Mode": "read"}
-    if budget is not None:
-        headers["X-Memory-Budget"] = str(budget)
     body = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": ANSWER_TOKENS}
-    _, head = await _called(client, "POST", f"{url}/v1/chat/completions", headers, body)
+    _, head = await _called(client, "POST", f"{url}/v1/chat/completions", _headers(scope, "read", budget), body)
     return given_in(head)
 
 
 async def ask_answer(
-    client: aiohttp.ClientSession, url: str, model: str, scope: str, text: str, mode: Literal["read", "off"]
+    client: aiohttp.ClientSession,
+    url: str,
+    model: str,
+    scope: str,
+    text: str,
+    *,
+    mode: Literal["read", "off"],
+    budget: int | None,
 ) -> Said:
     """Ask one question for its answer, with the same settings in either mode. Raises CallFailed."""
     body = {
@@ -85,7 +89,7 @@ async def ask_answer(
         "max_tokens": READ_TOKENS,
         "temperature": 0,
     }
-    headers = {**user_header(scope), "X-Memory-Mode": mode}
+    headers = _headers(scope, mode, budget)
     said, head = await _called(client, "POST", f"{url}/v1/chat/completions", headers, body)
     try:
         # A model that thinks may have spent its tokens on that: content is null then, and the answer empty.
@@ -140,6 +144,11 @@ async def with_sources(client: aiohttp.ClientSession, url: str, scope: str, give
     address = f"{url}/memory/v1/retrievals/{given.retrieval}"
     said, _ = await _called(client, "GET", address, user_header(scope))
     return replace(given, source_ids=tuple(said["source_ids"]), shown=dates_shown(said))
+
+
+def _headers(scope: str, mode: str, budget: int | None) -> dict[str, str]:
+    asked = {} if budget is None else {"X-Memory-Budget": str(budget)}
+    return {**user_header(scope), "X-Memory-Mode": mode, **asked}
 
 
 async def _called(

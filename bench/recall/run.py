@@ -127,11 +127,18 @@ async def chat_set(
 
 
 async def answer_set(
-    client: aiohttp.ClientSession, url: str, chosen: EvalSet, count: int, model: str | None, say: Say
+    client: aiohttp.ClientSession,
+    url: str,
+    chosen: EvalSet,
+    count: int,
+    say: Say,
+    *,
+    model: str | None = None,
+    budget: int | None = None,
 ) -> Probe:
     """A sample of `count` questions and some unanswerable ones, each answered with memory and without.
 
-    By `model`, or the first that is served. Raises CallFailed.
+    By `model`, or the first that is served; `budget` in tokens, None: the service's own. Raises CallFailed.
     """
     name = model or await served_model(client, url)
     questions = sampled(chosen, count)
@@ -140,8 +147,9 @@ async def answer_set(
 
     async def one(question: Question) -> tuple[Said, Said]:
         async with room:
-            remembering = await ask_answer(client, url, name, question.scope, question.text, "read")
-            bare = await ask_answer(client, url, name, question.scope, question.text, "off")
+            asked = (client, url, name, question.scope, question.text)
+            remembering = await ask_answer(*asked, mode="read", budget=budget)
+            bare = await ask_answer(*asked, mode="off", budget=budget)
         progress.moved(1)
         return remembering, bare
 
