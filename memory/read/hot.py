@@ -91,9 +91,9 @@ class HotScopes:
         hot = self._scopes.get(scope)
         return hot is not None and hot.confirmed_at > float("-inf")
 
-    def index_of(self, rows: Sequence[IndexRow], scope_size: int) -> HotScope:
-        """An index of these rows of a scope with at least `scope_size`, for one question. On the recall thread."""
-        hot = HotScope(ScopeIndex(self._dim, scope_size=scope_size))
+    def index_of(self, rows: Sequence[IndexRow], part_of: int | None) -> HotScope:
+        """An index of these rows for one question; of a scope with at least `part_of`. On the recall thread."""
+        hot = HotScope(ScopeIndex(self._dim, part_of=part_of))
         _put_rows(hot, rows)
         return hot
 

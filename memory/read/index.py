@@ -96,11 +96,14 @@ class Prepared:
 
 
 class ScopeIndex:
-    """All that one caller's recall may look at, kept current item by item; or part of it, of `scope_size` items."""
+    """All that one caller's recall may look at, kept current item by item; or what of it is nearest to one question.
 
-    def __init__(self, dim: int, *, scope_size: int = 0) -> None:
+    `part_of`: how many items the scope has at least, where this index does not have all of them.
+    """
+
+    def __init__(self, dim: int, *, part_of: int | None = None) -> None:
         self._dim = dim
-        self._scope_size = scope_size
+        self._part_of = part_of
         self._items: dict[int, IndexItem] = {}
         self._units: dict[int, tuple[int, ...]] = {}
         self._slots: dict[UUID, int] = {}
@@ -375,7 +378,8 @@ class ScopeIndex:
             machine=self._items[slot].role != "user",
             standing=bool(self._columns.standing[slot]),
             personal=query.personal,
-            visible=max(len(arms.visible), self._scope_size),
+            visible=self._part_of or len(arms.visible),
+            partial=self._part_of is not None,
             speaker_gap=gap,
             timely=query.in_time is not None and bool(query.in_time[at]) and len(query.terms) <= TIMELY_TERMS_MAX,
         )

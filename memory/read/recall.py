@@ -189,7 +189,9 @@ class Recaller:
 
     def _ranked_alone(self, question: Question, rows: Sequence[IndexRow], vector: Vector) -> Recall:
         """These rows ranked as if the scope held no others; the same as from its index while it holds no others."""
-        hot = self._hot.index_of(_within(rows, COLD_CHARS_MAX), scope_size=len(rows))
+        held = _within(rows, COLD_CHARS_MAX)
+        whole = len(held) == len(rows) < COLD_CANDIDATES
+        hot = self._hot.index_of(held, part_of=None if whole else len(rows))
         return _ranked(question, hot, _prepared_for(question, hot), vector)
 
 
