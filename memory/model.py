@@ -330,3 +330,4 @@ class IndexRow:
     created_at: datetime | None = None  # when it reached us
     speaker: str | None = None  # the name of who said its primary turn
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    validation_status: str = "unreviewed"

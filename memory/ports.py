@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.model import Vector
+from policies.admission import Features, Verdict
 
 
 class Embedder(Protocol):
@@ -63,6 +64,16 @@ class Reranker(Protocol):
 
         Raises RerankerUnavailable. May be cancelled at any await, when recall's deadline is near; what was begun for a
         cancelled call must end by itself and soon, since later calls wait for it.
+        """
+
+
+class Evaluator(Protocol):
+    """Whether what was found for one question is worth the reader's tokens."""
+
+    def __call__(self, candidates: Sequence[Features]) -> Sequence[Verdict]:
+        """One verdict for each candidate, in their order, best ranked first; none for none.
+
+        Pure, and microseconds: it runs inside recall's deadline, off the event loop. Never raises.
         """
 
 

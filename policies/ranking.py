@@ -1,7 +1,7 @@
 """How candidates are ranked: the parts of one candidate's score in, one number out, larger is better.
 
     score = 0.45 * dense + 0.55 * lexical - 0.4 * demotion + 0.2 * speaker + 0.3 * standing + 0.2 * in_time
-            + 0.2 * said_next + 0.2 * session                (dense and lexical scaled to 0..1 over the visible)
+            + 0.1 * prior + 0.2 * said_next + 0.2 * session  (dense and lexical scaled to 0..1 over the visible)
 
 dense     best cosine of the candidate's windows with the query
 lexical   best BM25 of its windows; a short turn borrows the words of the talk before it (`context_weight`)
@@ -9,6 +9,7 @@ demotion  0 for what a person said, rising to 1 with the length of what a model 
 speaker   1 for what was said by one whom the query names, where others spoke too
 standing  1 for the best few standing instructions, which share no words with the questions they are meant for
 in_time   1 for what happened when the query speaks of ("in May 2023", "last week")
+prior     -1..1, by what people said of it: its importance, and whether it was confirmed or disputed
 said_next the score, so far, of what a person said right after it
 session   the best score, so far, of its conversation
 
@@ -50,6 +51,7 @@ class Weights:
     speaker: float
     standing: float
     in_time: float
+    prior: float
     said_next: float
     session: float
 
@@ -65,6 +67,8 @@ _STANDING: Final = 0.3
 # LoCoMo's recall@1 .412 to .415, recall@10 .803; .3 costs BEAM-100K .004. "Last week" shares no word with a date, and
 # no set here asks so.
 _IN_TIME: Final = 0.2
+# What people said of a memory moves it past its near equals and no further: no set here has such marks.
+_PRIOR: Final = 0.1
 # What is said next: LoCoMo's recall@1 / recall@10 with 0, .1, .2, .3: .397 / .783, .403 / .792, .412 / .794,
 # .414 / .790; MemSim's recall@10 .988, .989, .988, .985. Before a model's words it says nothing (BEAM-100K .653 to
 # .636), hence only between people. The best of the session with 0, .2, .3, .5: LoCoMo's recall@10 .783, .796, .800,
@@ -82,6 +86,7 @@ FULL: Final = Weights(
     speaker=_SPEAKER,
     standing=_STANDING,
     in_time=_IN_TIME,
+    prior=_PRIOR,
     said_next=_SAID_NEXT,
     session=_SESSION,
 )
@@ -159,6 +164,14 @@ def context_weight(own_terms: int, context: str, context_terms: int) -> float:
     if _QUESTION_MARKS.isdisjoint(context):
         kind = 0.0 if is_unspaced(context) else OTHER_CONTEXT
     return kind * min(1.0, SHORT_TURN_TERMS / max(own_terms, 1)) * min(1.0, CONTEXT_TERMS / context_terms)
+
+
+_REVIEWED: Final = {"confirmed": 0.5, "disputed": -0.5}
+
+
+def prior(importance: float, validation_status: str) -> float:
+    """What is known of a memory before any question, -1..1; 0 for one that nobody weighed or reviewed."""
+    return max(-1.0, min(1.0, 2.0 * importance - 1.0 + _REVIEWED.get(validation_status, 0.0)))
 
 
 def demotion(role: str, own_terms: int) -> float:

@@ -21,9 +21,10 @@ import pytest
 from memory.errors import RerankerUnavailable
 from memory.ids import new_id
 from memory.model import Scope, Vector
-from memory.ports import Compressor, Embedder, QueryTransformer, Reranker, TokenCounter
+from memory.ports import Compressor, Embedder, Evaluator, QueryTransformer, Reranker, TokenCounter
 from memory.read.items import Filter
 from memory.read.recall import ColdStore
+from policies.admission import Features
 
 WEIRD = {
     "empty": "",
@@ -123,6 +124,26 @@ class CompressorContract:
 
     def test_no_terms_are_no_fault(self, compressor: Compressor) -> None:
         assert compressor.compress(WEIRD["long"], (0, 900), {}, 200)
+
+
+class EvaluatorContract:
+    """memory.ports.Evaluator."""
+
+    @pytest.fixture
+    def evaluator(self) -> Evaluator:
+        """The one to be held to the contract."""
+        raise NotImplementedError
+
+    def test_each_candidate_has_a_verdict_in_words(self, evaluator: Evaluator) -> None:
+        found = [Features(dense=cosine, dense_margin=1.0, coverage=0.5, terms_held=1.0) for cosine in (0.9, 0.5, -1.0)]
+        verdicts = evaluator(found)
+        assert len(verdicts) == len(found)
+        assert all(0.0 <= verdict.probability <= 1.0 and verdict.why for verdict in verdicts)
+        assert list(evaluator(found)) == list(verdicts)
+
+    def test_nothing_found_is_no_fault_nor_is_a_rung_without_vectors(self, evaluator: Evaluator) -> None:
+        assert list(evaluator([])) == []
+        assert len(evaluator([Features(dense=None, dense_margin=None, coverage=0.0, terms_held=0.0)])) == 1
 
 
 class RerankerContract:

@@ -227,6 +227,24 @@ def test_a_question_about_a_time_is_given_what_was_said_then() -> None:
     assert first.parts["in_time"] == 1.0
 
 
+def test_what_people_said_of_a_memory_decides_between_near_equals() -> None:
+    near = "The harbour café opens at nine"
+    equals = [item(name, f"{near} {name}", occurred_at=NOW) for name in ("plain", "good", "bad", "weighed")]
+    vector = equals[0].vectors
+    marked = [
+        replace(equals[0], vectors=vector),
+        replace(equals[1], vectors=vector, validation_status="confirmed"),
+        replace(equals[2], vectors=vector, validation_status="disputed"),
+        replace(equals[3], vectors=vector, importance=1.0),
+    ]
+    assert ask(index_of(*marked), "When does the harbour café open?", vector=vector[0]) == [
+        "weighed",
+        "good",
+        "plain",
+        "bad",
+    ]
+
+
 def test_hidden_items_do_not_take_places_of_visible_ones() -> None:
     index = index_of(*(item(f"h{n}", "plan plan plan", scope_id=2) for n in range(50)), item("seen", "one plan"))
     assert ask(index, "plan", Filter(scope_ids=frozenset({1})), k=1) == ["seen"]

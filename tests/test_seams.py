@@ -19,9 +19,10 @@ from memory.adapters.model_files import prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
 from memory.late import LateEmbedder
-from memory.ports import Compressor, Embedder, QueryTransformer, Reranker, TokenCounter
+from memory.ports import Compressor, Embedder, Evaluator, QueryTransformer, Reranker, TokenCounter
 from memory.read.extract import SentenceCompressor
 from memory.read.transform import FollowUp
+from policies.admission import admit
 from tests.cross_encoder_fixture import write_cross_encoder, write_tokenizer
 from tests.postgres.seed import T0, exchange, stores
 from tests.postgres_fixture import DIM, TestDatabase
@@ -29,6 +30,7 @@ from tests.seam_contracts import (
     ColdStoreContract,
     CompressorContract,
     EmbedderContract,
+    EvaluatorContract,
     Filled,
     QueryTransformerContract,
     RerankerContract,
@@ -69,6 +71,12 @@ class TestSentenceCompressor(CompressorContract):
     @pytest.fixture
     def compressor(self) -> Compressor:
         return SentenceCompressor()
+
+
+class TestAdmission(EvaluatorContract):
+    @pytest.fixture
+    def evaluator(self) -> Evaluator:
+        return admit
 
 
 class TestCrossEncoder(RerankerContract):

@@ -40,7 +40,8 @@ def places(arms: Arms, chosen: list[int]) -> dict[str, Floats]:
     found: dict[str, Floats] = {}
     for name, values in zip(PLACES, (arms.lexical, arms.dense), strict=True):
         if values is not None:
-            found[name] = (values[None, :] > values[chosen][:, None]).sum(axis=1, dtype=np.float32) + 1.0
+            better = [np.count_nonzero(values > values[at]) for at in chosen]
+            found[name] = np.asarray(better, np.float32) + 1.0
     return found
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memory.read.items import Filter, IndexItem
 from policies.labels import Sensitivity
+from policies.ranking import prior
 from policies.standing import standing
 
 _SENSITIVITY: Final = {label: rank for rank, label in enumerate(Sensitivity)}
@@ -36,6 +37,7 @@ class Columns:
         self.occurred: NDArray[np.float64] = np.zeros(_START, np.float64)
         self.demotion: NDArray[np.float32] = np.zeros(_START, np.float32)
         self.standing: NDArray[np.bool_] = np.zeros(_START, np.bool_)
+        self.prior: NDArray[np.float32] = np.zeros(_START, np.float32)
         self.identity: NDArray[np.uint64] = np.zeros(_START, np.uint64)  # an order that no way of loading changes
         self._expires: NDArray[np.float64] = np.zeros(_START, np.float64)
         self._scope: NDArray[np.int64] = np.zeros(_START, np.int64)
@@ -48,7 +50,7 @@ class Columns:
     @property
     def bytes_held(self) -> int:
         """Bytes of the arrays."""
-        return len(self.alive) * 55
+        return len(self.alive) * 59
 
     def put(self, slot: int, item: IndexItem, sensitivity: Sensitivity, demotion: float) -> None:
         """Fill a slot."""
@@ -57,6 +59,7 @@ class Columns:
         self.alive[slot] = True
         self.occurred[slot] = item.occurred_at.timestamp() if item.occurred_at else -np.inf
         self.demotion[slot] = demotion
+        self.prior[slot] = prior(item.importance, item.validation_status)
         self.standing[slot] = standing(item.role, item.content) is not None
         self.identity[slot] = item.memory_id.int & _LOW_BITS
         self._expires[slot] = item.expires_at.timestamp() if item.expires_at else np.inf
@@ -97,6 +100,7 @@ class Columns:
         self.occurred = grown(self.occurred, 0.0)
         self.demotion = grown(self.demotion, 0.0)
         self.standing = grown(self.standing, False)
+        self.prior = grown(self.prior, 0.0)
         self.identity = grown(self.identity, 0)
         self._expires = grown(self._expires, 0.0)
         self._scope = grown(self._scope, 0)

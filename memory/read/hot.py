@@ -21,9 +21,11 @@ from uuid import UUID
 
 from memory.errors import MemoryProxyFault
 from memory.model import IndexRow, Scope, ScopeVersion
+from memory.ports import Evaluator
 from memory.read.index import ScopeIndex
 from memory.read.items import IndexItem
 from memory.telemetry import Metrics
+from policies.admission import admit
 
 T = TypeVar("T")
 # How long a scope that was too large to hold is not tried again: it may have shrunk.
@@ -67,9 +69,19 @@ class HotScope:
 class HotScopes:
     """The hot scopes of one process."""
 
-    def __init__(self, source: IndexSource, *, dim: int, bytes_max: int, staleness_ms: int, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        source: IndexSource,
+        *,
+        dim: int,
+        bytes_max: int,
+        staleness_ms: int,
+        metrics: Metrics,
+        evaluate: Evaluator = admit,
+    ) -> None:
         self._source = source
         self._dim = dim
+        self._evaluate = evaluate
         self._bytes_max = bytes_max
         self._staleness_s = staleness_ms / 1000
         self._metrics = metrics
@@ -93,7 +105,7 @@ class HotScopes:
 
     def index_of(self, rows: Sequence[IndexRow], part_of: int | None) -> HotScope:
         """An index of these rows for one question; of a scope with at least `part_of`. On the recall thread."""
-        hot = HotScope(ScopeIndex(self._dim, part_of=part_of))
+        hot = HotScope(self._empty(part_of))
         _put_rows(hot, rows)
         return hot
 
@@ -106,7 +118,7 @@ class HotScopes:
         self._refuse_too_large(scope)
         hot = self._scopes.get(scope)
         if hot is None:
-            hot = self._scopes[scope] = HotScope(ScopeIndex(self._dim))
+            hot = self._scopes[scope] = HotScope(self._empty())
         self._scopes.move_to_end(scope)
         async with hot.lock:
             if strict or not self._is_fresh(hot, announced):
@@ -115,11 +127,14 @@ class HotScopes:
 
     async def as_of(self, scope: Scope, moment: datetime) -> HotScope:
         """An index of what was recorded at `moment`, built for this one question."""
-        past = HotScope(ScopeIndex(self._dim))
+        past = HotScope(self._empty())
         visible = await self._source.visible_scopes(scope)
         if visible:
             await self._apply(past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
         return past
+
+    def _empty(self, part_of: int | None = None) -> ScopeIndex:
+        return ScopeIndex(self._dim, part_of=part_of, evaluate=self._evaluate)
 
     def _refuse_too_large(self, scope: Scope) -> None:
         """Raises ScopeTooLarge for a while after a load was given up, so that not every question begins one."""
@@ -142,7 +157,7 @@ class HotScopes:
         visible = await self._source.visible_scopes(scope)
         wanted: dict[int, int] = {v.scope_id: v.version for v in visible}
         if self._must_rebuild(hot, visible):
-            hot.index, hot.chains, hot.versions = ScopeIndex(self._dim), {}, {}
+            hot.index, hot.chains, hot.versions = self._empty(), {}, {}
         if wanted != hot.versions:
             after = {sid: hot.versions.get(sid, 0) for sid in wanted}
             try:
@@ -217,4 +232,5 @@ def _item(row: IndexRow) -> IndexItem:
         created_at=row.created_at,
         speaker=row.speaker,
         attributes=row.attributes,
+        validation_status=row.validation_status,
     )

@@ -26,6 +26,7 @@ import numpy as np
 import simsimd
 from numpy.typing import NDArray
 
+from memory.ports import Evaluator
 from memory.read.arms import PLACES, Arms, best, fused, margins, places
 from memory.read.columns import Columns, grown
 from memory.read.items import Filter, IndexItem
@@ -101,8 +102,9 @@ class ScopeIndex:
     `part_of`: how many items the scope has at least, where this index does not have all of them.
     """
 
-    def __init__(self, dim: int, *, part_of: int | None = None) -> None:
+    def __init__(self, dim: int, *, part_of: int | None = None, evaluate: Evaluator = admission.admit) -> None:
         self._dim = dim
+        self._evaluate = evaluate
         self._part_of = part_of
         self._items: dict[int, IndexItem] = {}
         self._units: dict[int, tuple[int, ...]] = {}
@@ -241,7 +243,7 @@ class ScopeIndex:
         chosen = settled[:k]
         gap = self._speaker_gap(prepared, scores)
         features = [self._features(int(visible[at]), at, prepared, arms, above, gap) for at, _ in chosen]
-        verdicts = admission.admit(features)
+        verdicts = self._evaluate(features)
         parts |= places(arms, [at for at, _ in chosen])
         found: list[Scored] = []
         for number, (at, folded) in enumerate(chosen):
@@ -333,6 +335,8 @@ class ScopeIndex:
         if query.in_time is not None:
             parts["in_time"] = query.in_time
             scores = scores + query.in_time * weights.in_time
+        parts["prior"] = self._columns.prior[visible]
+        scores = scores + parts["prior"] * weights.prior
         parts["said_next"] = self._talk.said_next(visible, scores)
         parts["session"] = self._talk.best_of_session(visible, scores)
         return scores + parts["said_next"] * weights.said_next + parts["session"] * weights.session, parts

@@ -45,6 +45,7 @@ class IndexItem:
     created_at: datetime | None = None  # when it reached us: the order of what is said to have happened at one time
     speaker: str | None = None  # the name of who said it
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    validation_status: str = "unreviewed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ _COLUMNS: Final[Mapping[str, str]] = {
     "speaker": "speaker",
     "standing": "standing",
     "in_time": "in time",
+    "prior": "prior",
     "said_next": "next",
     "session": "session",
     "rerank": "rerank",
@@ -26,8 +27,9 @@ _COLUMNS: Final[Mapping[str, str]] = {
 }
 LEGEND: Final = (
     "* given  place: among all that is visible, by that arm alone  machine: held back, a model or tool said it\n"
-    "next, session: what was said right after it, and the best of its conversation  covered: of the question's words\n"
-    "margin: of the cosine over all others'  gap: the one named against the others  chance: that it is evidence\n"
+    "prior: importance and review  next, session: what was said right after it, and the best of its conversation\n"
+    "covered: of the question's words  margin: of the cosine over all others'  gap: the one named against the others\n"
+    "chance: that it is evidence\n"
 )
 
 

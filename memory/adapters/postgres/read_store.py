@@ -200,6 +200,7 @@ class ReadStore:
             occurred_at=row["occurred_at"],
             created_at=row["created_at"],
             attributes=row["attributes"] if visible else {},
+            validation_status=row["validation_status"],
             speaker=primary["speaker"] if primary else None,
             session_id=row["session_id"],
             seq=primary["seq"] if primary and primary["seq"] is not None else -1,
