@@ -31,6 +31,7 @@ _COUNT: Final = rf"(\d{{1,3}}|{'|'.join(_NUMBERS)})(?: of)?"
 # People speak of a thing on its day or within days: of 110 questions of the shared sets that name a time 93 have
 # evidence of that very time, 101 with a week added, 102 with two.
 SAID_AFTER: Final = timedelta(days=7)
+_OURS: Final = re.compile(r"\b(?:i|we|my|our|happen\w*|said|talk\w*|discuss\w*|told|tell you)\b")
 _ONE_DAY: Final = timedelta(days=1)
 
 
@@ -55,6 +56,11 @@ class _Clocks:
 
 
 _Read = Callable[[Sequence[str], _Clocks], Span]
+
+
+def asks_what_was(query: str) -> bool:
+    """Whether a question is about what the asker did or said, not "how are you today?" or "the weather tomorrow"."""
+    return _OURS.search(query.casefold()) is not None
 
 
 def asked_span(query: str, now: datetime, last: datetime) -> Span | None:

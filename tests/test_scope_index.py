@@ -225,6 +225,8 @@ def test_a_question_about_a_time_is_given_what_was_said_then() -> None:
     assert first.item.source_ids == ("then",)
     assert first.admitted
     assert first.parts["in_time"] == 1.0
+    polite = index_of(*old, then).search("How are you today?", then.vectors[0] * 0.1, 5, now=NOW, where=EVERYTHING)
+    assert not any(hit.admitted for hit in polite)
 
 
 def test_what_people_said_of_a_memory_decides_between_near_equals() -> None:

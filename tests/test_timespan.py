@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.timespan import Span, asked_span
+from policies.timespan import Span, asked_span, asks_what_was
 
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)  # a Wednesday
 LAST = datetime(2026, 10, 5, 9, 0, tzinfo=UTC)
@@ -63,3 +63,15 @@ def test_what_names_no_time_names_none(query: str) -> None:
 def test_any_words_give_a_span_or_none(query: str) -> None:
     span = asked_span(query, NOW, LAST)
     assert span is None or span.start < span.end
+
+
+@pytest.mark.parametrize(
+    "query", ["What did I say yesterday?", "What happened last week?", "What did we discuss last time?"]
+)
+def test_what_was_is_asked(query: str) -> None:
+    assert asks_what_was(query)
+
+
+@pytest.mark.parametrize("query", ["How are you today?", "What is the weather today?", "Who won last week?", ""])
+def test_what_is_the_worlds_is_not(query: str) -> None:
+    assert not asks_what_was(query)

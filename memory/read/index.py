@@ -35,7 +35,7 @@ from memory.read.speakers import Named, Speakers
 from memory.read.talk import Talk
 from policies import admission, newest, ranking
 from policies.labels import Sensitivity
-from policies.timespan import SAID_AFTER, asked_span
+from policies.timespan import SAID_AFTER, asked_span, asks_what_was
 
 _KEPT: Final = np.empty((0, 0), np.float32)  # the index has the vectors; an item must not hold them a second time
 _WORDS: Final = re.compile(r"\w+")
@@ -90,6 +90,7 @@ class Prepared:
     personal: bool
     weights: ranking.Weights
     named: Named | None
+    timely: bool  # it asks what was at a time, naming little else
     in_time: NDArray[np.float32] | None  # 1 for what happened when the query speaks of; None: it names no time
     visible: NDArray[np.intp]
     unit_lexical: NDArray[np.float32]
@@ -217,6 +218,7 @@ class ScopeIndex:
             personal=admission.is_personal(query[-QUERY_CHARS_JUDGED:]),
             weights=ranking.weights_for(query),
             named=self._speakers.named(query[-QUERY_CHARS_JUDGED:], visible),
+            timely=len(terms) <= TIMELY_TERMS_MAX and asks_what_was(query),
             in_time=self._in_time(query[-QUERY_CHARS_JUDGED:], visible, now),
             visible=visible,
             unit_lexical=unit_lexical,
@@ -385,7 +387,7 @@ class ScopeIndex:
             visible=self._part_of or len(arms.visible),
             partial=self._part_of is not None,
             speaker_gap=gap,
-            timely=query.in_time is not None and bool(query.in_time[at]) and len(query.terms) <= TIMELY_TERMS_MAX,
+            timely=query.timely and query.in_time is not None and bool(query.in_time[at]),
         )
 
     def _newest_first(
