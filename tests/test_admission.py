@@ -54,7 +54,7 @@ def test_nothing_in_common_is_not_admitted() -> None:
 
 def test_a_plain_answer_is_admitted_on_both_rungs() -> None:
     assert admit([Features(dense=0.65, dense_margin=4.0, coverage=0.8, terms_held=1.6)])[0].admitted
-    assert admit([Features(dense=None, dense_margin=None, coverage=0.8, terms_held=1.6)])[0].admitted
+    assert admit([Features(dense=None, dense_margin=None, coverage=0.8, terms_held=1.6, breadth=0.8)])[0].admitted
 
 
 def test_the_rung_without_an_embedder_has_its_own_coefficients() -> None:
@@ -70,3 +70,9 @@ def test_what_another_said_makes_it_less_likely_and_far_below_nothing_is_given(
     for before, after in zip(plain, shifted, strict=True):
         assert (after.probability <= before.probability) if gap < 0 else (after.probability >= before.probability)
         assert after.admitted == (before.admitted and gap >= SPEAKER_GAP_MIN)
+
+
+def test_a_few_words_of_a_long_request_are_nothing_where_there_are_no_vectors() -> None:
+    scattered = Features(dense=None, dense_margin=None, coverage=0.25, terms_held=2.6, breadth=0.25)
+    assert not admit([scattered])[0].admitted
+    assert admit([replace(scattered, unspaced=True)])[0].admitted

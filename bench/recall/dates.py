@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bench.recall.corpus import Question
 
-_ITEM: Final = re.compile(r"^\[m(\d+) (\d{4}-\d\d-\d\d) ", re.MULTILINE)
+_ITEM: Final = re.compile(r"^\[m(\d+)(?:, later m\d+,)? (\d{4}-\d\d-\d\d) ", re.MULTILINE)
 _UNIT: Final = r"(?:day|night|weekend|week|fortnight|month|season|spring|summer|autumn|fall|winter|year|decade)"
 _WEEKDAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _MONTH: Final = r"(?:january|february|march|april|may|june|july|august|september|october|november|december)"

@@ -88,6 +88,7 @@ class Prepared:
     state: object
     terms: dict[str, float]
     personal: bool
+    unspaced: bool
     weights: ranking.Weights
     named: Named | None
     timely: bool  # it asks what was at a time, naming little else
@@ -216,6 +217,7 @@ class ScopeIndex:
             state=self._state,
             terms=terms,
             personal=admission.is_personal(query[-QUERY_CHARS_JUDGED:]),
+            unspaced=ranking.is_unspaced(query),
             weights=ranking.weights_for(query),
             named=self._speakers.named(query[-QUERY_CHARS_JUDGED:], visible),
             timely=len(terms) <= TIMELY_TERMS_MAX and asks_what_was(query),
@@ -385,6 +387,7 @@ class ScopeIndex:
             standing=bool(self._columns.standing[slot]),
             personal=query.personal,
             visible=self._part_of or len(arms.visible),
+            unspaced=query.unspaced,
             partial=self._part_of is not None,
             speaker_gap=gap,
             timely=query.timely and query.in_time is not None and bool(query.in_time[at]),
