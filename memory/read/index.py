@@ -27,7 +27,7 @@ import simsimd
 from numpy.typing import NDArray
 
 from memory.ports import Evaluator
-from memory.read.arms import PLACES, Arms, best, fused, margins, places
+from memory.read.arms import Arms, best, fused, margins, places
 from memory.read.columns import Columns, grown
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, query_terms, stem, tokenise, weigh
@@ -248,25 +248,21 @@ class ScopeIndex:
         gap = self._speaker_gap(prepared, scores)
         features = [self._features(int(visible[at]), at, prepared, arms, above, gap) for at, _ in chosen]
         verdicts = self._evaluate(features)
-        parts |= places(arms, [at for at, _ in chosen])
-        found: list[Scored] = []
-        for number, (at, folded) in enumerate(chosen):
-            slot, verdict = int(visible[at]), verdicts[number]
-            said = {name: float(values[number if name in PLACES else at]) for name, values in parts.items()}
-            found.append(
-                Scored(
-                    item=self._items[slot],
-                    score=float(scores[at]),
-                    parts=said | {"admission": verdict.probability},
-                    best_window=self._best_window(slot, arms, prepared.weights),
-                    admitted=verdict.admitted,
-                    why=verdict.why,
-                    features=features[number],
-                    folded=folded,
-                    later=later.get(at),
-                )
+        explained = _explained(parts, places(arms, [at for at, _ in chosen]), [at for at, _ in chosen])
+        return [
+            Scored(
+                item=self._items[int(visible[at])],
+                score=float(scores[at]),
+                parts=said | {"admission": verdict.probability},
+                best_window=self._best_window(int(visible[at]), arms, prepared.weights),
+                admitted=verdict.admitted,
+                why=verdict.why,
+                features=known,
+                folded=folded,
+                later=later.get(at),
             )
-        return found
+            for (at, folded), said, verdict, known in zip(chosen, explained, verdicts, features, strict=True)
+        ]
 
     def _take_unit(self) -> int:
         if self._free_units:
@@ -453,6 +449,15 @@ class ScopeIndex:
         dense = ranking.rescale(arms.unit_dense[units], float(arms.dense.min()), float(arms.dense.max()))
         none = dense * 0.0
         return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical, none, none, weights)))]
+
+
+def _explained(
+    parts: Mapping[str, NDArray[np.float32]], of_chosen: Mapping[str, NDArray[np.float32]], chosen: list[int]
+) -> list[dict[str, float]]:
+    """The parts of each of the chosen; `parts` are of all that is visible, `of_chosen` of the chosen alone."""
+    columns = [*(values[chosen].tolist() for values in parts.values()), *(v.tolist() for v in of_chosen.values())]
+    names = (*parts, *of_chosen)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _has(attributes: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
