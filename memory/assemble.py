@@ -1,15 +1,16 @@
 """The block: admitted candidates and a token budget in, the text that goes before the client's question out.
 
 Memory is quoted data (DESIGN promise 6). Every line of the block is ours or begins with a mark of ours: an item opens
-with `[m3 date speaker] ` or `[m3, later m5, date speaker] `, its further lines with `| `, so no text can pass for a
-line of the frame; the closing tag inside a text is broken up. `m3` is the third memory of this block, as
-`retrievals/{id}` lists them. No clock and no id: the same memories give the same bytes. Pure; refuses nothing.
+with `[date speaker] ` or `[date speaker, changed later] `, its further lines with `| `, so no text can pass for a line
+of the frame; the closing tag inside a text is broken up. Items have no numbers: with `[m3 …]` before them SmolLM2-135M
+answered one of the five facts of the vLLM tests with nonsense, without all five; `retrievals/{id}` lists the memories
+in the order of the block. No clock and no id: the same memories give the same bytes. Pure; refuses nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -31,7 +32,7 @@ _SECTIONS: Final = ("document", "semantic", "summary", "episodic", "procedural")
 # characters for the best four and 80 below: 670 / .623 / .436; 100 below: 690 / .616 / .443; three and 100: 645 / .626
 # / .430. LoCoMo's turns are short: 567 / .788 / .686 with these. The best window of 1,200 characters, under an earlier
 # ranking: 966 / .577 / .486 and 606 / .772 / .686 (`python -m bench.tune_recall --block`).
-_NUMBERED, _NUMBERED_TWICE = "[m99 ", "[m99, later m99, "  # what numbers take at most
+_CHANGED: Final = ", changed later"
 EXCERPT_CHARS: Final = 400
 EXCERPTS_LONG: Final = 4
 EXCERPT_CHARS_BELOW: Final = 80
@@ -75,7 +76,7 @@ def build_block(
             left_out[candidate.memory_id] = f"limit of {limits.get(tier, 0)} {tier}"
         else:
             item = _render(candidate, len(taken), terms, compressor)
-            cost = counter.count((_NUMBERED_TWICE if candidate.later else _NUMBERED) + item) + 1
+            cost = counter.count(_opened(candidate, {candidate.later} if candidate.later else set()) + item) + 1
             if cost > left:
                 left_out[candidate.memory_id] = "budget"
                 continue
@@ -85,8 +86,8 @@ def build_block(
     if not taken:
         return Block("", 0, (), left_out)
     taken.sort(key=lambda pair: _order(pair[0]))
-    numbers = {candidate.memory_id: number for number, (candidate, _) in enumerate(taken, 1)}
-    text = OPENING + "".join(_number(numbers, candidate) + item for candidate, item in taken) + CLOSING
+    shown = {candidate.memory_id for candidate, _ in taken}
+    text = OPENING + "".join(_opened(candidate, shown) + item for candidate, item in taken) + CLOSING
     return Block(text, counter.count(text), tuple(candidate.memory_id for candidate, _ in taken), left_out)
 
 
@@ -96,18 +97,17 @@ def _order(candidate: Candidate) -> tuple[int, bool, datetime, int]:
     return section, candidate.occurred_at is not None, candidate.occurred_at or _EARLIEST, candidate.seq
 
 
-def _number(numbers: Mapping[UUID, int], candidate: Candidate) -> str:
-    """How an item begins: its number, and that of the one that says it otherwise later, where that is here too."""
-    later = numbers.get(candidate.later) if candidate.later else None
-    return f"[m{numbers[candidate.memory_id]}" + (f", later m{later}, " if later else " ")
+def _opened(candidate: Candidate, shown: Set[UUID]) -> str:
+    """How an item begins: when, who, and whether it is said otherwise by a later one that is shown too."""
+    date = f"{candidate.occurred_at:%Y-%m-%d} " if candidate.occurred_at else ""
+    return f"[{date}{candidate.role}{_CHANGED if candidate.later in shown else ''}] "
 
 
 def _render(candidate: Candidate, place: int, terms: Mapping[str, float], compressor: Compressor) -> str:
-    """One item but for its number: date and speaker, then its words, each further line marked."""
-    date = f"{candidate.occurred_at:%Y-%m-%d} " if candidate.occurred_at else ""
+    """An item's words, each further line marked."""
     excerpt = _excerpt(candidate, place, terms, compressor)
     lines = [line for line in _TAG.sub("< ", excerpt).splitlines() if line.strip()] or [""]
-    return f"{date}{candidate.role}] " + "\n| ".join(lines) + "\n"
+    return "\n| ".join(lines) + "\n"
 
 
 def _excerpt(candidate: Candidate, place: int, terms: Mapping[str, float], compressor: Compressor) -> str:

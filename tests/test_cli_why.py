@@ -45,7 +45,7 @@ def test_a_search_and_a_retrieval_say_why(service: Service, user: str) -> None:
     given = run(service, user, "--retrieval", retrieval)
     assert given.returncode == 0, given.stderr
     assert "What is my boat called?" in given.stdout
-    assert "[m1 " in given.stdout
+    assert "<memory>" in given.stdout
     assert given.stdout.count("\n* ") >= 1
 
 

@@ -1,6 +1,6 @@
 """When things happened: what a block says of it, and which questions ask for it. Text in, dates or yes and no out.
 
-A turn is dated where an item of the block that was made of it opens with the turn's own day: `[m3 2024-03-15 user] `.
+A turn is dated where an item of the block that was made of it opens with the turn's own day: `[2024-03-15 user] `.
 The words of the turn do not count, since a model cannot tell what `yesterday` in them means without the item's date.
 Relative dates are those that point at a day, a week, a month or a year from where one stands: `yesterday`, `last
 Friday`, `two weeks ago`; not `recently`, and not `the last week of August`. Pure.
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bench.recall.corpus import Question
 
-_ITEM: Final = re.compile(r"^\[m(\d+)(?:, later m\d+,)? (\d{4}-\d\d-\d\d) ", re.MULTILINE)
+_ITEM: Final = re.compile(r"^\[(?:(\d{4}-\d\d-\d\d) )?\w+(?:, changed later)?\] ", re.MULTILINE)
 _UNIT: Final = r"(?:day|night|weekend|week|fortnight|month|season|spring|summer|autumn|fall|winter|year|decade)"
 _WEEKDAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _MONTH: Final = r"(?:january|february|march|april|may|june|july|august|september|october|november|december)"
@@ -43,8 +43,8 @@ def dates_shown(record: Mapping[str, Any]) -> dict[str, frozenset[str]] | None:
     for block in record["placed"]:
         if block["text"] is None:
             return None
-        for number, day in _ITEM.findall(block["text"]):
-            for turn_id in turns.get(block["memory_ids"][int(number) - 1], ()):
+        for memory_id, day in zip(block["memory_ids"], _ITEM.findall(block["text"]), strict=True):
+            for turn_id in turns.get(memory_id, ()) if day else ():
                 found[turn_id].add(day)
     return {turn_id: frozenset(days) for turn_id, days in found.items()}
 

@@ -278,7 +278,7 @@ class PlacedSaid(Said):
     text: str | None = Field(description="The exact block; null where its sealed part is gone.")
     sha256: str | None
     tokens: int
-    memory_ids: list[str] = Field(description="In the order of the block: the first is its [m1].")
+    memory_ids: list[str] = Field(description="In the order of the block.")
 
 
 class RetrievalSaid(Said):
