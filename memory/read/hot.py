@@ -142,8 +142,11 @@ class HotScopes:
         if given_up_at is None:
             return
         if time.monotonic() - given_up_at < _LOAD_AGAIN_S:
-            raise ScopeTooLarge(f"one scope holds over {self._bytes_max} bytes (recall.hot_scope_bytes_max)")
+            raise self._too_large_fault()
         del self._too_large[scope]
+
+    def _too_large_fault(self) -> ScopeTooLarge:
+        return ScopeTooLarge(f"one scope holds over {self._bytes_max} bytes (recall.hot_scope_bytes_max)")
 
     def _is_fresh(self, hot: HotScope, announced: Mapping[int, int] | None) -> bool:
         if time.monotonic() - hot.confirmed_at > self._staleness_s:
@@ -181,7 +184,7 @@ class HotScopes:
                 rows = batch[start : start + _ROWS_AT_ONCE]
                 await self.run(lambda rows=rows: _put_rows(hot, rows))  # type: ignore[misc]
             if hot.index.bytes_held > self._bytes_max:
-                raise ScopeTooLarge(f"one scope holds over {self._bytes_max} bytes (recall.hot_scope_bytes_max)")
+                raise self._too_large_fault()
             gc.freeze()  # what an index holds stays: looking through it for garbage took 60-360 ms at 100,000 memories
 
     def _evict(self, keep: Scope) -> None:

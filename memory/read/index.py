@@ -246,9 +246,10 @@ class ScopeIndex:
         settled, later = self._newest_first(self._fold(order, visible), prepared)
         chosen = settled[:k]
         gap = self._speaker_gap(prepared, scores)
-        features = [self._features(int(visible[at]), at, prepared, arms, above, gap) for at, _ in chosen]
+        positions = [at for at, _ in chosen]
+        features = [self._features(int(visible[at]), at, prepared, arms, above, gap) for at in positions]
         verdicts = self._evaluate(features)
-        explained = _explained(parts, places(arms, [at for at, _ in chosen]), [at for at, _ in chosen])
+        explained = _explained(parts, places(arms, positions), positions)
         return [
             Scored(
                 item=self._items[int(visible[at])],
