@@ -28,7 +28,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-VERSION = "row-int8/1"
+from memory.adapters.fuse_attention import fuse_attention
+
+VERSION = "row-int8/2"
 """Enters the cache key: raise it whenever the graph that comes out changes."""
 
 # 8-bit activations are stored around 128 (uint8), so that the CPU's u8 x s8 dot product applies; 127 steps a side.
@@ -47,6 +49,7 @@ def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
     folding = {name for pair in weights.values() for name in pair}
     nodes: list[onnx.NodeProto] = []
     rows: set[str] = set()
+    columns: set[str] = set()
     for node in model.graph.node:
         if node.output[0] in weights or _is_fold(node, folding):
             continue
@@ -58,14 +61,17 @@ def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
                 rows.add(activation)
                 nodes += _quantise_rows(activation)
             nodes += _matmul(node, *weights[node.input[1]])
+            columns.add(weights[node.input[1]][1])
         else:
             nodes.append(node)
     result = onnx.ModelProto()
     result.CopyFrom(model)
     del result.graph.node[:]
-    result.graph.node.extend(nodes)
+    result.graph.node.extend(fuse_attention(model.graph, nodes))
     result.graph.initializer.extend(_constants())
+    result.graph.initializer.extend(_column_scale(tensors[scale]) for scale in sorted(columns))
     del result.graph.value_info[:]
+    result.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     onnx.checker.check_model(result, full_check=True)
     return result
 
@@ -116,12 +122,16 @@ def _quantise_rows(activation: str) -> list[onnx.NodeProto]:
 def _matmul(node: onnx.NodeProto, weight: str, scale: str) -> list[onnx.NodeProto]:
     """The product in integers, scaled back by the weight's column and the activation's row."""
     a, out = node.input[0], node.output[0]
+    inputs = [f"{a}.uint8", weight, "quantise.one", f"{scale}.columns", "quantise.middle"]
     return [
-        onnx.helper.make_node("MatMulInteger", [f"{a}.uint8", weight, "quantise.middle"], [f"{out}.int32"]),
-        onnx.helper.make_node("Cast", [f"{out}.int32"], [f"{out}.sum"], to=onnx.TensorProto.FLOAT),
-        onnx.helper.make_node("Mul", [f"{out}.sum", scale], [f"{out}.columns"]),
+        onnx.helper.make_node("MatMulIntegerToFloat", inputs, [f"{out}.columns"], domain="com.microsoft"),
         onnx.helper.make_node("Mul", [f"{out}.columns", f"{a}.scale"], [out]),
     ]
+
+
+def _column_scale(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    """A weight's scales, shape [1, columns], as [columns]."""
+    return numpy_helper.from_array(numpy_helper.to_array(tensor).reshape(-1), f"{tensor.name}.columns")
 
 
 def _constants() -> list[onnx.TensorProto]:
