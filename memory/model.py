@@ -40,6 +40,15 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
+class Announcement:
+    """A scope has reached this version."""
+
+    tenant: UUID
+    scope_id: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScopeVersion:
     """One visible scope and how often it has changed. An index older than `rebuild_version` must be built anew."""
 

@@ -118,8 +118,7 @@ class ChatCompletions:
         conversation, recall = await self._remember(asked, asked.chat)
         prompt = await self._assemble(asked, asked.chat, recall)
         millis = (perf_counter() - asked.started) * 1000
-        retrieval = self._record(asked, asked.chat, conversation, prompt, millis)
-        return await self._forward(request, asked, asked.chat, conversation, prompt, retrieval, millis)
+        return await self._forward(request, asked, asked.chat, conversation, prompt, millis)
 
     def is_plainly_off(self, request: web.Request, body: bytes) -> bool:
         """Whether the head turns memory off and nothing of ours can be in the body, so that nobody need read it.
@@ -178,6 +177,10 @@ class ChatCompletions:
         parts, scope = self._parts, asked.ask.scope
         query = chat.query_text if asked.ask.inserts and chat.placeable and asked.ask.budget != 0 else ""
         embedding = parts.recaller.embed(query, chat.earlier_texts) if query else None
+        if embedding is not None:
+            if asked.ask.as_of is None:
+                parts.recaller.confirm(scope)
+            await asyncio.sleep(0)  # both are under way before this one goes on
         conversation = await self._conversation(asked, chat)
         if embedding is None:
             return conversation, Recall()
@@ -228,14 +231,22 @@ class ChatCompletions:
         return await off_loop(len(asked.body), work)
 
     def _record(
-        self, asked: Asked, chat: ChatRequest, conversation: Conversation, prompt: Prompt, millis: float
+        self,
+        asked: Asked,
+        chat: ChatRequest,
+        conversation: Conversation,
+        prompt: Prompt,
+        retrieval_id: UUID | None,
+        millis: float,
     ) -> Retrieval | None:
-        if not asked.ask.inserts or conversation.tip is None:
+        """The record that the head named; made when it is kept, so that no request waits for it."""
+        if retrieval_id is None or conversation.tip is None:
             return None
         position = chat.newest_user
         chain = conversation.digests[position] if position is not None else None
         return retrieval_record(
             prompt,
+            retrieval_id=retrieval_id,
             query=chat.query_text,
             chain=chain or conversation.tip,
             config_digest=self._parts.config_digest,
@@ -252,17 +263,19 @@ class ChatCompletions:
         chat: ChatRequest,
         conversation: Conversation,
         prompt: Prompt,
-        retrieval: Retrieval | None,
         millis: float,
     ) -> web.StreamResponse:
         """Send, and when vLLM says that our block made the prompt too long, send once more without it."""
         parts = self._parts
         answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max)
+        retrieval_id = new_id() if asked.ask.inserts and conversation.tip is not None else None
+        sent = prompt
 
         async def keep(outcome: Outcome) -> None:
+            retrieval = self._record(asked, chat, conversation, sent, retrieval_id, millis)
             await self._keep(asked, conversation, retrieval, outcome)
 
-        head = self._head(asked, conversation, prompt, retrieval, millis)
+        head = self._head(asked, conversation, prompt, retrieval_id, millis)
         parts.metrics.added_seconds.observe(millis / 1000)
         parts.metrics.statuses.labels(prompt.status, prompt.reason or "").inc()
         refused = (lambda status, text: status == 400 and _OVERFLOW in text) if prompt.block else None
@@ -272,14 +285,13 @@ class ChatCompletions:
         if not outcome.withdrawn:
             return self._said(asked, prompt, outcome, millis)
         parts.metrics.overflow_retries.inc()
-        bare = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt)
-        retrieval = self._record(asked, chat, conversation, bare, millis)
-        head = self._head(asked, conversation, bare, retrieval, millis)
-        outcome = await answering.send(request, bare.body, head, keep=keep, left=parts.capture.in_background)
-        return self._said(asked, bare, outcome, millis)
+        sent = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt)
+        head = self._head(asked, conversation, sent, retrieval_id, millis)
+        outcome = await answering.send(request, sent.body, head, keep=keep, left=parts.capture.in_background)
+        return self._said(asked, sent, outcome, millis)
 
     def _head(
-        self, asked: Asked, conversation: Conversation, prompt: Prompt, retrieval: Retrieval | None, millis: float
+        self, asked: Asked, conversation: Conversation, prompt: Prompt, retrieval_id: UUID | None, millis: float
     ) -> CIMultiDict[str]:
         """The X-Memory-* headers of the answer (DESIGN section 2)."""
         exact = self._parts.counter.exact
@@ -296,8 +308,8 @@ class ChatCompletions:
                 "X-Memory-Millis": f"{millis:.1f}",
             }
         )
-        if retrieval is not None:
-            head["X-Memory-Retrieval"] = str(retrieval.retrieval_id)
+        if retrieval_id is not None:
+            head["X-Memory-Retrieval"] = str(retrieval_id)
         return head
 
     async def _keep(

@@ -17,7 +17,6 @@ from uuid import UUID
 
 from memory.assemble import Block, build_block
 from memory.chain import Digest
-from memory.ids import new_id
 from memory.model import Candidate, Placed, Reason, Recall, Retrieval, Rung, Status
 from memory.ports import Compressor, TokenCounter
 from proxy.identity import Ask
@@ -128,6 +127,7 @@ async def budget_for(chat: ChatRequest, ask: Ask, budget_max: int, models: Serve
 def retrieval_record(
     prompt: Prompt,
     *,
+    retrieval_id: UUID,
     query: str,
     chain: Digest,
     config_digest: str,
@@ -142,7 +142,7 @@ def retrieval_record(
         placed = (Placed(prompt.position, chain, prompt.block.text, prompt.block.tokens, prompt.block.memory_ids),)
     left_out = prompt.block.left_out if prompt.block else {}
     return Retrieval(
-        retrieval_id=new_id(),
+        retrieval_id=retrieval_id,
         status=prompt.status,
         reason=prompt.reason,
         rung=prompt.rung,

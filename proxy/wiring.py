@@ -108,7 +108,11 @@ class Wired:
     @property
     def background(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """What runs beside the requests, for ever."""
-        always = (self.readiness.keep_probing(), self.queued.hand_off.keep_draining())
+        always = (
+            self.readiness.keep_probing(),
+            self.queued.hand_off.keep_draining(),
+            self.hot.keep_up(self.queued.hot_state.announcements),
+        )
         return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
 
 

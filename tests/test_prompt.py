@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from memory.chain import Digest
+from memory.ids import new_id
 from memory.model import Recall, Scope
 from memory.read.extract import SentenceCompressor
 from proxy.identity import Ask
@@ -174,6 +175,7 @@ async def test_large_body_is_not_sent_again_to_be_counted() -> None:
 def record_of(prompt: Prompt) -> Any:
     return retrieval_record(
         prompt,
+        retrieval_id=new_id(),
         query="q",
         chain=Digest(b"c" * 32),
         config_digest="d",

@@ -1,6 +1,7 @@
 """Recall keeps its deadline and fails open, whatever is slow or away."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from memory.chain import Digest
-from memory.errors import EmbedderUnavailable, StoreUnavailable
+from memory.errors import EmbedderUnavailable, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
-from memory.model import IndexRow, Scope, ScopeId, ScopeVersion, Vector
+from memory.model import Announcement, IndexRow, Scope, ScopeId, ScopeVersion, Vector
 from memory.read.hot import HotScopes
 from memory.read.items import Filter
 from memory.read.recall import Question, Recaller
@@ -204,6 +205,59 @@ async def test_an_announced_version_is_fetched_at_once(store: Store) -> None:
     store.version = 2
     found = await recall.recall(question(announced={1: 2}), recall.embed("q"), 5.0)
     assert "the boat was sold" in {c.content for c in found.candidates}
+
+
+async def announcing(store: Store, hot: HotScopes, *announced: Announcement) -> None:
+    """Let the hot scopes hear these, and do what they do about it."""
+
+    async def listen() -> AsyncIterator[Announcement]:
+        for one in announced:
+            yield one
+        raise QueueUnavailable("gone")
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await hot.keep_up(listen)
+
+
+async def test_an_announcement_is_caught_up_with_before_a_question_comes(store: Store) -> None:
+    recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
+    await recall.recall(question(), recall.embed("q"), 5.0)
+    store.rows.append(row("the boat was sold", unit(1, 0, 0, 0), version=2))
+    store.version = 2
+    await announcing(store, hot, Announcement(SCOPE.tenant, 1, 2), Announcement(SCOPE.tenant, 1, 1))
+    assert (store.asked, store.loads) == (2, 2)
+    found = await recall.recall(question(announced={1: 2}), recall.embed("q"), 5.0)
+    assert "the boat was sold" in {c.content for c in found.candidates}
+    assert (store.asked, store.loads) == (2, 2)
+
+
+async def test_what_is_announced_of_scopes_not_held_is_not_loaded(store: Store) -> None:
+    recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
+    await announcing(store, hot, Announcement(SCOPE.tenant, 1, 2))
+    await recall.recall(question(), recall.embed("q"), 5.0)
+    await announcing(store, hot, Announcement(new_id(), 1, 2), Announcement(SCOPE.tenant, 2, 9))
+    assert store.asked == 1
+
+
+async def test_a_store_that_is_away_at_an_announcement_is_asked_by_the_next_question(store: Store) -> None:
+    recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
+    await recall.recall(question(), recall.embed("q"), 5.0)
+    store.rows.append(row("the boat was sold", unit(1, 0, 0, 0), version=2))
+    store.version, store.away = 2, True
+    await announcing(store, hot, Announcement(SCOPE.tenant, 1, 2))
+    store.away = False
+    found = await recall.recall(question(announced={1: 2}), recall.embed("q"), 5.0)
+    assert "the boat was sold" in {c.content for c in found.candidates}
+
+
+async def test_a_scope_is_confirmed_while_the_conversation_is_looked_for(store: Store) -> None:
+    recall, _ = recaller(store, Embedder(), staleness_ms=60_000)
+    recall.confirm(SCOPE)
+    while not store.loads:
+        await asyncio.sleep(0.01)
+    await recall.recall(question(), recall.embed("q"), 5.0)
+    assert (store.asked, store.loads) == (1, 1)
 
 
 async def test_what_was_hidden_is_not_found_again(store: Store) -> None:

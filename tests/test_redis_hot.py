@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import count
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from memory.adapters.redis_client import connect
 from memory.adapters.redis_hot import RedisHot
 from memory.errors import QueueUnavailable
-from memory.model import Scope, SessionRef
+from memory.model import Announcement, Scope, SessionRef
 from memory.read.conversation import HotState
 from tests.valkey_fixture import ValkeyServer
 
@@ -79,6 +80,51 @@ async def test_announced_versions_never_go_backwards(hot: RedisHot) -> None:
     await hot.announce(SCOPE.tenant, 43, 1)
     found = await hot.find(SCOPE, KEY, [], None, [41, 42, 43])
     assert found.versions == {42: 2**52, 43: 1}
+
+
+async def heard(hot: RedisHot, speak: Callable[[], Awaitable[None]], wanted: int) -> list[Announcement]:
+    """The first `wanted` of what is announced while `speak` is called again and again."""
+    found: list[Announcement] = []
+
+    async def listen() -> None:
+        async for announced in hot.announcements():
+            found.append(announced)
+            if len(found) == wanted:
+                return
+
+    listening = asyncio.create_task(listen())
+    async with asyncio.timeout(10):
+        while not listening.done():
+            await speak()
+            await asyncio.sleep(0.01)
+    await listening
+    return found
+
+
+async def test_who_listens_hears_each_version_that_is_new(hot: RedisHot) -> None:
+    versions = count(1)
+
+    async def speak() -> None:
+        version = next(versions)
+        await hot.announce(SCOPE.tenant, 42, version)
+        await hot.announce(SCOPE.tenant, 42, version - 1)
+        await hot.announce(SCOPE.tenant, 42, version)
+
+    first, second, third = await heard(hot, speak, 3)
+    assert (first.tenant, first.scope_id) == (SCOPE.tenant, 42)
+    assert (second.version, third.version) == (first.version + 1, first.version + 2)
+
+
+async def test_who_listens_is_told_that_the_server_is_gone(hot: RedisHot, valkey: ValkeyServer) -> None:
+    async def listen() -> None:
+        async for _ in hot.announcements():
+            pass
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(0.2)
+    valkey.kill()
+    with pytest.raises(QueueUnavailable):
+        await asyncio.wait_for(listening, 10)
 
 
 async def test_everything_comes_in_one_answer_in_its_place(hot: RedisHot) -> None:

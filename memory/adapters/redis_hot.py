@@ -4,6 +4,7 @@
     mp:h:{tenant:scope}:o:<digest>   the session opened by these messages: "1" when somebody has gone on from it,
                                      else "0"; then as above
     mp:h:{tenant}:v:<scope id>       the version of a scope that was announced last
+    mp:h:announced (channel)         "tenant scope_id version" as it is announced
 
 Ids, digests and labels only; every key has a time to live. Fails open: past its bound, or when the server does not
 answer, each call raises QueueUnavailable, and the store or a new session stands in.
@@ -12,16 +13,19 @@ answer, each call raises QueueUnavailable, and the store or a new session stands
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters import redis_scripts
 from memory.adapters.redis_client import connect, faults
-from memory.model import Scope, SessionRef
+from memory.model import Announcement, Scope, SessionRef
 from memory.read.conversation import Hot
 
 _VERSION_TTL_S: Final = 3600  # far beyond the staleness bound; afterwards the store says it
+_CHANNEL: Final = "mp:h:announced"
+# A connection that says nothing for so long is asked whether it lives, seconds.
+_SILENCE_S: Final = 15.0
 
 
 class RedisHot:
@@ -101,11 +105,26 @@ class RedisHot:
 
     async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
         """Tell readers that a scope has reached `version`; an older one changes nothing. Raises QueueUnavailable."""
+        message = f"{tenant.hex} {scope_id} {version}"
+        script = ("EVAL", redis_scripts.ANNOUNCE, 1, _version_key(tenant, scope_id))
         with faults("announce version"):
             async with asyncio.timeout(self._keep_timeout_s):
-                await self._client.execute_command(
-                    *("EVAL", redis_scripts.ANNOUNCE, 1, _version_key(tenant, scope_id), version, _VERSION_TTL_S)
-                )
+                await self._client.execute_command(*script, version, _VERSION_TTL_S, _CHANNEL, message)
+
+    async def announcements(self) -> AsyncIterator[Announcement]:
+        """What is announced from now on, until the connection is lost. Raises QueueUnavailable then.
+
+        What is announced while nobody listens is not said again: whoever must know asks `find` or the store.
+        """
+        with faults("listen for versions"):
+            async with self._client.pubsub(ignore_subscribe_messages=True) as listening:
+                await listening.subscribe(_CHANNEL)
+                while True:
+                    heard = await listening.get_message(timeout=_SILENCE_S)
+                    if heard is None:
+                        await listening.ping()
+                    elif heard["type"] == "message":
+                        yield _announcement(heard["data"])
 
     async def _get(self, keys: Sequence[str]) -> list[bytes | None]:
         """The values of keys of several slots, in one round trip."""
@@ -128,6 +147,11 @@ def _prefix(tenant: UUID, scope_key: bytes) -> str:
 
 def _version_key(tenant: UUID, scope_id: int) -> str:
     return f"mp:h:{{{tenant.hex}}}:v:{scope_id}"
+
+
+def _announcement(message: bytes) -> Announcement:
+    tenant, scope_id, version = message.split()
+    return Announcement(UUID(tenant.decode()), int(scope_id), int(version))
 
 
 def _session(value: bytes) -> SessionRef:

@@ -64,9 +64,11 @@ if old and string.sub(old, 2) == ARGV[1] then redis.call('SETRANGE', KEYS[1], 0,
 return old and 1 or 0
 """
 
-# KEYS version; ARGV version, seconds to live. Never backwards, whatever order the announcements arrive in.
+# KEYS version; ARGV version, seconds to live, channel, message. Never backwards, whatever order they arrive in; who
+# listens is told only what is new.
 ANNOUNCE: Final = """
 local old = tonumber(redis.call('GET', KEYS[1]) or '-1')
 local new = tonumber(ARGV[1])
+if new > old then redis.call('PUBLISH', ARGV[3], ARGV[4]) end
 return redis.call('SET', KEYS[1], new > old and ARGV[1] or string.format('%.0f', old), 'EX', ARGV[2])
 """

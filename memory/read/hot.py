@@ -1,14 +1,16 @@
 """Hot scopes: a Scope in, an index of everything it may see out, held in process and kept up with the store.
 
 Read-through and bounded in bytes, least recently used first out. The truth about versions is a row in Postgres; Redis
-only announces. An index is used without asking for `staleness_ms` after its last confirmation, unless an announcement
-is ahead of it; later it must be confirmed or is not used (DESIGN section 6). Raises StoreUnavailable when it cannot
+only announces: what it does is caught up with in the background, before a question has to. An index is used without
+asking for `staleness_ms` after its last confirmation, unless an announcement is ahead of it; later it must be confirmed
+or is not used (DESIGN section 6). Raises StoreUnavailable when it cannot
 confirm, ScopeTooLarge when a scope does not fit. Index work runs on one thread, so it is serial and off the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import time
 from collections import OrderedDict
@@ -19,8 +21,8 @@ from datetime import datetime
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
-from memory.errors import MemoryProxyFault
-from memory.model import IndexRow, Scope, ScopeVersion
+from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
+from memory.model import Announcement, IndexRow, Scope, ScopeVersion
 from memory.ports import Evaluator
 from memory.read.index import ScopeIndex
 from memory.read.items import IndexItem
@@ -32,6 +34,7 @@ T = TypeVar("T")
 _LOAD_AGAIN_S: Final = 300.0
 # Rows put into an index in one go: about 10 ms of the thread that questions wait for.
 _ROWS_AT_ONCE: Final = 64
+_LISTEN_AGAIN_S: Final = 1.0
 
 
 class ScopeTooLarge(MemoryProxyFault):
@@ -64,6 +67,10 @@ class HotScope:
     chains: dict[bytes, UUID] = field(default_factory=dict)
     confirmed_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def is_behind(self, announced: Announcement) -> bool:
+        """Whether it holds an older version of the announced scope."""
+        return self.versions.get(announced.scope_id, announced.version) < announced.version
 
 
 class HotScopes:
@@ -124,6 +131,25 @@ class HotScopes:
             if strict or not self._is_fresh(hot, announced):
                 await self._catch_up(scope, hot)
         return hot
+
+    async def keep_up(self, listen: Callable[[], AsyncIterator[Announcement]]) -> None:
+        """Catch up with what is announced, for ever: one scope at a time, only those held.
+
+        What fails or is not heard here is found out by the next question, which confirms and says so.
+        """
+        while True:
+            with contextlib.suppress(QueueUnavailable):
+                async for announced in listen():
+                    for scope, hot in list(self._scopes.items()):
+                        if scope.tenant == announced.tenant and hot.is_behind(announced):
+                            await self._follow(scope, hot, announced)
+            await asyncio.sleep(_LISTEN_AGAIN_S)
+
+    async def _follow(self, scope: Scope, hot: HotScope, announced: Announcement) -> None:
+        async with hot.lock:
+            if hot.is_behind(announced) and self._scopes.get(scope) is hot:
+                with contextlib.suppress(StoreUnavailable, ScopeTooLarge):
+                    await self._catch_up(scope, hot)
 
     async def as_of(self, scope: Scope, moment: datetime) -> HotScope:
         """An index of what was recorded at `moment`, built for this one question."""

@@ -89,12 +89,20 @@ class Recaller:
         self._metrics = metrics
         self._reranking = reranking
         self._transformer = transformer or FollowUp()
+        self._confirming: set[asyncio.Task[HotScope]] = set()
 
     def embed(self, text: str, previous: Sequence[str] = ()) -> asyncio.Task[Vector]:
         """Start the embedding of a question; called as soon as its text is known, with what `Question` will have."""
         task = asyncio.create_task(self._embedder.embed_query(self._transformer.transform(text, previous) or text))
         task.add_done_callback(_mark_retrieved)
         return task
+
+    def confirm(self, scope: Scope) -> None:
+        """Start to bring a scope's index up to date, where it is due; called as soon as it is known who asks."""
+        task = asyncio.create_task(self._hot.get(scope, None))
+        self._confirming.add(task)
+        task.add_done_callback(self._confirming.discard)
+        task.add_done_callback(_mark_retrieved)
 
     async def recall(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Recall:
         """Answer within `deadline_s` seconds from now; what comes later is dropped, not awaited."""
