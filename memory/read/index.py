@@ -23,12 +23,12 @@ from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
-import simsimd
 from numpy.typing import NDArray
 
 from memory.ports import Evaluator
 from memory.read.arms import Arms, best, fused, margins, places
 from memory.read.columns import Columns, grown
+from memory.read.dense import DenseIndex
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, query_terms, stem, tokenise, weigh
 from memory.read.speakers import Named, Speakers
@@ -122,7 +122,7 @@ class ScopeIndex:
         self._speakers = Speakers()
         self._talk = Talk()
         self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
-        self._vectors: NDArray[np.float16] = np.zeros((16, dim), np.float16)  # as the store keeps them
+        self._dense = DenseIndex(dim)
         self._lexical = LexicalIndex()
         self._text_bytes = 0
         self._state = object()
@@ -136,8 +136,9 @@ class ScopeIndex:
     @property
     def bytes_held(self) -> int:
         """Estimated memory, bytes, free room in the arrays included."""
-        arrays = self._vectors.nbytes + self._owners.nbytes + self._columns.bytes_held
-        return arrays + self._lexical.bytes_held + self._text_bytes + len(self._items) * _BYTES_PER_ITEM
+        arrays = self._owners.nbytes + self._columns.bytes_held
+        parts = arrays + self._dense.bytes_held + self._lexical.bytes_held + self._text_bytes
+        return parts + len(self._items) * _BYTES_PER_ITEM
 
     def put(self, item: IndexItem) -> None:
         """Add an item, or replace the one with its id. Raises ValueError, leaving the index as it was."""
@@ -151,7 +152,7 @@ class ScopeIndex:
         units = tuple(self._take_unit() for _ in item.windows)
         own_terms = self._put_terms(item, units)
         self._owners[list(units)] = slot
-        self._vectors[list(units)] = item.vectors
+        self._dense.put(units, item.vectors)
         self._columns.put(slot, item, sensitivity, ranking.demotion(item.role, own_terms))
         self._speakers.put(slot, item.speaker)
         self._talk.put(slot, item)
@@ -176,7 +177,7 @@ class ScopeIndex:
         for unit in units:
             self._lexical.remove(unit)
         self._owners[list(units)] = -1
-        self._vectors[list(units)] = 0.0
+        self._dense.drop(units)
         self._columns.drop(slot)
         self._speakers.drop(slot)
         self._talk.drop(slot, item)
@@ -272,7 +273,6 @@ class ScopeIndex:
         self._unit_count += 1
         if unit >= len(self._owners):
             self._owners = grown(self._owners, -1)
-            self._vectors = grown(self._vectors, 0.0)
         return unit
 
     def _put_terms(self, item: IndexItem, units: Iterable[int]) -> int:
@@ -304,21 +304,9 @@ class ScopeIndex:
     def _arms(self, query: Prepared, vector: NDArray[np.float32] | None) -> Arms:
         if vector is None:
             return Arms(query.visible, query.unit_lexical, None, query.lexical, None)
-        unit_dense = self._products(vector)
+        unit_dense = self._dense.products(vector, self._unit_count)
         dense = self._best_by_item(unit_dense, -1.0)[query.visible]
         return Arms(query.visible, query.unit_lexical, unit_dense, query.lexical, dense)
-
-    def _products(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The dot product of every unit with a vector, shape [units].
-
-        Half precision and a kernel made for it: 0.7 ms for 12,000 units after a pause where float32 took 1.7, since
-        the memory read is what takes the time. The largest error of a product was 6e-5.
-        """
-        # Without `out=`: with it simsimd 6.5.16 returns a None it does not own, so that None would be freed one day.
-        units = self._vectors[: self._unit_count]
-        products = simsimd.cdist(vector.astype(np.float16)[None], units, "dot", out_dtype="float32")
-        found: NDArray[np.float32] = np.asarray(products)[0]
-        return found
 
     def _best_by_item(self, by_unit: NDArray[np.float32], floor: float) -> NDArray[np.float32]:
         """The best unit of each slot, shape [slots]; freed units (owner -1) fall into a spare last place."""
@@ -398,8 +386,14 @@ class ScopeIndex:
         if not kinds:
             return chosen, {}
         slots = [int(query.visible[at]) for at, _ in chosen[: newest.DEPTH]]
+        units = [self._units[slot] for slot in slots]
+
+        def near(one: int, other: int) -> float:
+            """The cosine of the nearest windows of two of them."""
+            return self._dense.nearest(units[one], units[other])
+
         said = [self._statement(self._items[slot], query.terms) for slot in slots]
-        settled = newest.settle(kinds, said, query.terms, lambda one, other: self._near(slots[one], slots[other]))
+        settled = newest.settle(kinds, said, query.terms, near)
         later = {chosen[older][0]: self._items[slots[newer]].memory_id for older, newer in settled.later.items()}
         return [chosen[at] for at in settled.order] + chosen[newest.DEPTH :], later
 
@@ -413,11 +407,6 @@ class ScopeIndex:
             seq=item.seq,
             terms=_own_terms(item, terms),
         )
-
-    def _near(self, one: int, other: int) -> float:
-        """The cosine of the nearest windows of two slots."""
-        mine, theirs = (self._vectors[list(self._units[slot])].astype(np.float32) for slot in (one, other))
-        return float((mine @ theirs.T).max())
 
     def _speaker_gap(self, query: Prepared, scores: NDArray[np.float32]) -> float:
         """How much more of what is asked the best of those named says than the best of the others, -1..1.

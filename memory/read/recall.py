@@ -167,9 +167,10 @@ class Recaller:
 
     async def _vector(self, embedding: asyncio.Task[Vector], limit_s: float) -> Vector | None:
         """The question's vector, or None when the embedder fails or takes its share of the deadline: lexical rung."""
+        done, _ = await asyncio.wait((embedding,), timeout=limit_s)
         try:
-            return await asyncio.wait_for(asyncio.shield(embedding), limit_s)
-        except (EmbedderUnavailable, TimeoutError):
+            return embedding.result() if done else None
+        except EmbedderUnavailable:
             return None
 
     async def _index_or_none(
