@@ -68,8 +68,10 @@ def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
     result.CopyFrom(model)
     del result.graph.node[:]
     result.graph.node.extend(fuse_attention(model.graph, nodes))
-    result.graph.initializer.extend(_constants())
-    result.graph.initializer.extend(_column_scale(tensors[scale]) for scale in sorted(columns))
+    tensors |= {tensor.name: tensor for tensor in (*_constants(), *(_column_scale(tensors[name]) for name in columns))}
+    read = {name for node in result.graph.node for name in node.input}
+    del result.graph.initializer[:]
+    result.graph.initializer.extend(tensors[name] for name in sorted(read & tensors.keys()))
     del result.graph.value_info[:]
     result.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     onnx.checker.check_model(result, full_check=True)
