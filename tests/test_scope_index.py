@@ -185,6 +185,22 @@ def test_the_same_words_are_shown_once() -> None:
     assert {len(hit.folded) for hit in found} == {0, 1}
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Call the bank.", "Please call a bank!", True),
+        ("Hello", "Hi, please", False),
+        ("Alice lent Bob a book", "Bob lent Alice a book", False),
+        ("I left him", "He left me", False),
+        ("I do drink tea", "I do not drink tea", False),
+        ("The train goes at 5", "The train goes at 6", False),
+    ],
+)
+def test_only_articles_and_politeness_do_not_count_as_words(one: str, other: str, same: bool) -> None:
+    index = index_of(item("one", one), item("other", other))
+    assert len(index.search(one, unit(1), 10, now=NOW, where=EVERYTHING)) == (1 if same else 2)
+
+
 # ---------------------------------------------------------------- what it must not show
 
 

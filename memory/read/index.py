@@ -39,6 +39,7 @@ from policies.timespan import SAID_AFTER, asked_span, asks_what_was
 
 _KEPT: Final = np.empty((0, 0), np.float32)  # the index has the vectors; an item must not hold them a second time
 _WORDS: Final = re.compile(r"\w+")
+_SAYS_NOTHING: Final = frozenset(("a", "an", "the", "please", "thanks", "hello", "hi", "hey", "oh", "um", "ok", "okay"))
 # Python objects around one item beside its text and arrays (dataclass, tuples, ids, dict entries): measured with
 # tracemalloc on LoCoMo, bytes.
 _BYTES_PER_ITEM: Final = 1_500
@@ -474,7 +475,11 @@ def date_words(moment: datetime | None) -> str:
 
 
 def _fingerprint(content: str) -> bytes:
-    """16 bytes that two texts share when their words are the same, whatever their case, spaces and punctuation."""
+    """16 bytes that two texts share when their words are the same, whatever their case, spaces and punctuation.
+
+    Articles and politeness apart. Nothing more: who did it to whom, whether, when and how often lie in small words.
+    """
     words = _WORDS.findall(unicodedata.normalize("NFKC", content).casefold())
-    text = " ".join(words) or content  # emoji or punctuation alone has no words
+    telling = [word for word in words if word not in _SAYS_NOTHING]
+    text = " ".join(telling or words) or content  # emoji or punctuation alone has no words
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
