@@ -15,7 +15,6 @@ import importlib.util
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -26,6 +25,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from bench.drawing import draw
 from bench.fake_vllm.launch import fake_vllm_process
 from bench.overhead.processes import NotStarted, free_port, started, wait_ready
 from bench.recall import mixed
@@ -251,16 +251,6 @@ async def measure(
     return Measured(asked, await baseline_rankings(one, embedder, say), seconds, given, budgets, probe)
 
 
-def draw(report: dict[str, Any], png: Path) -> int:
-    """The plot, by a process of its own, since matplotlib is there for developers only. Its exit status."""
-    with tempfile.TemporaryDirectory(prefix="recall-") as folder:
-        source = Path(folder) / "report.json"
-        source.write_text(json.dumps(report))
-        return subprocess.run(
-            [sys.executable, "-m", "bench.recall.plot", str(source), str(png)], check=False
-        ).returncode
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run and report."""
     arguments = parse_arguments(argv)
@@ -283,7 +273,7 @@ def main(argv: list[str] | None = None) -> int:
         print(difference_table(differences(arguments.earlier, report)))
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
-    drawn = draw(report, arguments.plot) if arguments.plot else 0
+    drawn = draw("bench.recall.plot", report, arguments.plot) if arguments.plot else 0
     missed = failures(report)
     for line in missed:
         print(f"recall: {line}", file=sys.stderr)

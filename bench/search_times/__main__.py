@@ -16,7 +16,6 @@ import os
 import platform
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from bench.drawing import draw
 from bench.fake_vllm.launch import fake_vllm_process
 from bench.overhead.processes import CpuMeter, NotStarted
 from bench.recall.__main__ import embedder_unless
@@ -290,17 +290,7 @@ def main(argv: list[str] | None = None) -> int:
     print(table(report))
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
-    return draw(report, arguments.plot) if arguments.plot else 0
-
-
-def draw(report: dict[str, Any], png: Path) -> int:
-    """The plot, by a process of its own, since matplotlib is there for developers only. Its exit status."""
-    with tempfile.TemporaryDirectory(prefix="search-times-") as folder:
-        source = Path(folder) / "report.json"
-        source.write_text(json.dumps(report))
-        return subprocess.run(
-            [sys.executable, "-m", "bench.search_times.plot", str(source), str(png)], check=False
-        ).returncode
+    return draw("bench.search_times.plot", report, arguments.plot) if arguments.plot else 0
 
 
 if __name__ == "__main__":
