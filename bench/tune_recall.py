@@ -351,7 +351,16 @@ def altered(module: Any, **values: object) -> Iterator[None]:
 
 
 _PLAIN_BM25 = ranking.Weights(
-    dense=0.0, lexical=1.0, demotion=0.0, speaker=0.0, standing=0.0, in_time=0.0, prior=0.0, said_next=0.0, session=0.0
+    dense=0.0,
+    lexical=1.0,
+    demotion=0.0,
+    speaker=0.0,
+    standing=0.0,
+    in_time=0.0,
+    prior=0.0,
+    said_next=0.0,
+    session=0.0,
+    reinforcement=0.0,
 )
 
 

@@ -340,3 +340,14 @@ class IndexRow:
     speaker: str | None = None  # the name of who said its primary turn
     attributes: Mapping[str, Any] = field(default_factory=dict)
     validation_status: str = "unreviewed"
+    injected: int = 0  # how often it was placed in a prompt
+    last_injected_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Injections:
+    """How often one memory was placed in a prompt, and when last: an IndexRow's counters without the row."""
+
+    memory_id: UUID
+    injected: int
+    last_injected_at: datetime | None

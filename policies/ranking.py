@@ -1,7 +1,8 @@
 """How candidates are ranked: the parts of one candidate's score in, one number out, larger is better.
 
     score = 0.45 * dense + 0.55 * lexical - 0.4 * demotion + 0.2 * speaker + 0.3 * standing + 0.2 * in_time
-            + 0.1 * prior + 0.2 * said_next + 0.2 * session  (dense and lexical scaled to 0..1 over the visible)
+            + 0.1 * prior + 0.2 * said_next + 0.2 * session + 0.05 * reinforcement
+    (dense and lexical scaled to 0..1 over the visible)
 
 dense     best cosine of the candidate's windows with the query
 lexical   best BM25 of its windows; a short turn borrows the words of the talk before it (`context_weight`)
@@ -12,6 +13,7 @@ in_time   1 for what happened when the query speaks of ("in May 2023", "last wee
 prior     -1..1, by what people said of it: its importance, and whether it was confirmed or disputed
 said_next the score, so far, of what a person said right after it
 session   the best score, so far, of its conversation
+reinforcement  0..1, by how often it was placed in a prompt, capped, fading since the last time; lends nothing to others
 
 Pure arithmetic: every function takes floats, `fuse` and `rescale` take arrays of floats as well. Refuses nothing.
 Each number says which run fixed it; all of them are rows of `python -m bench.tune_recall`.
@@ -19,6 +21,7 @@ Each number says which run fixed it; all of them are rows of `python -m bench.tu
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeVar
@@ -54,6 +57,7 @@ class Weights:
     prior: float
     said_next: float
     session: float
+    reinforcement: float
 
 
 # Of LoCoMo's questions that name one speaker 97 % are answered by that speaker's own turns. Its recall@1 / recall@10 /
@@ -76,6 +80,8 @@ _PRIOR: Final = 0.1
 # recent it is (weight .02: .780 / .643), diversity by MMR (.785 / .626 at .2), names weighed more (.786 / .651 at 1.5).
 _SAID_NEXT: Final = 0.2
 _SESSION: Final = 0.2
+# REINFORCEMENT_COMMENT
+_REINFORCEMENT: Final = 0.05
 # Turn recall@10 of LoCoMo / BEAM-100K / MemSim, `--ablate`: .768 / .604 / .986 as it is; lexical .45 .763 / .614 / .983
 # (plain BM25 has .986 on MemSim, which decided), .65 .761 / .588 / .986; demotion 0, .2, .3:
 # BEAM-100K .477, .565, .590.
@@ -89,6 +95,7 @@ FULL: Final = Weights(
     prior=_PRIOR,
     said_next=_SAID_NEXT,
     session=_SESSION,
+    reinforcement=_REINFORCEMENT,
 )
 # A query in a script without spaces: its words are character n-grams, exact by themselves, and the packaged model is
 # English. MemSim recall@10 .986 as FULL, .988 so (with no context, see context_weight; dense .1 .989, 0 .9875).
@@ -172,6 +179,27 @@ _REVIEWED: Final = {"confirmed": 0.5, "disputed": -0.5}
 def prior(importance: float, validation_status: str) -> float:
     """What is known of a memory before any question, -1..1; 0 for one that nobody weighed or reviewed."""
     return max(-1.0, min(1.0, 2.0 * importance - 1.0 + _REVIEWED.get(validation_status, 0.0)))
+
+
+# Placed so often, a memory gains nothing more by it: the first time is worth a quarter of the fifteenth.
+INJECTED_MAX: Final = 15
+REINFORCEMENT_HALF_LIFE_S: Final = 30 * 86_400.0
+
+
+def strength(injected: int) -> float:
+    """How strong so many injections leave a memory before it fades: 0..1, logarithmic, capped, 0 for none."""
+    return math.log1p(min(max(injected, 0), INJECTED_MAX)) / math.log1p(INJECTED_MAX)
+
+
+def faded(strong: S, age_s: S) -> S:
+    """What is left of a strength so many seconds (0 or more) after the last injection."""
+    left: S = strong * 0.5 ** (age_s * (1.0 / REINFORCEMENT_HALF_LIFE_S))
+    return left
+
+
+def reinforcement(injected: int, age_s: float) -> float:
+    """How much being placed in prompts speaks for a memory, 0..1; a last time that is yet to come counts as now."""
+    return faded(strength(injected), max(age_s, 0.0))
 
 
 def demotion(role: str, own_terms: int) -> float:

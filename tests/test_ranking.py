@@ -10,14 +10,19 @@ from hypothesis import strategies as st
 from policies.ranking import (
     CONTEXT_TERMS,
     FULL,
+    INJECTED_MAX,
     LEXICAL_ONLY,
     LONG_REPLY_TERMS,
     OTHER_CONTEXT,
+    REINFORCEMENT_HALF_LIFE_S,
     SHORT_TURN_TERMS,
     context_weight,
     demotion,
+    faded,
     fuse,
+    reinforcement,
     rescale,
+    strength,
 )
 
 UNIT = st.floats(0, 1)
@@ -75,3 +80,40 @@ def test_long_turns_and_long_context_take_less(own: int, context: int, asked: bo
     assert 0.0 <= weight <= 1.0
     assert context_weight(own + 1, text, context) <= weight
     assert weight * context <= CONTEXT_TERMS + 1e-9
+
+
+def test_an_injection_reinforces_little_and_each_one_less() -> None:
+    worth = [reinforcement(count, 0.0) for count in range(INJECTED_MAX + 1)]
+    gains = [after - before for before, after in zip(worth, worth[1:], strict=False)]
+    assert (worth[0], worth[1], worth[-1]) == (0.0, pytest.approx(0.25), pytest.approx(1.0))
+    assert gains == sorted(gains, reverse=True) and gains[-1] > 0.0
+
+
+@given(st.integers(INJECTED_MAX, 10**18), st.floats(0, 1e9))
+def test_the_rich_do_not_get_richer_beyond_the_cap(count: int, age_s: float) -> None:
+    assert reinforcement(count, age_s) == reinforcement(INJECTED_MAX, age_s)
+
+
+@given(st.integers(0, 100), st.floats(0, 1e8))
+def test_reinforcement_halves_with_its_half_life(count: int, age_s: float) -> None:
+    worth = reinforcement(count, age_s)
+    assert 0.0 <= worth <= 1.0
+    assert reinforcement(count, age_s + REINFORCEMENT_HALF_LIFE_S) == pytest.approx(worth / 2)
+
+
+def test_an_injection_yet_to_come_counts_as_one_of_now() -> None:
+    """Clocks of two machines differ."""
+    assert reinforcement(3, -60.0) == reinforcement(3, 0.0)
+
+
+def test_reinforcement_breaks_near_ties_only() -> None:
+    """Less than any other part at its full, and than a tenth of what meaning and words say together."""
+    others = (FULL.dense, FULL.lexical, FULL.demotion, FULL.speaker, FULL.standing, FULL.in_time, FULL.prior)
+    assert min(others) >= 2 * FULL.reinforcement
+    assert fuse(1.0, 1.0, 0.0, 0.0, FULL) >= 10 * FULL.reinforcement
+
+
+def test_arrays_and_floats_fade_alike() -> None:
+    counts, ages = [1, 4, 20], [0.0, 86_400.0, 1e7]
+    together = faded(np.array([strength(count) for count in counts]), np.array(ages))
+    assert together.tolist() == pytest.approx([reinforcement(c, a) for c, a in zip(counts, ages, strict=True)])

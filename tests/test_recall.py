@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from memory.chain import Digest
 from memory.errors import EmbedderUnavailable, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
-from memory.model import Announcement, IndexRow, Scope, ScopeId, ScopeVersion, Vector
+from memory.model import Announcement, IndexRow, Injections, Scope, ScopeId, ScopeVersion, Vector
 from memory.read.hot import HotScopes
 from memory.read.items import Filter
 from memory.read.recall import Question, Recaller
@@ -65,6 +65,7 @@ class Store:
     rows: list[IndexRow] = field(default_factory=list)
     version: int = 1
     rebuild: int = 0
+    counted: list[Injections] = field(default_factory=list)
     delay_s: float = 0.0
     away: bool = False
     asked: int = 0
@@ -89,6 +90,9 @@ class Store:
         self.loads += 1
         since = (after or {}).get(1, 0)
         yield [r for r in self.rows if r.changed_version > since]
+
+    async def injections(self, tenant: UUID, after: Mapping[int, int]) -> AsyncIterator[list[Injections]]:
+        yield self.counted
 
     async def nearest(
         self, tenant: UUID, scope_ids: Sequence[int], vector: Vector, k: int, where: Filter, *, now: datetime
@@ -205,6 +209,16 @@ async def test_an_announced_version_is_fetched_at_once(store: Store) -> None:
     store.version = 2
     found = await recall.recall(question(announced={1: 2}), recall.embed("q"), 5.0)
     assert "the boat was sold" in {c.content for c in found.candidates}
+
+
+async def test_a_counter_that_changed_alone_reaches_the_index(store: Store) -> None:
+    recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
+    await recall.recall(question(), recall.embed("q"), 5.0)
+    held = (await hot.get(SCOPE, None)).index
+    store.counted, store.version = [Injections(store.rows[0].memory_id, 15, NOW)], 2
+    found = await recall.recall(question(announced={1: 2}), recall.embed("q"), 5.0)
+    assert [c.parts["reinforcement"] for c in found.candidates] == [1.0, 0.0]
+    assert (await hot.get(SCOPE, None)).index is held
 
 
 async def announcing(store: Store, hot: HotScopes, *announced: Announcement) -> None:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from memory.model import Injections
 from memory.read.index import ScopeIndex, Scored, date_words
 from memory.read.items import Filter, IndexItem
 from policies import ranking
@@ -351,6 +352,51 @@ def test_bytes_held_grow_with_what_is_held_and_shrink_with_it() -> None:
 
 TEXTS = st.sampled_from(["red apple", "green apple?", "a green tree", "上海 apple", "", "RED apple", "long " * 40])
 STEP = st.tuples(st.integers(0, 5), TEXTS, st.integers(1, 3), st.sampled_from(["user", "assistant"]))
+
+
+def test_of_two_as_good_the_one_that_was_injected_comes_first_until_it_fades() -> None:
+    better, worse = unit(1), unit(1) * 0.998 + unit(2) * 0.05
+    items = [item(name, f"tent {name}", vectors=v[None, :] / np.linalg.norm(v)) for name, v in (("a", better), ("b", worse))]
+    index = index_of(*items, item("far", "boat", vectors=-better[None, :]))
+    assert ask(index, "", vector=better)[:2] == ["a", "b"]
+    index.count([Injections(items[1].memory_id, 10, NOW), Injections(UUID(int=99), 10, NOW)])
+    assert ask(index, "", vector=better)[:2] == ["b", "a"]
+    old = NOW - timedelta(days=365)
+    index.count([Injections(items[1].memory_id, 10, old)])
+    assert ask(index, "", vector=better)[:2] == ["a", "b"]
+
+
+@pytest.mark.parametrize("vector", [unit(1), None])
+def test_injections_never_lift_the_unrelated_over_the_related(vector: NDArray[np.float32] | None) -> None:
+    related = item("related", "the tent is green", vectors=unit(1)[None, :])
+    often = [item(f"n{n}", f"the cat sleeps {n}", injected=10**9, last_injected_at=NOW) for n in range(20)]
+    found = index_of(related, *often).search("which tent", vector, 5, now=NOW, where=EVERYTHING)
+    plain = index_of(related, *(replace(one, injected=0) for one in often))
+    assert found[0].item.memory_id == related.memory_id
+    first = plain.search("which tent", vector, 5, now=NOW, where=EVERYTHING)[0]
+    assert (found[0].score, found[0].admitted) == (first.score, first.admitted)
+
+
+def test_injections_are_no_reason_to_admit() -> None:
+    one = item("n", "the cat sleeps", vectors=unit(5)[None, :])
+    often = index_of(replace(one, injected=10**6, last_injected_at=NOW))
+    for index in (index_of(one), often):
+        (hit,) = index.search("which tent", unit(1), 5, now=NOW, where=EVERYTHING)
+        assert not hit.admitted
+    assert hit.parts["reinforcement"] == 1.0
+    assert hit.score == pytest.approx(ranking.FULL.reinforcement)
+
+
+def test_a_counter_that_came_late_is_as_one_that_came_with_its_memory() -> None:
+    one = item("n", "tent", injected=3, last_injected_at=NOW - timedelta(days=3))
+    late = index_of(replace(one, injected=0, last_injected_at=None))
+    prepared = late.prepare("tent", now=NOW, where=EVERYTHING)
+    late.count([Injections(one.memory_id, 3, one.last_injected_at)])
+    (hit,) = late.rank(prepared, unit(1), 1)
+    (other,) = index_of(one).search("tent", unit(1), 1, now=NOW, where=EVERYTHING)
+    assert (hit.item.injected, hit.score, hit.parts) == (3, other.score, other.parts)
+    late.put(replace(one, injected=0, last_injected_at=None))  # its slot keeps nothing of the one before
+    assert late.search("tent", unit(1), 1, now=NOW, where=EVERYTHING)[0].parts["reinforcement"] == 0.0
 
 
 @settings(max_examples=150)

@@ -271,15 +271,19 @@ CREATE TABLE memory_versions (
 );
 CREATE UNIQUE INDEX memory_versions_current ON memory_versions (tenant_id, memory_id) WHERE recorded_to IS NULL;
 
+-- How often a memory was placed in a prompt. Apart from memories, whose rows a hot scope would read whole again.
 CREATE TABLE memory_access (
     tenant_id    uuid NOT NULL,
     memory_id    uuid NOT NULL,
     scope_id     bigint NOT NULL,
     injected     bigint NOT NULL DEFAULT 0,
     last_injected_at timestamptz,
+    -- The scope version at which these counters last changed.
+    changed_version bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, memory_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories ON DELETE CASCADE
 );
+CREATE INDEX memory_access_changed ON memory_access (tenant_id, scope_id, changed_version, memory_id);
 
 CREATE TABLE provenance (
     tenant_id  uuid NOT NULL,

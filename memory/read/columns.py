@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from memory.read.items import Filter, IndexItem
 from policies.labels import Sensitivity
-from policies.ranking import prior
+from policies.ranking import faded, prior, strength
 from policies.standing import standing
 
 _SENSITIVITY: Final = {label: rank for rank, label in enumerate(Sensitivity)}
@@ -38,6 +38,8 @@ class Columns:
         self.demotion: NDArray[np.float32] = np.zeros(_START, np.float32)
         self.standing: NDArray[np.bool_] = np.zeros(_START, np.bool_)
         self.prior: NDArray[np.float32] = np.zeros(_START, np.float32)
+        self._strength: NDArray[np.float32] = np.zeros(_START, np.float32)
+        self._injected: NDArray[np.float64] = np.zeros(_START, np.float64)
         self.identity: NDArray[np.uint64] = np.zeros(_START, np.uint64)  # an order that no way of loading changes
         self._expires: NDArray[np.float64] = np.zeros(_START, np.float64)
         self._scope: NDArray[np.int64] = np.zeros(_START, np.int64)
@@ -50,7 +52,7 @@ class Columns:
     @property
     def bytes_held(self) -> int:
         """Bytes of the arrays."""
-        return len(self.alive) * 59
+        return len(self.alive) * 71
 
     def put(self, slot: int, item: IndexItem, sensitivity: Sensitivity, demotion: float) -> None:
         """Fill a slot."""
@@ -60,6 +62,7 @@ class Columns:
         self.occurred[slot] = item.occurred_at.timestamp() if item.occurred_at else -np.inf
         self.demotion[slot] = demotion
         self.prior[slot] = prior(item.importance, item.validation_status)
+        self.count(slot, item.injected, item.last_injected_at)
         self.standing[slot] = standing(item.role, item.content) is not None
         self.identity[slot] = item.memory_id.int & _LOW_BITS
         self._expires[slot] = item.expires_at.timestamp() if item.expires_at else np.inf
@@ -68,6 +71,19 @@ class Columns:
         self._role[slot] = self._code(item.role)
         self._session[slot] = -2 if item.session_id is None else self._code(item.session_id)
         self._sensitivity[slot] = _SENSITIVITY[sensitivity]
+
+    def count(self, slot: int, injected: int, last: datetime | None) -> None:
+        """How often a slot's memory was injected, and when last."""
+        self._strength[slot] = strength(injected) if last else 0.0
+        self._injected[slot] = last.timestamp() if last else 0.0
+
+    def reinforcement(self, slots: NDArray[np.intp], now: datetime) -> NDArray[np.float32]:
+        """What their injections are worth by now, 0..1, shape [slots]."""
+        worth = self._strength[slots]
+        some = np.flatnonzero(worth)  # most were never injected, and powers are dear
+        age_s = np.maximum(now.timestamp() - self._injected[slots[some]], 0.0)
+        worth[some] = faded(worth[some], age_s)
+        return worth
 
     def drop(self, slot: int) -> None:
         """Hide a slot until it is filled again."""
@@ -101,6 +117,8 @@ class Columns:
         self.demotion = grown(self.demotion, 0.0)
         self.standing = grown(self.standing, False)
         self.prior = grown(self.prior, 0.0)
+        self._strength = grown(self._strength, 0.0)
+        self._injected = grown(self._injected, 0.0)
         self.identity = grown(self.identity, 0)
         self._expires = grown(self._expires, 0.0)
         self._scope = grown(self._scope, 0)

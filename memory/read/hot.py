@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
-from memory.model import Announcement, IndexRow, Scope, ScopeVersion
+from memory.model import Announcement, IndexRow, Injections, Scope, ScopeVersion
 from memory.ports import Evaluator
 from memory.read.index import ScopeIndex
 from memory.read.items import IndexItem
@@ -55,7 +55,10 @@ class IndexSource(Protocol):
         after: Mapping[int, int] | None = None,
         as_of: datetime | None = None,
     ) -> AsyncIterator[list[IndexRow]]:
-        """Rows changed after these versions, in batches. Raises StoreUnavailable."""
+        """Rows changed after these versions, in batches, with their counters. Raises StoreUnavailable."""
+
+    def injections(self, tenant: UUID, after: Mapping[int, int]) -> AsyncIterator[list[Injections]]:
+        """Counters changed after these versions, in batches: their memories may be as they were. StoreUnavailable."""
 
 
 @dataclass(slots=True)
@@ -195,6 +198,7 @@ class HotScopes:
                 self._scopes.pop(scope, None)
                 self._too_large[scope] = time.monotonic()
                 raise
+            await self._count(scope.tenant, hot)
             hot.versions = dict(wanted)
             self._evict(scope)
         hot.confirmed_at = asked_at
@@ -212,6 +216,13 @@ class HotScopes:
             if hot.index.bytes_held > self._bytes_max:
                 raise self._too_large_fault()
             gc.freeze()  # what an index holds stays: looking through it for garbage took 60-360 ms at 100,000 memories
+
+    async def _count(self, tenant: UUID, hot: HotScope) -> None:
+        """Take over the counters that changed since; rows read for the first time came with theirs."""
+        if not hot.versions:
+            return
+        async for batch in self._source.injections(tenant, hot.versions):
+            await self.run(lambda batch=batch: hot.index.count(batch))  # type: ignore[misc]
 
     def _evict(self, keep: Scope) -> None:
         held = sum(hot.index.bytes_held for hot in self._scopes.values())
@@ -262,4 +273,6 @@ def _item(row: IndexRow) -> IndexItem:
         speaker=row.speaker,
         attributes=row.attributes,
         validation_status=row.validation_status,
+        injected=row.injected,
+        last_injected_at=row.last_injected_at,
     )

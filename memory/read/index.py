@@ -25,6 +25,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.model import Injections
 from memory.ports import Evaluator
 from memory.read.arms import Arms, best, fused, margins, places
 from memory.read.columns import Columns, grown
@@ -166,6 +167,15 @@ class ScopeIndex:
         for event_id in item.event_ids:
             self._by_event.setdefault(event_id, set()).add(slot)
         self._text_bytes += len(item.content) + len(item.context)
+
+    def count(self, counted: Iterable[Injections]) -> None:
+        """Take over how often these were injected; those that it does not hold are passed over."""
+        for one in counted:
+            slot = self._slots.get(one.memory_id)
+            if slot is not None:
+                item = replace(self._items[slot], injected=one.injected, last_injected_at=one.last_injected_at)
+                self._items[slot] = item
+                self._columns.count(slot, item.injected, item.last_injected_at)
 
     def remove(self, memory_id: UUID) -> bool:
         """Take an item out; False when it was not there."""
@@ -329,7 +339,9 @@ class ScopeIndex:
         scores = scores + parts["prior"] * weights.prior
         parts["said_next"] = self._talk.said_next(visible, scores)
         parts["session"] = self._talk.best_of_session(visible, scores)
-        return scores + parts["said_next"] * weights.said_next + parts["session"] * weights.session, parts
+        scores = scores + parts["said_next"] * weights.said_next + parts["session"] * weights.session
+        parts["reinforcement"] = self._columns.reinforcement(visible, query.now)
+        return scores + parts["reinforcement"] * weights.reinforcement, parts
 
     def _in_time(self, query: str, visible: NDArray[np.intp], now: datetime) -> NDArray[np.float32] | None:
         """1 for each visible item that happened when the query speaks of, or up to `SAID_AFTER` later."""

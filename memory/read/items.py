@@ -46,6 +46,8 @@ class IndexItem:
     speaker: str | None = None  # the name of who said it
     attributes: Mapping[str, Any] = field(default_factory=dict)
     validation_status: str = "unreviewed"
+    injected: int = 0  # how often it was placed in a prompt
+    last_injected_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ _COLUMNS: Final[Mapping[str, str]] = {
     "prior": "prior",
     "said_next": "next",
     "session": "session",
+    "reinforcement": "injected",
     "rerank": "rerank",
     "cosine": "cosine",
     "coverage": "covered",
@@ -29,7 +30,7 @@ LEGEND: Final = (
     "* given  place: among all that is visible, by that arm alone  machine: held back, a model or tool said it\n"
     "prior: importance and review  next, session: what was said right after it, and the best of its conversation\n"
     "covered: of the question's words  margin: of the cosine over all others'  gap: the one named against the others\n"
-    "chance: that it is evidence\n"
+    "chance: that it is evidence  injected: by how often it was before, capped, fading since the last time\n"
 )
 
 

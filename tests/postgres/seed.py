@@ -28,6 +28,7 @@ from memory.model import (
     ImportLine,
     LedgerNode,
     NewMemory,
+    Placed,
     Retrieval,
     Scope,
     SealedRetrieval,
@@ -177,7 +178,8 @@ def exchange(scope: Scope, session: str, at: int, texts: Sequence[str] = ("hello
     return Commit(**{**fields, **more})
 
 
-def retrieval(exchange_id: UUID) -> SealedRetrieval:
+def retrieval(exchange_id: UUID, *placed: UUID, at: datetime = T0) -> SealedRetrieval:
+    """The record of a request that was given these memories, in one block."""
     record = Retrieval(
         retrieval_id=derived_id(exchange_id, "retrieval"),
         status="injected",
@@ -187,12 +189,12 @@ def retrieval(exchange_id: UUID) -> SealedRetrieval:
         embedding_model="test-model",
         query="what",
         candidates=({"id": "x", "score": 0.5},),
-        placed=(),
+        placed=(Placed(0, digest("placed"), "block", 3, placed),) if placed else (),
         tokens=10,
         tokens_exact=True,
         millis=3.5,
         sha256_sent=digest("sent"),
-        created_at=T0,
+        created_at=at,
     )
     return SealedRetrieval(record, "m", b"sealed")
 

@@ -61,6 +61,7 @@ INSERT INTO memories (tenant_id, memory_id, scope_id, kind, content_key, session
 INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
                              recorded_from)
     SELECT tenant_id, memory_id, 1, scope_id, 'some text', 'user', 'user', 'internal', 'live', now() FROM memories;
+INSERT INTO memory_access SELECT tenant_id, memory_id, scope_id, 1, now(), changed_version FROM memories;
 INSERT INTO provenance SELECT tenant_id, memory_id, 1, scope_id, 'live', 'm', '1', NULL, now() FROM memories;
 INSERT INTO derivations
     SELECT tenant_id, md5(event_id::text || 'm')::uuid, 'memory', event_id, 'turn', 0, scope_id FROM turns;

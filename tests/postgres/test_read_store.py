@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from uuid import UUID
 
 import numpy as np
 import pytest
 
 from memory.ids import new_id
-from memory.model import IndexRow, Scope
+from memory.model import IndexRow, Injections, Scope
+from memory.read.hot import HotScopes
 from memory.read.items import Filter
 from memory.stored import MemoryChange
+from memory.telemetry import Metrics
 from policies.labels import Sensitivity
-from tests.postgres.seed import SUBJECT, T0, Stores, digest, exchange, memory_of, stores, vectors
-from tests.postgres_fixture import TestDatabase
+from tests.postgres.seed import SUBJECT, T0, Stores, digest, exchange, memory_of, retrieval, stores, vectors
+from tests.postgres_fixture import DIM, TestDatabase
 
 HOUR = timedelta(hours=1)
 
@@ -174,6 +177,80 @@ async def test_a_memory_is_as_near_as_its_best_window(store: Stores) -> None:
     best = (await store.read.nearest(store.tenant, ids, query, 5, Filter()))[0]
     assert (best.memory_id, best.windows) == (many.memory_id, many.windows)
     np.testing.assert_allclose(best.vectors, windows, atol=1e-3)
+
+
+async def inject(store: Stores, scope: Scope, at: int, *placed: UUID, when: datetime = T0) -> None:
+    """An exchange that was given these memories and leaves none."""
+    commit = exchange(scope, "given", at)
+    record = retrieval(commit.exchange.exchange_id, *placed, at=when)
+    await store.write.commit(dataclasses.replace(commit, memories=(), retrieval=record), now=T0)
+
+
+async def test_counters_come_with_their_rows_and_alone_when_only_they_changed(store: Stores) -> None:
+    scope, commit = store.scope(), exchange(store.scope(), "s", 0)
+    await store.write.commit(commit, now=T0)
+    used, unused = (memory.memory_id for memory in commit.memories)
+    (own,) = await store.read.visible_scopes(scope)
+    for at in (0, 2):
+        await inject(store, scope, at, used, when=T0 + HOUR)
+    assert await rows_of(store, scope, after=own.version) == []
+    counted = [one async for some in store.read.injections(store.tenant, {own.scope_id: own.version}) for one in some]
+    assert counted == [Injections(used, 2, T0 + HOUR)]
+    loaded = {row.memory_id: (row.injected, row.last_injected_at) for row in await rows_of(store, scope)}
+    assert loaded == {used: (2, T0 + HOUR), unused: (0, None)}
+    near = await store.read.nearest(store.tenant, [own.scope_id], vectors(1)[0], 5, Filter())
+    assert {row.memory_id: (row.injected, row.last_injected_at) for row in near} == loaded
+    assert {row.injected for row in await rows_of(store, scope, as_of=T0 + HOUR)} == {0}
+
+
+@pytest.mark.parametrize("batch", [1, 3, 4, 100])
+async def test_every_counter_comes_once_however_the_batches_fall(store: Stores, batch: int) -> None:
+    scope, commit = store.scope(), exchange(store.scope(), "s", 0, tuple(f"text {n}" for n in range(9)))
+    await store.write.commit(commit, now=T0)
+    ids = [memory.memory_id for memory in commit.memories]
+    for at in range(3):
+        await inject(store, scope, 2 * at, *ids[3 * at :])
+    (own,) = await store.read.visible_scopes(scope)
+    pages = [some async for some in store.read.injections(store.tenant, {own.scope_id: 0}, batch=batch)]
+    counted = [one for some in pages for one in some]
+    assert {one.memory_id: one.injected for one in counted} == {one: n // 3 + 1 for n, one in enumerate(ids)}
+    assert len(counted) == 9
+
+
+async def test_counters_of_another_scope_are_not_seen(store: Stores) -> None:
+    scope, other = store.scope(), store.scope("eve")
+    for one in (scope, other):
+        commit = exchange(one, "s", 0)
+        await store.write.commit(commit, now=T0)
+        await inject(store, one, 0, commit.memories[0].memory_id)
+    ids = [(await store.read.visible_scopes(one))[0].scope_id for one in (scope, other)]
+    async with store.database.transaction(store.tenant, ids[:1], read_only=True) as tx:
+        seen = [await tx.fetch("injections_since", store.tenant, one, 0, UUID(int=0), 10) for one in ids]
+    assert [len(rows) for rows in seen] == [1, 0]
+
+
+async def test_a_hot_index_that_caught_up_ranks_like_one_loaded_anew_and_like_the_store(store: Stores) -> None:
+    scope, same = store.scope(), vectors(1)
+    commit = exchange(scope, "s", 0, ("the tent is green", "aye", "the tent is blue", "aye", "the tent is grey"))
+    alike = tuple(dataclasses.replace(one, vectors=same) for one in commit.memories)
+    await store.write.commit(dataclasses.replace(commit, memories=alike), now=T0)
+    kept, fresh = (
+        HotScopes(store.read, dim=DIM, bytes_max=1 << 24, staleness_ms=0, metrics=Metrics()) for _ in range(2)
+    )
+    await kept.get(scope, None)
+    await inject(store, scope, 0, alike[2].memory_id)
+    (own,) = await store.read.visible_scopes(scope)
+    near = await store.read.nearest(store.tenant, [own.scope_id], same[0], 10, Filter())
+    held = [await kept.get(scope, None), await fresh.get(scope, None), fresh.index_of(near, None)]
+    now = T0 + timedelta(days=30)
+    found = [hot.index.search("which tent", same[0], 10, now=now, where=Filter()) for hot in held]
+    ranked = [[(hit.item, hit.score, hit.parts) for hit in hits] for hits in found]
+    assert ranked[0] == ranked[1] == ranked[2]
+    reinforced = {hit.item.content: hit.parts["reinforcement"] for hit in found[0]}
+    assert reinforced.pop("the tent is blue") == pytest.approx(0.125)  # a quarter, halved by 30 days
+    assert set(reinforced.values()) == {0.0}
+    for hot in (kept, fresh):
+        hot.close()
 
 
 async def test_a_chain_leads_to_its_session_the_latest_of_several(store: Stores) -> None:

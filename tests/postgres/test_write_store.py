@@ -15,7 +15,7 @@ from memory.errors import LeaseLost, StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Commit, SessionRef
 from memory.stored import Digests, TombstoneKind
-from tests.postgres.seed import LANE, SUBJECT, T0, Stores, digest, exchange, memory_of, stores, turn
+from tests.postgres.seed import LANE, SUBJECT, T0, Stores, digest, exchange, memory_of, retrieval, stores, turn
 from tests.postgres_fixture import TEMPLATE, Server, TestDatabase
 
 TABLES = ("exchanges", "turns", "memories", "memory_versions", "provenance", "derivations", "ledger", "retrievals")
@@ -65,6 +65,70 @@ async def test_one_delivery_at_two_workers_is_stored_once(store: Stores, postgre
     again = StoreUnavailable | StoreRefused  # the loop tries both again
     assert not [one for one in done if isinstance(one, BaseException) and not isinstance(one, again)]
     assert counts(postgres)["turns"] == 2
+
+
+COUNTED = "SELECT memory_id, injected, changed_version FROM memory_access ORDER BY memory_id"
+
+
+def given(store: Stores, at: int, *placed: UUID, when: timedelta = timedelta(), texts: tuple[str, ...] = ()) -> Commit:
+    """An exchange that was given these memories, and leaves none unless it has texts."""
+    commit = exchange(store.scope(), "s", at, texts or ("hello", "hi there"))
+    record = retrieval(commit.exchange.exchange_id, *placed, at=T0 + when)
+    return dataclasses.replace(commit, retrieval=record, memories=commit.memories if texts else ())
+
+
+async def test_an_injection_is_counted_once_for_each_exchange(store: Stores, postgres: TestDatabase) -> None:
+    first = exchange(store.scope(), "s", 0, ("one", "two", "three"))
+    await store.write.commit(first, now=T0)
+    one, two, _ = sorted(memory.memory_id for memory in first.memories)
+    later = given(store, 3, two, one, two, texts=("more", "sure"))
+    assert (await store.write.commit(later, now=T0)).scope_version == 2
+    assert postgres.psql(COUNTED) == f"{one}|1|2\n{two}|1|2"  # what was placed, each once, at the exchange's version
+    again = await store.write.commit(later, now=T0 + timedelta(hours=1))
+    assert (again.duplicate_exchange, again.scope_version) == (True, 2)
+    assert postgres.psql(COUNTED) == f"{one}|1|2\n{two}|1|2"
+    # An exchange that leaves nothing but its counters is a change as well: readers must come for them.
+    assert (await store.write.commit(given(store, 5, two), now=T0)).scope_version == 3
+    assert postgres.psql(COUNTED) == f"{one}|1|2\n{two}|2|3"
+    assert (await store.write.commit(given(store, 7), now=T0)).scope_version == 3
+
+
+async def test_the_last_injection_is_the_latest_whatever_the_order(store: Stores, postgres: TestDatabase) -> None:
+    first = exchange(store.scope(), "s", 0)
+    await store.write.commit(first, now=T0)
+    placed = first.memories[0].memory_id
+    for at, hours in ((2, 2), (4, 1)):
+        await store.write.commit(given(store, at, placed, when=timedelta(hours=hours)), now=T0)
+    last = (T0 + timedelta(hours=2)).isoformat()
+    assert postgres.psql(f"SELECT injected, last_injected_at = '{last}' FROM memory_access") == "2|t"
+
+
+async def test_only_memories_that_are_still_there_and_its_own_are_counted(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    own, foreign = exchange(store.scope(), "s", 0), exchange(store.scope("eve"), "t", 0)
+    for commit in (own, foreign):
+        await store.write.commit(commit, now=T0)
+    kept, deleted = (memory.memory_id for memory in own.memories)
+    await store.records.delete_memory(store.scope(), deleted, T0)
+    placed = (kept, deleted, foreign.memories[0].memory_id, new_id())
+    await store.write.commit(given(store, 2, *placed), now=T0)
+    assert postgres.psql("SELECT memory_id, injected FROM memory_access") == f"{kept}|1"
+    postgres.psql(f"DELETE FROM memories WHERE memory_id = '{kept}'")
+    assert postgres.psql("SELECT count(*) FROM memory_access") == "0"
+
+
+async def test_writers_that_place_the_same_memories_lose_no_count(store: Stores, postgres: TestDatabase) -> None:
+    first = exchange(store.scope(), "s", 0, tuple(f"text {n}" for n in range(20)))
+    await store.write.commit(first, now=T0)
+    placed = [memory.memory_id for memory in first.memories]
+    sessions = [SessionRef(new_id(), f"at once {n}") for n in range(8)]
+    commits = [
+        dataclasses.replace(given(store, 0, *(placed if n % 2 else reversed(placed))), session=ref)
+        for n, ref in enumerate(sessions)
+    ]
+    await asyncio.gather(*(store.write.commit(commit, now=T0) for commit in commits))
+    assert postgres.psql("SELECT DISTINCT injected FROM memory_access") == "8"
 
 
 async def test_history_sent_again_adds_nothing_and_numbers_go_on(store: Stores) -> None:

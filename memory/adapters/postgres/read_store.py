@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
-from memory.model import IndexRow, LedgerNode, Scope, ScopeVersion, SessionRef, Vector
+from memory.model import IndexRow, Injections, LedgerNode, Scope, ScopeVersion, SessionRef, Vector
 from policies.labels import Sensitivity, within_ceiling
 
 BATCH: Final = 500
+COUNTERS_BATCH: Final = 2_000
 INDEXED_KINDS: Final = ("episodic", "semantic", "procedural", "document", "summary")
 # Windows asked for at first for each memory wanted, and how many times more when those were too few. Eight at first
 # cost 30-50 ms of joins for 200 memories, where 200 windows cost 15.
@@ -123,6 +124,21 @@ class ReadStore:
                     break
                 version, last = found[-1]["changed_version"], found[-1]["memory_id"]
 
+    async def injections(
+        self, tenant: UUID, after: Mapping[int, int], *, batch: int = COUNTERS_BATCH
+    ) -> AsyncIterator[list[Injections]]:
+        """Counters that changed after these scope versions, at most `batch` at a time; without their memories' rows."""
+        for scope_id, version in after.items():
+            last = _LAST
+            while True:
+                async with self._database.transaction(tenant, list(after), read_only=True) as tx:
+                    found = await tx.fetch("injections_since", tenant, scope_id, version, last, batch)
+                if found:
+                    yield [Injections(row["memory_id"], row["injected"], row["last_injected_at"]) for row in found]
+                if len(found) < batch:
+                    break
+                version, last = found[-1]["changed_version"], found[-1]["memory_id"]
+
     async def nearest(
         self,
         tenant: UUID,
@@ -201,6 +217,8 @@ class ReadStore:
             created_at=row["created_at"],
             attributes=row["attributes"] if visible else {},
             validation_status=row["validation_status"],
+            injected=row["injected"],
+            last_injected_at=row["last_injected_at"],
             speaker=primary["speaker"] if primary else None,
             session_id=row["session_id"],
             seq=primary["seq"] if primary and primary["seq"] is not None else -1,

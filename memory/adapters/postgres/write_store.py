@@ -21,7 +21,7 @@ from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
 from memory.errors import StoreUnavailable
-from memory.model import Commit, Committed, NewMemory, Scope, ScopeId, SessionRef
+from memory.model import Commit, Committed, NewMemory, Scope, ScopeId, SealedRetrieval, SessionRef
 from memory.stored import Digests, StoredTurn, SummaryState
 
 _SCOPES_AT_ONCE: Final = 1_000
@@ -97,7 +97,7 @@ class WriteStore:
         allowed = [(session, turn) for turn in commit.turns if turn.event_id not in gone.items]
         numbered, given = await batch.number_turns(tx, place, allowed)
         version = await self._store_memories(tx, place, session, commit, numbered, gone)
-        await self._store_injected(tx, place, session, commit)
+        await self._store_injected(tx, place, session, commit, version)
         tip = commit.turns[-1].chain if commit.turns else None
         next_seq = session.next_seq + given[session.session_id]
         await tx.run("advance_session", place.tenant, session.session_id, next_seq, tip, commit.exchange.arrived_at)
@@ -112,28 +112,36 @@ class WriteStore:
         numbered: Numbered,
         gone: batch.Forgotten,
     ) -> int:
-        """Returns the scope's version, raised when readers have something new to see."""
+        """Returns the scope's version, raised when readers have something new to see: memories or counters."""
         kept = batch.resting_on_new(commit.memories, numbered.new, gone.items)
-        if not kept:
-            version: int = await tx.value("scope_version", place.tenant, place.scope_id)
-            return version
-        version = await tx.value("bump_scope", place.tenant, place.scope_id)
-        await batch.store_memories(
-            tx,
-            place,
-            [(session.session_id, memory) for memory in kept],
-            numbered=numbered,
-            changed_version=version,
-            model=commit.exchange.model,
-            embeddings=self._add_embedding,
-        )
+        changes = kept or _injected(commit.retrieval)
+        version: int = await tx.value("bump_scope" if changes else "scope_version", place.tenant, place.scope_id)
+        if kept:
+            await batch.store_memories(
+                tx,
+                place,
+                [(session.session_id, memory) for memory in kept],
+                numbered=numbered,
+                changed_version=version,
+                model=commit.exchange.model,
+                embeddings=self._add_embedding,
+            )
         return version
 
-    async def _store_injected(self, tx: Transaction, place: Place, session: OpenSession, commit: Commit) -> None:
-        """The ledger's nodes, and the record of what the request was given."""
+    async def _store_injected(
+        self, tx: Transaction, place: Place, session: OpenSession, commit: Commit, version: int
+    ) -> None:
+        """The ledger's nodes, the record of what the request was given, and one injection more for each of that.
+
+        Memories shared by another scope are not counted: what one user asks is no other user's ranking.
+        """
         await tx.run_many("add_ledger_node", (rows.node_row(place, session, node) for node in commit.nodes))
-        if commit.retrieval is not None:
-            await tx.run("add_retrieval", *rows.retrieval_row(place, session.session_id, commit.retrieval))
+        if commit.retrieval is None:
+            return
+        await tx.run("add_retrieval", *rows.retrieval_row(place, session.session_id, commit.retrieval))
+        if injected := _injected(commit.retrieval):
+            at = commit.retrieval.record.created_at
+            await tx.run("add_injections", place.tenant, injected, at, version)
 
     async def turns_since(
         self, scope: Scope, session_id: UUID, seq: int, *, limit: int = 1_000
@@ -228,3 +236,8 @@ class WriteStore:
                     break
                 after = ids[-1]
         return dropped
+
+
+def _injected(retrieval: SealedRetrieval | None) -> list[UUID]:
+    """The memories that a request was newly given, each once, in order."""
+    return sorted({one for placed in retrieval.record.placed for one in placed.memory_ids}) if retrieval else []

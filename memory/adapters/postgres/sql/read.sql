@@ -1,30 +1,32 @@
 -- name: changed_memories
 -- Memories of one scope that changed after a scope version, with their current text, in the order of change.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8
--- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
--- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status.
+-- Uses: memories_changed, memory_versions_pkey, memory_access_pkey. Rows: memory_id, version, kind, scope_id, session_id,
+-- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
+-- attributes, validation_status, injected, last_injected_at.
 SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version,
        m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
            AND v.validation_status <> 'rejected' AS visible,
        v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
-       v.attributes, v.validation_status
+       v.attributes, v.validation_status, coalesce(a.injected, 0) AS injected, a.last_injected_at
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
+LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
 ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
 -- name: memories_as_of
--- Memories of one scope as they were recorded at a moment; the quarantined of today stay hidden.
+-- Memories of one scope as they were recorded at a moment; the quarantined of today stay hidden. Counters have
+-- no past, so there are none.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8,
 -- $7 moment timestamptz
 -- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
 -- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status.
+-- attributes, validation_status, injected, last_injected_at.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
-       v.attributes, v.validation_status
+       v.attributes, v.validation_status, 0::int8 AS injected, NULL::timestamptz AS last_injected_at
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id
     AND v.recorded_from <= $7 AND (v.recorded_to IS NULL OR v.recorded_to > $7)
@@ -33,6 +35,16 @@ WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) 
   AND (m.deleted_at IS NULL OR m.deleted_at > $7) AND (m.superseded_at IS NULL OR m.superseded_at > $7)
 ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
+
+-- name: injections_since
+-- How often memories of one scope were injected, of those counted after a scope version, in the order of change.
+-- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 limit int8
+-- Uses: memory_access_changed. Rows: memory_id, injected, last_injected_at, changed_version.
+SELECT memory_id, injected, last_injected_at, changed_version
+FROM memory_access
+WHERE tenant_id = $1 AND scope_id = $2 AND (changed_version, memory_id) > ($3, $4)
+ORDER BY changed_version, memory_id
+LIMIT $5;
 
 -- name: sources_of_memories
 -- The turns that memories were made of, and the text of the two turns before the primary one, oldest first, each cut at
@@ -95,15 +107,16 @@ ORDER BY c.distance;
 -- name: memories_by_id
 -- These memories in these versions, as recall shows them.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
--- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
--- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status.
+-- Uses: memories_pkey, memory_versions_pkey, memory_access_pkey. Rows: memory_id, version, kind, scope_id, session_id,
+-- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
+-- attributes, validation_status, injected, last_injected_at.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
-       v.attributes, v.validation_status
+       v.attributes, v.validation_status, coalesce(a.injected, 0) AS injected, a.last_injected_at
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
 JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id
-JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version;
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version
+LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id;
 
 -- name: session_of_chains
 -- The session that has a chain position, the latest where several branches have it.

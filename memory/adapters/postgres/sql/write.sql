@@ -221,6 +221,21 @@ INSERT INTO retrievals (tenant_id, retrieval_id, scope_id, session_id, exchange_
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 ON CONFLICT DO NOTHING;
 
+-- name: add_injections
+-- One injection more for each of these memories, those that are visible and not deleted; in the order of their ids, so
+-- that two writers cannot wait for each other in a circle.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 at timestamptz, $4 changed_version int8
+-- Uses: memories_pkey, memory_access_pkey. Rows: none.
+INSERT INTO memory_access AS a (tenant_id, memory_id, scope_id, injected, last_injected_at, changed_version)
+SELECT m.tenant_id, m.memory_id, m.scope_id, 1, $3, $4
+FROM unnest($2::uuid[]) AS w (memory_id)
+JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id AND m.deleted_at IS NULL
+ORDER BY m.memory_id
+FOR KEY SHARE OF m
+ON CONFLICT (tenant_id, memory_id) DO UPDATE
+SET injected = a.injected + 1, last_injected_at = greatest(a.last_injected_at, excluded.last_injected_at),
+    changed_version = excluded.changed_version;
+
 -- name: turns_since
 -- The turns of a session from a number on, in order.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 seq int8, $5 limit int8
