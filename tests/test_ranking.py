@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -84,8 +86,8 @@ def test_long_turns_and_long_context_take_less(own: int, context: int, asked: bo
 
 def test_an_injection_reinforces_little_and_each_one_less() -> None:
     worth = [reinforcement(count, 0.0) for count in range(INJECTED_MAX + 1)]
-    gains = [after - before for before, after in zip(worth, worth[1:], strict=False)]
-    assert (worth[0], worth[1], worth[-1]) == (0.0, pytest.approx(0.25), pytest.approx(1.0))
+    gains = [after - before for before, after in pairwise(worth)]
+    assert [worth[0], worth[1], worth[-1]] == pytest.approx([0.0, 0.25, 1.0])
     assert gains == sorted(gains, reverse=True) and gains[-1] > 0.0
 
 

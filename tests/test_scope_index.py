@@ -356,7 +356,9 @@ STEP = st.tuples(st.integers(0, 5), TEXTS, st.integers(1, 3), st.sampled_from(["
 
 def test_of_two_as_good_the_one_that_was_injected_comes_first_until_it_fades() -> None:
     better, worse = unit(1), unit(1) * 0.998 + unit(2) * 0.05
-    items = [item(name, f"tent {name}", vectors=v[None, :] / np.linalg.norm(v)) for name, v in (("a", better), ("b", worse))]
+    items = [
+        item(name, f"tent {name}", vectors=v[None, :] / np.linalg.norm(v)) for name, v in (("a", better), ("b", worse))
+    ]
     index = index_of(*items, item("far", "boat", vectors=-better[None, :]))
     assert ask(index, "", vector=better)[:2] == ["a", "b"]
     index.count([Injections(items[1].memory_id, 10, NOW), Injections(UUID(int=99), 10, NOW)])
