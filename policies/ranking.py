@@ -1,7 +1,7 @@
 """How candidates are ranked: the parts of one candidate's score in, one number out, larger is better.
 
     score = 0.45 * dense + 0.55 * lexical - 0.4 * demotion + 0.2 * speaker + 0.3 * standing + 0.2 * in_time
-            + 0.1 * prior + 0.2 * said_next + 0.2 * session + 0.05 * reinforcement
+            + 0.1 * prior + 0.2 * said_next + 0.2 * session + 0.02 * reinforcement
     (dense and lexical scaled to 0..1 over the visible)
 
 dense     best cosine of the candidate's windows with the query
@@ -85,7 +85,7 @@ _SESSION: Final = 0.2
 # recall@10 / nDCG@10 with 0, .02, .05, .1, .2: LoCoMo .801 / .640, .799 / .638, .798 / .637, .794 / .633, .794 / .628;
 # BEAM-100K .653 / .548, .652 / .546, .652 / .547, .649 / .546, .643 / .543; MemSim stays. A tenth of the memories, any,
 # at their full: LoCoMo's recall@1 .413, .410, .411, .406, .387. Added last, so that no other turn borrows of it.
-_REINFORCEMENT: Final = 0.05
+_REINFORCEMENT: Final = 0.02
 # Turn recall@10 of LoCoMo / BEAM-100K / MemSim, `--ablate`: .768 / .604 / .986 as it is; lexical .45 .763 / .614 / .983
 # (plain BM25 has .986 on MemSim, which decided), .65 .761 / .588 / .986; demotion 0, .2, .3:
 # BEAM-100K .477, .565, .590.
