@@ -48,6 +48,7 @@ from memory.read.extract import SentenceCompressor
 from memory.read.index import Scored
 from memory.read.items import Filter
 from memory.read.recall import candidate_of
+from memory.read.route import ByLength
 from policies import admission, newest, ranking
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
@@ -314,6 +315,7 @@ def blocks(chosen: RecallSet) -> list[Injected]:
             budget_tokens=recall.budget_tokens_max,
             limits=limits,
             counter=EstimatedTokens(),
+            router=ByLength(),
             compressor=SentenceCompressor(),
         )
         placed = {source for one in ranked if one.memory_id in block.memory_ids for source in one.source_ids}

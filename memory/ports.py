@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.model import Vector
+from memory.model import Candidate, Vector
 from policies.admission import Features, Verdict
 
 
@@ -44,6 +44,18 @@ class TokenCounter(Protocol):
 
     def count(self, text: str) -> int:
         """Tokens of a text without any template."""
+
+
+class ContextRouter(Protocol):
+    """How an admitted memory enters the block: inline, as a whole, or retrieved, by an excerpt."""
+
+    def excerpt_chars(self, candidate: Candidate, place: int, terms: Mapping[str, float]) -> int | None:
+        """None: inline. Else the characters, 1 or more, of the excerpt that the Compressor makes of it.
+
+        `place` is its rank among those taken so far, from 0; `terms` are the question's with their idf. Asked before
+        the budget: what then does not fit is left out. Pure, so that the same question gives the same bytes;
+        microseconds; never raises.
+        """
 
 
 class Compressor(Protocol):

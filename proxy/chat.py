@@ -29,7 +29,7 @@ from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Captured, Recall, Retrieval
 from memory.off_loop import off_loop
-from memory.ports import Compressor, TokenCounter
+from memory.ports import Compressor, ContextRouter, TokenCounter
 from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
 from memory.read.items import Filter
@@ -72,6 +72,7 @@ class Parts:
     recaller: Recaller
     capture: Capture
     counter: TokenCounter
+    router: ContextRouter
     compressor: Compressor
     models: ServedModels
     metrics: Metrics
@@ -225,6 +226,7 @@ class ChatCompletions:
             budget_tokens=budget,
             limits=self._limits,
             counter=counter,
+            router=self._parts.router,
             compressor=self._parts.compressor,
             salt=asked.salt,
         )

@@ -18,7 +18,7 @@ from uuid import UUID
 from memory.assemble import Block, build_block
 from memory.chain import Digest
 from memory.model import Candidate, Placed, Reason, Recall, Retrieval, Rung, Status
-from memory.ports import Compressor, TokenCounter
+from memory.ports import Compressor, ContextRouter, TokenCounter
 from proxy.identity import Ask
 from proxy.wire.chat_request import ChatRequest
 
@@ -77,6 +77,7 @@ def assemble(
     budget_tokens: int,
     limits: Mapping[str, int],
     counter: TokenCounter,
+    router: ContextRouter,
     compressor: Compressor,
     salt: str | None,
 ) -> Prompt:
@@ -87,6 +88,7 @@ def assemble(
         budget_tokens=budget_tokens,
         limits=limits,
         counter=counter,
+        router=router,
         compressor=compressor,
     )
     position = chat.newest_user

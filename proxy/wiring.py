@@ -45,6 +45,7 @@ from memory.read.extract import SentenceCompressor
 from memory.read.hot import HotScopes
 from memory.read.recall import Recaller
 from memory.read.rerank import Reranking
+from memory.read.route import ByLength
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
 from memory.write.redact import Redactor
@@ -150,6 +151,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         recaller=Recaller(hot, kept.read_store, kept.embedder, metrics, reranking=reranking(settings, reranker)),
         capture=Capture(queued.hand_off, conversations, kept.keys, bounds, metrics),
         counter=token_counter(settings),
+        router=ByLength(),
         compressor=SentenceCompressor(),
         models=models,
         metrics=metrics,

@@ -14,14 +14,15 @@ import asyncio
 import math
 from dataclasses import dataclass
 from datetime import datetime
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from memory.errors import RerankerUnavailable
 from memory.ids import new_id
-from memory.model import Scope, Vector
-from memory.ports import Compressor, Embedder, Evaluator, QueryTransformer, Reranker, TokenCounter
+from memory.model import Candidate, Kind, Scope, Vector
+from memory.ports import Compressor, ContextRouter, Embedder, Evaluator, QueryTransformer, Reranker, TokenCounter
 from memory.read.items import Filter
 from memory.read.recall import ColdStore
 from policies.admission import Features
@@ -124,6 +125,55 @@ class CompressorContract:
 
     def test_no_terms_are_no_fault(self, compressor: Compressor) -> None:
         assert compressor.compress(WEIRD["long"], (0, 900), {}, 200)
+
+
+class ContextRouterContract:
+    """memory.ports.ContextRouter."""
+
+    @pytest.fixture
+    def router(self) -> ContextRouter:
+        """The one to be held to the contract."""
+        raise NotImplementedError
+
+    @ANY_TEXT
+    @pytest.mark.parametrize("kind", get_args(Kind))
+    @pytest.mark.parametrize("place", [0, 9, 99])
+    def test_any_memory_stands_whole_or_in_some_characters(
+        self, router: ContextRouter, text: str, kind: str, place: int
+    ) -> None:
+        chars = router.excerpt_chars(candidate(text, kind), place, {"boat": 2.0})
+        assert chars is None or chars >= 1
+
+    def test_the_same_question_gives_the_same_bytes(self, router: ContextRouter) -> None:
+        """Else vLLM's prefix cache loses everything behind the block."""
+        for text in TEXTS:
+            asked = candidate(text, "document"), 1, {"halcyon": 3.0, "boat": 1.0}
+            assert router.excerpt_chars(*asked) == router.excerpt_chars(*asked)
+
+    def test_no_terms_are_no_fault(self, router: ContextRouter) -> None:
+        router.excerpt_chars(candidate(WEIRD["long"], "episodic"), 0, {})
+
+
+def candidate(text: str, kind: str) -> Candidate:
+    """An admitted memory."""
+    return Candidate(
+        memory_id=new_id(),
+        version=1,
+        kind=kind,
+        role="user",
+        content=text,
+        shown=(0, len(text)),
+        score=0.5,
+        parts={},
+        admitted=True,
+        occurred_at=None,
+        session_id=None,
+        seq=0,
+        scope_id=1,
+        integrity="user",
+        source_ids=(),
+        event_ids=(),
+    )
 
 
 class EvaluatorContract:
@@ -240,6 +290,9 @@ class ColdStoreContract:
             assert row.visible
             assert row.scope_id in ids
             assert row.vectors.shape == (len(row.windows), len(filled.asked))
+
+    async def test_a_scope_of_ones_own_is_said_to_be_so(self, filled: Filled) -> None:
+        assert {version.visibility for version in await filled.store.visible_scopes(filled.scope)} == {"own"}
 
     async def test_what_a_filter_hides_takes_no_place(self, filled: Filled) -> None:
         assert await self.found(filled, 2, Filter(kinds=frozenset({"document"}))) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -11,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.assemble import CLOSING, EXCERPT_CHARS, EXCERPTS_LONG, OPENING, WHOLE_CHARS, Block, build_block
+from memory.assemble import CLOSING, OPENING, Block, build_block
 from memory.model import Candidate
+from memory.ports import ContextRouter
 from memory.read.extract import SentenceCompressor
+from memory.read.route import EXCERPT_CHARS, EXCERPTS_LONG, WHOLE_CHARS, ByLength
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LIMITS = {"episodes": 10, "facts": 20, "procedures": 5}
@@ -59,13 +62,19 @@ def candidate(
     )
 
 
-def block_of(*candidates: Candidate, budget: int = 100_000, limits: dict[str, int] | None = None) -> Block:
+def block_of(
+    *candidates: Candidate,
+    budget: int = 100_000,
+    limits: dict[str, int] | None = None,
+    router: ContextRouter | None = None,
+) -> Block:
     return build_block(
         candidates,
         terms={},
         budget_tokens=budget,
         limits=limits or LIMITS,
         counter=Characters(),
+        router=router or ByLength(),
         compressor=SentenceCompressor(),
     )
 
@@ -147,6 +156,18 @@ def test_a_memory_of_lower_rank_is_shown_in_fewer_characters_but_a_short_one_who
     lengths = [len(line) for line in lines]
     assert min(lengths[:EXCERPTS_LONG]) > 2 * max(lengths[EXCERPTS_LONG:-1])
     assert lines[-1].endswith(" " + short.content)
+
+
+def test_a_router_decides_what_stands_whole_and_how_much_of_the_rest() -> None:
+    class DocumentsWhole:
+        def excerpt_chars(self, candidate: Candidate, place: int, terms: Mapping[str, float]) -> int | None:
+            return None if candidate.kind == "document" else 20
+
+    document, turn = candidate(1, "A page. " * 200, kind="document"), candidate(2, "Words of a turn. " * 200)
+    lines = items(block_of(document, turn, candidate(3, "short"), router=DocumentsWhole()))
+    assert lines[0].endswith(document.content)
+    assert len(lines[1]) < 80
+    assert lines[2].endswith(" short")
 
 
 def test_kinds_stand_together_in_the_order_of_the_sections() -> None:

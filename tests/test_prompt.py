@@ -16,6 +16,7 @@ from memory.chain import Digest
 from memory.ids import new_id
 from memory.model import Recall, Scope
 from memory.read.extract import SentenceCompressor
+from memory.read.route import ByLength
 from proxy.identity import Ask
 from proxy.prompt import ANSWER_TOKENS_RESERVED, Prompt, assemble, budget_for, retrieval_record, tenant_salt
 from proxy.wire.chat_request import ChatRequest
@@ -40,6 +41,7 @@ def placed(chat: ChatRequest, recall: Recall = FOUND, *, budget: int = 1000, sal
         budget_tokens=budget,
         limits=LIMITS,
         counter=Characters(),
+        router=ByLength(),
         compressor=SentenceCompressor(),
         salt=salt,
     )

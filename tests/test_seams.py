@@ -19,8 +19,9 @@ from memory.adapters.model_files import prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
 from memory.late import LateEmbedder
-from memory.ports import Compressor, Embedder, Evaluator, QueryTransformer, Reranker, TokenCounter
+from memory.ports import Compressor, ContextRouter, Embedder, Evaluator, QueryTransformer, Reranker, TokenCounter
 from memory.read.extract import SentenceCompressor
+from memory.read.route import ByLength
 from memory.read.transform import FollowUp
 from policies.admission import admit
 from tests.cross_encoder_fixture import write_cross_encoder, write_tokenizer
@@ -29,16 +30,19 @@ from tests.postgres_fixture import DIM, TestDatabase
 from tests.seam_contracts import (
     ColdStoreContract,
     CompressorContract,
+    ContextRouterContract,
     EmbedderContract,
     EvaluatorContract,
     Filled,
     QueryTransformerContract,
     RerankerContract,
     TokenCounterContract,
+    candidate,
 )
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "seams.md").read_text("utf-8")
+CONTRACTS = (ROOT / "tests" / "seam_contracts.py").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,18 @@ class TestSentenceCompressor(CompressorContract):
     @pytest.fixture
     def compressor(self) -> Compressor:
         return SentenceCompressor()
+
+
+class TestByLength(ContextRouterContract):
+    @pytest.fixture
+    def router(self) -> ContextRouter:
+        return ByLength()
+
+    @pytest.mark.parametrize(("place", "chars", "found"), [(0, 400, None), (0, 401, 400), (4, 200, None), (4, 201, 80)])
+    def test_a_short_one_stands_whole_and_the_best_have_more_room(
+        self, router: ContextRouter, place: int, chars: int, found: int | None
+    ) -> None:
+        assert router.excerpt_chars(candidate("x" * chars, "episodic"), place, {}) == found
 
 
 class TestAdmission(EvaluatorContract):
@@ -111,9 +127,9 @@ class TestReadStore(ColdStoreContract):
 
 
 def test_the_page_names_every_seam_and_where_it_is_wired() -> None:
-    for protocol in ("Embedder", "Compressor", "Reranker", "QueryTransformer", "TokenCounter", "ColdStore"):
-        assert f"### `{protocol}`" in PAGE, protocol
-        assert f"{protocol}Contract" in PAGE, protocol
+    for protocol in re.findall(r"^class (\w+Contract):", CONTRACTS, re.MULTILINE):
+        assert f"### `{protocol.removesuffix('Contract')}`" in PAGE, protocol
+        assert f"`{protocol}`" in PAGE, protocol
     named = re.findall(r"`((?:memory|proxy|policies|tests)/[\w/]+\.py)`", PAGE)
     assert named
     assert [path for path in named if not (ROOT / path).is_file()] == []
