@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.chain import Digest
+from policies.cascade import Visibility
 from policies.labels import Integrity, Sensitivity
 
 ScopeId = NewType("ScopeId", int)
@@ -50,11 +51,14 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class ScopeVersion:
-    """One visible scope and how often it has changed. An index older than `rebuild_version` must be built anew."""
+    """One visible scope, how often it has changed, and why it is seen. An index older than `rebuild_version` must be
+    built anew.
+    """
 
     scope_id: ScopeId
     version: int
     rebuild_version: int
+    visibility: Visibility = "own"
 
 
 @dataclass(frozen=True, slots=True)

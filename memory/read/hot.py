@@ -28,6 +28,7 @@ from memory.read.index import ScopeIndex
 from memory.read.items import IndexItem
 from memory.telemetry import Metrics
 from policies.admission import admit
+from policies.cascade import Visibility
 
 T = TypeVar("T")
 # How long a scope that was too large to hold is not tried again: it may have shrunk.
@@ -63,11 +64,14 @@ class IndexSource(Protocol):
 
 @dataclass(slots=True)
 class HotScope:
-    """One index and what it is known to hold. `chains` maps a turn's chain digest to its memory."""
+    """One index and what it is known to hold. `chains` maps a turn's chain digest to its memory, `visibility` a scope
+    to why it is seen.
+    """
 
     index: ScopeIndex
     versions: dict[int, int] = field(default_factory=dict)
     chains: dict[bytes, UUID] = field(default_factory=dict)
+    visibility: Mapping[int, Visibility] = field(default_factory=dict)
     confirmed_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -113,9 +117,9 @@ class HotScopes:
         hot = self._scopes.get(scope)
         return hot is not None and hot.confirmed_at > float("-inf")
 
-    def index_of(self, rows: Sequence[IndexRow], part_of: int | None) -> HotScope:
+    def index_of(self, rows: Sequence[IndexRow], part_of: int | None, visible: Sequence[ScopeVersion] = ()) -> HotScope:
         """An index of these rows for one question; of a scope with at least `part_of`. On the recall thread."""
-        hot = HotScope(self._empty(part_of))
+        hot = HotScope(self._empty(part_of), visibility=_visibility(visible))
         _put_rows(hot, rows)
         return hot
 
@@ -156,8 +160,8 @@ class HotScopes:
 
     async def as_of(self, scope: Scope, moment: datetime) -> HotScope:
         """An index of what was recorded at `moment`, built for this one question."""
-        past = HotScope(self._empty())
         visible = await self._source.visible_scopes(scope)
+        past = HotScope(self._empty(), visibility=_visibility(visible))
         if visible:
             await self._apply(past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
         return past
@@ -191,6 +195,7 @@ class HotScopes:
         if self._must_rebuild(hot, visible):
             hot.index, hot.chains, hot.versions = self._empty(), {}, {}
         if wanted != hot.versions:
+            hot.visibility = _visibility(visible)
             after = {sid: hot.versions.get(sid, 0) for sid in wanted}
             try:
                 await self._apply(hot, self._source.index_rows(scope.tenant, _ids(visible), after=after))
@@ -237,6 +242,10 @@ class HotScopes:
 
 def _ids(visible: Sequence[ScopeVersion]) -> list[int]:
     return [v.scope_id for v in visible]
+
+
+def _visibility(visible: Sequence[ScopeVersion]) -> dict[int, Visibility]:
+    return {v.scope_id: v.visibility for v in visible}
 
 
 def _put_rows(hot: HotScope, rows: Sequence[IndexRow]) -> None:

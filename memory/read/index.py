@@ -135,6 +135,11 @@ class ScopeIndex:
     def __contains__(self, memory_id: UUID) -> bool:
         return memory_id in self._slots
 
+    def held(self, memory_id: UUID) -> IndexItem | None:
+        """The item of this id, without its vectors."""
+        slot = self._slots.get(memory_id)
+        return None if slot is None else self._items[slot]
+
     @property
     def bytes_held(self) -> int:
         """Estimated memory, bytes, free room in the arrays included."""

@@ -22,6 +22,7 @@ from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
 from memory.read.index import Prepared, Scored
 from memory.read.items import Filter
 from memory.read.rerank import Reranking
+from memory.read.tiers import cascaded
 from memory.read.transform import FollowUp
 from memory.telemetry import Metrics
 from policies.admission import Features
@@ -193,14 +194,16 @@ class Recaller:
             return Recall((), "no-rerank")
         tenant, k, where = question.scope.tenant, COLD_CANDIDATES, question.where
         rows = await self._cold.nearest(tenant, ids, vector, max(k, question.k), where, now=question.now)
-        found = await self._hot.run(lambda: self._ranked_alone(question, rows, vector))
+        found = await self._hot.run(lambda: self._ranked_alone(question, rows, visible, vector))
         return replace(found, rung="no-rerank")
 
-    def _ranked_alone(self, question: Question, rows: Sequence[IndexRow], vector: Vector) -> Recall:
+    def _ranked_alone(
+        self, question: Question, rows: Sequence[IndexRow], visible: Sequence[ScopeVersion], vector: Vector
+    ) -> Recall:
         """These rows ranked as if the scope held no others; the same as from its index while it holds no others."""
         held = _within(rows, COLD_CHARS_MAX)
         whole = len(held) == len(rows) < COLD_CANDIDATES
-        hot = self._hot.index_of(held, part_of=None if whole else len(rows))
+        hot = self._hot.index_of(held, part_of=None if whole else len(rows), visible=visible)
         return _ranked(question, hot, _prepared_for(question, hot), vector)
 
 
@@ -212,10 +215,11 @@ def _prepared_for(question: Question, hot: HotScope) -> Prepared:
 
 
 def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vector | None) -> Recall:
-    """What an index has, best first."""
-    scored = hot.index.rank(prepared, vector, question.k)
+    """What an index has, best first; a later tier adds nothing where an earlier one answers."""
     asked = _words(question.text) if question.skip_repeats else None
-    candidates = tuple(candidate_of(hit) for hit in scored if not _repeats(hit.item.content, asked))
+    scored = hot.index.rank(prepared, vector, question.k)
+    hits = [hit for hit in scored if not _repeats(hit.item.content, asked)]
+    candidates = tuple(candidate_of(hit) for hit in cascaded(hits, hot))
     if vector is None:
         return Recall(candidates, "lexical", "embedder", terms=prepared.terms)
     return Recall(candidates, "full", terms=prepared.terms)

@@ -125,11 +125,14 @@ async def test_what_is_shared_is_visible_and_the_rest_is_not(store: Stores, post
             f" VALUES ('{store.tenant}', '{visibility}', '{user}', '{project}', '{agent}') RETURNING *)"
             " INSERT INTO scope_versions (tenant_id, scope_id) SELECT tenant_id, scope_id FROM s"
         )
-    seen = [one.scope_id for one in await store.read.visible_scopes(store.scope())]
+    visible = await store.read.visible_scopes(store.scope())
+    seen = [one.scope_id for one in visible]
     names = postgres.psql(
         f"SELECT visibility, user_name, project FROM scopes WHERE scope_id IN ({','.join(map(str, seen))}) ORDER BY 1"
     )
     assert names == "own|ada|p\nproject||p\ntenant||\nuser|ada|"
+    why = postgres.psql("SELECT scope_id, visibility FROM scopes").splitlines()
+    assert {f"{one.scope_id}|{one.visibility}" for one in visible} < set(why)
     assert len(await rows_of(store, store.scope())) == 2
 
 

@@ -46,7 +46,7 @@ class Scopes:
         """Every scope this identity may see, with its version now; empty for one that nothing was stored for."""
         async with self._database.transaction(scope.tenant, read_only=True) as tx:
             rows = await tx.fetch("visible_scopes", *_names(scope))
-        return tuple(ScopeVersion(ScopeId(row["scope_id"]), row["version"], row["rebuild_version"]) for row in rows)
+        return tuple(ScopeVersion(**row) for row in rows)
 
     def drop(self, scope: Scope) -> None:
         """Forget an id: its scope was erased elsewhere."""

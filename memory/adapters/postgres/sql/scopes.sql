@@ -23,8 +23,8 @@ FROM made;
 -- What an identity may see: its own scope, what is general to the user, what the project and the tenant share.
 -- $1 tenant uuid, $2 user text, $3 project text, $4 agent text
 -- Uses: scopes_tenant_id_visibility_user_name_project_agent_key, scope_versions_pkey.
--- Rows: scope_id, version, rebuild_version.
-SELECT s.scope_id, v.version, v.rebuild_version
+-- Rows: scope_id, version, rebuild_version, visibility.
+SELECT s.scope_id, v.version, v.rebuild_version, s.visibility
 FROM (VALUES ('own', $2, $3, $4), ('user', $2, '', ''), ('project', '', $3, ''), ('tenant', '', '', ''))
     AS w (visibility, user_name, project, agent)
 JOIN scopes s ON s.tenant_id = $1 AND s.visibility = w.visibility AND s.user_name = w.user_name
