@@ -66,6 +66,8 @@ def tier_of(kind: str, visibility: Visibility) -> Tier:
 
 def exits(found: Sequence[Found], ahead: float = AHEAD) -> frozenset[int]:
     """The places of those that add nothing to an earlier tier; none where all are of one tier."""
+    if len({one.tier for one in found}) < 2:
+        return frozenset()
     best = {tier: _best([one for one in found if one.tier < tier]) for tier in Tier}
     left = {
         at

@@ -433,5 +433,6 @@ def test_the_dense_arm_is_the_exact_nearest(seeds: list[int]) -> None:
     exact = sorted(items, key=lambda one: -float(one.vectors[0] @ query))[:5]
     vectors = {one.memory_id: one.vectors[0] for one in items}
     got = [float(vectors[hit.item.memory_id] @ query) for hit in found]
-    # The index holds vectors in steps of int8 (memory/read/dense.py): two that differ by less may change places.
-    assert got == pytest.approx([float(one.vectors[0] @ query) for one in exact], abs=5e-3)
+    # The index holds vectors in steps of int8 (memory/read/dense.py), which for 8 numbers moves a product by up to
+    # 7.4e-3 (20,000 pairs): two that differ by less than twice that may change places.
+    assert got == pytest.approx([float(one.vectors[0] @ query) for one in exact], abs=1.5e-2)
