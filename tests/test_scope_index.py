@@ -392,9 +392,8 @@ def test_injections_are_no_reason_to_admit() -> None:
 def test_a_counter_that_came_late_is_as_one_that_came_with_its_memory() -> None:
     one = item("n", "tent", injected=3, last_injected_at=NOW - timedelta(days=3))
     late = index_of(replace(one, injected=0, last_injected_at=None))
-    prepared = late.prepare("tent", now=NOW, where=EVERYTHING)
     late.count([Injections(one.memory_id, 3, one.last_injected_at)])
-    (hit,) = late.rank(prepared, unit(1), 1)
+    (hit,) = late.search("tent", unit(1), 1, now=NOW, where=EVERYTHING)
     (other,) = index_of(one).search("tent", unit(1), 1, now=NOW, where=EVERYTHING)
     assert (hit.item.injected, hit.score, hit.parts) == (3, other.score, other.parts)
     late.put(replace(one, injected=0, last_injected_at=None))  # its slot keeps nothing of the one before

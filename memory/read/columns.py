@@ -5,6 +5,7 @@ Bookkeeping of ScopeIndex: it owns the slot numbers, this holds what filters tes
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -29,18 +30,32 @@ def grown(values: NDArray[A], fill: Any) -> NDArray[A]:
     return np.concatenate([values, np.full_like(values, fill)])
 
 
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the columns say of some slots, whatever is asked: arrays in the order of the slots.
+
+    `standing` are the positions of standing instructions; `ties` orders equals, the last of it first.
+    """
+
+    demotion: NDArray[np.float32]
+    prior: NDArray[np.float32]
+    reinforcement: NDArray[np.float32]
+    standing: NDArray[np.intp]
+    ties: tuple[NDArray[np.uint64], NDArray[np.float64]]
+
+
 class Columns:
     """One array per label, indexed by slot. Times are seconds since 1970; an absent time is -inf, no expiry +inf."""
 
     def __init__(self) -> None:
         self.alive: NDArray[np.bool_] = np.zeros(_START, np.bool_)
         self.occurred: NDArray[np.float64] = np.zeros(_START, np.float64)
-        self.demotion: NDArray[np.float32] = np.zeros(_START, np.float32)
+        self._demotion: NDArray[np.float32] = np.zeros(_START, np.float32)
         self.standing: NDArray[np.bool_] = np.zeros(_START, np.bool_)
-        self.prior: NDArray[np.float32] = np.zeros(_START, np.float32)
+        self._prior: NDArray[np.float32] = np.zeros(_START, np.float32)
         self._strength: NDArray[np.float32] = np.zeros(_START, np.float32)
         self._injected: NDArray[np.float64] = np.zeros(_START, np.float64)
-        self.identity: NDArray[np.uint64] = np.zeros(_START, np.uint64)  # an order that no way of loading changes
+        self._identity: NDArray[np.uint64] = np.zeros(_START, np.uint64)  # an order that no way of loading changes
         self._expires: NDArray[np.float64] = np.zeros(_START, np.float64)
         self._scope: NDArray[np.int64] = np.zeros(_START, np.int64)
         self._kind: NDArray[np.int32] = np.zeros(_START, np.int32)
@@ -60,11 +75,11 @@ class Columns:
             self._grow()
         self.alive[slot] = True
         self.occurred[slot] = item.occurred_at.timestamp() if item.occurred_at else -np.inf
-        self.demotion[slot] = demotion
-        self.prior[slot] = prior(item.importance, item.validation_status)
+        self._demotion[slot] = demotion
+        self._prior[slot] = prior(item.importance, item.validation_status)
         self.count(slot, item.injected, item.last_injected_at)
         self.standing[slot] = standing(item.role, item.content) is not None
-        self.identity[slot] = item.memory_id.int & _LOW_BITS
+        self._identity[slot] = item.memory_id.int & _LOW_BITS
         self._expires[slot] = item.expires_at.timestamp() if item.expires_at else np.inf
         self._scope[slot] = item.scope_id
         self._kind[slot] = self._code(item.kind)
@@ -77,7 +92,17 @@ class Columns:
         self._strength[slot] = strength(injected) if last else 0.0
         self._injected[slot] = last.timestamp() if last else 0.0
 
-    def reinforcement(self, slots: NDArray[np.intp], now: datetime) -> NDArray[np.float32]:
+    def traits(self, slots: NDArray[np.intp], now: datetime) -> Traits:
+        """What ranking asks of these slots, as of now."""
+        return Traits(
+            demotion=self._demotion[slots],
+            prior=self._prior[slots],
+            reinforcement=self._reinforcement(slots, now),
+            standing=np.flatnonzero(self.standing[slots]),
+            ties=(self._identity[slots], -self.occurred[slots]),
+        )
+
+    def _reinforcement(self, slots: NDArray[np.intp], now: datetime) -> NDArray[np.float32]:
         """What their injections are worth by now, 0..1, shape [slots]."""
         worth = self._strength[slots]
         some = np.flatnonzero(worth)  # most were never injected, and powers are dear
@@ -114,12 +139,12 @@ class Columns:
     def _grow(self) -> None:
         self.alive = grown(self.alive, False)
         self.occurred = grown(self.occurred, 0.0)
-        self.demotion = grown(self.demotion, 0.0)
+        self._demotion = grown(self._demotion, 0.0)
         self.standing = grown(self.standing, False)
-        self.prior = grown(self.prior, 0.0)
+        self._prior = grown(self._prior, 0.0)
         self._strength = grown(self._strength, 0.0)
         self._injected = grown(self._injected, 0.0)
-        self.identity = grown(self.identity, 0)
+        self._identity = grown(self._identity, 0)
         self._expires = grown(self._expires, 0.0)
         self._scope = grown(self._scope, 0)
         self._kind = grown(self._kind, 0)

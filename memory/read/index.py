@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from memory.model import Injections
 from memory.ports import Evaluator
 from memory.read.arms import Arms, best, fused, margins, places
-from memory.read.columns import Columns, grown
+from memory.read.columns import Columns, Traits, grown
 from memory.read.dense import DenseIndex
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, query_terms, stem, tokenise, weigh
@@ -96,6 +96,7 @@ class Prepared:
     timely: bool  # it asks what was at a time, naming little else
     in_time: NDArray[np.float32] | None  # 1 for what happened when the query speaks of; None: it names no time
     visible: NDArray[np.intp]
+    traits: Traits
     unit_lexical: NDArray[np.float32]
     lexical: NDArray[np.float32]
 
@@ -240,6 +241,7 @@ class ScopeIndex:
             timely=len(terms) <= TIMELY_TERMS_MAX and asks_what_was(query),
             in_time=self._in_time(query[-QUERY_CHARS_JUDGED:], visible, now),
             visible=visible,
+            traits=self._columns.traits(visible, now),
             unit_lexical=unit_lexical,
             lexical=self._best_by_item(unit_lexical, 0.0)[visible],
         )
@@ -257,8 +259,7 @@ class ScopeIndex:
             return []
         arms = self._arms(prepared, query_vector)
         scores, parts = self._scores(prepared, arms)
-        ties = (self._columns.identity[visible], -self._columns.occurred[visible])
-        order = best(scores, ties, k + _FOLD_SLACK)
+        order = best(scores, prepared.traits.ties, k + _FOLD_SLACK)
         above = margins(arms)
         settled, later = self._newest_first(self._fold(order, visible), prepared)
         chosen = settled[:k]
@@ -332,20 +333,20 @@ class ScopeIndex:
 
     def _scores(self, query: Prepared, arms: Arms) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
         """Scores of the visible items and the parts they are made of."""
-        visible, weights = query.visible, query.weights
+        visible, weights, traits = query.visible, query.weights, query.traits
         said_by = np.zeros(len(visible), np.float32) if query.named is None else query.named.theirs.astype(np.float32)
-        scores, parts = fused(arms, self._columns.demotion[visible], said_by, weights)
-        parts["standing"] = self._standing(visible, scores)
+        scores, parts = fused(arms, traits.demotion, said_by, weights)
+        parts["standing"] = _best_standing(traits.standing, scores)
         scores = scores + parts["standing"] * weights.standing
         if query.in_time is not None:
             parts["in_time"] = query.in_time
             scores = scores + query.in_time * weights.in_time
-        parts["prior"] = self._columns.prior[visible]
+        parts["prior"] = traits.prior
         scores = scores + parts["prior"] * weights.prior
         parts["said_next"] = self._talk.said_next(visible, scores)
         parts["session"] = self._talk.best_of_session(visible, scores)
         scores = scores + parts["said_next"] * weights.said_next + parts["session"] * weights.session
-        parts["reinforcement"] = self._columns.reinforcement(visible, query.now)
+        parts["reinforcement"] = traits.reinforcement
         return scores + parts["reinforcement"] * weights.reinforcement, parts
 
     def _in_time(self, query: str, visible: NDArray[np.intp], now: datetime) -> NDArray[np.float32] | None:
@@ -357,13 +358,6 @@ class ScopeIndex:
             return None
         start, end = span.start.timestamp(), (span.end + SAID_AFTER).timestamp()
         return ((occurred >= start) & (occurred < end)).astype(np.float32)
-
-    def _standing(self, visible: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """1 for the few standing instructions that are best without it, else 0."""
-        chosen = np.zeros(len(visible), np.float32)
-        places = np.flatnonzero(self._columns.standing[visible])
-        chosen[places[np.argsort(-scores[places])[: ranking.STANDING_MAX]]] = 1.0
-        return chosen
 
     def _fold(self, order: NDArray[np.intp], visible: NDArray[np.intp]) -> list[tuple[int, tuple[UUID, ...]]]:
         """Positions in rank order, each with the ids of later ones that say the same words."""
@@ -457,6 +451,13 @@ class ScopeIndex:
         dense = ranking.rescale(arms.unit_dense[units], float(arms.dense.min()), float(arms.dense.max()))
         none = dense * 0.0
         return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical, none, none, weights)))]
+
+
+def _best_standing(places: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """1 for the few of these places that are best without it, else 0; shape of `scores`."""
+    chosen = np.zeros(len(scores), np.float32)
+    chosen[places[np.argsort(-scores[places])[: ranking.STANDING_MAX]]] = 1.0
+    return chosen
 
 
 def _explained(

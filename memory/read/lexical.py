@@ -12,7 +12,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -227,6 +227,6 @@ class LexicalIndex:
         ranked = sorted((term not in self._postings, -self.idf(term), term) for term in set(terms))
         return {term: -negative for _, negative, term in ranked[:QUERY_TERMS_MAX]}
 
-    def held(self, unit: int, terms: Iterable[str]) -> frozenset[str]:
+    def held(self, unit: int, terms: Container[str]) -> frozenset[str]:
         """Which of these terms a unit holds, its context included."""
-        return frozenset(self._terms.get(unit, ())).intersection(terms)
+        return frozenset(term for term in self._terms.get(unit, ()) if term in terms)
