@@ -1,4 +1,4 @@
-"""What all tests share. A property has no deadline: on a busy machine it fails for being slow, which is no test of it."""
+"""What all tests share. No property has a deadline: on a busy machine it would fail for being slow."""
 
 from hypothesis import settings
 
