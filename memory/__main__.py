@@ -20,6 +20,7 @@ from pathlib import Path
 import uvloop
 
 from memory.adapters.embedder import OnnxEmbedder
+from memory.adapters.language import LanguageModel
 from memory.adapters.model_files import default_cache_dir, prepare_model
 from memory.adapters.model_registry import choose_model, read_registry
 from memory.adapters.postgres.database import Bounds, Database
@@ -102,6 +103,7 @@ async def work(settings: Settings) -> None:
         raise ConfigInvalid("unresolved settings: this process is started by `memory-proxy serve`")
     metrics = Metrics()
     embedder = await asyncio.to_thread(prepared, settings)
+    languages = await asyncio.to_thread(LanguageModel)
     bounds = Bounds(statement_timeout_ms=60_000)
     database = await Database.open(database_url.get_secret_value(), bounds)
     keys = KeyRing(KeyStore(database), load_or_create_master_key(data / "master.key"))
@@ -121,6 +123,7 @@ async def work(settings: Settings) -> None:
             windows=embedder,
             redactor=Redactor(secret_detectors()),
             counter=LocalTokenizer(directory) if directory else EstimatedTokens(),
+            languages=languages,
             announcer=hot,
             summariser=Summariser(
                 store, every_turns=summary.every_turns, sentences_max=summary.sentences_max, clock=_now

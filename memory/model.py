@@ -212,6 +212,7 @@ class Turn:
     redactions: int
     token_count: int | None
     occurred_at: datetime
+    language: str | None = None  # as its detector names it, "de"; None where it was not sure
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +235,7 @@ class NewMemory:
     windows: tuple[tuple[int, int], ...] = ()
     vectors: NDArray[np.float32] | None = None  # [len(windows), dim]
     attributes: dict[str, Any] = field(default_factory=dict)
+    language: str | None = None
     order: int = 0  # its place among what is stored with it: so many microseconds later
 
 
@@ -342,6 +344,7 @@ class IndexRow:
     chain: Digest | None
     created_at: datetime | None = None  # when it reached us
     speaker: str | None = None  # the name of who said its primary turn
+    language: str | None = None  # of its content
     attributes: Mapping[str, Any] = field(default_factory=dict)
     validation_status: str = "unreviewed"
     injected: int = 0  # how often it was placed in a prompt

@@ -156,3 +156,10 @@ class Queue(Protocol):
 
     async def depth(self) -> QueueDepth:
         """Counts over all lanes. Raises QueueUnavailable."""
+
+
+class LanguageDetector(Protocol):
+    """Which language a text is in."""
+
+    def detect(self, text: str) -> str | None:
+        """A code of ISO 639 ("de"), None where that is not clear. Microseconds, on any thread; never raises."""

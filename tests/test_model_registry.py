@@ -135,7 +135,7 @@ def test_altered_package_file_is_refused(spec: ModelSpec, tmp_path: Path) -> Non
 
 def test_missing_package_is_refused_with_the_remedy(spec: ModelSpec, tmp_path: Path) -> None:
     absent = replace(spec, files=(*spec.files[:1], ModelFile("tokenizer", "t.json", "no_such_package", "0" * 64)))
-    with pytest.raises(ModelFileInvalid, match=r"no-such-package.*requirements-models\.lock"):
+    with pytest.raises(ModelFileInvalid, match=r"no-such-package.*requirements-nodeps\.lock"):
         prepare_model(absent, tmp_path, silent)
 
 

@@ -75,13 +75,18 @@ def locate(spec: ModelSpec, file: ModelFile) -> Path:
         if spec.directory is None:
             raise ModelFileInvalid(f"{file.path}: {spec.name} is loaded from a directory; set embedding.directory")
         return spec.directory / file.path
-    found = importlib.util.find_spec(file.package)
+    return package_file(file.package, file.path)
+
+
+def package_file(package: str, path: str) -> Path:
+    """Where a file of an installed package lies, without importing it. Raises ModelFileInvalid."""
+    found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
         raise ModelFileInvalid(
-            f"{file.package}/{file.path}: expected the installed package {file.package.replace('_', '-')}, found none; "
-            "install requirements-models.lock with --no-deps"
+            f"{package}/{path}: expected the installed package {package.replace('_', '-')}, found none; "
+            "install requirements-nodeps.lock with --no-deps"
         )
-    return Path(found.submodule_search_locations[0]) / file.path
+    return Path(found.submodule_search_locations[0]) / path
 
 
 def sha256_file(path: Path) -> str:

@@ -280,6 +280,7 @@ def _item(row: IndexRow) -> IndexItem:
         vectors=row.vectors,
         created_at=row.created_at,
         speaker=row.speaker,
+        language=row.language,
         attributes=row.attributes,
         validation_status=row.validation_status,
         injected=row.injected,

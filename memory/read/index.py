@@ -31,7 +31,7 @@ from memory.read.arms import Arms, best, fused, margins, places
 from memory.read.columns import Columns, Traits, grown
 from memory.read.dense import DenseIndex
 from memory.read.items import Filter, IndexItem
-from memory.read.lexical import LexicalIndex, query_terms, stem, tokenise, weigh
+from memory.read.lexical import LexicalIndex, present, stem, tokenise, weigh
 from memory.read.speakers import Named, Speakers
 from memory.read.talk import Talk
 from policies import admission, newest, ranking
@@ -80,7 +80,8 @@ class Scored:
 class Prepared:
     """A query made ready but for its vector, so that this much is done while the vector is computed.
 
-    `visible` are the item slots that take part, `terms` maps each term to its idf. Good for one index in one
+    `visible` are the item slots that take part, `terms` maps each term to its idf, `forms` one that is held in several
+    forms to the others. Good for one index in one
     `state` only: `rank` looks.
     """
 
@@ -89,6 +90,7 @@ class Prepared:
     where: Filter
     state: object
     terms: dict[str, float]
+    forms: dict[str, tuple[str, ...]]
     personal: bool
     unspaced: bool
     weights: ranking.Weights
@@ -226,14 +228,17 @@ class ScopeIndex:
     def prepare(self, query: str, *, now: datetime, where: Filter) -> Prepared:
         """All of a search that needs no vector."""
         visible = np.flatnonzero(self._visible(where, now))
-        terms = self._lexical.weights(query_terms(query))
-        unit_lexical = self._lexical.score(terms, self._unit_count)
+        asked = self._lexical.asked(query)
+        forms = {term: others for term, others in asked.items() if others}
+        terms = self._lexical.weights(asked, forms)
+        unit_lexical = self._lexical.score(terms, self._unit_count, forms)
         return Prepared(
             query=query,
             now=now,
             where=where,
             state=self._state,
             terms=terms,
+            forms=forms,
             personal=admission.is_personal(query[-QUERY_CHARS_JUDGED:]),
             unspaced=ranking.is_unspaced(query),
             weights=ranking.weights_for(query),
@@ -294,13 +299,14 @@ class ScopeIndex:
 
     def _put_terms(self, item: IndexItem, units: Iterable[int]) -> int:
         """Index the words of each window with the date and the context; returns the terms of the whole content."""
-        whole = tokenise(item.content)
-        context = tokenise(item.context[-_CONTEXT_CHARS_MAX:])
+        language = item.language
+        whole = tokenise(item.content, language)
+        context = tokenise(item.context[-_CONTEXT_CHARS_MAX:], language)
         weight = ranking.context_weight(len(whole), item.context, len(context))
         date = tokenise(date_words(item.occurred_at))
         for unit, (start, end) in zip(units, item.windows, strict=True):
-            own = whole if end - start >= len(item.content) else tokenise(item.content[start:end])
-            self._lexical.put(unit, weigh(date + own, context, weight))
+            own = whole if end - start >= len(item.content) else tokenise(item.content[start:end], language)
+            self._lexical.put(unit, weigh(date + own, context, weight), language)
         return len(whole)
 
     def _visible(self, where: Filter, now: datetime) -> NDArray[np.bool_]:
@@ -371,7 +377,7 @@ class ScopeIndex:
     def _features(
         self, slot: int, at: int, query: Prepared, arms: Arms, above: NDArray[np.float32] | None, gap: float
     ) -> admission.Features:
-        held = {term for unit in self._units[slot] for term in self._lexical.held(unit, query.terms)}
+        held = {term for unit in self._units[slot] for term in self._lexical.held(unit, query.terms, query.forms)}
         total = sum(query.terms.values())
         coverage = sum(query.terms[term] for term in held) / total if total else 0.0
         return admission.Features(
@@ -404,12 +410,12 @@ class ScopeIndex:
             """The cosine of the nearest windows of two of them."""
             return self._dense.nearest(units[one], units[other])
 
-        said = [self._statement(self._items[slot], query.terms) for slot in slots]
+        said = [self._statement(self._items[slot], query) for slot in slots]
         settled = newest.settle(kinds, said, query.terms, near)
         later = {chosen[older][0]: self._items[slots[newer]].memory_id for older, newer in settled.later.items()}
         return [chosen[at] for at in settled.order] + chosen[newest.DEPTH :], later
 
-    def _statement(self, item: IndexItem, terms: Mapping[str, float]) -> newest.Statement:
+    def _statement(self, item: IndexItem, query: Prepared) -> newest.Statement:
         return newest.Statement(
             text=item.content,
             speaker=(item.role, item.speaker),
@@ -417,7 +423,7 @@ class ScopeIndex:
             arrived=item.created_at,
             session=item.session_id,
             seq=item.seq,
-            terms=_own_terms(item, terms),
+            terms=_own_terms(item, query.terms, query.forms),
         )
 
     def _speaker_gap(self, query: Prepared, scores: NDArray[np.float32]) -> float:
@@ -436,7 +442,7 @@ class ScopeIndex:
         for side, said_by in enumerate((query.named.theirs, query.named.others)):
             places = np.flatnonzero(said_by)
             for at in places[np.argsort(-scores[places])[:_SPEAKER_TURNS]].tolist():
-                own = _own_terms(self._items[int(query.visible[at])], asked)
+                own = _own_terms(self._items[int(query.visible[at])], asked, query.forms)
                 held[side] = max(held[side], sum(asked[term] for term in own) / total)
         return held[0] - held[1]
 
@@ -479,9 +485,9 @@ def _has(attributes: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     )
 
 
-def _own_terms(item: IndexItem, terms: Mapping[str, float]) -> frozenset[str]:
+def _own_terms(item: IndexItem, terms: Mapping[str, float], forms: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
     """Which of these terms an item's own words hold, by its head."""
-    return frozenset(tokenise(item.content[:_OWN_CHARS_READ])).intersection(terms)
+    return present(frozenset(tokenise(item.content[:_OWN_CHARS_READ], item.language)), terms, forms)
 
 
 def date_words(moment: datetime | None) -> str:

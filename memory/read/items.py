@@ -44,6 +44,7 @@ class IndexItem:
     version: int = 1
     created_at: datetime | None = None  # when it reached us: the order of what is said to have happened at one time
     speaker: str | None = None  # the name of who said it
+    language: str | None = None  # decides how its words are stemmed
     attributes: Mapping[str, Any] = field(default_factory=dict)
     validation_status: str = "unreviewed"
     injected: int = 0  # how often it was placed in a prompt

@@ -2,6 +2,9 @@
 
 A unit is one window of one turn; the owner of the units (ScopeIndex) numbers them densely and may use a number again
 once it was removed. Document frequencies and the mean length are exact after every put and remove.
+
+Texts in a language with Snowball rules are stemmed by those, all others as English. A query is too short to tell its
+language by: each of its words stands for its English term and its stems in the languages that the index holds.
 Refuses nothing: unknown terms score 0, an empty index scores nothing. No I/O; one owner, not thread-safe.
 """
 
@@ -12,13 +15,15 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from memory.read.stems import SNOWBALL, stem_in, without_accents
 
 # k1 and b as in Lucene. `python -m bench.tune_recall --ablate`: k1 .9-2 and b .5-.9 trade LoCoMo against BEAM-100K
 # point for point, so the customary values stay.
@@ -33,7 +38,7 @@ QUERY_TERMS_MAX: Final = 64
 TERM_CHARS_MAX: Final = 64
 
 _WORD: Final = re.compile(r"[^\W_]+")
-_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+_ACCENTED_WORD: Final = re.compile("(?:[^\\W_][\u0300-\u036f]*)+")
 _CJK: Final = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0eff\U00020000-\U0003134f]+"
 )
@@ -52,6 +57,8 @@ _STEMS_KEPT: Final = 32_768
 _BYTES_PER_POSTING: Final = 8  # int32 unit and float32 weight
 _BYTES_PER_TERM: Final = 400  # string, dict entry, two arrays; measured with tracemalloc on LoCoMo
 _BYTES_PER_UNIT_TERM: Final = 8  # the reference kept for removal
+_NO_FORMS: Final[Mapping[str, tuple[str, ...]]] = {}
+_BYTES_PER_LANGUAGE: Final = 100  # of a unit that is not English: a dict entry
 
 
 @lru_cache(_STEMS_KEPT)
@@ -83,34 +90,42 @@ def _singular(word: str) -> str:
     return word[:-1] if word.endswith("s") and word[-2] not in "su" else word
 
 
-def tokenise(text: str) -> list[str]:
+def tokenise(text: str, language: str | None = None) -> list[str]:
     """Terms in order, with repeats: case and accents folded, English stopwords dropped, words stemmed, numbers kept.
 
-    Scripts without spaces give single characters and overlapping pairs.
+    In a language of `SNOWBALL` words are stemmed by its rules and none is dropped. Scripts without spaces give single
+    characters and overlapping pairs.
     """
+    words = _WORD.finditer(_folded(text))
+    add: Callable[[str, list[str]], None] = _add_word
+    if language in SNOWBALL:
+        words, add = _ACCENTED_WORD.finditer(_casefolded(text)), partial(_add_stem, language)
     terms: list[str] = []
-    for match in _WORD.finditer(_folded(text)):
+    for match in words:
         word = match[0]
         if word.isascii():
-            _add_word(word, terms)
+            add(word, terms)
             continue
         end = 0
         for run in _CJK.finditer(word):
-            _add_word(word[end : run.start()], terms)
+            add(word[end : run.start()], terms)
             characters = run[0]
             terms.extend(characters)
             terms.extend(characters[i : i + 2] for i in range(len(characters) - 1))
             end = run.end()
-        _add_word(word[end:], terms)
+        add(word[end:], terms)
     return terms
 
 
 def _folded(text: str) -> str:
     """NFKC, casefolded, without accents: "Café" and "cafe" are one word. Dakuten and Hangul stay as they are."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    if folded.isascii():
-        return folded
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
+    return folded if folded.isascii() else without_accents(folded)
+
+
+def _casefolded(text: str) -> str:
+    """The same with accents, composed."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", text).casefold())
 
 
 def _add_word(word: str, terms: list[str]) -> None:
@@ -118,12 +133,31 @@ def _add_word(word: str, terms: list[str]) -> None:
         terms.append(stem(word[:TERM_CHARS_MAX]))
 
 
+def _add_stem(language: str, word: str, terms: list[str]) -> None:
+    if word:
+        terms.append(stem_in(word[:TERM_CHARS_MAX], language))
+
+
 def query_terms(text: str) -> frozenset[str]:
-    """The distinct terms of a query, read from its head and tail only when it is over `QUERY_CHARS_MAX` characters."""
-    if len(text) > QUERY_CHARS_MAX:
-        half = QUERY_CHARS_MAX // 2
-        text = f"{text[:half]} {text[-half:]}"
-    return frozenset(tokenise(text))
+    """The distinct English terms of a query, of its head and tail only when it is over `QUERY_CHARS_MAX` characters."""
+    return frozenset(tokenise(_head_and_tail(text)))
+
+
+def _head_and_tail(text: str) -> str:
+    half = QUERY_CHARS_MAX // 2
+    return f"{text[:half]} {text[-half:]}" if len(text) > QUERY_CHARS_MAX else text
+
+
+def _query_words(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The words of a query, casefolded, each with its English terms: none for a stopword, several for CJK."""
+    for match in _ACCENTED_WORD.finditer(_casefolded(_head_and_tail(text))):
+        yield match[0][:TERM_CHARS_MAX], tokenise(match[0])
+
+
+def present(own: frozenset[str], terms: Collection[str], forms: Mapping[str, Iterable[str]]) -> frozenset[str]:
+    """Which of the query's terms are among a text's own, in any of their forms."""
+    others = (term for term, known in forms.items() if term in terms and not own.isdisjoint(known))
+    return own.intersection(terms).union(others)
 
 
 def weigh(own: Iterable[str], context: Iterable[str] = (), weight: float = 0.0) -> dict[str, float]:
@@ -149,12 +183,24 @@ class _Postings:
             self.units[at], self.weights[at] = last_unit, last_weight
 
 
+def _merged(held: list[_Postings]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The units of one or more postings, each once, and the weight of all of them in each."""
+    units = [np.frombuffer(postings.units, np.int32) for postings in held]
+    weights = [np.frombuffer(postings.weights, np.float32) for postings in held]
+    if len(held) == 1:
+        return units[0], weights[0]
+    each, place = np.unique(np.concatenate(units), return_inverse=True)
+    return each, np.bincount(place, np.concatenate(weights)).astype(np.float32)
+
+
 class LexicalIndex:
     """Postings of one scope. Unit numbers are the caller's; a number in use may not be put again."""
 
     def __init__(self) -> None:
         self._postings: dict[str, _Postings] = {}
         self._terms: dict[int, tuple[str, ...]] = {}
+        self._language_of: dict[int, str] = {}  # of the units that are stemmed by Snowball's rules
+        self._languages: Counter[str] = Counter()
         self._lengths: NDArray[np.float32] = np.zeros(16, np.float32)
         self._length_sum = 0.0
         self._posting_count = 0
@@ -166,10 +212,11 @@ class LexicalIndex:
     def bytes_held(self) -> int:
         """Estimated memory, bytes."""
         per_posting = _BYTES_PER_POSTING + _BYTES_PER_UNIT_TERM
-        return self._posting_count * per_posting + len(self._postings) * _BYTES_PER_TERM + self._lengths.nbytes
+        postings = self._posting_count * per_posting + len(self._postings) * _BYTES_PER_TERM
+        return postings + self._lengths.nbytes + len(self._language_of) * _BYTES_PER_LANGUAGE
 
-    def put(self, unit: int, terms: Mapping[str, float]) -> None:
-        """Add a unit. Raises ValueError for a number in use."""
+    def put(self, unit: int, terms: Mapping[str, float], language: str | None = None) -> None:
+        """Add a unit whose terms were made for this language. Raises ValueError for a number in use."""
         if unit in self._terms:
             raise ValueError(f"unit {unit} is in use")
         held = []
@@ -181,6 +228,9 @@ class LexicalIndex:
             postings.weights.append(weight)
             held.append(term)
         self._terms[unit] = tuple(held)
+        if language in SNOWBALL:
+            self._language_of[unit] = language
+            self._languages[language] += 1
         if unit >= len(self._lengths):
             self._lengths = np.concatenate([self._lengths, np.zeros(max(unit, len(self._lengths)), np.float32)])
         length = float(np.float32(sum(terms.values())))
@@ -199,34 +249,79 @@ class LexicalIndex:
         self._length_sum -= float(self._lengths[unit])
         self._lengths[unit] = 0.0
         self._posting_count -= len(held)
+        language = self._language_of.pop(unit, None)
+        if language is not None:
+            self._languages[language] -= 1
+            if not self._languages[language]:
+                del self._languages[language]
 
-    def idf(self, term: str) -> float:
+    def asked(self, text: str) -> dict[str, tuple[str, ...]]:
+        """The terms of a query, each with the other forms in which this index holds its word.
+
+        A term is a word's English one, or for an English stopword a stem; words that share a form are one term.
+        """
+        if not self._languages:
+            return dict.fromkeys(query_terms(text), ())
+        term_of: dict[str, str] = {}
+        asked: dict[str, tuple[str, ...]] = {}
+        for word, english in _query_words(text):
+            stems = self._stems(word, is_stopword=not english) if len(english) < 2 else []
+            for own in english or stems[:1]:
+                forms = dict.fromkeys((own, *stems))
+                term = next((term_of[form] for form in forms if form in term_of), own)
+                new = [form for form in forms if form not in term_of]
+                term_of.update(dict.fromkeys(new, term))
+                asked[term] = (*asked.get(term, ()), *(form for form in new if form != term))
+        return asked
+
+    def _stems(self, word: str, *, is_stopword: bool) -> list[str]:
+        """The stems of a query's word that this index holds.
+
+        English stopwords are words elsewhere ("but", "was"), which would be rare, so heavy, in a scope that holds only
+        a little of that language: there they stay stopwords.
+        """
+        least = len(self._terms) / 2 if is_stopword else 0
+        languages = (language for language, units in sorted(self._languages.items()) if units > least)
+        return [one for one in (stem_in(word, language) for language in languages) if one in self._postings]
+
+    def idf(self, term: str, forms: Iterable[str] = ()) -> float:
         """ln(1 + (N - df + 0.5) / (df + 0.5)), never negative; an unknown term is as rare as can be."""
-        postings = self._postings.get(term)
-        df = len(postings.units) if postings else 0
+        held = self._held_in(term, forms)
+        df = len(_merged(held)[0]) if held else 0
         return math.log1p((len(self._terms) - df + 0.5) / (df + 0.5))
 
-    def score(self, terms: Mapping[str, float], unit_count: int) -> NDArray[np.float32]:
-        """BM25 of every unit, shape [unit_count]. `terms` maps a query term to its idf (see `weights`)."""
+    def _held_in(self, term: str, forms: Iterable[str]) -> list[_Postings]:
+        return [postings for one in (term, *forms) if (postings := self._postings.get(one)) is not None]
+
+    def score(
+        self, terms: Mapping[str, float], unit_count: int, forms: Mapping[str, tuple[str, ...]] = _NO_FORMS
+    ) -> NDArray[np.float32]:
+        """BM25 of every unit, shape [unit_count]. `terms` maps a query term to its idf (see `weights`).
+
+        The `forms` of a term (see `asked`) count as the term itself.
+        """
         scores = np.zeros(unit_count, np.float32)
         if not self._terms:
             return scores
         mean = max(self._length_sum / len(self._terms), 1e-9)
         norms = (K1 * (1.0 - B) + (K1 * B / mean) * self._lengths).astype(np.float32)
         for term, idf in terms.items():
-            postings = self._postings.get(term)
-            if postings is None:
+            held = self._held_in(term, forms.get(term, ()))
+            if not held:
                 continue
-            units = np.frombuffer(postings.units, np.int32)
-            weights = np.frombuffer(postings.weights, np.float32)
+            units, weights = _merged(held)
             scores[units] += np.float32(idf * (K1 + 1.0)) * weights / (weights + norms[units])
         return scores
 
-    def weights(self, terms: Iterable[str]) -> dict[str, float]:
+    def weights(self, terms: Iterable[str], forms: Mapping[str, tuple[str, ...]] = _NO_FORMS) -> dict[str, float]:
         """The idf of each query term, rarest first, at most `QUERY_TERMS_MAX`; unknown terms count and come last."""
-        ranked = sorted((term not in self._postings, -self.idf(term), term) for term in set(terms))
+        asked = {term: forms.get(term, ()) for term in terms}
+        ranked = sorted((not self._held_in(one, more), -self.idf(one, more), one) for one, more in asked.items())
         return {term: -negative for _, negative, term in ranked[:QUERY_TERMS_MAX]}
 
-    def held(self, unit: int, terms: Container[str]) -> frozenset[str]:
+    def held(
+        self, unit: int, terms: Collection[str], forms: Mapping[str, tuple[str, ...]] = _NO_FORMS
+    ) -> frozenset[str]:
         """Which of these terms a unit holds, its context included."""
-        return frozenset(term for term in self._terms.get(unit, ()) if term in terms)
+        own = self._terms.get(unit, ())
+        return present(frozenset(own), terms, forms) if forms else frozenset(term for term in own if term in terms)

@@ -39,7 +39,7 @@ from memory.model import (
     StoredExchange,
     Turn,
 )
-from memory.ports import Delivery, Embedder, TokenCounter
+from memory.ports import Delivery, Embedder, LanguageDetector, TokenCounter
 from memory.read.conversation import session_ref
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
@@ -104,6 +104,7 @@ class WriteParts:
     windows: TextTokenizer
     redactor: Redacts
     counter: TokenCounter
+    languages: LanguageDetector
     announcer: Announcer
     summariser: Summariser
     metrics: Metrics
@@ -195,7 +196,14 @@ class WritePath:
             tails[label] = digest if is_new else parent
             parts = self._parts
             turn = await asyncio.to_thread(
-                turn_of_line, line, chunk, digest, parent, redactor=parts.redactor, counter=parts.counter
+                turn_of_line,
+                line,
+                chunk,
+                digest,
+                parent,
+                redactor=parts.redactor,
+                counter=parts.counter,
+                languages=parts.languages,
             )
             turns.append(((line, session_ref(chain_key, chunk.scope, label)), turn))
         return turns
@@ -215,7 +223,8 @@ class WritePath:
         due = await self._parts.summariser.due(scope, session)
         if due is None:
             return
-        (memory,) = await self._embedded([due.memory])
+        language = self._parts.languages.detect(due.memory.content)
+        (memory,) = await self._embedded([replace(due.memory, language=language)])
         await self._parts.summariser.keep(
             scope, session, replace(due, memory=memory), delivery.entry.subject_id, delivery.lane, fence
         )
@@ -238,9 +247,16 @@ class WritePath:
 
     def _clean(self, messages: Sequence[Message], captured: Captured) -> tuple[Turn, ...]:
         """Redaction is work for a processor (1 s for 5 MB): off the event loop, which renews leases."""
-        redactor, counter = self._parts.redactor, self._parts.counter
+        parts = self._parts
         return tuple(
-            turn_of(message, captured.exchange_id, model=captured.model, redactor=redactor, counter=counter)
+            turn_of(
+                message,
+                captured.exchange_id,
+                model=captured.model,
+                redactor=parts.redactor,
+                counter=parts.counter,
+                languages=parts.languages,
+            )
             for message in messages
         )
 
@@ -261,6 +277,7 @@ class WritePath:
                 occurred_at=turn.occurred_at,
                 extractor_version=EXTRACTOR_VERSION,
                 source_turns=(turn.event_id,),
+                language=turn.language,
             )
             for turn in turns
             if turn.content.strip() and (turn.role in _REMEMBERED_ROLES or not live)

@@ -17,7 +17,7 @@ from uuid import UUID
 from memory.chain import Digest, extend, message_text
 from memory.ids import derived_id
 from memory.model import Captured, ImportChunk, ImportLine, Origin, Turn
-from memory.ports import TokenCounter
+from memory.ports import LanguageDetector, TokenCounter
 from policies.labels import Sensitivity, integrity_of_role
 from policies.redaction import Redacted
 from policies.text import storable, storable_json
@@ -68,7 +68,13 @@ def answers_of(captured: Captured) -> list[Digest]:
 
 
 def turn_of(
-    message: Message, exchange_id: UUID, *, model: str | None, redactor: Redacts, counter: TokenCounter
+    message: Message,
+    exchange_id: UUID,
+    *,
+    model: str | None,
+    redactor: Redacts,
+    counter: TokenCounter,
+    languages: LanguageDetector,
 ) -> Turn:
     """The clean turn of a live message."""
     role = _role(message.value)
@@ -93,6 +99,7 @@ def turn_of(
         redactions=len(text.findings) + in_calls,
         token_count=counter.count(text.text),
         occurred_at=message.occurred_at,
+        language=languages.detect(text.text),
     )
 
 
@@ -104,6 +111,7 @@ def turn_of_line(
     *,
     redactor: Redacts,
     counter: TokenCounter,
+    languages: LanguageDetector,
 ) -> Turn:
     """The clean turn of one import line."""
     text = redactor.redact(storable(line.content))
@@ -127,6 +135,7 @@ def turn_of_line(
         redactions=len(text.findings),
         token_count=counter.count(text.text),
         occurred_at=line.occurred_at,
+        language=languages.detect(text.text),
     )
 
 

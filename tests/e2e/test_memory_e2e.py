@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from tests.e2e.raw_http import send
 from tests.e2e.talk import ask, completion, exchanges, found, rows, sessions, tell, turn
 from tests.e2e.upstreams import last, wait_until
 from tests.service_fixture import Service
+from tests.test_api_e2e import Api
 
 OwnService = Callable[..., AbstractContextManager[Service]]
 FACT = "My grandmother's cottage is in Lofthus."
@@ -269,8 +271,6 @@ def test_turns_that_the_request_contains_are_not_told_again(service: Service, up
 
 async def test_injected_text_is_never_learnt(service: Service, upstream: str, user: str) -> None:
     """Five rounds of telling and asking; what was injected never comes back as something said."""
-    import asyncio
-
     await asyncio.to_thread(tell, service, FACT, user)
     for number in range(5):
         asked = await asyncio.to_thread(ask, service, f"{QUESTION} ({number})", user)
@@ -282,6 +282,25 @@ async def test_injected_text_is_never_learnt(service: Service, upstream: str, us
     assert len(texts) > 10
     assert not [text for text in texts if "<memory>" in text or "Quoted from earlier" in text]
     assert [text for text in texts if "Lofthus" in text and FACT not in text] == []
+
+
+async def test_every_turn_memory_and_summary_has_its_language_at_birth(service: Service, user: str) -> None:
+    german = [f"Am Tag {n} habe ich die Schlüssel meiner Schwester gesucht und nicht gefunden." for n in range(13)]
+    talk = [turn("assistant" if n % 2 else "user", text) for n, text in enumerate(german)]
+    lines = [{"role": "user", "content": text, "session": "old"} for text in ("Nous avons mangé une tarte.", "ok")]
+    await asyncio.to_thread(ask, service, talk, user)
+    await asyncio.to_thread(Api(service.url, user).take_in, *lines)
+    await asyncio.to_thread(service.settle)
+    in_scope = "JOIN scopes s USING (tenant_id, scope_id) WHERE s.user_name = $1"
+    turns = await rows(service, f"SELECT content, language FROM turns {in_scope}", user)
+    versions = "SELECT content, language, origin FROM memory_versions"
+    memories = await rows(service, f"{versions} {in_scope}", user)
+    for stored in (turns, memories):
+        languages = {row["content"]: row["language"] for row in stored}
+        assert {languages[text] for text in german} == {"de"}
+        assert languages["Nous avons mangé une tarte."] == "fr"
+        assert languages["ok"] is None
+    assert [row["language"] for row in memories if row["origin"] == "summary"] == ["de"]
 
 
 def test_streamed_exchange_is_learnt_like_a_whole_one(service: Service, user: str) -> None:

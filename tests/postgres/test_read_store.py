@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -254,6 +255,27 @@ async def test_a_hot_index_that_caught_up_ranks_like_one_loaded_anew_and_like_th
     assert set(reinforced.values()) == {0.0}
     for hot in (kept, fresh):
         hot.close()
+
+
+async def test_words_are_found_by_the_rules_of_the_stored_language_on_both_paths(store: Stores) -> None:
+    texts = ("Ich habe den Schlüsseln einen Anhänger gekauft", "Schön", "the keys were hanging there", "aye")
+    commit, codes = exchange(store.scope(), "s", 0, texts), ("de", "de", "en", None)
+    turns = (replace(one, language=code) for one, code in zip(commit.turns, codes, strict=True))
+    memories = tuple(replace(one, language=code) for one, code in zip(commit.memories, codes, strict=True))
+    await store.write.commit(replace(commit, turns=tuple(turns), memories=memories), now=T0)
+    rows = sorted(await rows_of(store, store.scope()), key=lambda row: row.seq)
+    past = sorted(await rows_of(store, store.scope(), as_of=T0), key=lambda row: row.seq)
+    assert tuple(row.language for row in rows) == tuple(row.language for row in past) == codes
+    (own,) = await store.read.visible_scopes(store.scope())
+    near = await store.read.nearest(store.tenant, [own.scope_id], vectors(1)[0], 10, Filter())
+    hot = HotScopes(store.read, dim=DIM, bytes_max=1 << 24, staleness_ms=0, metrics=Metrics())
+    held = [await hot.get(store.scope(), None), hot.index_of(near, None)]
+    for question, answer in (("Wo ist mein Schlüssel?", texts[0]), ("where does the key hang?", texts[2])):
+        found = [one.index.search(question, None, 10, now=T0, where=Filter()) for one in held]
+        ranked = [[(hit.item, hit.score, hit.features) for hit in hits] for hits in found]
+        assert ranked[0] == ranked[1]
+        assert found[0][0].item.content == answer
+    hot.close()
 
 
 async def test_a_chain_leads_to_its_session_the_latest_of_several(store: Stores) -> None:

@@ -223,6 +223,7 @@ class ReadStore:
             injected=row["injected"],
             last_injected_at=row["last_injected_at"],
             speaker=primary["speaker"] if primary else None,
+            language=row["language"],
             session_id=row["session_id"],
             seq=primary["seq"] if primary and primary["seq"] is not None else -1,
             integrity=row["integrity"],

@@ -89,6 +89,7 @@ def turn_row(place: Place, session_id: UUID, turn: Turn, seq: int, attempt: int)
         turn.token_count,
         turn.occurred_at,
         place.now,
+        turn.language,
     )
 
 
@@ -107,6 +108,7 @@ def replaced_turn_row(place: Place, event_id: UUID, turn: Turn) -> tuple[Any, ..
         turn.token_count,
         turn.occurred_at,
         place.now,
+        turn.language,
     )
 
 
@@ -147,6 +149,7 @@ def version_row(place: Place, memory_id: UUID, version: int, memory: NewMemory) 
         memory.attributes,
         memory.occurred_at,
         _recorded(place, memory) if version == 1 else place.now,
+        memory.language,
     )
 
 
