@@ -17,7 +17,7 @@ from memory.adapters.language import CHARS_READ, LanguageModel
 from memory.chain import Digest
 from memory.errors import ModelFileInvalid
 from memory.read.index import ScopeIndex
-from memory.read.items import Filter
+from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, query_terms, tokenise, weigh
 from memory.read.stems import SNOWBALL, stem_in
 from memory.write.turns import Message, turn_of
@@ -237,7 +237,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 5), WORDS, LANGUAGES, st.booleans()), 
 def test_an_index_kept_up_to_date_equals_one_built_anew(
     steps: list[tuple[int, list[str], str | None, bool]], query: list[str]
 ) -> None:
-    kept, held = ScopeIndex(8), {}
+    kept, held = ScopeIndex(8), dict[int, IndexItem]()
     for number, words, language, stays in steps:
         made = item(str(number), " ".join(words) or "-", language=language, vectors=unit(number)[None, :])
         held.pop(number, None)

