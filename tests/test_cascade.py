@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.model import IndexRow, Recall, Scope, ScopeId, ScopeVersion, Vector
+from memory.model import IndexRow, Injections, Recall, Scope, ScopeId, ScopeVersion, Vector
 from memory.read.hot import HotScopes
 from memory.read.items import Filter
 from memory.read.recall import Recaller
@@ -120,6 +120,9 @@ class Shared:
         as_of: datetime | None = None,
     ) -> AsyncIterator[list[IndexRow]]:
         yield self.rows
+
+    async def injections(self, tenant: UUID, after: Mapping[int, int]) -> AsyncIterator[list[Injections]]:
+        yield []
 
     async def nearest(
         self, tenant: UUID, scope_ids: Sequence[int], vector: Vector, k: int, where: Filter, *, now: datetime
