@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.model import IndexRow, Injections, Recall, Scope, ScopeId, ScopeVersion, Vector
+from memory.model import IndexRow, Recall, Scope, ScopeId, ScopeVersion
 from memory.read.hot import HotScopes
-from memory.read.items import Filter
 from memory.read.recall import Recaller
 from memory.read.tiers import ANSWERED
 from memory.telemetry import Metrics
 from policies.admission import Features, Verdict
 from policies.cascade import Found, Tier, Visibility, exits, tier_of
-from tests.test_recall import DIM, NOW, Embedder, question, row, unit
+from tests.test_recall import DIM, NOW, Embedder, Store, question, row, unit
 
 SURE, LIKELY, POOR = 0.9999, 0.99, 0.4
 OWN, PROJECT = Found(Tier.CONVERSATION, True, SURE), Found(Tier.PROJECT, True, POOR)
@@ -102,32 +100,11 @@ def test_only_what_is_admitted_leaves_and_never_the_best_of_all(found: list[Foun
 # ---------------------------------------------------------------- through recall
 
 
-@dataclass
-class Shared:
+class Shared(Store):
     """A store with the caller's own scope (1) and what the project shares (2)."""
-
-    rows: list[IndexRow] = field(default_factory=list)
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
         return ScopeVersion(ScopeId(2), 1, 0, "project"), ScopeVersion(ScopeId(1), 1, 0)
-
-    async def index_rows(
-        self,
-        tenant: UUID,
-        scope_ids: Sequence[int],
-        *,
-        after: Mapping[int, int] | None = None,
-        as_of: datetime | None = None,
-    ) -> AsyncIterator[list[IndexRow]]:
-        yield self.rows
-
-    async def injections(self, tenant: UUID, after: Mapping[int, int]) -> AsyncIterator[list[Injections]]:
-        yield []
-
-    async def nearest(
-        self, tenant: UUID, scope_ids: Sequence[int], vector: Vector, k: int, where: Filter, *, now: datetime
-    ) -> list[IndexRow]:
-        return sorted(self.rows, key=lambda r: -float((r.vectors @ vector).max()))[:k]
 
 
 def by_cosine(candidates: Sequence[Features]) -> list[Verdict]:

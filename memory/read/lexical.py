@@ -324,5 +324,4 @@ class LexicalIndex:
         self, unit: int, terms: Collection[str], forms: Mapping[str, tuple[str, ...]] = _NO_FORMS
     ) -> frozenset[str]:
         """Which of these terms a unit holds, its context included."""
-        own = self._terms.get(unit, ())
-        return present(frozenset(own), terms, forms) if forms else frozenset(term for term in own if term in terms)
+        return present(frozenset(self._terms.get(unit, ())), terms, forms)
