@@ -104,8 +104,8 @@ FULL: Final = Weights(
 # A query in a script without spaces: its words are character n-grams, exact by themselves, and the packaged model is
 # English. MemSim recall@10 .986 as FULL, .988 so (with no context, see context_weight; dense .1 .989, 0 .9875).
 UNSPACED: Final = replace(FULL, dense=0.2, lexical=0.8)
-# The rung without an embedder.
-LEXICAL_ONLY: Final = replace(FULL, dense=0.0, lexical=1.0)
+# The weight of words on the rung without an embedder.
+LEXICAL_ALONE: Final = 1.0
 
 
 _UNSPACED_LETTERS: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -149,11 +149,15 @@ class Scores(Protocol):
 S = TypeVar("S", bound=Scores)
 
 
-def fuse(dense: S, lexical: S, demotion: S, speaker: S, weights: Weights) -> S:
-    """The score. `dense` and `lexical` are rescaled to 0..1, `demotion` and `speaker` are 0..1; result -1..1.2."""
-    score: S = (
-        dense * weights.dense + lexical * weights.lexical - demotion * weights.demotion + speaker * weights.speaker
-    )
+def unaided(lexical: S, demotion: S, speaker: S, prior: S, weights: Weights) -> S:
+    """The part of the score that needs no vector. `lexical` is rescaled to 0..1, the others are as their functions."""
+    score: S = lexical * weights.lexical - demotion * weights.demotion
+    return score + (speaker * weights.speaker + prior * weights.prior)  # type: ignore[no-any-return]
+
+
+def fuse(dense: S, without: S, weights: Weights) -> S:
+    """The score: `dense` is rescaled to 0..1, `without` is what all else gives; result -1.1..1.3."""
+    score: S = dense * weights.dense + without
     return score
 
 

@@ -177,11 +177,10 @@ class ChatCompletions:
         """The conversation and what memory has to say, both inside the deadline. Never raises."""
         parts, scope = self._parts, asked.ask.scope
         query = chat.query_text if asked.ask.inserts and chat.placeable and asked.ask.budget != 0 else ""
-        embedding = parts.recaller.embed(query, chat.earlier_texts) if query else None
-        if embedding is not None:
-            if asked.ask.as_of is None:
-                parts.recaller.confirm(scope)
-            await asyncio.sleep(0)  # both are under way before this one goes on
+        embedding = await parts.recaller.embed(query, chat.earlier_texts) if query else None
+        if embedding is not None and asked.ask.as_of is None:
+            parts.recaller.confirm(scope)
+            await asyncio.sleep(0)  # under way before this one goes on
         conversation = await self._conversation(asked, chat)
         if embedding is None:
             return conversation, Recall()

@@ -127,7 +127,7 @@ async def asked(store: Shared, bytes_max: int = 1 << 20, **changes: Any) -> Reca
     hot = HotScopes(store, dim=DIM, bytes_max=bytes_max, staleness_ms=1000, metrics=metrics, evaluate=by_cosine)
     recall = Recaller(hot, store, Embedder(), metrics)
     try:
-        return await recall.recall(question(**changes), recall.embed("q"), 5.0)
+        return await recall.recall(question(**changes), await recall.embed("q"), 5.0)
     finally:
         hot.close()
 

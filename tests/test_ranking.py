@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from policies.ranking import (
     CONTEXT_TERMS,
     FULL,
     INJECTED_MAX,
-    LEXICAL_ONLY,
     LONG_REPLY_TERMS,
     OTHER_CONTEXT,
     REINFORCEMENT_HALF_LIFE_S,
@@ -25,33 +25,34 @@ from policies.ranking import (
     reinforcement,
     rescale,
     strength,
+    unaided,
 )
 
 UNIT = st.floats(0, 1)
+
+
+def score(dense: Any, lexical: Any, demoted: Any, speaker: Any) -> Any:
+    return fuse(dense, unaided(lexical, demoted, speaker, 0.0, FULL), FULL)
 
 
 @given(UNIT, UNIT, UNIT, UNIT, st.floats(0.01, 1))
 def test_more_evidence_never_ranks_lower(
     dense: float, lexical: float, demoted: float, speaker: float, more: float
 ) -> None:
-    score = fuse(dense, lexical, demoted, speaker, FULL)
-    assert fuse(dense + more, lexical, demoted, speaker, FULL) > score
-    assert fuse(dense, lexical + more, demoted, speaker, FULL) > score
-    assert fuse(dense, lexical, demoted + more, speaker, FULL) < score
-    assert fuse(dense, lexical, demoted, speaker + more, FULL) > score
-
-
-@given(UNIT, UNIT, UNIT)
-def test_without_an_embedder_only_words_and_speaker_count(dense: float, lexical: float, demoted: float) -> None:
-    assert fuse(dense, lexical, demoted, 1.0, LEXICAL_ONLY) == fuse(0.0, lexical, demoted, 1.0, LEXICAL_ONLY)
+    least = score(dense, lexical, demoted, speaker)
+    assert score(dense + more, lexical, demoted, speaker) > least
+    assert score(dense, lexical + more, demoted, speaker) > least
+    assert score(dense, lexical, demoted + more, speaker) < least
+    assert score(dense, lexical, demoted, speaker + more) > least
+    assert unaided(lexical, demoted, speaker, more, FULL) > unaided(lexical, demoted, speaker, 0.0, FULL)
 
 
 def test_arrays_and_floats_are_fused_alike() -> None:
     dense, lexical, demoted = np.array([0.1, 0.9]), np.array([0.4, 0.2]), np.array([0.0, 1.0])
     speaker = np.array([1.0, 0.0])
-    together = fuse(dense, lexical, demoted, speaker, FULL)
+    together = score(dense, lexical, demoted, speaker)
     parts = zip(dense, lexical, demoted, speaker, strict=True)
-    alone = [fuse(float(d), float(w), float(r), float(s), FULL) for d, w, r, s in parts]
+    alone = [score(float(d), float(w), float(r), float(s)) for d, w, r, s in parts]
     assert together.tolist() == pytest.approx(alone)
 
 
@@ -112,7 +113,7 @@ def test_reinforcement_breaks_near_ties_only() -> None:
     """Less than any other part at its full, and than a tenth of what meaning and words say together."""
     others = (FULL.dense, FULL.lexical, FULL.demotion, FULL.speaker, FULL.standing, FULL.in_time, FULL.prior)
     assert min(others) >= 2 * FULL.reinforcement
-    assert fuse(1.0, 1.0, 0.0, 0.0, FULL) >= 10 * FULL.reinforcement
+    assert score(1.0, 1.0, 0.0, 0.0) >= 10 * FULL.reinforcement
 
 
 def test_arrays_and_floats_fade_alike() -> None:

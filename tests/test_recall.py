@@ -141,7 +141,7 @@ def question(text: str = "what is my boat called", **changes: object) -> Questio
 
 async def test_the_evidence_comes_first(store: Store) -> None:
     recall, _ = recaller(store, Embedder())
-    found = await recall.recall(question(), recall.embed("q"), 5.0)
+    found = await recall.recall(question(), await recall.embed("q"), 5.0)
     assert found.rung == "full"
     assert found.reason is None
     assert found.candidates[0].content == "my boat is called Halcyon"
@@ -150,7 +150,7 @@ async def test_the_evidence_comes_first(store: Store) -> None:
 async def test_a_slow_embedder_costs_its_share_and_recall_goes_on_lexically(store: Store) -> None:
     recall, _ = recaller(store, Embedder(delay_s=30))
     started = time.monotonic()
-    found = await recall.recall(question(), recall.embed("q"), 0.5)
+    found = await recall.recall(question(), await recall.embed("q"), 0.5)
     assert time.monotonic() - started < 5
     assert (found.rung, found.reason) == ("lexical", "embedder")
     assert found.candidates[0].content == "my boat is called Halcyon"
@@ -158,7 +158,7 @@ async def test_a_slow_embedder_costs_its_share_and_recall_goes_on_lexically(stor
 
 async def test_an_embedder_that_is_away_leaves_the_lexical_rung(store: Store) -> None:
     recall, _ = recaller(store, Embedder(away=True))
-    found = await recall.recall(question(), recall.embed("q"), 5.0)
+    found = await recall.recall(question(), await recall.embed("q"), 5.0)
     assert (found.rung, found.reason) == ("lexical", "embedder")
     assert found.candidates
 
@@ -167,7 +167,7 @@ async def test_a_store_that_hangs_is_left_at_the_deadline(store: Store) -> None:
     store.delay_s = 30
     recall, _ = recaller(store, Embedder())
     started = time.monotonic()
-    found = await recall.recall(question(), recall.embed("q"), 0.3)
+    found = await recall.recall(question(), await recall.embed("q"), 0.3)
     assert time.monotonic() - started < 5
     assert found.candidates == ()
     assert found.reason in ("deadline", "store")
@@ -176,17 +176,17 @@ async def test_a_store_that_hangs_is_left_at_the_deadline(store: Store) -> None:
 async def test_a_store_that_is_away_is_said(store: Store) -> None:
     store.away = True
     recall, _ = recaller(store, Embedder())
-    found = await recall.recall(question(), recall.embed("q"), 5.0)
+    found = await recall.recall(question(), await recall.embed("q"), 5.0)
     assert (found.candidates, found.reason) == ((), "store")
 
 
 async def test_a_search_that_blocks_its_thread_does_not_block_the_loop(store: Store) -> None:
     recall, hot = recaller(store, Embedder())
-    await recall.recall(question(), recall.embed("q"), 5.0)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
     blocking = asyncio.create_task(hot.run(lambda: time.sleep(1.5)))
     await asyncio.sleep(0)
     started = time.monotonic()
-    found = await recall.recall(question(), recall.embed("q"), 0.2)
+    found = await recall.recall(question(), await recall.embed("q"), 0.2)
     assert time.monotonic() - started < 1.2
     assert found.reason == "deadline"
     await blocking
@@ -195,28 +195,28 @@ async def test_a_search_that_blocks_its_thread_does_not_block_the_loop(store: St
 async def test_a_cached_scope_is_used_without_asking_then_confirmed(store: Store) -> None:
     recall, _ = recaller(store, Embedder(), staleness_ms=200)
     for _ in range(3):
-        await recall.recall(question(), recall.embed("q"), 5.0)
+        await recall.recall(question(), await recall.embed("q"), 5.0)
     assert store.asked == 1
     await asyncio.sleep(0.3)
-    await recall.recall(question(), recall.embed("q"), 5.0)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
     assert store.asked == 2
 
 
 async def test_an_announced_version_is_fetched_at_once(store: Store) -> None:
     recall, _ = recaller(store, Embedder(), staleness_ms=60_000)
-    await recall.recall(question(), recall.embed("q"), 5.0)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
     store.rows.append(row("the boat was sold", unit(1, 0, 0, 0), version=2))
     store.version = 2
-    found = await recall.recall(question(announced={1: 2}), recall.embed("q"), 5.0)
+    found = await recall.recall(question(announced={1: 2}), await recall.embed("q"), 5.0)
     assert "the boat was sold" in {c.content for c in found.candidates}
 
 
 async def test_a_counter_that_changed_alone_reaches_the_index(store: Store) -> None:
     recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
-    await recall.recall(question(), recall.embed("q"), 5.0)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
     held = (await hot.get(SCOPE, None)).index
     store.counted, store.version = [Injections(store.rows[0].memory_id, 15, NOW)], 2
-    found = await recall.recall(question(announced={1: 2}), recall.embed("q"), 5.0)
+    found = await recall.recall(question(announced={1: 2}), await recall.embed("q"), 5.0)
     assert [c.parts["reinforcement"] for c in found.candidates] == [1.0, 0.0]
     assert (await hot.get(SCOPE, None)).index is held
 
@@ -236,12 +236,12 @@ async def announcing(store: Store, hot: HotScopes, *announced: Announcement) -> 
 
 async def test_an_announcement_is_caught_up_with_before_a_question_comes(store: Store) -> None:
     recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
-    await recall.recall(question(), recall.embed("q"), 5.0)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
     store.rows.append(row("the boat was sold", unit(1, 0, 0, 0), version=2))
     store.version = 2
     await announcing(store, hot, Announcement(SCOPE.tenant, 1, 2), Announcement(SCOPE.tenant, 1, 1))
     assert (store.asked, store.loads) == (2, 2)
-    found = await recall.recall(question(announced={1: 2}), recall.embed("q"), 5.0)
+    found = await recall.recall(question(announced={1: 2}), await recall.embed("q"), 5.0)
     assert "the boat was sold" in {c.content for c in found.candidates}
     assert (store.asked, store.loads) == (2, 2)
 
@@ -249,19 +249,19 @@ async def test_an_announcement_is_caught_up_with_before_a_question_comes(store: 
 async def test_what_is_announced_of_scopes_not_held_is_not_loaded(store: Store) -> None:
     recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
     await announcing(store, hot, Announcement(SCOPE.tenant, 1, 2))
-    await recall.recall(question(), recall.embed("q"), 5.0)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
     await announcing(store, hot, Announcement(new_id(), 1, 2), Announcement(SCOPE.tenant, 2, 9))
     assert store.asked == 1
 
 
 async def test_a_store_that_is_away_at_an_announcement_is_asked_by_the_next_question(store: Store) -> None:
     recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
-    await recall.recall(question(), recall.embed("q"), 5.0)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
     store.rows.append(row("the boat was sold", unit(1, 0, 0, 0), version=2))
     store.version, store.away = 2, True
     await announcing(store, hot, Announcement(SCOPE.tenant, 1, 2))
     store.away = False
-    found = await recall.recall(question(announced={1: 2}), recall.embed("q"), 5.0)
+    found = await recall.recall(question(announced={1: 2}), await recall.embed("q"), 5.0)
     assert "the boat was sold" in {c.content for c in found.candidates}
 
 
@@ -270,26 +270,26 @@ async def test_a_scope_is_confirmed_while_the_conversation_is_looked_for(store: 
     recall.confirm(SCOPE)
     while not store.loads:
         await asyncio.sleep(0.01)
-    await recall.recall(question(), recall.embed("q"), 5.0)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
     assert (store.asked, store.loads) == (1, 1)
 
 
 async def test_what_was_hidden_is_not_found_again(store: Store) -> None:
     recall, _ = recaller(store, Embedder())
-    await recall.recall(question(), recall.embed("q"), 5.0)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
     gone = store.rows[0]
     store.rows = [row("", gone.vectors[0], version=2, memory_id=gone.memory_id, visible=False), store.rows[1]]
     store.version = 2
-    found = await recall.recall(question(strict=True), recall.embed("q"), 5.0)
+    found = await recall.recall(question(strict=True), await recall.embed("q"), 5.0)
     assert gone.memory_id not in {c.memory_id for c in found.candidates}
 
 
 async def test_an_erasure_rebuilds_the_index(store: Store) -> None:
     recall, _ = recaller(store, Embedder())
-    await recall.recall(question(), recall.embed("q"), 5.0)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
     gone = store.rows.pop(0)
     store.version = store.rebuild = 2
-    found = await recall.recall(question(strict=True), recall.embed("q"), 5.0)
+    found = await recall.recall(question(strict=True), await recall.embed("q"), 5.0)
     assert gone.memory_id not in {c.memory_id for c in found.candidates}
     assert found.candidates
 
@@ -298,14 +298,14 @@ async def test_turns_that_the_prompt_contains_are_not_candidates(store: Store) -
     recall, _ = recaller(store, Embedder())
     shown = store.rows[0]
     assert shown.chain is not None
-    found = await recall.recall(question(known_chains=[shown.chain]), recall.embed("q"), 5.0)
+    found = await recall.recall(question(known_chains=[shown.chain]), await recall.embed("q"), 5.0)
     assert shown.memory_id not in {c.memory_id for c in found.candidates}
 
 
 async def test_an_earlier_turn_that_asked_the_same_is_no_answer(store: Store) -> None:
     store.rows.append(row("What is my boat called?!", unit(1, 0, 0, 0)))
     recall, _ = recaller(store, Embedder())
-    found = await recall.recall(question("what is my boat called", skip_repeats=True), recall.embed("q"), 5.0)
+    found = await recall.recall(question("what is my boat called", skip_repeats=True), await recall.embed("q"), 5.0)
     assert next(c.content for c in found.candidates) == "my boat is called Halcyon"
     assert "What is my boat called?!" not in {c.content for c in found.candidates}
 
@@ -320,7 +320,7 @@ async def test_a_cold_scope_gives_what_a_hot_one_gives(store: Store) -> None:
     known = [r.chain for r in store.rows[3:5] if r.chain is not None]
     for text in ("what is my boat called", "tea in the harbour", "which cat was sold?"):
         asked = question(text, known_chains=known)
-        one, other = [await r.recall(asked, r.embed("q"), 5.0) for r in (hot, cold)]
+        one, other = [await r.recall(asked, await r.embed("q"), 5.0) for r in (hot, cold)]
         assert (one.rung, other.rung) == ("full", "no-rerank")
         said = [[(c.memory_id, c.admitted, c.shown) for c in found.candidates] for found in (one, other)]
         assert said[0] == said[1]
@@ -331,7 +331,7 @@ async def test_a_cold_scope_gives_what_a_hot_one_gives(store: Store) -> None:
 
 async def test_a_scope_too_large_to_hold_is_not_asked_of_its_past(store: Store) -> None:
     recall, _ = recaller(store, Embedder(), bytes_max=0)
-    found = await recall.recall(question(as_of=NOW), recall.embed("q"), 5.0)
+    found = await recall.recall(question(as_of=NOW), await recall.embed("q"), 5.0)
     assert (found.candidates, found.reason) == ((), "deadline")
     assert store.nearest_asked == 0
 
@@ -339,6 +339,6 @@ async def test_a_scope_too_large_to_hold_is_not_asked_of_its_past(store: Store) 
 async def test_a_scope_too_large_to_hold_is_not_loaded_again_for_every_question(store: Store) -> None:
     recall, _ = recaller(store, Embedder(), bytes_max=0)
     for _ in range(3):
-        assert (await recall.recall(question(), recall.embed("q"), 5.0)).rung == "no-rerank"
+        assert (await recall.recall(question(), await recall.embed("q"), 5.0)).rung == "no-rerank"
     assert store.loads == 1
     assert store.nearest_asked == 3

@@ -85,15 +85,15 @@ ASKED = "which boat"
 
 
 async def contents(recall: Recaller, deadline_s: float = 5.0, **changes: object) -> tuple[str, list[str]]:
-    found = await recall.recall(question(ASKED, **changes), recall.embed(ASKED), deadline_s)
+    found = await recall.recall(question(ASKED, **changes), await recall.embed(ASKED), deadline_s)
     return found.rung, [candidate.content for candidate in found.candidates]
 
 
 async def test_a_cross_encoder_puts_the_answer_first_and_admission_stays(tmp_path: Path) -> None:
     encoder = CrossEncoder(write_cross_encoder(tmp_path))
     asked, plain, better = question("what is a boat"), recaller(None), recaller(encoder)
-    one = await plain.recall(asked, plain.embed("q"), 5.0)
-    other = await better.recall(asked, better.embed("q"), 5.0)
+    one = await plain.recall(asked, await plain.embed("q"), 5.0)
+    other = await better.recall(asked, await better.embed("q"), 5.0)
     assert one.candidates[0].content == NEAR
     assert other.candidates[0].content == FAR
     assert (one.rung, other.rung) == ("full", "full")
@@ -190,7 +190,7 @@ async def test_the_newer_of_two_values_stays_first_whatever_the_reranker_says() 
     asked = question("When is my deadline for the boat?")
     for reranker in (None, Told(score=lambda text: 1.0 * ("March" in text))):
         recall = recaller(reranker, store=Store([*rows(), *stored]))
-        found = await recall.recall(asked, recall.embed("q"), 5.0)
+        found = await recall.recall(asked, await recall.embed("q"), 5.0)
         contents = [candidate.content for candidate in found.candidates]
         assert contents.index(new) + 1 == contents.index(old)
         if reranker is not None:
@@ -201,7 +201,7 @@ async def test_what_was_not_read_stays_behind_in_its_order() -> None:
     many = [row(f"boat number {at}", unit(1, at / 10, 0, 0)) for at in range(12)]
     plain = (await contents(recaller(None, store=Store(many)), k=12))[1]
     recall = recaller(Told(score=lambda text: 1.0 * text.endswith(plain[3][-2:])), depth=4, store=Store(many))
-    found = await recall.recall(question(ASKED, k=12), recall.embed(ASKED), 5.0)
+    found = await recall.recall(question(ASKED, k=12), await recall.embed(ASKED), 5.0)
     assert [c.content for c in found.candidates] == [plain[3], *plain[:3], *plain[4:]]
     scores = [c.score for c in found.candidates]
     assert scores == sorted(scores, reverse=True)
@@ -251,7 +251,7 @@ async def test_what_a_transformer_says_is_embedded_searched_and_read() -> None:
     told = Told()
     recall = recaller(told, embedder=Recorded(), transformer=FromBefore())
     before = ("hello", "is halcyon a boat")
-    found = await recall.recall(question("why", previous=before), recall.embed("why", before), 5.0)
+    found = await recall.recall(question("why", previous=before), await recall.embed("why", before), 5.0)
     assert embedded == ["is halcyon a boat"]
     assert told.asked[0][0] == "is halcyon a boat"
     assert "halcyon" in found.terms

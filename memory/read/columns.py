@@ -5,6 +5,7 @@ Bookkeeping of ScopeIndex: it owns the slot numbers, this holds what filters tes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -31,17 +32,38 @@ def grown(values: NDArray[A], fill: Any) -> NDArray[A]:
 
 
 @dataclass(frozen=True, slots=True)
+class Visible:
+    """The slots that take part in a search, in order. `pick` takes theirs out of an array, as a view where all do."""
+
+    pick: slice | NDArray[np.intp]
+    count: int
+
+    @classmethod
+    def of(cls, mask: NDArray[np.bool_]) -> Visible:
+        """Those where the mask is true."""
+        count = int(np.count_nonzero(mask))
+        return cls(slice(0, count) if count == len(mask) else np.flatnonzero(mask), count)
+
+    def slots(self, positions: NDArray[np.intp] | Sequence[int]) -> list[int]:
+        """The slots at these positions."""
+        at = np.asarray(positions, np.intp)
+        found: list[int] = (at if isinstance(self.pick, slice) else self.pick[at]).tolist()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Traits:
     """What the columns say of some slots, whatever is asked: arrays in the order of the slots.
 
-    `standing` are the positions of standing instructions; `ties` orders equals, the last of it first.
+    `standing` are the positions of standing instructions, `identity` is an order that no way of loading changes.
     """
 
     demotion: NDArray[np.float32]
     prior: NDArray[np.float32]
     reinforcement: NDArray[np.float32]
     standing: NDArray[np.intp]
-    ties: tuple[NDArray[np.uint64], NDArray[np.float64]]
+    occurred: NDArray[np.float64]
+    identity: NDArray[np.uint64]
 
 
 class Columns:
@@ -92,21 +114,23 @@ class Columns:
         self._strength[slot] = strength(injected) if last else 0.0
         self._injected[slot] = last.timestamp() if last else 0.0
 
-    def traits(self, slots: NDArray[np.intp], now: datetime) -> Traits:
+    def traits(self, visible: Visible, now: datetime) -> Traits:
         """What ranking asks of these slots, as of now."""
+        pick = visible.pick
         return Traits(
-            demotion=self._demotion[slots],
-            prior=self._prior[slots],
-            reinforcement=self._reinforcement(slots, now),
-            standing=np.flatnonzero(self.standing[slots]),
-            ties=(self._identity[slots], -self.occurred[slots]),
+            demotion=self._demotion[pick],
+            prior=self._prior[pick],
+            reinforcement=self._reinforcement(visible, now),
+            standing=np.flatnonzero(self.standing[pick]),
+            occurred=self.occurred[pick],
+            identity=self._identity[pick],
         )
 
-    def _reinforcement(self, slots: NDArray[np.intp], now: datetime) -> NDArray[np.float32]:
-        """What their injections are worth by now, 0..1, shape [slots]."""
-        worth = self._strength[slots]
+    def _reinforcement(self, visible: Visible, now: datetime) -> NDArray[np.float32]:
+        """What their injections are worth by now, 0..1, in their order."""
+        worth = self._strength[visible.pick].copy()
         some = np.flatnonzero(worth)  # most were never injected, and powers are dear
-        age_s = np.maximum(now.timestamp() - self._injected[slots[some]], 0.0)
+        age_s = np.maximum(now.timestamp() - self._injected[visible.pick][some], 0.0)
         worth[some] = faded(worth[some], age_s)
         return worth
 

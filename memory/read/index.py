@@ -27,12 +27,13 @@ from numpy.typing import NDArray
 
 from memory.model import Injections
 from memory.ports import Evaluator
-from memory.read.arms import Arms, best, fused, margins, places
-from memory.read.columns import Columns, Traits, grown
+from memory.read.arms import Arms, best, places, spread
+from memory.read.columns import Columns, Visible, grown
 from memory.read.dense import DenseIndex
 from memory.read.items import Filter, IndexItem
-from memory.read.lexical import LexicalIndex, present, stem, tokenise, weigh
-from memory.read.speakers import Named, Speakers
+from memory.read.lexical import LexicalIndex, present, stem, tokenise, told, weigh
+from memory.read.prepared import Prepared
+from memory.read.speakers import Speakers
 from memory.read.talk import Talk
 from policies import admission, newest, ranking
 from policies.labels import Sensitivity
@@ -76,33 +77,6 @@ class Scored:
     later: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A query made ready but for its vector, so that this much is done while the vector is computed.
-
-    `visible` are the item slots that take part, `terms` maps each term to its idf, `forms` one that is held in several
-    forms to the others. Good for one index in one
-    `state` only: `rank` looks.
-    """
-
-    query: str
-    now: datetime
-    where: Filter
-    state: object
-    terms: dict[str, float]
-    forms: dict[str, tuple[str, ...]]
-    personal: bool
-    unspaced: bool
-    weights: ranking.Weights
-    named: Named | None
-    timely: bool  # it asks what was at a time, naming little else
-    in_time: NDArray[np.float32] | None  # 1 for what happened when the query speaks of; None: it names no time
-    visible: NDArray[np.intp]
-    traits: Traits
-    unit_lexical: NDArray[np.float32]
-    lexical: NDArray[np.float32]
-
-
 class ScopeIndex:
     """All that one caller's recall may look at, kept current item by item; or what of it is nearest to one question.
 
@@ -117,7 +91,7 @@ class ScopeIndex:
         self._units: dict[int, tuple[int, ...]] = {}
         self._slots: dict[UUID, int] = {}
         self._by_event: dict[UUID, set[int]] = {}
-        self._prints: dict[int, bytes] = {}
+        self._prints: NDArray[np.uint64] = np.zeros(16, np.uint64)  # of the words of each slot's text
         self._attributed: set[int] = set()  # the slots with attributes: few
         self._free_slots: list[int] = []
         self._free_units: list[int] = []
@@ -146,7 +120,7 @@ class ScopeIndex:
     @property
     def bytes_held(self) -> int:
         """Estimated memory, bytes, free room in the arrays included."""
-        arrays = self._owners.nbytes + self._columns.bytes_held
+        arrays = self._owners.nbytes + self._prints.nbytes + self._columns.bytes_held
         parts = arrays + self._dense.bytes_held + self._lexical.bytes_held + self._text_bytes
         return parts + len(self._items) * _BYTES_PER_ITEM
 
@@ -169,6 +143,8 @@ class ScopeIndex:
         self._items[slot] = replace(item, vectors=_KEPT)
         self._units[slot] = units
         self._slots[item.memory_id] = slot
+        if slot >= len(self._prints):
+            self._prints = grown(self._prints, 0)
         self._prints[slot] = _fingerprint(item.content)
         if item.attributes:
             self._attributed.add(slot)
@@ -200,7 +176,6 @@ class ScopeIndex:
         self._columns.drop(slot)
         self._speakers.drop(slot)
         self._talk.drop(slot, item)
-        del self._prints[slot]
         self._attributed.discard(slot)
         for event_id in item.event_ids:
             holders = self._by_event[event_id]
@@ -227,11 +202,25 @@ class ScopeIndex:
 
     def prepare(self, query: str, *, now: datetime, where: Filter) -> Prepared:
         """All of a search that needs no vector."""
-        visible = np.flatnonzero(self._visible(where, now))
+        visible = Visible.of(self._visible(where, now))
+        judged = query[-QUERY_CHARS_JUDGED:]
         asked = self._lexical.asked(query)
         forms = {term: others for term, others in asked.items() if others}
         terms = self._lexical.weights(asked, forms)
-        unit_lexical = self._lexical.score(terms, self._unit_count, forms)
+        unit_lexical, unit_holds = self._lexical.score(terms, self._unit_count, forms)
+        lexical = self._best_by_item(unit_lexical, 0.0)[visible.pick]
+        traits = self._columns.traits(visible, now)
+        named = self._speakers.named(judged, visible)
+        weights = ranking.weights_for(query)
+        parts = {
+            "lexical": ranking.rescale(lexical, 0.0, float(lexical.max(initial=0.0))),
+            "demotion": traits.demotion,
+            "speaker": np.zeros(visible.count, np.float32) if named is None else named.theirs.astype(np.float32),
+            "prior": traits.prior,
+        }
+        in_time = self._in_time(judged, visible, now)
+        if in_time is not None:
+            parts["in_time"] = in_time
         return Prepared(
             query=query,
             now=now,
@@ -239,16 +228,18 @@ class ScopeIndex:
             state=self._state,
             terms=terms,
             forms=forms,
-            personal=admission.is_personal(query[-QUERY_CHARS_JUDGED:]),
+            personal=admission.is_personal(judged),
             unspaced=ranking.is_unspaced(query),
-            weights=ranking.weights_for(query),
-            named=self._speakers.named(query[-QUERY_CHARS_JUDGED:], visible),
+            weights=weights,
+            named=named,
             timely=len(terms) <= TIMELY_TERMS_MAX and asks_what_was(query),
-            in_time=self._in_time(query[-QUERY_CHARS_JUDGED:], visible, now),
             visible=visible,
-            traits=self._columns.traits(visible, now),
+            traits=traits,
             unit_lexical=unit_lexical,
-            lexical=self._best_by_item(unit_lexical, 0.0)[visible],
+            unit_holds=unit_holds,
+            lexical=lexical,
+            parts=parts,
+            unaided=_unaided(parts, weights),
         )
 
     def rank(self, prepared: Prepared, query_vector: NDArray[np.float32] | None, k: int) -> list[Scored]:
@@ -259,33 +250,32 @@ class ScopeIndex:
         """
         if prepared.state is not self._state:
             prepared = self.prepare(prepared.query, now=prepared.now, where=prepared.where)
-        visible = prepared.visible
-        if k <= 0 or not len(visible):
+        if k <= 0 or not prepared.visible.count:
             return []
         arms = self._arms(prepared, query_vector)
         scores, parts = self._scores(prepared, arms)
-        order = best(scores, prepared.traits.ties, k + _FOLD_SLACK)
-        above = margins(arms)
-        settled, later = self._newest_first(self._fold(order, visible), prepared)
+        order = best(scores, prepared.traits.occurred, prepared.traits.identity, k + _FOLD_SLACK)
+        settled, later = self._newest_first(self._fold(order, prepared.visible), prepared)
         chosen = settled[:k]
-        gap = self._speaker_gap(prepared, scores)
         positions = [at for at, _ in chosen]
-        features = [self._features(int(visible[at]), at, prepared, arms, above, gap) for at in positions]
-        verdicts = self._evaluate(features)
+        slots = prepared.visible.slots(positions)
+        features = self._features_of(positions, slots, prepared, arms, self._speaker_gap(prepared, scores))
         explained = _explained(parts, places(arms, positions), positions)
         return [
             Scored(
-                item=self._items[int(visible[at])],
+                item=self._items[slot],
                 score=float(scores[at]),
                 parts=said | {"admission": verdict.probability},
-                best_window=self._best_window(int(visible[at]), arms, prepared.weights),
+                best_window=self._best_window(slot, arms, prepared.weights),
                 admitted=verdict.admitted,
                 why=verdict.why,
                 features=known,
                 folded=folded,
                 later=later.get(at),
             )
-            for (at, folded), said, verdict, known in zip(chosen, explained, verdicts, features, strict=True)
+            for (at, folded), slot, said, verdict, known in zip(
+                chosen, slots, explained, self._evaluate(features), features, strict=True
+            )
         ]
 
     def _take_unit(self) -> int:
@@ -326,10 +316,11 @@ class ScopeIndex:
 
     def _arms(self, query: Prepared, vector: NDArray[np.float32] | None) -> Arms:
         if vector is None:
-            return Arms(query.visible, query.unit_lexical, None, query.lexical, None)
+            return Arms(query.unit_lexical, None, query.lexical, None)
         unit_dense = self._dense.products(vector, self._unit_count)
-        dense = self._best_by_item(unit_dense, -1.0)[query.visible]
-        return Arms(query.visible, query.unit_lexical, unit_dense, query.lexical, dense)
+        return Arms(
+            query.unit_lexical, unit_dense, query.lexical, self._best_by_item(unit_dense, -1.0)[query.visible.pick]
+        )
 
     def _best_by_item(self, by_unit: NDArray[np.float32], floor: float) -> NDArray[np.float32]:
         """The best unit of each slot, shape [slots]; freed units (owner -1) fall into a spare last place."""
@@ -339,25 +330,26 @@ class ScopeIndex:
 
     def _scores(self, query: Prepared, arms: Arms) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
         """Scores of the visible items and the parts they are made of."""
-        visible, weights, traits = query.visible, query.weights, query.traits
-        said_by = np.zeros(len(visible), np.float32) if query.named is None else query.named.theirs.astype(np.float32)
-        scores, parts = fused(arms, traits.demotion, said_by, weights)
+        pick, weights, traits = query.visible.pick, query.weights, query.traits
+        if arms.dense is None:
+            parts = dict(query.parts)
+            scores = _unaided(parts, replace(weights, lexical=ranking.LEXICAL_ALONE))
+        else:
+            dense = ranking.rescale(arms.dense, float(arms.dense.min()), float(arms.dense.max()))
+            parts = {"dense": dense, **query.parts}
+            scores = ranking.fuse(dense, query.unaided, weights)
         parts["standing"] = _best_standing(traits.standing, scores)
-        scores = scores + parts["standing"] * weights.standing
-        if query.in_time is not None:
-            parts["in_time"] = query.in_time
-            scores = scores + query.in_time * weights.in_time
-        parts["prior"] = traits.prior
-        scores = scores + parts["prior"] * weights.prior
-        parts["said_next"] = self._talk.said_next(visible, scores)
-        parts["session"] = self._talk.best_of_session(visible, scores)
-        scores = scores + parts["said_next"] * weights.said_next + parts["session"] * weights.session
+        scores += parts["standing"] * weights.standing
+        parts["said_next"] = self._talk.said_next(pick, scores)
+        parts["session"] = self._talk.best_of_session(pick, scores)
+        scores += parts["said_next"] * weights.said_next + parts["session"] * weights.session
         parts["reinforcement"] = traits.reinforcement
-        return scores + parts["reinforcement"] * weights.reinforcement, parts
+        scores += traits.reinforcement * weights.reinforcement
+        return scores, parts
 
-    def _in_time(self, query: str, visible: NDArray[np.intp], now: datetime) -> NDArray[np.float32] | None:
+    def _in_time(self, query: str, visible: Visible, now: datetime) -> NDArray[np.float32] | None:
         """1 for each visible item that happened when the query speaks of, or up to `SAID_AFTER` later."""
-        occurred = self._columns.occurred[visible]
+        occurred = self._columns.occurred[: self._slot_count][visible.pick]
         newest = float(occurred.max(initial=-np.inf))
         span = asked_span(query, now, datetime.fromtimestamp(newest, UTC) if newest > -np.inf else now)
         if span is None:
@@ -365,36 +357,44 @@ class ScopeIndex:
         start, end = span.start.timestamp(), (span.end + SAID_AFTER).timestamp()
         return ((occurred >= start) & (occurred < end)).astype(np.float32)
 
-    def _fold(self, order: NDArray[np.intp], visible: NDArray[np.intp]) -> list[tuple[int, tuple[UUID, ...]]]:
+    def _fold(self, order: NDArray[np.intp], visible: Visible) -> list[tuple[int, tuple[UUID, ...]]]:
         """Positions in rank order, each with the ids of later ones that say the same words."""
-        groups: dict[bytes, list[int]] = {}
-        for at in order.tolist():
-            groups.setdefault(self._prints[int(visible[at])], []).append(at)
-        return [
-            (group[0], tuple(self._items[int(visible[at])].memory_id for at in group[1:])) for group in groups.values()
-        ]
+        slots = visible.slots(order)
+        groups: dict[int, list[tuple[int, int]]] = {}
+        for at, slot, words in zip(order.tolist(), slots, self._prints[slots].tolist(), strict=True):
+            groups.setdefault(words, []).append((at, slot))
+        return [(group[0][0], tuple(self._items[slot].memory_id for _, slot in group[1:])) for group in groups.values()]
 
-    def _features(
-        self, slot: int, at: int, query: Prepared, arms: Arms, above: NDArray[np.float32] | None, gap: float
-    ) -> admission.Features:
-        held = {term for unit in self._units[slot] for term in self._lexical.held(unit, query.terms, query.forms)}
+    def _features_of(
+        self, positions: list[int], slots: list[int], query: Prepared, arms: Arms, gap: float
+    ) -> list[admission.Features]:
+        """What admission looks at, for these positions and their slots."""
         total = sum(query.terms.values())
-        coverage = sum(query.terms[term] for term in held) / total if total else 0.0
-        return admission.Features(
-            dense=None if arms.dense is None else float(arms.dense[at]),
-            dense_margin=None if above is None else float(above[at]),
-            coverage=coverage,
-            terms_held=math.log1p(len(held)),
-            breadth=admission.breadth_of(coverage, len(query.terms)),
-            machine=self._items[slot].role != "user",
-            standing=bool(self._columns.standing[slot]),
-            personal=query.personal,
-            visible=self._part_of or len(arms.visible),
-            unspaced=query.unspaced,
-            partial=self._part_of is not None,
-            speaker_gap=gap,
-            timely=query.timely and query.in_time is not None and bool(query.in_time[at]),
-        )
+        mean, deviation = spread(arms)
+        in_time = query.parts.get("in_time")
+        found = []
+        for at, slot in zip(positions, slots, strict=True):
+            held = told(int(np.bitwise_or.reduce(query.unit_holds[list(self._units[slot])])), query.terms)
+            coverage = sum(query.terms[term] for term in held) / total if total else 0.0
+            dense = None if arms.dense is None else float(arms.dense[at])
+            found.append(
+                admission.Features(
+                    dense=dense,
+                    dense_margin=None if dense is None else (dense - mean) / deviation,
+                    coverage=coverage,
+                    terms_held=math.log1p(len(held)),
+                    breadth=admission.breadth_of(coverage, len(query.terms)),
+                    machine=self._items[slot].role != "user",
+                    standing=bool(self._columns.standing[slot]),
+                    personal=query.personal,
+                    visible=self._part_of or query.visible.count,
+                    unspaced=query.unspaced,
+                    partial=self._part_of is not None,
+                    speaker_gap=gap,
+                    timely=query.timely and in_time is not None and bool(in_time[at]),
+                )
+            )
+        return found
 
     def _newest_first(
         self, chosen: list[tuple[int, tuple[UUID, ...]]], query: Prepared
@@ -403,7 +403,7 @@ class ScopeIndex:
         kinds = newest.kinds_asked(query.query[-QUERY_CHARS_JUDGED:])
         if not kinds:
             return chosen, {}
-        slots = [int(query.visible[at]) for at, _ in chosen[: newest.DEPTH]]
+        slots = query.visible.slots([at for at, _ in chosen[: newest.DEPTH]])
         units = [self._units[slot] for slot in slots]
 
         def near(one: int, other: int) -> float:
@@ -441,8 +441,8 @@ class ScopeIndex:
         held = [0.0, 0.0]
         for side, said_by in enumerate((query.named.theirs, query.named.others)):
             places = np.flatnonzero(said_by)
-            for at in places[np.argsort(-scores[places])[:_SPEAKER_TURNS]].tolist():
-                own = _own_terms(self._items[int(query.visible[at])], asked, query.forms)
+            for slot in query.visible.slots(places[np.argsort(-scores[places])[:_SPEAKER_TURNS]]):
+                own = _own_terms(self._items[slot], asked, query.forms)
                 held[side] = max(held[side], sum(asked[term] for term in own) / total)
         return held[0] - held[1]
 
@@ -455,8 +455,13 @@ class ScopeIndex:
         if arms.unit_dense is None or arms.dense is None:
             return self._items[slot].windows[int(np.argmax(lexical))]
         dense = ranking.rescale(arms.unit_dense[units], float(arms.dense.min()), float(arms.dense.max()))
-        none = dense * 0.0
-        return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical, none, none, weights)))]
+        return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical * weights.lexical, weights)))]
+
+
+def _unaided(parts: Mapping[str, NDArray[np.float32]], weights: ranking.Weights) -> NDArray[np.float32]:
+    """All of the score that needs neither the vector nor other scores."""
+    score = ranking.unaided(parts["lexical"], parts["demotion"], parts["speaker"], parts["prior"], weights)
+    return score + parts["in_time"] * weights.in_time if "in_time" in parts else score
 
 
 def _best_standing(places: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -470,7 +475,8 @@ def _explained(
     parts: Mapping[str, NDArray[np.float32]], of_chosen: Mapping[str, NDArray[np.float32]], chosen: list[int]
 ) -> list[dict[str, float]]:
     """The parts of each of the chosen; `parts` are of all that is visible, `of_chosen` of the chosen alone."""
-    columns = [*(values[chosen].tolist() for values in parts.values()), *(v.tolist() for v in of_chosen.values())]
+    at = np.asarray(chosen, np.intp)
+    columns = [*(values[at].tolist() for values in parts.values()), *(v.tolist() for v in of_chosen.values())]
     names = (*parts, *of_chosen)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -498,12 +504,13 @@ def date_words(moment: datetime | None) -> str:
     return f"{moment.day} {moment:%B %Y}" if moment else ""
 
 
-def _fingerprint(content: str) -> bytes:
-    """16 bytes that two texts share when their words are the same, whatever their case, spaces and punctuation.
+def _fingerprint(content: str) -> int:
+    """64 bits that two texts share when their words are the same, whatever their case, spaces and punctuation.
 
     Articles and politeness apart. Nothing more: who did it to whom, whether, when and how often lie in small words.
+    By chance two of a million texts share them in 3 of 100 million cases.
     """
     words = _WORDS.findall(unicodedata.normalize("NFKC", content).casefold())
     telling = [word for word in words if word not in _SAYS_NOTHING]
     text = " ".join(telling or words) or content  # emoji or punctuation alone has no words
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")

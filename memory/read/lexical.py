@@ -169,6 +169,11 @@ def weigh(own: Iterable[str], context: Iterable[str] = (), weight: float = 0.0) 
     return terms
 
 
+def told(bits: int, terms: Iterable[str]) -> list[str]:
+    """The terms of these bits, see `LexicalIndex.score`."""
+    return [term for bit, term in enumerate(terms) if bits >> bit & 1]
+
+
 @dataclass(slots=True)
 class _Postings:
     """Units that hold one term, in no order, and the term's weight in each."""
@@ -296,32 +301,27 @@ class LexicalIndex:
 
     def score(
         self, terms: Mapping[str, float], unit_count: int, forms: Mapping[str, tuple[str, ...]] = _NO_FORMS
-    ) -> NDArray[np.float32]:
-        """BM25 of every unit, shape [unit_count]. `terms` maps a query term to its idf (see `weights`).
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
+        """BM25 of every unit, and which terms it holds, one bit each in their order; both of shape [unit_count].
 
-        The `forms` of a term (see `asked`) count as the term itself.
+        `terms` maps at most 64 query terms to their idf (see `weights`); the `forms` of one (see `asked`) count as it.
         """
-        scores = np.zeros(unit_count, np.float32)
+        scores, holds = np.zeros(unit_count, np.float32), np.zeros(unit_count, np.uint64)
         if not self._terms:
-            return scores
+            return scores, holds
         mean = max(self._length_sum / len(self._terms), 1e-9)
         norms = (K1 * (1.0 - B) + (K1 * B / mean) * self._lengths).astype(np.float32)
-        for term, idf in terms.items():
+        for bit, (term, idf) in enumerate(terms.items()):
             held = self._held_in(term, forms.get(term, ()))
             if not held:
                 continue
             units, weights = _merged(held)
             scores[units] += np.float32(idf * (K1 + 1.0)) * weights / (weights + norms[units])
-        return scores
+            holds[units] |= np.uint64(1 << bit)
+        return scores, holds
 
     def weights(self, terms: Iterable[str], forms: Mapping[str, tuple[str, ...]] = _NO_FORMS) -> dict[str, float]:
         """The idf of each query term, rarest first, at most `QUERY_TERMS_MAX`; unknown terms count and come last."""
         asked = {term: forms.get(term, ()) for term in terms}
         ranked = sorted((not self._held_in(one, more), -self.idf(one, more), one) for one, more in asked.items())
         return {term: -negative for _, negative, term in ranked[:QUERY_TERMS_MAX]}
-
-    def held(
-        self, unit: int, terms: Collection[str], forms: Mapping[str, tuple[str, ...]] = _NO_FORMS
-    ) -> frozenset[str]:
-        """Which of these terms a unit holds, its context included."""
-        return present(frozenset(self._terms.get(unit, ())), terms, forms)

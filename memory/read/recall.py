@@ -19,8 +19,9 @@ from memory.errors import EmbedderUnavailable, MemoryProxyFault, StoreUnavailabl
 from memory.model import Candidate, IndexRow, Recall, Scope, ScopeVersion, Vector
 from memory.ports import Embedder, QueryTransformer
 from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
-from memory.read.index import Prepared, Scored
+from memory.read.index import Scored
 from memory.read.items import Filter
+from memory.read.prepared import Prepared
 from memory.read.rerank import Reranking
 from memory.read.tiers import cascaded
 from memory.read.transform import FollowUp
@@ -31,6 +32,10 @@ _WORD: Final = re.compile(r"\w+")
 # Of the deadline, the part that the embedding may take before the lexical rung is taken instead: what is left is
 # enough for a lexical search of 10,000 items (bench/tune_recall.py: 4 ms) many times over.
 _EMBEDDING_SHARE: Final = 0.6
+# How long the event loop stands aside for the thread that has been given a question. Without this that thread waits for
+# the interpreter until the loop has nothing to do: it began after .75 ms, and now after .15 (bench/search_times.py, two
+# cores: a hot search of 10,000 took 3.4 ms more than the embedding alone, and 2.5 with this).
+_HANDED_OVER_S: Final = 50e-6
 # The part that a prompt's question waits for the first load of its scope before Postgres answers. A small scope is
 # loaded by then; while 10,000 memories were (3 s) Postgres had too little left after .6: 8 of 12 questions got nothing.
 _FIRST_LOAD_SHARE: Final = 0.3
@@ -92,10 +97,13 @@ class Recaller:
         self._transformer = transformer or FollowUp()
         self._confirming: set[asyncio.Task[HotScope]] = set()
 
-    def embed(self, text: str, previous: Sequence[str] = ()) -> asyncio.Task[Vector]:
+    async def embed(self, text: str, previous: Sequence[str] = ()) -> asyncio.Task[Vector]:
         """Start the embedding of a question; called as soon as its text is known, with what `Question` will have."""
         task = asyncio.create_task(self._embedder.embed_query(self._transformer.transform(text, previous) or text))
         task.add_done_callback(_mark_retrieved)
+        await asyncio.sleep(0)  # it is handed to its thread
+        if not task.done():
+            time.sleep(_HANDED_OVER_S)  # noqa: ASYNC251  the loop lets go of the interpreter, which is the point
         return task
 
     def confirm(self, scope: Scope) -> None:

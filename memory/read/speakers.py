@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.read.columns import grown
+from memory.read.columns import Visible, grown
 
 _WORD = re.compile(r"\w+")
 _NOBODY = -1
@@ -55,13 +55,13 @@ class Speakers:
         self._items[int(self._of[slot])] -= 1
         self._of[slot] = _NOBODY
 
-    def named(self, query: str, visible: NDArray[np.intp]) -> Named | None:
+    def named(self, query: str, visible: Visible) -> Named | None:
         """Whom the query names among those who spoke; None for nobody, and where nobody else spoke."""
         asked = frozenset(_WORD.findall(query.casefold()))
         found = {words: code for words, code in self._codes.items() if self._items[code] and _says(asked, words)}
         if not found:
             return None
-        of = self._of[visible]
+        of = self._of[visible.pick]
         theirs = np.isin(of, list(found.values()))
         others = (of != _NOBODY) & ~theirs
         if not theirs.any() or not others.any():

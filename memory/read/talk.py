@@ -55,17 +55,19 @@ class Talk:
         if before is not None:
             self._next[before] = _NONE
 
-    def said_next(self, visible: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    def said_next(self, visible: slice | NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """The score of what the same session's people said right after each, at least 0; shape of `scores`."""
         by_slot = np.zeros(len(self._next) + 1, np.float32)  # the last place stands for none
         by_slot[visible] = np.maximum(scores, 0.0)
         return by_slot[self._next[visible]]
 
-    def best_of_session(self, visible: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    def best_of_session(self, visible: slice | NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
         """The best score of each one's session; its own where it stands in none. Shape of `scores`."""
         sessions = self._session[visible]
         best = np.full(len(self._codes) + 1, -np.inf, np.float32)
-        np.maximum.at(best, sessions, scores)
+        starts = np.flatnonzero(sessions[1:] != sessions[:-1]) + 1  # mostly a session stands together
+        starts = np.concatenate((np.zeros(min(1, len(sessions)), np.intp), starts))
+        np.maximum.at(best, sessions[starts], np.maximum.reduceat(scores, starts) if len(starts) else scores)
         return np.where(sessions == _NONE, scores, best[sessions])
 
 

@@ -54,7 +54,7 @@ class Search:
             as_of=_as_of(asked.as_of, caller),
             strict=True,
         )
-        recall = await recaller.recall(question, recaller.embed(text), DEADLINE_S)
+        recall = await recaller.recall(question, await recaller.embed(text), DEADLINE_S)
         _refuse_faults(recall)
         labels = await self._labels.of(caller.scope, (c.session_id for c in recall.candidates))
         candidates = [_candidate(c, caller.scope, labels, explain=asked.explain) for c in recall.candidates]

@@ -1,0 +1,48 @@
+"""A question made ready but for its vector: which slots take part, and all of the score that needs no vector.
+
+Values only: ScopeIndex makes them in `prepare` and reads them in `rank`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.read.columns import Traits, Visible
+from memory.read.items import Filter
+from memory.read.speakers import Named
+from policies import ranking
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Good for one index in one `state` only: `rank` looks. Arrays by item are of the visible, in their order.
+
+    `terms` maps each term to its idf, `forms` one that is held in several forms to the others. `unaided` is the part of
+    the score that needs neither the vector nor other scores; `parts` are what it and the score by words alone are made
+    of, by name.
+    """
+
+    query: str
+    now: datetime
+    where: Filter
+    state: object
+    terms: dict[str, float]
+    forms: dict[str, tuple[str, ...]]
+    personal: bool
+    unspaced: bool
+    weights: ranking.Weights
+    named: Named | None
+    timely: bool  # it asks what was at a time, naming little else
+    visible: Visible
+    traits: Traits
+    unit_lexical: Floats
+    unit_holds: NDArray[np.uint64]  # which of the terms, one bit each
+    lexical: Floats
+    parts: dict[str, Floats]
+    unaided: Floats
