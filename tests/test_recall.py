@@ -302,6 +302,20 @@ async def test_turns_that_the_prompt_contains_are_not_candidates(store: Store) -
     assert shown.memory_id not in {c.memory_id for c in found.candidates}
 
 
+async def test_a_turn_of_the_prompt_that_arrives_while_the_question_is_prepared_is_no_candidate(store: Store) -> None:
+    recall, _ = recaller(store, Embedder(delay_s=0.05))
+    await recall.recall(question(), await recall.embed("q"), 5.0)
+    store.version, store.delay_s = 2, 0.02  # confirmed only after the question is prepared
+    new = row("my boat was called Petrel", unit(1, 0, 0, 0), version=2)
+    store.rows.append(new)
+    assert new.chain is not None
+    found = await recall.recall(question(strict=True, known_chains=[new.chain]), await recall.embed("q"), 5.0)
+    assert found.rung == "full"
+    assert new.memory_id not in {c.memory_id for c in found.candidates}
+    found = await recall.recall(question(strict=True), await recall.embed("q"), 5.0)
+    assert found.candidates[0].memory_id == new.memory_id
+
+
 async def test_an_earlier_turn_that_asked_the_same_is_no_answer(store: Store) -> None:
     store.rows.append(row("What is my boat called?!", unit(1, 0, 0, 0)))
     recall, _ = recaller(store, Embedder())

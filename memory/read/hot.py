@@ -112,10 +112,10 @@ class HotScopes:
         hot = self._scopes.get(scope)
         return tuple(hot.versions) if hot else ()
 
-    def is_loaded(self, scope: Scope) -> bool:
-        """Whether an index of this scope was ever completed; else the first load is still to come, or under way."""
+    def held(self, scope: Scope) -> HotScope | None:
+        """The index of this scope as it was last confirmed; None before its first load is complete."""
         hot = self._scopes.get(scope)
-        return hot is not None and hot.confirmed_at > float("-inf")
+        return hot if hot is not None and hot.confirmed_at > float("-inf") else None
 
     def index_of(self, rows: Sequence[IndexRow], part_of: int | None, visible: Sequence[ScopeVersion] = ()) -> HotScope:
         """An index of these rows for one question; of a scope with at least `part_of`. On the recall thread."""

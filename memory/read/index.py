@@ -160,6 +160,7 @@ class ScopeIndex:
                 item = replace(self._items[slot], injected=one.injected, last_injected_at=one.last_injected_at)
                 self._items[slot] = item
                 self._columns.count(slot, item.injected, item.last_injected_at)
+                self._state = object()
 
     def remove(self, memory_id: UUID) -> bool:
         """Take an item out; False when it was not there."""
@@ -242,13 +243,17 @@ class ScopeIndex:
             unaided=_unaided(parts, weights),
         )
 
+    def is_of_now(self, prepared: Prepared) -> bool:
+        """Whether it was prepared from this index, and nothing in it changed since."""
+        return prepared.state is self._state
+
     def rank(self, prepared: Prepared, query_vector: NDArray[np.float32] | None, k: int) -> list[Scored]:
         """The k best of what `where` lets be seen, best first, same words folded.
 
         `query_vector` has shape [dim], unit length; None ranks by words alone. What was prepared before the index
         changed is prepared again, so that nothing taken out since is found.
         """
-        if prepared.state is not self._state:
+        if not self.is_of_now(prepared):
             prepared = self.prepare(prepared.query, now=prepared.now, where=prepared.where)
         if k <= 0 or not prepared.visible.count:
             return []

@@ -159,8 +159,13 @@ class Recaller:
             return Recall(reason="error")
 
     async def _prepared(self, question: Question, loading: asyncio.Task[HotScope]) -> Prepared:
-        """The question as far as it can be prepared without its vector; runs while that is computed."""
-        hot = await loading
+        """The question as far as it can be prepared without its vector; runs while that is computed.
+
+        From the index as it is held, before it is confirmed: where that changes it, the question is prepared anew.
+        """
+        hot = self._hot.held(question.scope) if question.as_of is None else None
+        if hot is None:
+            hot = await loading
         return await self._hot.run(lambda: _prepared_for(question, hot))
 
     async def _index(self, question: Question) -> HotScope:
@@ -170,7 +175,7 @@ class Recaller:
 
     def _index_share(self, question: Question) -> float:
         """The part of the deadline to wait for an index; a search of the API has the time to wait for its load."""
-        if question.strict or question.as_of is not None or self._hot.is_loaded(question.scope):
+        if question.strict or question.as_of is not None or self._hot.held(question.scope) is not None:
             return _EMBEDDING_SHARE
         return _FIRST_LOAD_SHARE
 
@@ -224,6 +229,8 @@ def _prepared_for(question: Question, hot: HotScope) -> Prepared:
 
 def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vector | None) -> Recall:
     """What an index has, best first; a later tier adds nothing where an earlier one answers."""
+    if not hot.index.is_of_now(prepared):  # which of its memories the prompt contains may have changed too
+        prepared = _prepared_for(question, hot)
     asked = _words(question.text) if question.skip_repeats else None
     scored = hot.index.rank(prepared, vector, question.k)
     hits = [hit for hit in scored if not _repeats(hit.item.content, asked)]
