@@ -424,6 +424,35 @@ def test_an_index_kept_up_to_date_answers_like_one_built_anew(
     assert len(kept) == len(fresh) == len(held)
 
 
+def fact(name: str, content: str, of: IndexItem) -> IndexItem:
+    return item(name, content, kind="semantic", event_ids=of.event_ids, source_ids=of.source_ids)
+
+
+def test_a_fact_finds_the_turn_it_was_said_in() -> None:
+    turn = item("turn", "Oh and we went there, the four of us, and then Rex had to go to the vet!")
+    index = index_of(turn, fact("fact", "The user has a dog called Rex", turn), item("other", "A cat sat on the dog"))
+    [first, *rest] = index.search("Has the user a dog?", None, 10, now=NOW, where=EVERYTHING)
+    assert (first.item.memory_id, first.folded) == (turn.memory_id, (uuid5(SPACE, "fact"),))
+    assert names(rest) == ["other"]
+
+
+def test_two_facts_of_a_turn_are_the_turn_once() -> None:
+    turn = item("turn", "I have a dog and a boat")
+    index = index_of(turn, fact("dog", "The user has a dog", turn), fact("boat", "The user has a boat", turn))
+    [found] = index.search("dog boat user", None, 10, now=NOW, where=EVERYTHING)
+    assert found.item.memory_id == turn.memory_id
+    assert set(found.folded) == {uuid5(SPACE, "dog"), uuid5(SPACE, "boat")}
+
+
+@pytest.mark.parametrize("others", [(), ("one", "two")])
+def test_a_fact_stands_for_itself_where_its_turn_may_not_be_seen(others: tuple[str, ...]) -> None:
+    turn = item("turn", "My dog is called Rex")
+    index = index_of(*(item(name, "no such thing") for name in others), turn, fact("fact", "The dog is Rex", turn))
+    found = index.search("dog", None, 1, now=NOW, where=Filter(kinds=frozenset({"semantic"})))
+    assert [hit.item.content for hit in found] == ["The dog is Rex"]
+    assert ask(index, "dog", EVERYTHING.without([turn.memory_id]), k=1) == ["turn"]  # the source of the fact
+
+
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=80, unique=True))
 def test_the_dense_arm_is_the_exact_nearest(seeds: list[int]) -> None:
     items = [item(str(seed), f"n{seed}", vectors=unit(seed)[None, :]) for seed in seeds]

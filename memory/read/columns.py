@@ -44,6 +44,13 @@ class Visible:
         count = int(np.count_nonzero(mask))
         return cls(slice(0, count) if count == len(mask) else np.flatnonzero(mask), count)
 
+    def has(self, slot: int) -> bool:
+        """Whether a slot takes part."""
+        if isinstance(self.pick, slice):
+            return slot < self.count
+        at = int(np.searchsorted(self.pick, slot))
+        return at < self.count and int(self.pick[at]) == slot
+
     def slots(self, positions: NDArray[np.intp] | Sequence[int]) -> list[int]:
         """The slots at these positions."""
         at = np.asarray(positions, np.intp)

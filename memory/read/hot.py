@@ -35,6 +35,8 @@ T = TypeVar("T")
 _LOAD_AGAIN_S: Final = 300.0
 # Rows put into an index in one go: about 10 ms of the thread that questions wait for.
 _ROWS_AT_ONCE: Final = 64
+# The kinds whose words are those of their primary turn: nothing is left of them to tell where that is in the prompt.
+_OF_ONE_TURN: Final = frozenset({"episodic", "semantic"})
 _LISTEN_AGAIN_S: Final = 1.0
 
 
@@ -64,13 +66,13 @@ class IndexSource(Protocol):
 
 @dataclass(slots=True)
 class HotScope:
-    """One index and what it is known to hold. `chains` maps a turn's chain digest to its memory, `visibility` a scope
-    to why it is seen.
+    """One index and what it is known to hold. `chains` maps a turn's chain digest to what was made of that turn
+    alone, `visibility` a scope to why it is seen.
     """
 
     index: ScopeIndex
     versions: dict[int, int] = field(default_factory=dict)
-    chains: dict[bytes, UUID] = field(default_factory=dict)
+    chains: dict[bytes, set[UUID]] = field(default_factory=dict)
     visibility: Mapping[int, Visibility] = field(default_factory=dict)
     confirmed_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -252,8 +254,8 @@ def _put_rows(hot: HotScope, rows: Sequence[IndexRow]) -> None:
     for row in rows:
         if row.visible:
             hot.index.put(_item(row))
-            if row.chain is not None:
-                hot.chains[row.chain] = row.memory_id
+            if row.chain is not None and row.kind in _OF_ONE_TURN:
+                hot.chains.setdefault(row.chain, set()).add(row.memory_id)
         else:
             hot.index.remove(row.memory_id)
 

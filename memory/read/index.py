@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -75,6 +75,14 @@ class Scored:
     features: admission.Features
     folded: tuple[UUID, ...] = ()
     later: UUID | None = None
+
+
+class _Found(NamedTuple):
+    """What is found: the position that ranks, the slot that is shown for it, and other memories folded into it."""
+
+    at: int
+    slot: int
+    folded: tuple[UUID, ...]
 
 
 class ScopeIndex:
@@ -262,25 +270,22 @@ class ScopeIndex:
         order = best(scores, prepared.traits.occurred, prepared.traits.identity, k + _FOLD_SLACK)
         settled, later = self._newest_first(self._fold(order, prepared.visible), prepared)
         chosen = settled[:k]
-        positions = [at for at, _ in chosen]
-        slots = prepared.visible.slots(positions)
-        features = self._features_of(positions, slots, prepared, arms, self._speaker_gap(prepared, scores))
+        positions = [found.at for found in chosen]
+        features = self._features_of(positions, prepared, arms, self._speaker_gap(prepared, scores))
         explained = _explained(parts, places(arms, positions), positions)
         return [
             Scored(
-                item=self._items[slot],
-                score=float(scores[at]),
+                item=self._items[found.slot],
+                score=float(scores[found.at]),
                 parts=said | {"admission": verdict.probability},
-                best_window=self._best_window(slot, arms, prepared.weights),
+                best_window=self._best_window(found.slot, arms, prepared.weights),
                 admitted=verdict.admitted,
                 why=verdict.why,
                 features=known,
-                folded=folded,
-                later=later.get(at),
+                folded=found.folded,
+                later=later.get(found.at),
             )
-            for (at, folded), slot, said, verdict, known in zip(
-                chosen, slots, explained, self._evaluate(features), features, strict=True
-            )
+            for found, said, verdict, known in zip(chosen, explained, self._evaluate(features), features, strict=True)
         ]
 
     def _take_unit(self) -> int:
@@ -362,23 +367,38 @@ class ScopeIndex:
         start, end = span.start.timestamp(), (span.end + SAID_AFTER).timestamp()
         return ((occurred >= start) & (occurred < end)).astype(np.float32)
 
-    def _fold(self, order: NDArray[np.intp], visible: Visible) -> list[tuple[int, tuple[UUID, ...]]]:
-        """Positions in rank order, each with the ids of later ones that say the same words."""
-        slots = visible.slots(order)
-        groups: dict[int, list[tuple[int, int]]] = {}
-        for at, slot, words in zip(order.tolist(), slots, self._prints[slots].tolist(), strict=True):
-            groups.setdefault(words, []).append((at, slot))
-        return [(group[0][0], tuple(self._items[slot].memory_id for _, slot in group[1:])) for group in groups.values()]
+    def _fold(self, order: NDArray[np.intp], visible: Visible) -> list[_Found]:
+        """What is found, in rank order: later ones that say the same words, or are of the same turn, fold into it."""
+        own = visible.slots(order)
+        shown = [self._shown(slot, visible) for slot in own]
+        groups: dict[int, list[tuple[int, int, int]]] = {}
+        for at, slot, instead, words in zip(order.tolist(), own, shown, self._prints[shown].tolist(), strict=True):
+            groups.setdefault(words, []).append((at, instead, slot))
+        return [_Found(at, slot, self._folded(slot, group)) for group in groups.values() for at, slot, _ in group[:1]]
 
-    def _features_of(
-        self, positions: list[int], slots: list[int], query: Prepared, arms: Arms, gap: float
-    ) -> list[admission.Features]:
-        """What admission looks at, for these positions and their slots."""
+    def _shown(self, slot: int, visible: Visible) -> int:
+        """The slot that answers for this one: a fact is shown as the turn that it was said in, where that is visible.
+
+        The turn says more than the fact does, and is the evidence; the fact makes it easier to find.
+        """
+        item = self._items[slot]
+        if item.kind != "semantic" or not item.event_ids:
+            return slot
+        said_in = self._by_event[item.event_ids[0]]
+        turns = (one for one in said_in if self._items[one].kind == "episodic" and visible.has(one))
+        return next(turns, slot)
+
+    def _folded(self, shown: int, group: list[tuple[int, int, int]]) -> tuple[UUID, ...]:
+        """The ids of all of a group, in rank order, but of the one that is shown."""
+        return tuple(self._items[slot].memory_id for _, _, slot in group if slot != shown)
+
+    def _features_of(self, positions: list[int], query: Prepared, arms: Arms, gap: float) -> list[admission.Features]:
+        """What admission looks at, for what ranks at these positions."""
         total = sum(query.terms.values())
         mean, deviation = spread(arms)
         in_time = query.parts.get("in_time")
         found = []
-        for at, slot in zip(positions, slots, strict=True):
+        for at, slot in zip(positions, query.visible.slots(positions), strict=True):
             held = told(int(np.bitwise_or.reduce(query.unit_holds[list(self._units[slot])])), query.terms)
             coverage = sum(query.terms[term] for term in held) / total if total else 0.0
             dense = None if arms.dense is None else float(arms.dense[at])
@@ -401,14 +421,12 @@ class ScopeIndex:
             )
         return found
 
-    def _newest_first(
-        self, chosen: list[tuple[int, tuple[UUID, ...]]], query: Prepared
-    ) -> tuple[list[tuple[int, tuple[UUID, ...]]], dict[int, UUID]]:
+    def _newest_first(self, chosen: list[_Found], query: Prepared) -> tuple[list[_Found], dict[int, UUID]]:
         """The same, the newest first where a value of today is asked for; and by position what says it later."""
         kinds = newest.kinds_asked(query.query[-QUERY_CHARS_JUDGED:])
         if not kinds:
             return chosen, {}
-        slots = query.visible.slots([at for at, _ in chosen[: newest.DEPTH]])
+        slots = [found.slot for found in chosen[: newest.DEPTH]]
         units = [self._units[slot] for slot in slots]
 
         def near(one: int, other: int) -> float:
@@ -417,7 +435,7 @@ class ScopeIndex:
 
         said = [self._statement(self._items[slot], query) for slot in slots]
         settled = newest.settle(kinds, said, query.terms, near)
-        later = {chosen[older][0]: self._items[slots[newer]].memory_id for older, newer in settled.later.items()}
+        later = {chosen[older].at: self._items[slots[newer]].memory_id for older, newer in settled.later.items()}
         return [chosen[at] for at in settled.order] + chosen[newest.DEPTH :], later
 
     def _statement(self, item: IndexItem, query: Prepared) -> newest.Statement:

@@ -222,7 +222,7 @@ class Recaller:
 
 def _prepared_for(question: Question, hot: HotScope) -> Prepared:
     """The question as far as it can be prepared without its vector; turns that the prompt contains are left out."""
-    shown = frozenset(hot.chains[chain] for chain in question.known_chains if chain in hot.chains)
+    shown = frozenset(one for chain in question.known_chains for one in hot.chains.get(chain, ()))
     text = question.searched or question.text
     return hot.index.prepare(text, now=question.now, where=question.where.without(shown))
 
