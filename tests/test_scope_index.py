@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from memory.model import Injections
-from memory.read.index import ScopeIndex, Scored, date_words
+from memory.read.index import ScopeIndex, Scored
 from memory.read.items import Filter, IndexItem
+from memory.read.words import date_words
 from policies import ranking
 from policies.labels import Sensitivity
 

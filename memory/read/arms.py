@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from policies import ranking
 
 Floats = NDArray[np.float32]
 PLACES: Final = ("lexical_place", "dense_place")
@@ -60,3 +63,26 @@ def spread(arms: Arms) -> tuple[float, float]:
     mean = float(np.add.reduce(arms.dense)) / len(arms.dense)
     off = arms.dense - np.float32(mean)
     return mean, max(math.sqrt(float(np.dot(off, off)) / len(off)), 1e-6)
+
+
+def unaided(parts: Mapping[str, Floats], weights: ranking.Weights) -> Floats:
+    """All of the score that needs neither the vector nor other scores."""
+    score = ranking.unaided(parts["lexical"], parts["demotion"], parts["speaker"], parts["prior"], weights)
+    return score + parts["in_time"] * weights.in_time if "in_time" in parts else score
+
+
+def best_standing(places: NDArray[np.intp], scores: Floats) -> Floats:
+    """1 for the few of these places that are best without it, else 0; shape of `scores`."""
+    chosen = np.zeros(len(scores), np.float32)
+    chosen[places[np.argsort(-scores[places])[: ranking.STANDING_MAX]]] = 1.0
+    return chosen
+
+
+def explained_by(
+    parts: Mapping[str, Floats], of_chosen: Mapping[str, Floats], chosen: list[int]
+) -> list[dict[str, float]]:
+    """The parts of each of the chosen; `parts` are of all that is visible, `of_chosen` of the chosen alone."""
+    at = np.asarray(chosen, np.intp)
+    columns = [*(values[at].tolist() for values in parts.values()), *(v.tolist() for v in of_chosen.values())]
+    names = (*parts, *of_chosen)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

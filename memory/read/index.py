@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import heapq
 import math
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -27,21 +24,20 @@ from numpy.typing import NDArray
 
 from memory.model import Injections
 from memory.ports import Evaluator
-from memory.read.arms import Arms, best, places, spread
+from memory.read.arms import Arms, best, best_standing, explained_by, places, spread, unaided
 from memory.read.columns import Columns, Visible, grown
 from memory.read.dense import DenseIndex
 from memory.read.items import Filter, IndexItem
-from memory.read.lexical import LexicalIndex, present, stem, tokenise, told, weigh
+from memory.read.lexical import LexicalIndex, stem, tokenise, told, weigh
 from memory.read.prepared import Prepared
 from memory.read.speakers import Speakers
 from memory.read.talk import Talk
+from memory.read.words import date_words, fingerprint, own_terms
 from policies import admission, newest, ranking
 from policies.labels import Sensitivity
 from policies.timespan import SAID_AFTER, asked_span, asks_what_was
 
 _KEPT: Final = np.empty((0, 0), np.float32)  # the index has the vectors; an item must not hold them a second time
-_WORDS: Final = re.compile(r"\w+")
-_SAYS_NOTHING: Final = frozenset(("a", "an", "the", "please", "thanks", "hello", "hi", "hey", "oh", "um", "ok", "okay"))
 # Python objects around one item beside its text and arrays (dataclass, tuples, ids, dict entries): measured with
 # tracemalloc on LoCoMo, bytes.
 _BYTES_PER_ITEM: Final = 1_500
@@ -52,7 +48,6 @@ QUERY_CHARS_JUDGED: Final = 4_096  # of a query, from its end: the question come
 TIMELY_TERMS_MAX: Final = 3
 # Turns of the named and of the others that are compared, best first.
 _SPEAKER_TURNS: Final = 10
-_OWN_CHARS_READ: Final = 3_000
 # Context beyond this is not read: it would be thinned to `ranking.CONTEXT_TERMS` anyway, and costs 1 us a character.
 _CONTEXT_CHARS_MAX: Final = 2_000
 
@@ -153,7 +148,7 @@ class ScopeIndex:
         self._slots[item.memory_id] = slot
         if slot >= len(self._prints):
             self._prints = grown(self._prints, 0)
-        self._prints[slot] = _fingerprint(item.content)
+        self._prints[slot] = fingerprint(item.content)
         if item.attributes:
             self._attributed.add(slot)
         for event_id in item.event_ids:
@@ -248,7 +243,7 @@ class ScopeIndex:
             unit_holds=unit_holds,
             lexical=lexical,
             parts=parts,
-            unaided=_unaided(parts, weights),
+            unaided=unaided(parts, weights),
         )
 
     def is_of_now(self, prepared: Prepared) -> bool:
@@ -272,7 +267,7 @@ class ScopeIndex:
         chosen = settled[:k]
         positions = [found.at for found in chosen]
         features = self._features_of(positions, prepared, arms, self._speaker_gap(prepared, scores))
-        explained = _explained(parts, places(arms, positions), positions)
+        explained = explained_by(parts, places(arms, positions), positions)
         return [
             Scored(
                 item=self._items[found.slot],
@@ -343,12 +338,12 @@ class ScopeIndex:
         pick, weights, traits = query.visible.pick, query.weights, query.traits
         if arms.dense is None:
             parts = dict(query.parts)
-            scores = _unaided(parts, replace(weights, lexical=ranking.LEXICAL_ALONE))
+            scores = unaided(parts, replace(weights, lexical=ranking.LEXICAL_ALONE))
         else:
             dense = ranking.rescale(arms.dense, float(arms.dense.min()), float(arms.dense.max()))
             parts = {"dense": dense, **query.parts}
             scores = ranking.fuse(dense, query.unaided, weights)
-        parts["standing"] = _best_standing(traits.standing, scores)
+        parts["standing"] = best_standing(traits.standing, scores)
         scores += parts["standing"] * weights.standing
         parts["said_next"] = self._talk.said_next(pick, scores)
         parts["session"] = self._talk.best_of_session(pick, scores)
@@ -446,7 +441,7 @@ class ScopeIndex:
             arrived=item.created_at,
             session=item.session_id,
             seq=item.seq,
-            terms=_own_terms(item, query.terms, query.forms),
+            terms=own_terms(item, query.terms, query.forms),
         )
 
     def _speaker_gap(self, query: Prepared, scores: NDArray[np.float32]) -> float:
@@ -465,7 +460,7 @@ class ScopeIndex:
         for side, said_by in enumerate((query.named.theirs, query.named.others)):
             places = np.flatnonzero(said_by)
             for slot in query.visible.slots(places[np.argsort(-scores[places])[:_SPEAKER_TURNS]]):
-                own = _own_terms(self._items[slot], asked, query.forms)
+                own = own_terms(self._items[slot], asked, query.forms)
                 held[side] = max(held[side], sum(asked[term] for term in own) / total)
         return held[0] - held[1]
 
@@ -481,29 +476,6 @@ class ScopeIndex:
         return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical * weights.lexical, weights)))]
 
 
-def _unaided(parts: Mapping[str, NDArray[np.float32]], weights: ranking.Weights) -> NDArray[np.float32]:
-    """All of the score that needs neither the vector nor other scores."""
-    score = ranking.unaided(parts["lexical"], parts["demotion"], parts["speaker"], parts["prior"], weights)
-    return score + parts["in_time"] * weights.in_time if "in_time" in parts else score
-
-
-def _best_standing(places: NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """1 for the few of these places that are best without it, else 0; shape of `scores`."""
-    chosen = np.zeros(len(scores), np.float32)
-    chosen[places[np.argsort(-scores[places])[: ranking.STANDING_MAX]]] = 1.0
-    return chosen
-
-
-def _explained(
-    parts: Mapping[str, NDArray[np.float32]], of_chosen: Mapping[str, NDArray[np.float32]], chosen: list[int]
-) -> list[dict[str, float]]:
-    """The parts of each of the chosen; `parts` are of all that is visible, `of_chosen` of the chosen alone."""
-    at = np.asarray(chosen, np.intp)
-    columns = [*(values[at].tolist() for values in parts.values()), *(v.tolist() for v in of_chosen.values())]
-    names = (*parts, *of_chosen)
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
 def _has(attributes: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether all wanted members are there and equal as JSON, where true is not 1."""
     return all(
@@ -512,28 +484,3 @@ def _has(attributes: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
         and isinstance(attributes[name], bool) == isinstance(value, bool)
         for name, value in wanted.items()
     )
-
-
-def _own_terms(item: IndexItem, terms: Mapping[str, float], forms: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """Which of these terms an item's own words hold, by its head."""
-    return present(frozenset(tokenise(item.content[:_OWN_CHARS_READ], item.language)), terms, forms)
-
-
-def date_words(moment: datetime | None) -> str:
-    """A time as people write it ("21 January 2022"), "" for none.
-
-    Indexed with every window: LoCoMo turn recall@10 rises by .024, the other sets stay.
-    """
-    return f"{moment.day} {moment:%B %Y}" if moment else ""
-
-
-def _fingerprint(content: str) -> int:
-    """64 bits that two texts share when their words are the same, whatever their case, spaces and punctuation.
-
-    Articles and politeness apart. Nothing more: who did it to whom, whether, when and how often lie in small words.
-    By chance two of a million texts share them in 3 of 100 million cases.
-    """
-    words = _WORDS.findall(unicodedata.normalize("NFKC", content).casefold())
-    telling = [word for word in words if word not in _SAYS_NOTHING]
-    text = " ".join(telling or words) or content  # emoji or punctuation alone has no words
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
