@@ -30,6 +30,7 @@ from memory.config_sections import (
     Data,
     Database,
     Embedding,
+    Extract,
     Identity,
     Ledger,
     Listen,
@@ -77,6 +78,7 @@ class Settings(Section):
     replay: Replay = Replay()
     worker: Worker = Worker()
     chat_model: ChatModel = ChatModel()
+    extract: Extract = Extract()
     data: Data = Data()
     log: Log = Log()
 

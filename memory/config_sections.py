@@ -282,6 +282,39 @@ class ChatModel(Section):
     timeout_s: float = Field(default=60, gt=0, le=3600, description="Bound on one call.")
 
 
+class Extract(Section):
+    """How facts are taken out of what users say, after the answer has left."""
+
+    by: Literal["rules", "vllm", "model", "off"] = Field(
+        default="rules",
+        description="rules: no model. vllm: the serving vLLM, on its prefix cache. model: chat_model. off: no facts.",
+    )
+    defer_max_s: float = Field(
+        default=900, ge=0, le=86_400, description="Longest wait of an exchange for a model; then the rules take it."
+    )
+    concurrency: int = Field(default=1, ge=1, le=256, description="Questions of one memory worker at once.")
+    wall_s: float = Field(default=60, gt=0, le=3600, description="Bound on one question, its answer read.")
+    max_tokens: int = Field(default=768, ge=16, le=32_768, description="Longest answer, in tokens.")
+    tokens_per_day: int = Field(
+        default=1_000_000,
+        ge=0,
+        le=1_000_000_000_000,
+        description="Tokens a tenant may cost in a UTC day, those served from the prefix cache not counted.",
+    )
+    priority: int = Field(
+        default=100,
+        ge=0,
+        le=2_147_483_647,
+        description="Sent where vLLM schedules by priority (found out once; higher waits longer); 0 sends none.",
+    )
+    running_max: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="Pause while vLLM runs more requests of others than this; null: only while requests wait there.",
+    )
+
+
 class Data(Section):
     """Where the embedded servers, the spool and the keys live."""
 

@@ -193,6 +193,14 @@ class ChatModelUnavailable(MemoryProxyFault):
     """The background chat model gave no usable answer."""
 
 
+class ExtractorUnavailable(MemoryProxyFault):
+    """The serving vLLM gave no whole answer within its bounds of time and bytes."""
+
+
+class ExtractorRefused(MemoryProxyFault):
+    """The serving vLLM refuses the question itself (a 4xx) or answers it without end: asking again cannot help."""
+
+
 class ModelFileInvalid(MemoryProxyFault):
     """Names the file, what was expected, what was found and the remedy."""
 

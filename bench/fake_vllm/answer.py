@@ -1,8 +1,9 @@
 """What the stand-in says: (Asked, Fault) -> Answer, always the same for the same question.
 
-The last user message decides: a line `say: X` is answered with X, a line `call: NAME {json}` with a
-tool call where tools are offered. Otherwise so many filler tokens as the settings say, or a sentence
-on what was asked. It never looks at earlier messages, so it shows nothing of the memory it was given.
+The settings' `reply` goes first. Then the last user message decides: a line `say: X` is answered with X, a
+line `call: NAME {json}` with a tool call where tools are offered. Otherwise so many filler tokens as the settings say,
+the least value that fits the schema of a `response_format`, or a sentence on what was asked. It
+never looks at earlier messages, so it shows nothing of the memory it was given.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from bench.fake_vllm.asked import Asked
 from bench.fake_vllm.settings import Fault
@@ -48,12 +49,36 @@ def _filler(count: int) -> tuple[str, ...]:
     return tuple(_FILLER[i % len(_FILLER)] if i else "The" for i in range(count))
 
 
+def least_value(schema: dict[str, Any]) -> object:
+    """The smallest value that fits a JSON schema, as far as structured outputs use one."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    match schema.get("type"):
+        case "object":
+            members = schema.get("properties") or {}
+            return {name: least_value(members.get(name) or {}) for name in schema.get("required") or ()}
+        case "array":
+            return [least_value(schema.get("items") or {}) for _ in range(int(schema.get("minItems") or 0))]
+        case "boolean":
+            return False
+        case "integer" | "number":
+            return schema.get("minimum", 0)
+        case "null":
+            return None
+        case _:
+            return "x" * int(schema.get("minLength") or 0)
+
+
 def _content(asked: Asked, fault: Fault) -> tuple[str, ...]:
+    if fault.reply is not None:
+        return tuple(words_of(fault.reply))
     said = _SAY.findall(asked.last_user)
     if said:
         return tuple(words_of(said[-1]))
     if fault.tokens is not None:
         return _filler(fault.tokens)
+    if asked.schema is not None:
+        return tuple(words_of(json.dumps(least_value(asked.schema))))
     first = asked.last_user.strip().splitlines()[-1:] or ["nothing"]
     text = f"{len(asked.tokens)} prompt tokens, ending with: {first[0][:200]}"
     return tuple(words_of(json.dumps({"answer": text}) if asked.wants_json else text))

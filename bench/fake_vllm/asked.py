@@ -16,7 +16,7 @@ from bench.fake_vllm.errors import (
     vllm_error,
 )
 from bench.fake_vllm.settings import Settings
-from bench.fake_vllm.tokens import chat_prompt, pieces_from_ids, pieces_of, text_of_content
+from bench.fake_vllm.tokens import chat_prompt, no_think_place, pieces_from_ids, pieces_of, text_of_content
 
 Route = Literal["chat", "completions", "responses", "messages"]
 
@@ -37,6 +37,7 @@ class Asked:
     output_max: int
     return_token_ids: bool
     wants_json: bool
+    schema: dict[str, Any] | None
     tool_name: str | None
     tools_offered: bool
 
@@ -64,7 +65,7 @@ def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     return messages
 
 
-def _chat_text(body: dict[str, Any]) -> tuple[str, str]:
+def _chat_text(body: dict[str, Any], thinking_template: str = "none") -> tuple[str, str]:
     messages = _messages(body)
     continues = bool(body.get("continue_final_message"))
     if continues and body.get("add_generation_prompt"):
@@ -78,6 +79,7 @@ def _chat_text(body: dict[str, Any]) -> tuple[str, str]:
         body.get("tools"),
         add_generation_prompt=body.get("add_generation_prompt", True) is not False,
         continue_final_message=continues,
+        no_think=no_think_place(body, thinking_template),
     )
     return prompt, _last_user_text(messages)
 
@@ -108,7 +110,6 @@ def _messages_text(body: dict[str, Any]) -> tuple[str, str]:
 
 
 _TEXT: dict[Route, Callable[[dict[str, Any]], tuple[str, str]]] = {
-    "chat": _chat_text,
     "completions": _completions_text,
     "responses": _responses_text,
     "messages": _messages_text,
@@ -141,7 +142,18 @@ def check_model(body: dict[str, Any], settings: Settings) -> str:
     return model or settings.model_names[0]
 
 
-def prompt_of(route: Route, body: dict[str, Any]) -> tuple[Sequence[bytes], str]:
+def _check_priority(body: dict[str, Any], settings: Settings) -> None:
+    priority = body.get("priority")
+    if isinstance(priority, int) and priority and settings.scheduling_policy != "priority":
+        raise vllm_error(400, f"Got priority {priority} but Priority scheduling is not enabled.", "BadRequestError")
+
+
+def _schema_of(answer_format: dict[str, Any]) -> dict[str, Any] | None:
+    schema = (answer_format.get("json_schema") or {}).get("schema")
+    return schema if answer_format.get("type") == "json_schema" and isinstance(schema, dict) else None
+
+
+def prompt_of(route: Route, body: dict[str, Any], thinking_template: str = "none") -> tuple[Sequence[bytes], str]:
     """Prompt tokens and the last user text of a request body. Raises VllmError."""
     prompt = body.get("prompt")
     if route == "completions" and isinstance(prompt, list) and prompt and isinstance(prompt[0], int):
@@ -151,7 +163,7 @@ def prompt_of(route: Route, body: dict[str, Any]) -> tuple[Sequence[bytes], str]
             raise vllm_error(400, str(exc), "BadRequestError", "prompt") from exc
         return tokens, b"".join(tokens).decode("utf-8", "replace")
     try:
-        text, last_user = _TEXT[route](body)
+        text, last_user = _chat_text(body, thinking_template) if route == "chat" else _TEXT[route](body)
     except (AttributeError, KeyError, TypeError) as exc:
         raise vllm_error(400, f"1 validation error:\n  {exc}", "Bad Request", "body") from exc
     return pieces_of(text), last_user
@@ -160,7 +172,8 @@ def prompt_of(route: Route, body: dict[str, Any]) -> tuple[Sequence[bytes], str]
 def read_asked(route: Route, body: dict[str, Any], settings: Settings) -> Asked:
     """Check one request as vLLM does. Raises VllmError."""
     model = check_model(body, settings)
-    tokens, last_user = prompt_of(route, body)
+    _check_priority(body, settings)
+    tokens, last_user = prompt_of(route, body, settings.thinking_template)
     if len(tokens) > settings.max_model_len:
         raise context_overflow(settings.max_model_len)
     options = body.get("stream_options") or {}
@@ -177,6 +190,7 @@ def read_asked(route: Route, body: dict[str, Any], settings: Settings) -> Asked:
         choices=body.get("n") or 1,
         output_max=_output_max(route, body, len(tokens), settings.max_model_len),
         return_token_ids=bool(body.get("return_token_ids")),
+        schema=_schema_of(answer_format),
         wants_json=answer_format.get("type") in ("json_object", "json_schema"),
         tool_name=_tool_asked(body),
         tools_offered=bool(body.get("tools")),

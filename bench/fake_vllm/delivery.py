@@ -129,6 +129,16 @@ async def send_stream(request: web.Request, plan: Plan, fault: Fault) -> web.Str
     return response
 
 
+async def send_endless(request: web.Request) -> web.StreamResponse:
+    """Send a body without end. Raises ConnectionResetError or CancelledError when the client leaves."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(b'{"choices":[{"message":{"content":"')
+    while True:
+        await response.write(b"and on " * 1024)
+        await asyncio.sleep(0)
+
+
 async def send_body(request: web.Request, body: bytes, tokens: int, fault: Fault) -> web.StreamResponse:
     """Send a whole answer after the time its tokens take; die_after cuts it in the middle."""
     pause_s = (fault.first_ms + fault.token_ms * max(tokens - 1, 0)) / 1000

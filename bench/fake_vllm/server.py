@@ -19,7 +19,7 @@ from aiohttp import WSMsgType, web
 
 from bench.fake_vllm.answer import answer_for
 from bench.fake_vllm.asked import Asked, Route, check_model, prompt_of, read_asked
-from bench.fake_vllm.delivery import cut_connection, plan_stream, send_body, send_stream
+from bench.fake_vllm.delivery import cut_connection, plan_stream, send_body, send_endless, send_stream
 from bench.fake_vllm.engine import Engine
 from bench.fake_vllm.errors import VllmError, parse_object, validation_error, vllm_error
 from bench.fake_vllm.render_chat import (
@@ -32,7 +32,7 @@ from bench.fake_vllm.render_chat import (
 )
 from bench.fake_vllm.render_other import messages_body, messages_events, responses_body, responses_events
 from bench.fake_vllm.settings import Fault, Settings, UnknownSetting
-from bench.fake_vllm.tokens import chat_prompt, ids_of, pieces_of, text_from_ids
+from bench.fake_vllm.tokens import chat_prompt, ids_of, no_think_place, pieces_of, text_from_ids
 
 GUARDED_PREFIXES = ("/v1", "/v2", "/inference", "/cohere")
 HEADER_BYTES_MAX = 262_144
@@ -114,6 +114,8 @@ async def _generate(
     answer = answer_for(asked, fault)
     request_id = request.headers.get("X-Request-Id") or uuid.uuid4().hex[:16]
     heading = Heading(request_id, int(time.time()), engine.cache.use(asked.tokens, asked.salt))
+    if fault.endless and not asked.stream:
+        return await send_endless(request)
     if asked.stream:
         response = await send_stream(request, plan_stream(_EVENTS[route](asked, answer, heading), fault), fault)
     else:
@@ -169,6 +171,7 @@ async def _tokenize(request: web.Request) -> web.Response:
             body.get("tools"),
             add_generation_prompt=body.get("add_generation_prompt", True) is not False,
             continue_final_message=bool(body.get("continue_final_message")),
+            no_think=no_think_place(body, settings.thinking_template),
         )
     else:
         text = str(body.get("prompt", ""))

@@ -52,6 +52,8 @@ class Fault:
     split: int = field(default=0, metadata=_says(int, "cut the answer into socket writes of so many bytes"))
     gzip: bool = field(default=False, metadata=_says(_flag, "compress the answer, Content-Encoding: gzip"))
     reasoning: int = field(default=0, metadata=_says(int, "so many reasoning tokens before the answer"))
+    reply: str | None = field(default=None, metadata=_says(str, "answer with this text, whatever was asked"))
+    endless: bool = field(default=False, metadata=_says(_flag, "a whole answer that never ends (not when streaming)"))
     tool_calls: int = field(default=0, metadata=_says(int, "answer with so many tool calls"))
 
     def merged(self, overrides: Mapping[str, str | None]) -> "Fault":
@@ -85,7 +87,11 @@ _SPECS: dict[str, tuple[Callable[[str], object], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One server. `model_names`: the first is the served name, all are accepted."""
+    """One server. `model_names`: the first is the served name, all are accepted.
+
+    `scheduling_policy`: fcfs refuses a `priority` other than 0, priority takes it. `thinking_template`: where the
+    template writes `enable_thinking: false`: none, tail (an empty thought, as Qwen3) or head (as SmolLM3).
+    """
 
     model_names: tuple[str, ...] = ("fake-model",)
     max_model_len: int = 8192
@@ -94,6 +100,8 @@ class Settings:
     api_key: str | None = None
     record_max: int = 64
     embedding_dims: int = 8
+    scheduling_policy: str = "fcfs"
+    thinking_template: str = "none"
     fault: Fault = field(default_factory=Fault)
 
 
@@ -113,6 +121,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-model-len", type=int, default=default.max_model_len, help="context window in tokens")
     parser.add_argument("--block-size", type=int, default=default.block_size, help="prefix-cache block in tokens")
     parser.add_argument("--api-key", help="bearer token demanded on /v1, /v2, /inference and /cohere")
+    parser.add_argument("--scheduling-policy", choices=("fcfs", "priority"), default=default.scheduling_policy)
+    parser.add_argument("--thinking-template", choices=("none", "tail", "head"), default=default.thinking_template)
     parser.add_argument(
         "--record-max", type=int, default=default.record_max, help="generation requests kept by /__last"
     )
@@ -134,5 +144,7 @@ def settings_from_arguments(arguments: argparse.Namespace) -> Settings:
         block_size=arguments.block_size,
         api_key=arguments.api_key,
         record_max=arguments.record_max,
+        scheduling_policy=arguments.scheduling_policy,
+        thinking_template=arguments.thinking_template,
         fault=Fault().merged(overrides),
     )

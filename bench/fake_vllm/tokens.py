@@ -76,15 +76,25 @@ def _message_text(message: dict[str, Any]) -> str:
     return text
 
 
+def no_think_place(body: dict[str, Any], thinking_template: str) -> str:
+    """Where the template writes that this request turns thinking off; "none" when it does not."""
+    off = (body.get("chat_template_kwargs") or {}).get("enable_thinking") is False
+    return thinking_template if off else "none"
+
+
 def chat_prompt(
     messages: Sequence[dict[str, Any]],
     tools: Sequence[dict[str, Any]] | None = None,
     *,
     add_generation_prompt: bool = True,
     continue_final_message: bool = False,
+    no_think: str = "none",
 ) -> str:
-    """ChatML: tools first (as a system message), then the messages; role `developer` renders as system."""
-    out: list[str] = []
+    """ChatML: tools first (as a system message), then the messages; role `developer` renders as system.
+
+    `no_think`: thinking is turned off, which a template writes at the head of the prompt, at its tail, or not at all.
+    """
+    out: list[str] = ["<|im_start|>system\n/no_think<|im_end|>\n"] if no_think == "head" else []
     if tools:
         out.append(f"<|im_start|>system\n<tools>\n{json.dumps(list(tools))}\n</tools><|im_end|>\n")
     for message in messages:
@@ -93,5 +103,5 @@ def chat_prompt(
     if continue_final_message:
         out[-1] = out[-1].removesuffix("<|im_end|>\n")
     elif add_generation_prompt:
-        out.append("<|im_start|>assistant\n")
+        out.append("<|im_start|>assistant\n" + ("<think>\n\n</think>\n\n" if no_think == "tail" else ""))
     return "".join(out)
