@@ -305,7 +305,7 @@ class Extract(Section):
         default=100,
         ge=0,
         le=2_147_483_647,
-        description="Sent where vLLM schedules by priority (found out once; higher waits longer); 0 sends none.",
+        description="Sent to vLLM, heeded with --scheduling-policy priority: higher waits longer. 0 sends none.",
     )
     running_max: int | None = Field(
         default=None,

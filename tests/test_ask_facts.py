@@ -204,7 +204,14 @@ def test_another_model_is_asked_with_the_conversation_as_a_quotation() -> None:
     (only,) = other_model_messages([("user", 'I live in "Oslo".'), ("assistant", "Nice.")], AskForm(user_turns=2))
     assert '{"role": "user", "text": "I live in \\"Oslo\\"."}' in only["content"]
     assert "last 2 messages" in only["content"]
-    assert len(instruction(AskForm(short=True))) < len(instruction(AskForm())) / 2
+
+
+def test_a_short_conversation_is_asked_a_short_question() -> None:
+    short = body_of([{"role": "user", "content": "hi"}])
+    long = body_of([{"role": "user", "content": "hi " * 9000}])
+    assert asked(short)["messages"][-1]["content"] == instruction(AskForm())
+    assert asked(long)["messages"][-1]["content"] == instruction(AskForm(full=True))
+    assert len(instruction(AskForm())) < 300
 
 
 def test_the_least_answer_of_a_schema_is_an_answer_without_facts() -> None:
@@ -250,6 +257,8 @@ def test_a_fact_names_the_range_of_the_users_words() -> None:
         (fact(evidence="i LIVE in oslo", object="Bergen"), "unsupported"),
         (fact(evidence="live in Osl"), "not_said"),
         (fact(evidence="with 2 cats", object="3 cats"), "unsupported"),
+        (fact(evidence="Biscuit", subject="Biscuit", predicate="name", object="biscuit"), "trivial"),
+        (fact(evidence="Biscuit", predicate="Biscuit", object="biscuit"), "trivial"),
         (fact(evidence=""), "malformed"),
         (fact(evidence=7), "malformed"),
         (fact(subject=None), "malformed"),

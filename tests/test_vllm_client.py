@@ -18,7 +18,7 @@ from bench.fake_vllm.launch import running_fake_vllm
 from memory.adapters.vllm_client import VllmClient
 from memory.adapters.vllm_load import VllmLoad, read_metrics
 from memory.errors import ExtractorRefused, ExtractorUnavailable
-from memory.write.ask_facts import AskForm, ask_body
+from memory.write.ask_facts import AskForm, ask_body, instruction
 from memory.write.pace import Limits, Pace, SpentHere
 from memory.write.read_facts import UserTurn
 from memory.write.thinking import ThinkingOff, probe_of
@@ -234,12 +234,13 @@ async def test_facts_are_heard_through_whatever_surrounds_them(reply: str) -> No
 
 
 @pytest.mark.parametrize("reply", ["I would rather not.", '{"facts": [', "", "<think>so"])
-async def test_a_useless_answer_is_asked_for_once_more_in_fewer_words(reply: str) -> None:
+async def test_a_useless_answer_is_asked_for_once_more_in_other_words(reply: str) -> None:
     async with bench_of({"reply": reply}) as bench:
         outcome = await bench.facts.ask(exchange())
         assert (outcome.why, outcome.heard, outcome.questions) == ("unusable", None, 2)
         first, second = [body["messages"][-1]["content"] for body in await bodies(bench.url, 2)]
-        assert len(second) < len(first)
+        assert first == instruction(AskForm())
+        assert second == instruction(AskForm(again=True))
 
 
 async def test_a_second_answer_that_is_one_is_taken() -> None:

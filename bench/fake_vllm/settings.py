@@ -89,8 +89,9 @@ _SPECS: dict[str, tuple[Callable[[str], object], object]] = {
 class Settings:
     """One server. `model_names`: the first is the served name, all are accepted.
 
-    `scheduling_policy`: fcfs refuses a `priority` other than 0, priority takes it. `thinking_template`: where the
-    template writes `enable_thinking: false`: none, tail (an empty thought, as Qwen3) or head (as SmolLM3).
+    `scheduling_policy`: fcfs refuses a `priority` other than 0 (vLLM 0.32 takes it and does not heed it). Where the
+    template writes `enable_thinking: false` says `thinking_template`: none, tail (an empty thought, as Qwen3) or head
+    (as SmolLM3).
     """
 
     model_names: tuple[str, ...] = ("fake-model",)

@@ -1,7 +1,8 @@
 """Questions to the serving vLLM: the bytes of a request body in, the answer's text and what it cost out.
 
-A pool of its own, no retries but one: a 400 to a body with our `priority` is asked again without it, and what that
-shows is remembered, since only a server that schedules by priority takes the member. Every call has a wall limit and a
+A pool of its own, no retries but one: a 4xx to a body with our `priority` is asked again without it, and what that
+shows is remembered. vLLM 0.32 takes the member also where it does not schedule by it, so that it is taken promises
+nothing: the pause rule holds all the same. Every call has a wall limit and a
 bound on the bytes read; a call that is cancelled closes its connection, which frees the model. Bodies and answers are
 never logged. Raises ExtractorUnavailable (come again) and ExtractorRefused (never will: a 4xx, an endless answer).
 """
@@ -69,7 +70,7 @@ class VllmClient:
 
     @property
     def priority_taken(self) -> bool | None:
-        """Whether the server schedules by priority; None before the first answer."""
+        """Whether the server takes a priority, honoured or not; None before the first answer."""
         return self._priority_taken
 
     async def close(self) -> None:

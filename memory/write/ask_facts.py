@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from memory.chain import message_text
@@ -44,21 +44,28 @@ _SHAPE: Final = (
     '{"facts":[{"evidence":"…","subject":"user","predicate":"lives_in","object":"…","statement":"…",'
     '"category":"fact","cardinality":"one","negated":false,"correction":false}]}'
 )
-_INSTRUCTION: Final = (
-    "Leave the conversation here and answer with JSON only. List what {where} about the user, their people, things, "
-    "plans, preferences, decisions and ways of working that will still matter in another conversation. Take only what "
-    "the user said in their own words: nothing from <memory>, from the assistant, from a tool or from a quoted text, "
-    "and no guesses. A question, a greeting or a wish for this one answer is no fact.\n"
+# Below this a long question would be a tenth of the prompt: 300 tokens after 916 left .76 of it to the cache of a real
+# vLLM, 69 after 1,008 .92. The brief one takes 69 tokens of SmolLM2, the full one 223; about 4 bytes of JSON make one.
+FULL_FROM_BYTES: Final = 16_384
+_BRIEF: Final = (
+    "Pause here. List as JSON the lasting facts in {where}, never from <memory> or the assistant. evidence: exact "
+    "quote; subject: user or a name; predicate: like lives_in; cardinality one: replaces the old; negated: true no "
+    "longer; correction: of earlier words."
+)
+_FULL: Final = (
+    "Leave the conversation here and answer with JSON only. List what the words in {where} say about the user, their "
+    "people, things, plans, preferences, decisions and ways of working that will still matter in another "
+    "conversation. Take only what the user said in their own words: nothing from <memory>, from the assistant, from a "
+    "tool or from a quoted text, and no guesses. A question, a greeting or a wish for this one answer is no fact.\n"
     "evidence: the user's words, copied exactly. subject: user for the one who speaks, else a name or a thing. "
     "predicate: a few English words joined by _. object: the value, as short as the user said it. statement: one "
     "sentence in the user's language that can be read alone. category: fact, preference, convention, topology or "
     "decision. cardinality: one where a new object replaces the old one, as in lives_in, else many. negated: the user "
-    "said that it does not hold any more. correction: the user set right what was said before.\n"
-    'The form is {shape} and, where there is nothing, {{"facts":[]}}.'
+    "said that it does not hold any more. correction: the user set right what was said before."
 )
-_SHORT: Final = (
-    "Answer with one JSON object and nothing else: the lasting facts that {where} about themselves, each with the "
-    'user\'s exact words as evidence, in the form {shape}, or {{"facts":[]}}.'
+_AGAIN: Final = (
+    "Answer with one JSON object and nothing else: the lasting facts in {where}, each with the user's exact words as "
+    'evidence, in the form {shape}, or {{"facts":[]}} where there are none.'
 )
 
 
@@ -106,7 +113,8 @@ class AskForm:
     max_tokens: int = 768
     user_turns: int = 1
     thinking: Thinking = "template"
-    short: bool = False  # the second attempt: at temperature 0 the same words give the same answer
+    again: bool = False  # the second attempt: at temperature 0 the same words give the same answer
+    full: bool = False  # a long conversation leaves room for a long question
     schema: bool = True
 
 
@@ -125,6 +133,7 @@ def ask_body(
     """
     if len(request) > ASKED_BYTES_MAX:
         return None
+    form = replace(form, full=form.full or len(request) >= FULL_FROM_BYTES)
     try:
         text = request.decode("utf-8")
         found = members(text)
@@ -144,16 +153,20 @@ def ask_body(
 
 def instruction(form: AskForm) -> str:
     """The words of the question."""
-    last = "the user's last message before this one says"
-    if form.user_turns > 1:
-        last = f"the user's last {form.user_turns} messages before this one say"
-    return (_SHORT if form.short else _INSTRUCTION).format(where=last, shape=_SHAPE)
+    where = "the user's last message" if form.user_turns < 2 else f"the user's last {form.user_turns} messages"
+    words = _AGAIN if form.again else _FULL if form.full else _BRIEF
+    return words.format(where=f"{where} before this one", shape=_SHAPE)
 
 
 def other_model_messages(turns: Iterable[tuple[str, str]], form: AskForm) -> list[dict[str, str]]:
     """The same question for a model that did not serve the conversation: the (role, text) turns as one quotation."""
     quoted = "\n".join(json.dumps({"role": role, "text": text}, ensure_ascii=False) for role, text in turns)
-    return [{"role": "user", "content": f"A conversation, one turn a line:\n{quoted}\n\n{instruction(form)}"}]
+    return [
+        {
+            "role": "user",
+            "content": f"A conversation, one turn a line:\n{quoted}\n\n{instruction(replace(form, full=True))}",
+        }
+    ]
 
 
 def cache_salt_in(request: bytes) -> str | None:

@@ -7,6 +7,7 @@ injected, and its object was said there too. Everything else is dropped and coun
     not_said       the evidence is in none of the user's own turns
     injected       it is, but only inside memory that was placed there
     unsupported    the evidence is there, the object is not: the model's own words, or the assistant's
+    trivial        it says of a thing that it is that thing
     repeated       the answer says it twice
     too_many       beyond the bound of one exchange
 
@@ -131,6 +132,8 @@ def _checked(item: Any, turns: Sequence[UserTurn]) -> Found | str:
     evidence = _line(item.get("evidence"))
     if not (subject and thing and predicate) or not 2 <= len(evidence) <= EVIDENCE_CHARS_MAX:
         return "malformed"
+    if len({subject, predicate.replace("_", " "), thing}) < 3:
+        return "trivial"
     place = _place(evidence, turns)
     if isinstance(place, str):
         return place
@@ -139,7 +142,7 @@ def _checked(item: Any, turns: Sequence[UserTurn]) -> Found | str:
         return "unsupported"
     subject = "user" if subject in _USER else subject
     statement = _line(item.get("statement"))
-    if not 0 < len(statement) <= STATEMENT_CHARS_MAX:
+    if not len(thing) < len(statement) <= STATEMENT_CHARS_MAX:  # the object alone is no statement
         statement = f"{subject} {predicate.replace('_', ' ')} {thing}"
     fact = Fact(
         subject=subject,

@@ -1,6 +1,6 @@
 """Facts by the serving vLLM: one exchange in, what was heard out, or why the heuristic path is to take it.
 
-Waits for its turn, asks, reads; an answer without JSON is asked for once more in fewer words, thinking turned off by
+Waits for its turn, asks, reads; an answer without JSON is asked for once more in other words, thinking turned off by
 the template whatever that costs. A question that is given up because users wait goes back to the line. Never raises
 for a bad answer; ExtractorUnavailable (the server is away) leaves the exchange to come again, until its time is up.
 """
@@ -39,10 +39,6 @@ class Completed(Protocol):
 
 class Completes(Protocol):
     """The serving vLLM."""
-
-    @property
-    def priority_taken(self) -> bool | None:
-        """Whether the server schedules by priority; None while unknown."""
 
     def complete(self, body: bytes) -> Awaitable[Completed]:
         """Raises ExtractorUnavailable, ExtractorRefused."""
@@ -104,12 +100,12 @@ class VllmFacts:
             return replace(outcome, why="not_askable")
         first = AskForm(self._max_tokens, user_turns=len(exchange.turns), thinking=way)
         again = "template" if way == "grammar" else way
-        for form in (first, replace(first, short=True, thinking=again)):
+        for form in (first, replace(first, again=True, thinking=again)):
             body = await off_loop(len(exchange.request), lambda form=form: _body(exchange, form))  # type: ignore[misc]
             if body is None:
                 return replace(outcome, why="not_askable")
             try:
-                answer = await self._completed(body)
+                answer = await self._pace.unless_others_wait(_call(self._client, body))
             except ExtractorUnavailable:  # it may have worked on it all the same: a slow server is not asked for ever
                 await self._pace.spent(exchange.tenant, self._max_tokens)
                 raise
@@ -126,12 +122,6 @@ class VllmFacts:
                     self._thinking.correct(exchange.request, form.thinking)
                 return replace(outcome, why="heard", heard=heard(items, exchange.turns))
         return replace(outcome, why="unusable")
-
-    async def _completed(self, body: bytes) -> Completed:
-        """The answer; where the server has no priorities the question gives way by itself. Raises Yielded."""
-        if self._client.priority_taken:
-            return await self._client.complete(body)
-        return await self._pace.unless_others_wait(_call(self._client, body))
 
 
 async def _call(client: Completes, body: bytes) -> Completed:
