@@ -95,8 +95,9 @@ def heard(items: Sequence[Any], turns: Sequence[UserTurn], *, facts_max: int = F
     found: list[Found] = []
     dropped: Counter[str] = Counter()
     seen: set[tuple[str, str, str, bool]] = set()
+    folded = [" ".join(turn.text.casefold().split()) for turn in turns]
     for item in items:
-        checked = _checked(item, turns)
+        checked = _checked(item, turns, folded)
         if isinstance(checked, str):
             dropped[checked] += 1
             continue
@@ -123,7 +124,7 @@ def _opening(text: str, at: int) -> int:
     return min(places, default=-1)
 
 
-def _checked(item: Any, turns: Sequence[UserTurn]) -> Found | str:
+def _checked(item: Any, turns: Sequence[UserTurn], folded: Sequence[str]) -> Found | str:
     """The fact in its place, or why it is none."""
     if not isinstance(item, dict):
         return "malformed"
@@ -138,7 +139,7 @@ def _checked(item: Any, turns: Sequence[UserTurn]) -> Found | str:
     if isinstance(place, str):
         return place
     turn, span = place
-    if not _said(thing, turns[turn].text):
+    if not _said(thing, folded[turn]):
         return "unsupported"
     subject = "user" if subject in _USER else subject
     statement = _line(item.get("statement"))
@@ -184,9 +185,8 @@ def _alphanumeric(character: str) -> bool:
     return character.isascii() and character.isalnum()
 
 
-def _said(thing: str, text: str) -> bool:
+def _said(thing: str, folded: str) -> bool:
     """Whether an object is the user's: every number of it was said, and of its words at least half, stems counted."""
-    folded = " ".join(text.casefold().split())
     if thing in folded:
         return True
     words = _WORD.findall(thing)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
@@ -101,7 +102,7 @@ class VllmFacts:
         first = AskForm(self._max_tokens, user_turns=len(exchange.turns), thinking=way)
         again = "template" if way == "grammar" else way
         for form in (first, replace(first, again=True, thinking=again)):
-            body = await off_loop(len(exchange.request), lambda form=form: _body(exchange, form))  # type: ignore[misc]
+            body = await off_loop(len(exchange.request), partial(_body, exchange, form))
             if body is None:
                 return replace(outcome, why="not_askable")
             try:
@@ -120,7 +121,10 @@ class VllmFacts:
             if items is not None:
                 if form.thinking != way:
                     self._thinking.correct(exchange.request, form.thinking)
-                return replace(outcome, why="heard", heard=heard(items, exchange.turns))
+                # A quotation is searched for in 300 KB in 10 ms: 16 of them are no work for the event loop.
+                size = len(items) * sum(len(turn.text) for turn in exchange.turns)
+                found = await off_loop(size, partial(heard, items, exchange.turns))
+                return replace(outcome, why="heard", heard=found)
         return replace(outcome, why="unusable")
 
 
