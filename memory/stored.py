@@ -151,6 +151,29 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class LifecycleEvent:
+    """One line of the lifecycle feed. `by`: the id of the exchange, import or job that did it, or `api`."""
+
+    cursor: str
+    at: datetime
+    what: str
+    memory_id: UUID
+    version: int | None
+    kind: str | None
+    by: str | None
+    metadata: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Some events, oldest first. `missed` came behind the cursor asked for and are not kept any more."""
+
+    rows: tuple[LifecycleEvent, ...]
+    next_cursor: str | None
+    missed: int
+
+
+@dataclass(frozen=True, slots=True)
 class SessionRecord:
     """A conversation as the API lists it. `turns` is their number."""
 

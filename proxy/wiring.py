@@ -25,6 +25,7 @@ from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import embedding_table_name
+from memory.adapters.postgres.outbox import Feed
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
 from memory.adapters.postgres.scopes import Scopes
@@ -231,6 +232,7 @@ def _own_api(
             metrics=parts.metrics,
             recaller=parts.recaller,
             records=Records(kept.database, kept.scopes, kept.table),
+            feed=Feed(kept.database, kept.scopes),
             progress=ImportStore(kept.database, kept.scopes, kept.table),
             capture=parts.capture,
             queue=queued.queue,

@@ -158,6 +158,15 @@ CALLS: Final = (
     ),
     Call(
         "GET",
+        "/memory/v1/events",
+        "listEvents",
+        "The lifecycle feed: what became of memories, oldest first. Events are kept for 30 days.",
+        schemas.EventList,
+        parameters=("after", "limit", "scope"),
+        errors=_CALLER,
+    ),
+    Call(
+        "GET",
         "/memory/v1/sessions",
         "listSessions",
         "Conversations by when they began, newest first.",
@@ -317,6 +326,7 @@ _PARAMETERS: Final = {
         "query", "limit", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 1000}, "Turns of a page."
     ),
     "cursor": _parameter("query", "cursor", {"type": "string"}, "`next_cursor` of the page before."),
+    "after": _parameter("query", "after", {"type": "string"}, "The `cursor` of the last event seen."),
     "order": _parameter(
         "query", "order", {"enum": ["asc", "desc"], "default": "desc"}, "desc: newest first; asc: oldest first."
     ),

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from memory.errors import NotFound, Refused
 from proxy.api.answers import json_answer
+from proxy.api.events import Events
 from proxy.api.exports import Export
 from proxy.api.health import Health
 from proxy.api.imports import Import
@@ -84,6 +85,7 @@ class OwnApi:
             Route("GET", "/memory/v1/memories/{id}", memories.show),
             Route("PATCH", "/memory/v1/memories/{id}", memories.change),
             Route("DELETE", "/memory/v1/memories/{id}", memories.hide),
+            Route("GET", "/memory/v1/events", Events(parts).list),
             Route("GET", "/memory/v1/sessions", sessions.list),
             Route("GET", "/memory/v1/sessions/{id}", sessions.show),
             Route("GET", "/memory/v1/retrievals/{id}", Retrievals(parts, labels).show),

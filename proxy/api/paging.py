@@ -38,16 +38,24 @@ class Page:
         return None if inner is None else _packed(self.what, self.order, inner)
 
 
-def page_of(given: Mapping[str, str], what: str, *, default: Order = "desc", limit: int = LIMIT_DEFAULT) -> Page:
-    """The page of the list `what` that these parameters ask for. Raises MemoryInvalid."""
+def page_of(
+    given: Mapping[str, str],
+    what: str,
+    *,
+    default: Order = "desc",
+    limit: int = LIMIT_DEFAULT,
+    cursor: str = "cursor",
+) -> Page:
+    """The page of the list `what` that these parameters ask for; `cursor` names theirs. Raises MemoryInvalid."""
     order = _order(given.get("order", default))
-    raw = given.get("cursor")
-    return Page(what, _limit(given.get("limit"), limit), order, None if raw is None else _unpacked(raw, what, order))
+    raw = given.get(cursor)
+    inner = None if raw is None else _unpacked(raw, what, order, cursor)
+    return Page(what, _limit(given.get("limit"), limit), order, inner)
 
 
-def bad_cursor() -> MemoryInvalid:
+def bad_cursor(parameter: str = "cursor") -> MemoryInvalid:
     """The refusal of a cursor."""
-    return MemoryInvalid("this cursor is not of this list in this order; begin without one", param="cursor")
+    return MemoryInvalid("this cursor is not of this list in this order; begin without one", param=parameter)
 
 
 def _limit(raw: str | None, default: int) -> int:
@@ -71,12 +79,12 @@ def _packed(what: str, order: Order, inner: str) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
-def _unpacked(raw: str, what: str, order: Order) -> str:
+def _unpacked(raw: str, what: str, order: Order, parameter: str) -> str:
     try:
         padded = raw + "=" * (-len(raw) % 4)
         value = json.loads(base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True))
     except (ValueError, binascii.Error, RecursionError) as exc:
-        raise bad_cursor() from exc
+        raise bad_cursor(parameter) from exc
     if not isinstance(value, list) or len(value) != 3 or value[:2] != [what, order] or not isinstance(value[2], str):
-        raise bad_cursor()
+        raise bad_cursor(parameter)
     return value[2]

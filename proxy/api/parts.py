@@ -16,6 +16,7 @@ from memory.model import ImportChunk, Scope
 from memory.ports import QueueDepth
 from memory.read.recall import Recaller
 from memory.stored import (
+    EventPage,
     ExportedTurn,
     ImportProgress,
     MemoryChange,
@@ -81,6 +82,13 @@ class Records(Protocol):
 
     async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page[ExportedTurn]:
         """Every turn once, session by session, in order."""
+
+
+class Feeds(Protocol):
+    """What became of memories."""
+
+    async def events(self, scope: Scope, *, limit: int, after: str | None = None) -> EventPage:
+        """Events of one scope behind a cursor, oldest first. Raises MemoryInvalid naming `after`, StoreUnavailable."""
 
 
 class ImportProgresses(Protocol):
@@ -155,6 +163,7 @@ class OwnParts:
     metrics: Metrics
     recaller: Recaller
     records: Records
+    feed: Feeds
     progress: ImportProgresses
     capture: TakesChunks
     queue: Depths

@@ -210,6 +210,32 @@ class MemoryDeleted(Said):
     undo_until: Moment
 
 
+# ---------------------------------------------------------------- the lifecycle feed
+
+
+class EventSaid(Said):
+    """What became of a memory: ids and labels, never content."""
+
+    cursor: str = Field(description="What `after` takes to go on behind this event.")
+    at: Moment
+    what: str = Field(
+        description="created, updated, superseded, expired, revalidated, shared, deleted (hidden), restored or erased."
+    )
+    memory_id: str
+    version: int | None = Field(description="The version it had then.")
+    kind: str | None
+    by: str | None = Field(description="The id of the exchange, import or job that did it, or `api`.")
+    metadata: dict[str, Any] = Field(description="Labels: integrity, sensitivity, and what the event adds.")
+
+
+class EventList(Said):
+    """Some events, oldest first. At the end `next_cursor` is null: poll with the cursor of the last event seen."""
+
+    data: list[EventSaid]
+    next_cursor: str | None
+    missed: int = Field(description="Events behind `after` that are not kept any more.")
+
+
 # ---------------------------------------------------------------- sessions
 
 

@@ -74,7 +74,8 @@ INSERT INTO retrievals (tenant_id, retrieval_id, scope_id, session_id, exchange_
 INSERT INTO tombstones SELECT id, 'content', pg_temp.key(id, 'tomb', n), now() FROM t, generate_series(1, 4000) n;
 INSERT INTO import_chunks SELECT id, pg_temp.id(id, 'import', n / 50), n, id, 1, 64, 0, '[]', now()
     FROM t, generate_series(1, 4000) n;
-INSERT INTO outbox SELECT tenant_id, memory_id, scope_id, 'created', memory_id, now() FROM memories;
+INSERT INTO outbox SELECT tenant_id, memory_id, scope_id, 'created', memory_id,
+    now() - changed_version * interval '1 h', changed_version FROM memories;
 INSERT INTO embedding_models (name, digest, dim, created_at)
     SELECT 'm' || n, 'd', 4, now() FROM generate_series(1, 2000) n;
 INSERT INTO embedding_tables SELECT model_id, 'memory_embeddings_' || name FROM embedding_models WHERE name LIKE 'm%';

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import rows
 from memory.adapters.postgres.database import Transaction
+from memory.adapters.postgres.outbox import announce_events
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.errors import StoreUnavailable
@@ -156,7 +157,7 @@ async def store_memories(
     for memory in kept:
         sources += rows.derivation_rows(place, memory.memory_id, memory, numbered.event_of)
     await tx.run_many("add_derivation", sources)
-    await tx.run_many("add_event", (rows.event_row(place, "created", m.memory_id, 1) for m in kept))
+    await announce_events(tx, place, "created", [memory.memory_id for memory in kept])
     return len(kept)
 
 
@@ -179,6 +180,7 @@ async def replace_memories(
         row for memory_id, _, memory in replaced for row in rows.derivation_rows(place, memory_id, memory, event_of)
     ]
     await tx.run_many("add_derivation", sources)
+    await announce_events(tx, place, "updated", [memory_id for memory_id, _, _ in replaced])
 
 
 async def _store_versions(

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.outbox import announce, announce_patch
 from memory.adapters.postgres.read_store import sources_of
 from memory.adapters.postgres.scopes import Scopes
 from memory.errors import Conflict, MemoryInvalid, NotFound
@@ -136,6 +137,7 @@ class Records:
                 raise Conflict(f"the memory is at version {locked['version']}, the change was made from {version}")
             await self._write_version(tx, scope.tenant, scope_id, memory_id, version, change, now)
             await tx.run("point_memory", scope.tenant, memory_id, version + 1, changed)
+            await announce_patch(tx, scope.tenant, scope_id, memory_id, change, now)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def delete_memory(self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None) -> None:
@@ -149,6 +151,7 @@ class Records:
             if version is not None and locked["version"] != version:
                 raise Conflict(f"the memory is at version {locked['version']}, not {version}")
             await tx.run("hide_memory", scope.tenant, memory_id, now, changed)
+            await announce(tx, scope.tenant, scope_id, "deleted", [memory_id], by="api", at=now)
 
     async def undelete_memory(self, scope: Scope, memory_id: UUID, now: datetime) -> MemoryRecord:
         """Show a deleted memory again, within 30 days. Raises NotFound."""
@@ -159,6 +162,7 @@ class Records:
             if locked is None or locked["deleted_at"] is None or locked["deleted_at"] < now - UNDO:
                 raise NotFound("no such deleted memory")
             await tx.run("hide_memory", scope.tenant, memory_id, None, changed)
+            await announce(tx, scope.tenant, scope_id, "restored", [memory_id], by="api", at=now)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from memory.ids import derived_id
 from memory.model import LedgerNode, NewMemory, SealedRetrieval, StoredExchange, Turn
 from policies.text import storable
 
@@ -189,12 +188,6 @@ def embedding_rows(place: Place, memory_id: UUID, version: int, memory: NewMemor
         (place.tenant, place.scope_id, memory_id, version, number, start, end, vector)
         for number, ((start, end), vector) in enumerate(zip(memory.windows, memory.vectors, strict=True))
     ]
-
-
-def event_row(place: Place, event: str, object_id: UUID, version: int) -> tuple[Any, ...]:
-    """Parameters of add_event. The id follows from the object, so one happening is one line of the feed."""
-    event_id = derived_id(place.exchange_id, event, str(object_id), version)
-    return (place.tenant, event_id, place.scope_id, event, object_id, place.now)
 
 
 def node_row(place: Place, session: OpenSession, node: LedgerNode) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from memory.adapters.postgres import batch, rows
 from memory.adapters.postgres.batch import Numbered
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.leases import hold_fence
+from memory.adapters.postgres.outbox import drop_old_events
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
@@ -218,6 +219,8 @@ class WriteStore:
     async def drop_expired_sealed(self, now: datetime, retention: timedelta) -> int:
         """Drop the sealed parts of exchanges and retrievals older than `retention`, of all tenants. Returns how many.
 
+        Old lines of the lifecycle feed go with them, after their own time (memory.adapters.postgres.outbox).
+
         Ids, digests and labels stay. The ledger's sealed blocks stay too: conversations still send them.
         """
         dropped, before = 0, now - retention
@@ -232,6 +235,7 @@ class WriteStore:
                     await tx.see(tenant, ids)
                     dropped += await tx.run("drop_sealed_exchanges", tenant, before)
                     dropped += await tx.run("drop_sealed_retrievals", tenant, before)
+                await drop_old_events(self._database, tenant, ids, now)
                 if len(ids) < _SCOPES_AT_ONCE:
                     break
                 after = ids[-1]

@@ -191,13 +191,6 @@ INSERT INTO {embeddings} (tenant_id, scope_id, memory_id, version, window_no, sp
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT DO NOTHING;
 
--- name: add_event
--- A line of the lifecycle feed.
--- $1 tenant uuid, $2 event_id uuid, $3 scope_id int8, $4 event text, $5 object_id uuid, $6 now timestamptz
--- Uses: none. Rows: none.
-INSERT INTO outbox (tenant_id, event_id, scope_id, event, object_id, created_at)
-VALUES ($1, $2, $3, $4, $5, $6);
-
 -- name: add_ledger_node
 -- One chain position of the ledger, unless it is there: what was placed once stays as it was.
 -- $1 tenant uuid, $2 session_id uuid, $3 chain bytea, $4 scope_id int8, $5 epoch int4, $6 position int4,

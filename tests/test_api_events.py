@@ -1,0 +1,90 @@
+"""The lifecycle feed by the API: what became of memories, oldest first, to be polled by the last cursor."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+
+from tests.service_fixture import Service
+from tests.test_api_e2e import TALK, Api
+
+
+@pytest.fixture
+def api(service: Service, user: str) -> Api:
+    return Api(service.url, user)
+
+
+def read(api: Api, **query: str) -> list[dict[str, Any]]:
+    """Everything behind `after`, page by page."""
+    rows: list[dict[str, Any]] = []
+    while True:
+        answer = api.get("/memory/v1/events", **query)
+        assert answer.status == 200, answer.body
+        rows += answer.json["data"]
+        assert answer.json["missed"] == 0
+        if answer.json["next_cursor"] is None:
+            return rows
+        query["after"] = answer.json["next_cursor"]
+
+
+def test_every_change_is_in_the_feed_once_and_in_order(api: Api) -> None:
+    assert api.get("/memory/v1/events").json == {"data": [], "next_cursor": None, "missed": 0}
+    api.take_in(*TALK)
+    made = read(api, limit="2")
+    assert [(one["what"], one["version"], one["kind"]) for one in made] == [("created", 1, "episodic")] * 3
+    assert made == read(api)
+    memory_id = made[0]["memory_id"]
+    path = f"/memory/v1/memories/{memory_id}"
+    assert api.call("PATCH", path, {"content": "Ada keeps goats.", "pinned": True}, If_Match="1").status == 200
+    assert api.call("PATCH", path, {"validation_status": "confirmed"}, If_Match="2").status == 200
+    assert api.call("DELETE", path).status == 200
+    later = read(api, after=made[-1]["cursor"])
+    assert [(one["what"], one["version"], one["by"]) for one in later] == [
+        ("updated", 2, "api"),
+        ("updated", 3, "api"),
+        ("revalidated", 3, "api"),
+        ("deleted", 3, "api"),
+    ]
+    assert {one["memory_id"] for one in later} == {memory_id}
+    assert later[0]["metadata"] == {"integrity": "user", "sensitivity": "internal", "changed": ["content", "pinned"]}
+    assert read(api, after=later[-1]["cursor"]) == []
+    assert read(api) == made + later
+    assert "goats" not in json.dumps(read(api)) and "bees" not in json.dumps(read(api))
+
+
+def test_what_a_conversation_leaves_behind_is_told(service: Service, user: str) -> None:
+    body = {"model": "fake-model", "messages": [{"role": "user", "content": "My cat is called Miso."}]}
+    headers = {"X-Memory-User": user, "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{service.openai}/chat/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        answer.read()
+    service.settle()
+    told = read(Api(service.url, user))
+    assert [one["what"] for one in told] == ["created", "created"]
+    assert [one["metadata"]["integrity"] for one in told] == ["user", "assistant"]
+    assert len({one["by"] for one in told}) == 1
+
+
+@pytest.mark.parametrize("after", ["", "x", "0", "WyJldmVudHMiLCJhc2MiLCIxLjEiXQ", "é", "a" * 5000])
+def test_a_cursor_that_is_none_is_refused_by_name(api: Api, after: str) -> None:
+    api.take_in(*TALK)
+    refused = api.get("/memory/v1/events", after=after)
+    assert (refused.status, refused.error["code"], refused.error["param"]) == (400, "memory_invalid", "after")
+
+
+def test_a_cursor_of_another_scope_or_list_and_a_bad_limit_are_refused(api: Api, service: Service, user: str) -> None:
+    api.take_in(*TALK)
+    other = Api(service.url, user, project="other")
+    other.take_in(*TALK)
+    cursor = read(api)[0]["cursor"]
+    assert other.get("/memory/v1/events", after=cursor).error["param"] == "after"
+    listed = api.get("/memory/v1/memories", limit="1").json["next_cursor"]
+    assert api.get("/memory/v1/events", after=listed).error["param"] == "after"
+    assert api.get("/memory/v1/memories", cursor=cursor).error["param"] == "cursor"
+    for limit in ("0", "1001", "x"):
+        assert api.get("/memory/v1/events", limit=limit).error["param"] == "limit"
+    assert api.get("/memory/v1/events", order="desc").error["param"] == "order"
+    assert {one["memory_id"] for one in read(api)}.isdisjoint({one["memory_id"] for one in read(other)})
