@@ -174,6 +174,8 @@ class ImportLine:
     occurred_at: datetime
     source_id: str | None
     line_digest: bytes
+    tool_calls: list[Any] | None = None
+    tool_call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,7 @@ class Turn:
     token_count: int | None
     occurred_at: datetime
     language: str | None = None  # as its detector names it, "de"; None where it was not sure
+    parts: list[dict[str, Any]] | None = None  # what it holds beside its words, by digest: memory.write.parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +239,7 @@ class NewMemory:
     vectors: NDArray[np.float32] | None = None  # [len(windows), dim]
     attributes: dict[str, Any] = field(default_factory=dict)
     language: str | None = None
+    tool_name: str | None = None  # the tool whose output it is
     order: int = 0  # its place among what is stored with it: so many microseconds later
 
 

@@ -127,6 +127,7 @@ class StoredTurn:
     token_count: int | None
     occurred_at: datetime
     recorded_at: datetime
+    parts: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Outcome:
         choices = [
             {
                 "index": place,
-                "message": choice.as_message(),
+                "message": {**choice.as_message(), **({"refusal": choice.refusal} if choice.refusal else {})},
                 "reasoning": choice.reasoning,
                 "finish_reason": choice.finish_reason,
             }

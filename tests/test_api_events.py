@@ -55,6 +55,37 @@ def test_every_change_is_in_the_feed_once_and_in_order(api: Api) -> None:
     assert "goats" not in json.dumps(read(api)) and "bees" not in json.dumps(read(api))
 
 
+def test_tool_calls_and_outputs_are_shown_and_travel(service: Service, user: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Lisbon"}'}}
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo=" * 2000}}
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "How is it there?"}, picture]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "Sun, 24 degrees. " + "row " * 1_000},
+    ]
+    body = {"model": "fake-model", "messages": messages}
+    headers = {"X-Memory-User": user, "X-Memory-Session": "trip", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{service.openai}/chat/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        answer.read()
+    service.settle()
+    api = Api(service.url, user)
+    asked, called, output, _ = api.get("/memory/v1/sessions/trip").json["turns"]
+    assert called["tool_calls"] == [call] and called["content"] == ""
+    assert (output["name"], output["tool_call_id"], output["integrity"]) == ("weather", "c1", "tool")
+    assert output["content"].count("row") == 1_000
+    (part,) = asked["parts"]
+    assert (part["type"], part["media_type"], len(part["sha256"])) == ("image_url", "image/png", 64)
+    assert "iVBOR" not in json.dumps(api.get("/memory/v1/sessions/trip").json)
+    exported = [line for line in api.get("/memory/v1/export").lines if line["type"] == "turn"]
+    assert exported[0]["parts"] == [part] and exported[1]["tool_calls"] == [call]
+    there = Api(service.url, user, project="elsewhere")
+    assert there.take_in(*exported)[-1] == {"accepted": 4, "done": 4, "failed": 0, "complete": True}
+    again = there.get("/memory/v1/sessions/trip").json["turns"]
+    assert (again[1]["tool_calls"], again[2]["name"], again[2]["tool_call_id"]) == ([call], "weather", "c1")
+    assert {one["kind"] for one in read(api)} == {"episodic"} and len(read(api)) == 2
+
+
 def test_what_a_conversation_leaves_behind_is_told(service: Service, user: str) -> None:
     body = {"model": "fake-model", "messages": [{"role": "user", "content": "My cat is called Miso."}]}
     headers = {"X-Memory-User": user, "Content-Type": "application/json"}

@@ -44,9 +44,10 @@ from memory.read.conversation import session_ref
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
 from memory.write.homing import Homes, at_home
+from memory.write.parts import Redacts
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
-from memory.write.turns import Message, Redacts, messages_of, turn_of, turn_of_line
+from memory.write.turns import Message, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer, dated, split_windows
 
 log = logging.getLogger("memory_proxy.write")
@@ -278,6 +279,7 @@ class WritePath:
                 extractor_version=EXTRACTOR_VERSION,
                 source_turns=(turn.event_id,),
                 language=turn.language,
+                tool_name=turn.name if turn.role == "tool" else None,
             )
             for turn in turns
             if turn.content.strip() and (turn.role in _REMEMBERED_ROLES or not live)

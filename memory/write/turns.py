@@ -1,8 +1,9 @@
 """Turns of an exchange or an import: what was said in, clean Turn values out.
 
 Each message takes the chain position the proxy computed; system and developer messages take none and become no turn.
-Text passes redaction here, before anything open exists. Injected memory cannot be among it: the request captured is
-the client's own. Pure but for the redactor it is given. Refuses nothing: an odd message has an empty text.
+Text passes redaction here, before anything open exists (memory.write.parts). Injected memory cannot be among it: the
+request captured is the client's own. Pure but for the redactor it is given. Refuses nothing: an odd message has an
+empty text.
 """
 
 from __future__ import annotations
@@ -11,34 +12,28 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
-from memory.chain import Digest, extend, message_text
+from memory.chain import Digest, extend
 from memory.ids import derived_id
 from memory.model import Captured, ImportChunk, ImportLine, Origin, Turn
 from memory.ports import LanguageDetector, TokenCounter
+from memory.write.parts import Redacts, called, typed
 from policies.labels import Sensitivity, integrity_of_role
-from policies.redaction import Redacted
-from policies.text import storable, storable_json
-
-
-class Redacts(Protocol):
-    """Cuts secrets out of a text."""
-
-    def redact(self, text: str) -> Redacted:
-        """The text without its secrets, and where they were."""
+from policies.text import storable
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message at one chain position, as it was said."""
+    """One message at one chain position, as it was said. `tool` is the name of the tool whose output it is."""
 
     chain: Digest
     parent: Digest | None
     position: int
     value: Mapping[str, Any]
     occurred_at: datetime
+    tool: str | None = None
 
 
 def messages_of(captured: Captured, chain_key: bytes) -> list[Message]:
@@ -46,9 +41,13 @@ def messages_of(captured: Captured, chain_key: bytes) -> list[Message]:
     said = _request_messages(captured.request)
     messages: list[Message] = []
     parent: Digest | None = None
+    tools: dict[str, str] = {}  # an id may be given again: the last call before an output counts
     for position, (value, digest) in enumerate(zip(said, captured.digests, strict=False)):
+        message = _mapping(value)
+        tools |= called(message)
         if digest is not None:
-            messages.append(Message(digest, parent, position, _mapping(value), captured.arrived_at))
+            tool = tools.get(str(message.get("tool_call_id"))) if message.get("role") == "tool" else None
+            messages.append(Message(digest, parent, position, message, captured.arrived_at, tool))
             parent = digest
     for choice in captured.answer.get("choices", []):
         digest = extend(chain_key, parent, choice["message"])
@@ -78,17 +77,16 @@ def turn_of(
 ) -> Turn:
     """The clean turn of a live message."""
     role = _role(message.value)
-    text = redactor.redact(storable(message_text(message.value)))
-    calls, in_calls = _clean_calls(message.value.get("tool_calls"), redactor)
+    said = typed(message.value, redactor)
     return Turn(
         event_id=derived_id(exchange_id, "turn", message.position),
         exchange_id=exchange_id,
         chain=message.chain,
         parent_chain=message.parent,
         role=role,
-        name=_short(message.value.get("name")),
-        content=text.text,
-        tool_calls=calls,
+        name=_short(message.value.get("name")) or _short(message.tool),
+        content=said.text,
+        tool_calls=said.tool_calls,
         tool_call_id=_short(message.value.get("tool_call_id")),
         source_id=None,
         line_digest=None,
@@ -96,10 +94,11 @@ def turn_of(
         integrity=integrity_of_role(role),
         sensitivity=Sensitivity.INTERNAL,
         model=model if role == "assistant" else None,
-        redactions=len(text.findings) + in_calls,
-        token_count=counter.count(text.text),
+        redactions=said.redactions,
+        token_count=counter.count(said.text),
         occurred_at=message.occurred_at,
-        language=languages.detect(text.text),
+        language=languages.detect(said.text),
+        parts=said.parts,
     )
 
 
@@ -114,7 +113,7 @@ def turn_of_line(
     languages: LanguageDetector,
 ) -> Turn:
     """The clean turn of one import line."""
-    text = redactor.redact(storable(line.content))
+    said = typed({"content": line.content, "tool_calls": line.tool_calls}, redactor)
     origin: Origin = "import"
     return Turn(
         event_id=derived_id(chunk.exchange_id, "line", line.line),
@@ -123,19 +122,20 @@ def turn_of_line(
         parent_chain=parent,
         role=line.role,
         name=_short(line.name),
-        content=text.text,
-        tool_calls=None,
-        tool_call_id=None,
+        content=said.text,
+        tool_calls=said.tool_calls,
+        tool_call_id=_short(line.tool_call_id),
         source_id=line.source_id,
         line_digest=line.line_digest,
         origin=origin,
         integrity=integrity_of_role(line.role, imported=True, trusted_import=chunk.trusted),
         sensitivity=Sensitivity.INTERNAL,
         model=None,
-        redactions=len(text.findings),
-        token_count=counter.count(text.text),
+        redactions=said.redactions,
+        token_count=counter.count(said.text),
         occurred_at=line.occurred_at,
-        language=languages.detect(text.text),
+        language=languages.detect(said.text),
+        parts=said.parts,
     )
 
 
@@ -161,13 +161,3 @@ def _role(value: Mapping[str, Any]) -> str:
 
 def _short(value: Any) -> str | None:
     return storable(value)[:256] if isinstance(value, str) and value else None
-
-
-def _clean_calls(calls: Any, redactor: Redacts) -> tuple[list[Any] | None, int]:
-    if not isinstance(calls, list) or not calls:
-        return None, 0
-    text = redactor.redact(json.dumps(storable_json(calls), ensure_ascii=False))
-    try:
-        return json.loads(text.text), len(text.findings)
-    except ValueError:  # a replacement that broke the JSON: the text is kept, as text
-        return [text.text], len(text.findings)

@@ -80,6 +80,7 @@ def turn_line(exported: ExportedTurn) -> dict[str, Any]:
         "model": turn.model,
         "tool_calls": turn.tool_calls,
         "tool_call_id": turn.tool_call_id,
+        "parts": turn.parts,
         "recorded_at": to_rfc3339(turn.recorded_at),
     }
     return {name: value for name, value in line.items() if value is not None}

@@ -31,7 +31,7 @@ DERIVED_TYPES: Final = frozenset(
 )
 # What `export` writes on a turn beyond the members of an import line: it does not make a line another line.
 EXPORT_MEMBERS: Final = frozenset(
-    {"type", "event_id", "seq", "origin", "integrity", "model", "tool_calls", "tool_call_id", "recorded_at"}
+    {"type", "event_id", "seq", "origin", "integrity", "model", "tool_calls", "tool_call_id", "parts", "recorded_at"}
 )
 TOO_LONG: Final = f"the line is longer than {LINE_BYTES_MAX} bytes"
 
@@ -104,6 +104,8 @@ class Given:
     event_id: UUID | None
     seq: int | None
     digest: bytes
+    tool_calls: list[Any] | None = None
+    tool_call_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,8 @@ def read_line(raw: RawLine) -> Given | Derived:
         event_id=event_id,
         seq=_seq(value.get("seq")) if event_id else None,
         digest=b"",
+        tool_calls=_calls(value.get("tool_calls")),
+        tool_call_id=_text(value, "tool_call_id", chars_max=256, empty_is_none=True),
     )
     return _with_digest(given, value)
 
@@ -161,6 +165,8 @@ class Defaults:
             occurred_at=self._time,
             source_id=given.source_id,
             line_digest=given.digest,
+            tool_calls=given.tool_calls,
+            tool_call_id=given.tool_call_id,
         )
 
 
@@ -227,6 +233,13 @@ def _content(value: dict[str, Any]) -> str:
     return message_text({"content": content})
 
 
+def _calls(value: object) -> list[Any] | None:
+    """Tool calls as they are: what they hold is not ours to judge."""
+    if value is not None and not isinstance(value, list):
+        raise LineRefused(f"tool_calls must be a list, not {json_type(value)}")
+    return value or None
+
+
 def _time(value: object) -> datetime | None:
     if value is None:
         return None
@@ -249,8 +262,9 @@ def _seq(value: object) -> int | None:
 
 def _with_digest(given: Given, value: dict[str, Any]) -> Given:
     """The same with the digest of all of the line: every member given, unknown ones too, in one canonical form."""
+    ours = EXPORT_MEMBERS if given.event_id is not None else EXPORT_MEMBERS - {"tool_calls", "tool_call_id"}
     members: dict[str, Any] = {
-        name: member for name, member in value.items() if name not in EXPORT_MEMBERS and member is not None
+        name: member for name, member in value.items() if name not in ours and member is not None
     }
     members |= {"content": given.content, "role": given.role}
     members |= {"session": given.session} if given.session is not None else {}

@@ -264,10 +264,15 @@ class TurnSaid(Said):
     seq: int
     attempt: int
     role: str
-    name: str | None
+    name: str | None = Field(
+        description="Who spoke; of a tool's output the tool, also where the message names only the call."
+    )
     content: str
     tool_calls: list[Any] | None
     tool_call_id: str | None
+    parts: list[dict[str, Any]] | None = Field(
+        description="What stands beside the text: attachments and binary data by SHA-256 or address, a refusal."
+    )
     source_id: str | None
     origin: str
     integrity: str

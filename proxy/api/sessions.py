@@ -108,6 +108,7 @@ def turn_said(turn: StoredTurn) -> TurnSaid:
         content=turn.content,
         tool_calls=turn.tool_calls,
         tool_call_id=turn.tool_call_id,
+        parts=turn.parts,
         source_id=turn.source_id,
         origin=turn.origin,
         integrity=turn.integrity,

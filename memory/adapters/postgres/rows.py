@@ -89,6 +89,7 @@ def turn_row(place: Place, session_id: UUID, turn: Turn, seq: int, attempt: int)
         turn.occurred_at,
         place.now,
         turn.language,
+        turn.parts,
     )
 
 
@@ -149,6 +150,7 @@ def version_row(place: Place, memory_id: UUID, version: int, memory: NewMemory) 
         memory.occurred_at,
         _recorded(place, memory) if version == 1 else place.now,
         memory.language,
+        _text(memory.tool_name),
     )
 
 

@@ -108,13 +108,13 @@ GROUP BY session_id;
 -- $7 chain bytea, $8 parent_chain bytea, $9 attempt int4, $10 role text, $11 name text, $12 content text,
 -- $13 tool_calls jsonb, $14 tool_call_id text, $15 source_id text, $16 line_digest bytea, $17 origin text,
 -- $18 integrity text, $19 sensitivity text, $20 model text, $21 redactions int4, $22 token_count int4,
--- $23 occurred_at timestamptz, $24 now timestamptz, $25 language text
+-- $23 occurred_at timestamptz, $24 now timestamptz, $25 language text, $26 parts jsonb
 -- Uses: none. Rows: none.
 INSERT INTO turns (tenant_id, event_id, scope_id, session_id, exchange_id, seq, chain, parent_chain, attempt, role, name,
                    content, tool_calls, tool_call_id, source_id, line_digest, origin, integrity, sensitivity, model,
-                   redactions, token_count, occurred_at, recorded_at, language)
+                   redactions, token_count, occurred_at, recorded_at, language, parts)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-        $25);
+        $25, $26);
 
 -- name: replace_turn
 -- An imported turn whose line came again with another content.
@@ -142,11 +142,11 @@ RETURNING memory_id;
 -- One version of a memory's text, with its labels.
 -- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 scope_id int8, $5 content text, $6 role text,
 -- $7 integrity text, $8 sensitivity text, $9 origin text, $10 importance float4, $11 confidence float4,
--- $12 attributes jsonb, $13 occurred_at timestamptz, $14 now timestamptz, $15 language text
+-- $12 attributes jsonb, $13 occurred_at timestamptz, $14 now timestamptz, $15 language text, $16 tool_name text
 -- Uses: none. Rows: none.
 INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
-                             importance, confidence, attributes, occurred_at, recorded_from, language)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+                             importance, confidence, attributes, occurred_at, recorded_from, language, tool_name)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
 
 -- name: close_version
 -- The version in force ends.
@@ -235,9 +235,9 @@ SET injected = a.injected + 1, last_injected_at = greatest(a.last_injected_at, e
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 seq int8, $5 limit int8
 -- Uses: turns_tenant_id_session_id_seq_key. Rows: event_id, session_id, exchange_id, seq, chain, attempt, role, name,
 -- content, tool_calls, tool_call_id, source_id, origin, integrity, sensitivity, model, redactions, token_count,
--- occurred_at, recorded_at.
+-- occurred_at, recorded_at, parts.
 SELECT event_id, session_id, exchange_id, seq, chain, attempt, role, name, content, tool_calls, tool_call_id, source_id,
-       origin, integrity, sensitivity, model, redactions, token_count, occurred_at, recorded_at
+       origin, integrity, sensitivity, model, redactions, token_count, occurred_at, recorded_at, parts
 FROM turns
 WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3 AND seq >= $4
 ORDER BY seq

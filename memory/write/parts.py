@@ -1,0 +1,239 @@
+"""What a message holds beside its words: a message as it was said in, typed and clean values out.
+
+Tool calls with their arguments, attachments by digest or address, a refusal, binary data that stood in the text. Bytes
+are never kept: an artifact is referred to by the SHA-256 of its bytes. Every text passes redaction here. Thoughts
+(`reasoning`, `thinking`) are left out: they are in the sealed exchange only. Pure; refuses nothing, at most PARTS_MAX
+parts of a message are told.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import unquote_to_bytes, urlsplit, urlunsplit
+
+from memory.chain import message_text
+from policies.redaction import Redacted
+from policies.text import storable, storable_json
+
+PARTS_MAX: Final = 64
+BINARY_CHARS_MIN: Final = 1_024
+"""Shorter runs stay: the longest of the tokens and keys that people talk about has fewer characters."""
+_SHORT_CHARS: Final = 256
+_TOO_DEEP: Final = "[nested too deeply to be read]"
+_URL_CHARS: Final = 2_048
+_REFUSAL_CHARS: Final = 8_192
+_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
+_THOUGHTS: Final = frozenset({"thinking", "reasoning"})
+# A run is tried once, where it begins, so time is linear in the text.
+_RUN: Final = re.compile(
+    r"(?<![A-Za-z0-9+/_=-])(?:data:[\w.+/-]{1,64}(?:;[\w.=+-]{1,64}){0,4},)?"
+    rf"([A-Za-z0-9+/_-]{{{BINARY_CHARS_MIN},}}={{0,2}})",
+    re.ASCII,
+)
+_WRAPPED: Final = re.compile(
+    r"(?<![A-Za-z0-9+/])((?:[A-Za-z0-9+/]{60,76}\r?\n){15,}[A-Za-z0-9+/]{0,76}={0,2})", re.ASCII
+)
+_HEX: Final = frozenset("0123456789abcdefABCDEF")
+Part = dict[str, Any]
+
+
+class Redacts(Protocol):
+    """Cuts secrets out of a text."""
+
+    def redact(self, text: str) -> Redacted:
+        """The text without its secrets, and where they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A message's words and what stands beside them. `redactions` were made in all of it."""
+
+    text: str
+    parts: list[Part] | None
+    tool_calls: list[Any] | None
+    redactions: int
+
+
+def typed(message: Mapping[str, Any], redactor: Redacts) -> Typed:
+    """A message by what it is."""
+    words = redactor.redact(storable(message_text(message)))
+    text, data = cut_binaries(words.text)
+    others = list(_others(message, redactor))
+    calls, in_calls = clean_calls(calls_of(message), redactor)
+    parts = [part for part, _ in others] + data
+    found = len(words.findings) + in_calls + sum(count for _, count in others)
+    return Typed(text, parts[:PARTS_MAX] or None, calls, found)
+
+
+def cut_binaries(text: str) -> tuple[str, list[Part]]:
+    """The text with long runs of base64 or hex named instead of shown, and each as a part with its digest."""
+    if len(text) < BINARY_CHARS_MIN:
+        return text, []
+    found: list[Part] = []
+
+    def named(match: re.Match[str]) -> str:
+        raw = _decoded(match[1])
+        if raw is None:
+            return match[0]
+        found.append({"type": "data", **_digest(raw)})
+        return f"[data: {len(raw)} bytes]"
+
+    return _WRAPPED.sub(named, _RUN.sub(named, text)), found
+
+
+def calls_of(message: Mapping[str, Any]) -> list[Any]:
+    """The tool calls of a message, in order; the one call of the form before them counts as one."""
+    calls, old = message.get("tool_calls"), message.get("function_call")
+    if isinstance(calls, list) and calls:
+        return calls
+    return [{"type": "function", "function": old}] if isinstance(old, Mapping) else []
+
+
+def called(message: Mapping[str, Any]) -> dict[str, str]:
+    """The names of the tools that a message calls, by the call's id."""
+    names = {}
+    for call in calls_of(message):
+        body = (call.get("function") or call.get("custom")) if isinstance(call, Mapping) else None
+        name = body.get("name") if isinstance(body, Mapping) else None
+        if isinstance(name, str) and name and isinstance(call.get("id"), str):
+            names[call["id"]] = name
+    return names
+
+
+def clean_calls(calls: Sequence[Any], redactor: Redacts) -> tuple[list[Any] | None, int]:
+    """Tool calls without secrets, and how many there were. Arguments stay text, and ids what they are."""
+    if not calls:
+        return None, 0
+    try:
+        cleaned, found = _clean(storable_json(list(calls)), redactor)
+    except RecursionError:
+        return [_TOO_DEEP], 0
+    for given, clean in zip(calls, cleaned, strict=True):
+        if isinstance(given, Mapping) and isinstance(given.get("id"), str):
+            clean["id"] = storable(given["id"])[:_SHORT_CHARS]
+    return cleaned, found
+
+
+def _clean(value: Any, redactor: Redacts) -> tuple[Any, int]:
+    """Every text in a JSON value redacted, each by itself: the value keeps its shape."""
+    if isinstance(value, str):
+        return _clean_text(value, redactor)
+    if isinstance(value, list):
+        items = [_clean(one, redactor) for one in value]
+        return [item for item, _ in items], sum(count for _, count in items)
+    if isinstance(value, dict):
+        members = {name: _clean(one, redactor) for name, one in value.items()}
+        return {name: one for name, (one, _) in members.items()}, sum(count for _, count in members.values())
+    return value, 0
+
+
+def _clean_text(text: str, redactor: Redacts) -> tuple[str, int]:
+    """Arguments are JSON in a text: their values are read unescaped, then all of it, where a name tells what one is."""
+    inside, found = _parsed(text), 0
+    if inside is not None:
+        cleaned, found = _clean(inside, redactor)
+        text = json.dumps(cleaned, ensure_ascii=False) if found else text
+    whole = redactor.redact(text)
+    return whole.text, found + len(whole.findings)
+
+
+def _parsed(text: str) -> dict[str, Any] | list[Any] | None:
+    if not text.startswith(("{", "[")):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _others(message: Mapping[str, Any], redactor: Redacts) -> Iterator[tuple[Part, int]]:
+    """Parts that are no text, with the redactions in each."""
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if isinstance(kind, str) and kind not in _TEXT_TYPES | _THOUGHTS:
+            yield _refused(part.get(kind), redactor) if kind == "refusal" else _attached(part, kind, redactor)
+    if message.get("refusal"):
+        yield _refused(message["refusal"], redactor)
+
+
+def _refused(text: Any, redactor: Redacts) -> tuple[Part, int]:
+    words = redactor.redact(storable(text)[:_REFUSAL_CHARS] if isinstance(text, str) else "")
+    return {"type": "refusal", "text": words.text}, len(words.findings)
+
+
+def _attached(part: Mapping[str, Any], kind: str, redactor: Redacts) -> tuple[Part, int]:
+    """An image, a sound, a film, a file: by the digest of its bytes, else its address or id, else a digest of it."""
+    body = part.get(kind)
+    members = body if isinstance(body, Mapping) else {"url": body}
+    told: Part = {"type": storable(kind)[:64]}
+    found = 0
+    for name, given in (("name", members.get("filename")), ("file_id", members.get("file_id"))):
+        if isinstance(given, str) and given:
+            clean = redactor.redact(storable(given)[:_SHORT_CHARS])
+            told[name], found = clean.text, found + len(clean.findings)
+    address, raw = members.get("url"), members.get("file_data") or members.get("data")
+    if isinstance(address, str) and address[:5].lower() != "data:":
+        where = redactor.redact(_bare(storable(address)))
+        return {**told, "url": where.text}, found + len(where.findings)
+    if isinstance(address, str) or isinstance(raw, str):
+        return {**told, **_of_data(address if isinstance(address, str) else str(raw))}, found
+    return (told if "file_id" in told else {**told, **_digest(_dumped(part))}), found
+
+
+def _of_data(data: str) -> Part:
+    """A data URL (RFC 2397) or bare base64 by its bytes."""
+    head, comma, payload = data.partition(",")
+    if not comma or head[:5].lower() != "data:":
+        return _digest(_base64(data) or data.encode("utf-8", "surrogatepass"))
+    media_type = storable(head[5:].partition(";")[0])[:64]
+    plain = unquote_to_bytes(payload.encode("utf-8", "surrogatepass"))
+    raw = _base64(payload) if head.lower().endswith(";base64") else plain
+    return {**({"media_type": media_type} if media_type else {}), **_digest(plain if raw is None else raw)}
+
+
+def _bare(address: str) -> str:
+    """An address without what may be a credential: user, query, fragment."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return ""
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))[:_URL_CHARS]
+
+
+def _digest(raw: bytes) -> Part:
+    return {"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)}
+
+
+def _dumped(value: Any) -> bytes:
+    try:
+        return json.dumps(value, sort_keys=True, default=repr).encode("ascii")
+    except RecursionError:
+        return _TOO_DEEP.encode()
+
+
+def _decoded(run: str) -> bytes | None:
+    """The bytes of a run that is base64 or hex by its letters; None for a long word."""
+    if not any(char.isdigit() for char in run):
+        return None
+    letters = set(run) - {"\r", "\n"}
+    if letters <= _HEX:
+        return bytes.fromhex("".join(run.split())) if len("".join(run.split())) % 2 == 0 else run.encode()
+    mixed = any(char.isupper() for char in letters) and any(char.islower() for char in letters)
+    return (_base64(run) or run.encode()) if mixed else None
+
+
+def _base64(text: str) -> bytes | None:
+    compact = "".join(text.split()).translate(str.maketrans("-_", "+/")).rstrip("=")
+    try:
+        return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None

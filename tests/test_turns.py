@@ -1,0 +1,229 @@
+"""Turns keep what a message is: tool calls and outputs by name, attachments by digest, no bytes and no secrets."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.adapters.secret_rules import secret_detectors
+from memory.adapters.tokenizer import EstimatedTokens
+from memory.chain import Digest, chain
+from memory.ids import new_id
+from memory.model import Captured, ImportChunk, ImportLine, Scope, SessionRef, Turn
+from memory.write.parts import PARTS_MAX, clean_calls, cut_binaries, typed
+from memory.write.redact import Redactor
+from memory.write.turns import messages_of, turn_of, turn_of_line
+from proxy.wire.answer import parse_body
+
+T0 = datetime(2026, 11, 21, tzinfo=UTC)
+KEY = bytes(32)
+REDACTOR = Redactor(secret_detectors())
+RAW = random.Random(7).randbytes(225_000)
+PICTURE = base64.b64encode(RAW).decode()
+SHA = hashlib.sha256(RAW).hexdigest()
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+class NoLanguage:
+    """Detects nothing."""
+
+    def detect(self, text: str) -> str | None:
+        return None
+
+
+def call(call_id: str, name: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+def turns_of(*messages: dict[str, Any], answer: dict[str, Any] | None = None) -> list[Turn]:
+    """The turns of one live exchange, as the worker makes them."""
+    captured = Captured(
+        exchange_id=new_id(),
+        scope=Scope(UUID(int=1)),
+        session=SessionRef(UUID(int=2), "s"),
+        mode="on",
+        status="complete",
+        reason=None,
+        http_status=200,
+        model="m",
+        arrived_at=T0,
+        finished_at=T0,
+        request=json.dumps({"messages": messages}).encode(),
+        answer={"choices": [{"index": 0, "message": answer, "finish_reason": "stop"}]} if answer else {},
+        digests=tuple(chain(KEY, messages)),
+    )
+    return [
+        turn_of(
+            one, captured.exchange_id, model="m", redactor=REDACTOR, counter=EstimatedTokens(), languages=NoLanguage()
+        )
+        for one in messages_of(captured, KEY)
+    ]
+
+
+def test_a_tools_output_carries_the_tools_name_and_label() -> None:
+    weather, clock = call("c1", "weather", city="Lisbon"), call("c2", "clock")
+    user, calls, second, first = turns_of(
+        {"role": "user", "content": "How is it there?"},
+        {"role": "assistant", "content": None, "tool_calls": [weather, clock]},
+        {"role": "tool", "tool_call_id": "c2", "content": "12:00"},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "Sun."}]},
+    )
+    assert calls.tool_calls == [weather, clock] and calls.content == "" and calls.name is None
+    assert [(one.name, one.tool_call_id, one.content) for one in (second, first)] == [
+        ("clock", "c2", "12:00"),
+        ("weather", "c1", "Sun."),
+    ]
+    assert {one.integrity.value for one in (second, first)} == {"tool"} and user.integrity.value == "user"
+
+
+def test_the_call_before_an_output_counts_where_ids_come_again() -> None:
+    turns = turns_of(
+        {"role": "assistant", "tool_calls": [call("call_0", "weather")]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "Sun."},
+        {"role": "assistant", "tool_calls": [call("call_0", "clock")]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "12:00"},
+        {"role": "tool", "tool_call_id": "call_9", "content": "nobody asked"},
+        {"role": "tool", "tool_call_id": "call_0", "name": "named", "content": "by itself"},
+    )
+    assert [one.name for one in turns] == [None, "weather", None, "clock", None, "named"]
+
+
+def test_an_answers_calls_and_refusal_are_kept_as_what_they_are() -> None:
+    body = {"choices": [{"message": {"role": "assistant", "content": None, "refusal": f"No, {TOKEN} is a secret."}}]}
+    choice = parse_body(json.dumps(body).encode()).choices[0]
+    message = {**choice.as_message(), "refusal": choice.refusal}
+    refused = turns_of({"role": "user", "content": "x"}, answer=message)[1]
+    assert (refused.content, refused.parts) == ("", [{"type": "refusal", "text": "No, [redacted:github] is a secret."}])
+    assert refused.redactions == 1
+    again = turns_of({"role": "user", "content": "x"}, {"role": "assistant", "content": ""})[1]
+    assert refused.chain == again.chain
+    old = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    assert turns_of(old)[0].tool_calls == [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
+
+def test_arguments_lose_their_secrets_and_keep_their_form() -> None:
+    given_ = {
+        "password": "hunter2-Xk99z",
+        "script": f"export TOKEN={TOKEN}\nrun --now",
+        "nested": json.dumps({"api_key": "sk-proj-abc123DEF456ghi789JKL012mno345PQR678"}),
+        "n": 1,
+    }
+    calls, found = clean_calls([call("chatcmpl-tool-9f8a7b6c5d4e3f2a1b0c", "f", **given_)], REDACTOR)
+    assert calls is not None
+    cleaned = calls[0]
+    arguments = json.loads(cleaned["function"]["arguments"])
+    assert cleaned["id"] == "chatcmpl-tool-9f8a7b6c5d4e3f2a1b0c" and found >= 3
+    assert arguments["n"] == 1 and arguments["script"].endswith("\nrun --now")
+    for secret in ("hunter2", TOKEN, "sk-proj"):
+        assert secret not in json.dumps(cleaned)
+
+
+def test_arguments_without_a_secret_stay_byte_for_byte() -> None:
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": '{ "a" : [1,2.50, "é\\n"]}'}}]
+    assert clean_calls(calls, REDACTOR) == (calls, 0)
+
+
+@pytest.mark.parametrize("calls", [["x"], [None], [{"function": 3}], [{"id": 3}], [{"function": {"arguments": {}}}]])
+def test_odd_calls_are_kept(calls: list[Any]) -> None:
+    assert turns_of({"role": "assistant", "tool_calls": calls})[0].tool_calls == calls
+
+
+def test_calls_nested_too_deeply_cost_the_calls_only() -> None:
+    deep: Any = "x"
+    for _ in range(700):
+        deep = [deep]
+    turn = typed({"content": "hello", "tool_calls": [deep], "role": "assistant"}, REDACTOR)
+    assert turn.text == "hello" and turn.tool_calls is not None
+    arguments = {"function": {"arguments": "[" * 5000 + "]" * 5000}}
+    assert typed({"content": "", "tool_calls": [arguments]}, REDACTOR).tool_calls is not None
+
+
+def test_attachments_are_told_by_digest_or_address_never_by_bytes() -> None:
+    (turn,) = turns_of(
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What is this?"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}", "detail": "low"}},
+                {"type": "image_url", "image_url": {"url": "https://bob:pw@x.org/a.png?X-Amz-Signature=1f#z"}},
+                {"type": "input_audio", "input_audio": {"data": PICTURE, "format": "wav"}},
+                {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PICTURE}", "filename": "a.pdf"}},
+                {"type": "file", "file": {"file_id": "file-1"}},
+                {"type": "thinking", "thinking": "hidden"},
+                {"type": "strange", "x": 1},
+            ],
+        }
+    )
+    assert turn.content == "What is this?"
+    same = {"sha256": SHA, "bytes": len(RAW)}
+    strange = json.dumps({"type": "strange", "x": 1}, sort_keys=True).encode()
+    assert turn.parts == [
+        {"type": "image_url", "media_type": "image/png", **same},
+        {"type": "image_url", "url": "https://x.org/a.png"},
+        {"type": "input_audio", **same},
+        {"type": "file", "name": "a.pdf", "media_type": "application/pdf", **same},
+        {"type": "file", "file_id": "file-1"},
+        {"type": "strange", "sha256": hashlib.sha256(strange).hexdigest(), "bytes": len(strange)},
+    ]
+    many = [{"type": "image_url", "image_url": {"url": f"https://x.org/{n}"}} for n in range(500)]
+    assert len(typed({"content": many}, REDACTOR).parts or ()) == PARTS_MAX
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        PICTURE,
+        f"data:image/png;base64,{PICTURE}",
+        base64.urlsafe_b64encode(RAW).decode(),
+        base64.encodebytes(RAW).decode().rstrip("\n"),
+        RAW.hex(),
+    ],
+    ids=["base64", "data url", "url-safe", "wrapped", "hex"],
+)
+def test_binary_data_in_a_text_is_named_and_known_by_its_bytes(shown: str) -> None:
+    text, parts = cut_binaries(f"Here it is: ({shown}) and that was it.")
+    assert text == f"Here it is: ([data: {len(RAW)} bytes]) and that was it."
+    assert parts == [{"type": "data", "sha256": SHA, "bytes": len(RAW)}]
+    assert cut_binaries(text) == (text, [])
+
+
+def test_long_texts_that_are_no_binary_data_stay() -> None:
+    rows = json.dumps([{"id": n, "name": f"row {n}"} for n in range(12_000)])
+    assert len(rows) > 300_000
+    (output,) = turns_of({"role": "tool", "tool_call_id": "c", "content": rows})
+    assert output.content == rows and output.parts is None
+    for text in ("a" * 300_000, "word " * 60_000, "Donaudampfschiff" * 100, "-" * 5000, "x/y/z_" * 500):
+        assert cut_binaries(text) == (text, [])
+
+
+@given(st.text(max_size=300), st.binary(min_size=800, max_size=3000), st.text(max_size=300))
+def test_whatever_stands_around_it_no_text_is_lost(before: str, raw: bytes, after: str) -> None:
+    """But for letters that themselves could be of the data."""
+    text, parts = cut_binaries(f"{before} {base64.b64encode(raw).decode()} {after}")
+    assert text.startswith(f"{before} ") and text.endswith(f" {after}")
+    assert len(parts) <= 1
+
+
+def test_an_imported_call_and_output_are_kept_too() -> None:
+    chunk = ImportChunk(new_id(), new_id(), 0, Scope(UUID(int=1)), True, "error", T0, ())
+    weather = call("c1", "weather", token=TOKEN)
+    said = ImportLine(1, "s", "assistant", None, "", T0, None, b"d", [weather])
+    output = ImportLine(2, "s", "tool", "weather", "Sun.", T0, None, b"e", None, "c1")
+    turns = [
+        turn_of_line(
+            line, chunk, Digest(bytes(32)), None,
+            redactor=REDACTOR, counter=EstimatedTokens(), languages=NoLanguage(),
+        )
+        for line in (said, output)
+    ]  # fmt: skip
+    assert turns[0].tool_calls is not None and TOKEN not in json.dumps(turns[0].tool_calls)
+    assert (turns[1].name, turns[1].tool_call_id, turns[1].integrity.value) == ("weather", "c1", "tool")
