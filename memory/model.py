@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from memory.chain import Digest
 from policies.cascade import Visibility
+from policies.fact import Fact
 from policies.labels import Integrity, Sensitivity
 
 ScopeId = NewType("ScopeId", int)
@@ -241,6 +242,24 @@ class NewMemory:
     language: str | None = None
     tool_name: str | None = None  # the tool whose output it is
     order: int = 0  # its place among what is stored with it: so many microseconds later
+    spans: tuple[tuple[int, int] | None, ...] = ()  # which characters of each source turn, where that is known
+    valid_from: datetime | None = None  # of the world
+    valid_to: datetime | None = None
+    validation_status: str = "unreviewed"
+    superseded_by: UUID | None = None  # out of date already when it is stored
+
+
+@dataclass(frozen=True, slots=True)
+class NewFact:
+    """A fact to be stored, as the memory it becomes and the turn that `fact.span` is a range of.
+
+    The store sets what follows from the fact and from what is known: the memory's content key, source, span,
+    attributes, validity and what it is superseded by. A fact that is known already adds its evidence and no memory.
+    """
+
+    memory: NewMemory
+    fact: Fact
+    event_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +319,7 @@ class Commit:
     retrieval: SealedRetrieval | None
     lane: str
     fence: int
+    facts: tuple[NewFact, ...] = ()  # those whose turn the session already has are skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +331,8 @@ class Committed:
     new_turns: int
     duplicate_exchange: bool
     erased: int = 0  # turns and memories left out because their content, source or owner was forgotten
+    facts_new: int = 0  # facts that became memories; the others were known, or dropped
+    facts_dropped: int = 0  # facts that their turn does not support
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.chain import Digest
-from memory.model import LineConflict, NewMemory, SessionRef, Turn
+from memory.model import LineConflict, NewFact, NewMemory, SessionRef, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,13 @@ class Digests:
 
 @dataclass(frozen=True, slots=True)
 class ImportItem:
-    """One line of an import that passed the law: its turn, chained after its session's tail, and its memories."""
+    """One line of an import that passed the law: its turn, chained after its session's tail, its memories and facts."""
 
     line: int
     session: SessionRef
     turn: Turn
     memories: tuple[NewMemory, ...]
+    facts: tuple[NewFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,7 @@ class MemoryRecord:
     pinned: bool
     quarantine_reason: str | None
     superseded_by: UUID | None
+    superseded_reason: str | None  # why, in the words of policies/reconcile.py
     deleted_at: datetime | None
     created_at: datetime
     content: str

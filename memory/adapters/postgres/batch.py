@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -28,10 +28,13 @@ _FOR_EVER = frozenset({"content", "source", "memory"})
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Turns that are stored now. `event_of` leads from an offered turn's id to the stored one of the same position."""
+    """Turns that are stored now, and their numbers. `event_of` leads from an offered turn's id to the stored one of the
+    same position.
+    """
 
     new: tuple[UUID, ...]
     event_of: Mapping[UUID, UUID]
+    seq_of: Mapping[UUID, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ async def open_session(tx: Transaction, place: Place, ref: SessionRef, at: datet
         row = await tx.row("lock_session", place.tenant, place.scope_id, label)
     if row is None:
         raise StoreUnavailable("a session was stored and is not there")
-    return OpenSession(row["session_id"], row["next_seq"], row["epoch"])
+    return OpenSession(row["session_id"], row["next_seq"], row["epoch"], row["last_at"])
 
 
 async def forgotten(tx: Transaction, place: Place, digests: Digests, at: Mapping[UUID, datetime]) -> Forgotten:
@@ -94,15 +97,17 @@ async def number_turns(
             fresh.append((session, turn))
     attempts = await _attempts(tx, place, fresh)
     given: Counter[UUID] = Counter()
+    seq_of: dict[UUID, int] = {}
     written = []
     for session, turn in fresh:
         parent = (session.session_id, turn.parent_chain)
         seq = session.next_seq + given[session.session_id]
         written.append(rows.turn_row(place, session.session_id, turn, seq, attempts[parent]))
         attempts[parent] += 1
+        seq_of[turn.event_id] = seq
         given[session.session_id] += 1
     await tx.run_many("add_turn", written)
-    return Numbered(tuple(turn.event_id for _, turn in fresh), event_of), given
+    return Numbered(tuple(turn.event_id for _, turn in fresh), event_of, seq_of), given
 
 
 async def _attempts(

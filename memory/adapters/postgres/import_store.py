@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from memory.adapters.postgres import batch, rows
+from memory.adapters.postgres import batch, facts, rows
 from memory.adapters.postgres.batch import Numbered
 from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.facts import EmbeddingQueries, Heard, Offered
 from memory.adapters.postgres.leases import hold_fence
-from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
@@ -46,7 +46,8 @@ class ImportStore:
     def __init__(self, database: Database, scopes: Scopes, embeddings: str) -> None:
         self._database = database
         self._scopes = scopes
-        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+        add, copy = database.queries["add_embedding"], database.queries["copy_embeddings"]
+        self._embeddings = EmbeddingQueries(add.of_table(embeddings), copy.of_table(embeddings))
 
     async def known_lines(self, scope: Scope, source_ids: Sequence[str], line_digests: Sequence[bytes]) -> KnownLines:
         """Which of these lines the scope has."""
@@ -106,7 +107,7 @@ class ImportStore:
                     version = await tx.value("scope_version", tenant, scope_id)
                     return Committed(scope_id, version, 0, True), tuple(map(_error, known["errors"]))
                 await tx.run("add_subject", tenant, subject_id, scope.user, now)
-                committed, conflicts = await _Storing(tx, place, chunk, self._add_embedding).store(items, digests)
+                committed, conflicts = await _Storing(tx, place, chunk, self._embeddings).store(items, digests)
                 failed = (*refused, *conflicts)
                 errors = [{"line": one.line, "error": one.error} for one in failed]
                 done = len(chunk.lines) - len(failed)
@@ -121,11 +122,11 @@ class ImportStore:
 class _Storing:
     """One chunk inside its transaction."""
 
-    def __init__(self, tx: Transaction, place: Place, chunk: ImportChunk, add_embedding: Query) -> None:
+    def __init__(self, tx: Transaction, place: Place, chunk: ImportChunk, embeddings: EmbeddingQueries) -> None:
         self._tx = tx
         self._place = place
         self._chunk = chunk
-        self._add_embedding = add_embedding
+        self._embeddings = embeddings
 
     async def store(self, items: Sequence[ImportItem], digests: Digests) -> tuple[Committed, list[LineConflict]]:
         """The steps, in the order of locks: sessions, turns, scope version, memories."""
@@ -135,14 +136,35 @@ class _Storing:
         lines = await self._sort(items, gone)
         offered = [(sessions[item.session.label], item.turn) for item in lines.new]
         numbered, given = await batch.number_turns(tx, place, offered)
-        version = await self._store_memories(lines, sessions, numbered, gone)
+        heard = await self._heard(lines, sessions, numbered)
+        stated = [fact for item in (*lines.new, *(item for _, item in lines.changed)) for fact in item.facts]
+        sifted, dropped = facts.sift(stated, heard, gone.items)
+        version, born = await self._store_memories(lines, sessions, numbered, gone, sifted)
         for label, session in sessions.items():
             last = [item.turn for item in lines.new if item.session.label == label]
             if last:
                 seq, at = session.next_seq + given[session.session_id], max(turn.occurred_at for turn in last)
                 await tx.run("advance_session", place.tenant, session.session_id, seq, last[-1].chain, at)
-        erased = len(gone.items)
-        return Committed(ScopeId(place.scope_id), version, len(numbered.new), False, erased), lines.conflicts
+        done = Committed(ScopeId(place.scope_id), version, len(numbered.new), False, len(gone.items), born, dropped)
+        return done, lines.conflicts
+
+    async def _heard(self, lines: _Sorted, sessions: dict[str, OpenSession], numbered: Numbered) -> dict[UUID, Heard]:
+        """The turns that are stored now, with their numbers: the new ones, and those whose text is replaced."""
+        heard: dict[UUID, Heard] = {}
+        for item in lines.new:
+            turn, seq = item.turn, numbered.seq_of.get(item.turn.event_id)
+            if seq is not None:
+                heard[turn.event_id] = Heard(turn, turn.event_id, sessions[item.session.label].session_id, seq, None)
+        changed = {event_id: item for event_id, item in lines.changed}  # the last one wins
+        # Sorted, so that two chunks that replace the same turns cannot wait for each other in a circle.
+        updates = (
+            rows.replaced_turn_row(self._place, event_id, changed[event_id].turn) for event_id in sorted(changed)
+        )
+        for row in await self._tx.fetch_many("replace_turn", updates):
+            item = changed[row["event_id"]]
+            session_id = sessions[item.session.label].session_id
+            heard[item.turn.event_id] = Heard(item.turn, row["event_id"], session_id, row["seq"], None)
+        return heard
 
     async def _open_sessions(self, items: Sequence[ImportItem]) -> dict[str, OpenSession]:
         """All sessions of the chunk, locked in the order of their labels."""
@@ -182,17 +204,23 @@ class _Storing:
         return sorted_
 
     async def _store_memories(
-        self, lines: _Sorted, sessions: dict[str, OpenSession], numbered: Numbered, gone: batch.Forgotten
-    ) -> int:
+        self,
+        lines: _Sorted,
+        sessions: dict[str, OpenSession],
+        numbered: Numbered,
+        gone: batch.Forgotten,
+        sifted: Sequence[Offered],
+    ) -> tuple[int, int]:
+        """Returns the scope's version, raised when there is something new, and how many facts are new."""
         tx, place = self._tx, self._place
         fresh = [
             (sessions[item.session.label].session_id, memory)
             for item in lines.new
             for memory in batch.resting_on_new(item.memories, numbered.new, gone.items)
         ]
-        if not fresh and not lines.changed:
+        if not fresh and not lines.changed and not sifted:
             version: int = await tx.value("scope_version", place.tenant, place.scope_id)
-            return version
+            return version, 0
         version = await tx.value("bump_scope", place.tenant, place.scope_id)
         await batch.store_memories(
             tx,
@@ -201,19 +229,26 @@ class _Storing:
             numbered=numbered,
             changed_version=version,
             model=None,
-            embeddings=self._add_embedding,
+            embeddings=self._embeddings.add,
         )
         await self._replace(lines, version)
-        return version
+        born = await facts.store_facts(
+            tx,
+            place,
+            sifted,
+            changed_version=version,
+            model=None,
+            embeddings=self._embeddings,
+            replaced=[event_id for event_id, _ in lines.changed],
+        )
+        return version, born
 
     async def _replace(self, lines: _Sorted, version: int) -> None:
-        """New texts for known turns, and new versions of the memories that rest on them first of all."""
+        """New versions of the memories that rest on turns with a new text first of all."""
         tx, place = self._tx, self._place
         if not lines.changed:
             return
         changed = {event_id: item for event_id, item in lines.changed}  # the last one wins
-        updates = (rows.replaced_turn_row(place, event_id, item.turn) for event_id, item in changed.items())
-        await tx.run_many("replace_turn", updates)
         found = await tx.fetch("memories_of_turns", place.tenant, list(changed))
         held = {(row["event_id"], row["kind"]): row for row in found}
         event_of = {item.turn.event_id: event_id for event_id, item in changed.items()}
@@ -230,7 +265,7 @@ class _Storing:
             event_of=event_of,
             changed_version=version,
             model=None,
-            embeddings=self._add_embedding,
+            embeddings=self._embeddings.add,
         )
 
 

@@ -16,9 +16,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from memory.adapters.postgres import facts
 from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.outbox import announce, announce_patch
 from memory.adapters.postgres.read_store import sources_of
+from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.errors import Conflict, MemoryInvalid, NotFound
 from memory.model import Scope, ScopeId
@@ -138,6 +141,8 @@ class Records:
             await self._write_version(tx, scope.tenant, scope_id, memory_id, version, change, now)
             await tx.run("point_memory", scope.tenant, memory_id, version + 1, changed)
             await announce_patch(tx, scope.tenant, scope_id, memory_id, change, now)
+            if change.validation_status is not None:
+                await self._resettle(tx, scope, scope_id, memory_id, now, changed)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def delete_memory(self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None) -> None:
@@ -152,6 +157,7 @@ class Records:
                 raise Conflict(f"the memory is at version {locked['version']}, not {version}")
             await tx.run("hide_memory", scope.tenant, memory_id, now, changed)
             await announce(tx, scope.tenant, scope_id, "deleted", [memory_id], by="api", at=now)
+            await self._resettle(tx, scope, scope_id, memory_id, now, changed)
 
     async def undelete_memory(self, scope: Scope, memory_id: UUID, now: datetime) -> MemoryRecord:
         """Show a deleted memory again, within 30 days. Raises NotFound."""
@@ -163,6 +169,7 @@ class Records:
                 raise NotFound("no such deleted memory")
             await tx.run("hide_memory", scope.tenant, memory_id, None, changed)
             await announce(tx, scope.tenant, scope_id, "restored", [memory_id], by="api", at=now)
+            await self._resettle(tx, scope, scope_id, memory_id, now, changed)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
@@ -204,6 +211,14 @@ class Records:
             row = await tx.row("counts_of_scope", scope.tenant, scope_id)
         return Counts(0, 0, 0) if row is None else Counts(**row)
 
+    async def _resettle(
+        self, tx: Transaction, scope: Scope, scope_id: ScopeId, memory_id: UUID, now: datetime, changed: int
+    ) -> None:
+        """A fact that comes or goes changes what else is true: what it had superseded holds again, or no more."""
+        place = Place(scope.tenant, scope_id, memory_id, memory_id, now)
+        embeddings = EmbeddingQueries(self._add_embedding, self._copy_embeddings)
+        await facts.resettle(tx, place, [memory_id], changed_version=changed, embeddings=embeddings)
+
     async def _write_version(
         self,
         tx: Transaction,
@@ -219,7 +234,7 @@ class Records:
         expiry = (change.expires_at, change.set_expires_at)
         await tx.run("close_version", tenant, memory_id, now)
         await tx.run("next_version", tenant, memory_id, version, now, content, *labels, *expiry, change.attributes)
-        await tx.run("copy_provenance", tenant, memory_id, version, now)
+        await tx.run("copy_provenance", tenant, memory_id, version, now, "edit")
         if change.pinned is not None:
             await tx.run("pin_memory", tenant, memory_id, change.pinned)
         if content is None:

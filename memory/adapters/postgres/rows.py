@@ -31,6 +31,7 @@ class OpenSession:
     session_id: UUID
     next_seq: int
     epoch: int
+    last_at: datetime | None = None  # when it was last spoken in
 
 
 def _text(text: str | None) -> str | None:
@@ -151,6 +152,10 @@ def version_row(place: Place, memory_id: UUID, version: int, memory: NewMemory) 
         _recorded(place, memory) if version == 1 else place.now,
         memory.language,
         _text(memory.tool_name),
+        memory.valid_from,
+        memory.valid_to,
+        memory.validation_status,
+        memory.superseded_by,
     )
 
 
@@ -176,9 +181,10 @@ def derivation_rows(
 ) -> list[tuple[Any, ...]]:
     """Parameters of add_derivation. `event_of` names the stored turn where a turn was already there."""
     kind = "summary" if memory.kind == "summary" else "memory"
+    spans = [span or (None, None) for span in memory.spans] or [(None, None)] * len(memory.source_turns)
     return [
-        (place.tenant, memory_id, kind, event_of.get(source, source), "turn", ordinal, place.scope_id)
-        for ordinal, source in enumerate(memory.source_turns)
+        (place.tenant, memory_id, kind, event_of.get(source, source), "turn", ordinal, place.scope_id, *span)
+        for ordinal, (source, span) in enumerate(zip(memory.source_turns, spans, strict=True))
     ]
 
 

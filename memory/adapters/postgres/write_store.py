@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from memory.adapters.postgres import batch, rows
+from memory.adapters.postgres import batch, facts, rows
 from memory.adapters.postgres.batch import Numbered
 from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.facts import EmbeddingQueries, Heard
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.outbox import drop_old_events
 from memory.adapters.postgres.rows import OpenSession, Place
@@ -36,6 +37,8 @@ class WriteStore:
         self._database = database
         self._scopes = scopes
         self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+        copy = database.queries["copy_embeddings"].of_table(embeddings)
+        self._embeddings = EmbeddingQueries(self._add_embedding, copy)
 
     async def scope_id(self, scope: Scope) -> ScopeId:
         """The id of a scope, made when it is new."""
@@ -97,12 +100,19 @@ class WriteStore:
         await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, commit.exchange))
         allowed = [(session, turn) for turn in commit.turns if turn.event_id not in gone.items]
         numbered, given = await batch.number_turns(tx, place, allowed)
-        version = await self._store_memories(tx, place, session, commit, numbered, gone)
+        heard = {
+            turn.event_id: Heard(turn, turn.event_id, session.session_id, seq, session.last_at)
+            for turn in commit.turns
+            if (seq := numbered.seq_of.get(turn.event_id)) is not None
+        }
+        offered, dropped = facts.sift(commit.facts, heard, gone.items)
+        version, born = await self._store_memories(tx, place, session, commit, numbered, gone, offered)
         await self._store_injected(tx, place, session, commit, version)
         tip = commit.turns[-1].chain if commit.turns else None
         next_seq = session.next_seq + given[session.session_id]
         await tx.run("advance_session", place.tenant, session.session_id, next_seq, tip, commit.exchange.arrived_at)
-        return Committed(ScopeId(place.scope_id), version, len(numbered.new), False, len(gone.items))
+        erased = len(gone.items)
+        return Committed(ScopeId(place.scope_id), version, len(numbered.new), False, erased, born, dropped)
 
     async def _store_memories(
         self,
@@ -112,10 +122,13 @@ class WriteStore:
         commit: Commit,
         numbered: Numbered,
         gone: batch.Forgotten,
-    ) -> int:
-        """Returns the scope's version, raised when readers have something new to see: memories or counters."""
+        offered: Sequence[facts.Offered],
+    ) -> tuple[int, int]:
+        """Returns the scope's version, raised when readers have something new to see (memories, counters), and how many
+        facts are new.
+        """
         kept = batch.resting_on_new(commit.memories, numbered.new, gone.items)
-        changes = kept or _injected(commit.retrieval)
+        changes = kept or offered or _injected(commit.retrieval)
         version: int = await tx.value("bump_scope" if changes else "scope_version", place.tenant, place.scope_id)
         if kept:
             await batch.store_memories(
@@ -127,7 +140,10 @@ class WriteStore:
                 model=commit.exchange.model,
                 embeddings=self._add_embedding,
             )
-        return version
+        born = await facts.store_facts(
+            tx, place, offered, changed_version=version, model=commit.exchange.model, embeddings=self._embeddings
+        )
+        return version, born
 
     async def _store_injected(
         self, tx: Transaction, place: Place, session: OpenSession, commit: Commit, version: int

@@ -33,6 +33,7 @@ JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_i
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
   AND m.created_at <= $7 AND m.quarantined_at IS NULL
   AND (m.deleted_at IS NULL OR m.deleted_at > $7) AND (m.superseded_at IS NULL OR m.superseded_at > $7)
+  AND v.superseded_by IS NULL
 ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 

@@ -53,11 +53,12 @@ WHERE s.scope_id = $2;
 -- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 limit int8, $6 kind text,
 -- $7 session_id uuid
 -- Uses: memories_recent, memory_versions_pkey. Rows: memory_id, version, kind, collection, session_id, scope_id, pinned,
--- quarantine_reason, superseded_by, deleted_at, created_at, content, role, integrity, sensitivity, origin, importance,
--- confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to, recorded_from.
+-- quarantine_reason, superseded_by, superseded_reason, deleted_at, created_at, content, role, integrity, sensitivity,
+-- origin, importance, confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to,
+-- recorded_from.
 SELECT m.memory_id, m.version, m.kind, m.collection, m.session_id, m.scope_id, m.pinned, m.quarantine_reason,
-       m.superseded_by, m.deleted_at, m.created_at, v.content, v.role, v.integrity, v.sensitivity, v.origin,
-       v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
+       m.superseded_by, m.superseded_reason, m.deleted_at, m.created_at, v.content, v.role, v.integrity,
+       v.sensitivity, v.origin, v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
        v.valid_to, v.recorded_from
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
@@ -71,11 +72,12 @@ LIMIT $5;
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 kind text,
 -- $7 session_id uuid
 -- Uses: memories_recent, memory_versions_pkey. Rows: memory_id, version, kind, collection, session_id, scope_id, pinned,
--- quarantine_reason, superseded_by, deleted_at, created_at, content, role, integrity, sensitivity, origin, importance,
--- confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to, recorded_from.
+-- quarantine_reason, superseded_by, superseded_reason, deleted_at, created_at, content, role, integrity, sensitivity,
+-- origin, importance, confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to,
+-- recorded_from.
 SELECT m.memory_id, m.version, m.kind, m.collection, m.session_id, m.scope_id, m.pinned, m.quarantine_reason,
-       m.superseded_by, m.deleted_at, m.created_at, v.content, v.role, v.integrity, v.sensitivity, v.origin,
-       v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
+       m.superseded_by, m.superseded_reason, m.deleted_at, m.created_at, v.content, v.role, v.integrity,
+       v.sensitivity, v.origin, v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
        v.valid_to, v.recorded_from
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
@@ -88,11 +90,12 @@ LIMIT $5;
 -- One memory, deleted or not, with its current text.
 -- $1 tenant uuid, $2 scope_id int8, $3 memory_id uuid
 -- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, collection, session_id, scope_id, pinned,
--- quarantine_reason, superseded_by, deleted_at, created_at, content, role, integrity, sensitivity, origin, importance,
--- confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to, recorded_from.
+-- quarantine_reason, superseded_by, superseded_reason, deleted_at, created_at, content, role, integrity, sensitivity,
+-- origin, importance, confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to,
+-- recorded_from.
 SELECT m.memory_id, m.version, m.kind, m.collection, m.session_id, m.scope_id, m.pinned, m.quarantine_reason,
-       m.superseded_by, m.deleted_at, m.created_at, v.content, v.role, v.integrity, v.sensitivity, v.origin,
-       v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
+       m.superseded_by, m.superseded_reason, m.deleted_at, m.created_at, v.content, v.role, v.integrity,
+       v.sensitivity, v.origin, v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
        v.valid_to, v.recorded_from
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
@@ -115,20 +118,21 @@ FOR UPDATE;
 -- Uses: memory_versions_pkey. Rows: none.
 INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
                              source, tool_name, language, importance, confidence, validation_status, attributes,
-                             expires_at, occurred_at, valid_from, valid_to, recorded_from)
+                             expires_at, occurred_at, valid_from, valid_to, recorded_from, superseded_by)
 SELECT tenant_id, memory_id, $3 + 1, scope_id, coalesce($5, content), role, integrity, coalesce($7, sensitivity),
        origin, source, tool_name, language, coalesce($6, importance), confidence, coalesce($8, validation_status),
-       coalesce($11, attributes), CASE WHEN $10 THEN $9 ELSE expires_at END, occurred_at, valid_from, valid_to, $4
+       coalesce($11, attributes), CASE WHEN $10 THEN $9 ELSE expires_at END, occurred_at, valid_from, valid_to, $4,
+       superseded_by
 FROM memory_versions
 WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
 
 -- name: copy_provenance
 -- The next version comes from where the last one came from.
--- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 now timestamptz
+-- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 now timestamptz, $5 origin text
 -- Uses: provenance_pkey. Rows: none.
 INSERT INTO provenance (tenant_id, memory_id, version, scope_id, origin, model, extractor_version, exchange_id,
                         created_at)
-SELECT tenant_id, memory_id, $3 + 1, scope_id, 'edit', model, extractor_version, exchange_id, $4
+SELECT tenant_id, memory_id, $3 + 1, scope_id, $5, model, extractor_version, exchange_id, $4
 FROM provenance
 WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
 

@@ -121,11 +121,12 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 -- $1 tenant uuid, $2 event_id uuid, $3 role text, $4 name text, $5 content text, $6 line_digest bytea,
 -- $7 integrity text, $8 sensitivity text, $9 redactions int4, $10 token_count int4, $11 occurred_at timestamptz,
 -- $12 now timestamptz, $13 language text
--- Uses: turns_pkey. Rows: none.
+-- Uses: turns_pkey. Rows: event_id, seq.
 UPDATE turns
 SET role = $3, name = $4, content = $5, line_digest = $6, integrity = $7, sensitivity = $8, redactions = $9,
     token_count = $10, occurred_at = $11, recorded_at = $12, language = $13
-WHERE tenant_id = $1 AND event_id = $2;
+WHERE tenant_id = $1 AND event_id = $2
+RETURNING event_id, seq;
 
 -- name: add_memory
 -- A memory's identity, unless the scope has this content key in this kind.
@@ -142,11 +143,13 @@ RETURNING memory_id;
 -- One version of a memory's text, with its labels.
 -- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 scope_id int8, $5 content text, $6 role text,
 -- $7 integrity text, $8 sensitivity text, $9 origin text, $10 importance float4, $11 confidence float4,
--- $12 attributes jsonb, $13 occurred_at timestamptz, $14 now timestamptz, $15 language text, $16 tool_name text
+-- $12 attributes jsonb, $13 occurred_at timestamptz, $14 now timestamptz, $15 language text, $16 tool_name text,
+-- $17 valid_from timestamptz, $18 valid_to timestamptz, $19 validation_status text, $20 superseded_by uuid
 -- Uses: none. Rows: none.
 INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
-                             importance, confidence, attributes, occurred_at, recorded_from, language, tool_name)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+                             importance, confidence, attributes, occurred_at, recorded_from, language, tool_name,
+                             valid_from, valid_to, validation_status, superseded_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20);
 
 -- name: close_version
 -- The version in force ends.
@@ -176,10 +179,11 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
 -- name: add_derivation
 -- What a memory was made of.
 -- $1 tenant uuid, $2 derived_id uuid, $3 derived_kind text, $4 source_id uuid, $5 source_kind text, $6 ordinal int4,
--- $7 scope_id int8
+-- $7 scope_id int8, $8 span_start int4, $9 span_end int4
 -- Uses: none. Rows: none.
-INSERT INTO derivations (tenant_id, derived_id, derived_kind, source_id, source_kind, ordinal, scope_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO derivations (tenant_id, derived_id, derived_kind, source_id, source_kind, ordinal, scope_id, span_start,
+                         span_end)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT DO NOTHING;
 
 -- name: add_embedding

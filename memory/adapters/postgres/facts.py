@@ -1,0 +1,360 @@
+"""Facts: what was said in, memories that hold, are superseded or disputed out, inside the caller's transaction.
+
+A fact that is new becomes a memory; one said before gets one evidence more. Then everything known of its subject and
+predicate is ruled on anew (policies/reconcile.py), and what changed is written: a version with other labels, a pointer
+to what took its place, a line of the feed. A memory whose successor goes comes back the same way (`resettle`).
+
+The caller has raised the scope's version: its row lock keeps two writers of a scope apart. Facts that their turn does
+not support are left out by `sift`, and counted. Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres import batch, fact_rows, outbox
+from memory.adapters.postgres.database import Transaction
+from memory.adapters.postgres.fact_rows import Labels, labels_for, labels_of
+from memory.adapters.postgres.queries import Query
+from memory.adapters.postgres.rows import Place
+from memory.errors import StoreUnavailable
+from memory.model import NewFact, Turn
+from policies.reconcile import Saying, Standing, Statement, concerned, fact_key, moment, settle, statement_of, unfit
+
+# Of one key, and of one statement: the first sayings tell what was old at a correction, the latest what holds.
+STATEMENTS_MAX: Final = 200
+FIRST_SAYINGS_MAX: Final = 8
+LATEST_SAYINGS_MAX: Final = 56
+
+Key = tuple[str, str]  # subject, predicate
+_Spot = tuple[Key, str, bool]  # key, object, negated: where a statement stands in the book
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingQueries:
+    """The two queries on the table of vectors: one more, and those of a version carried over to the next."""
+
+    add: Query
+    copy: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A turn that facts rest on, as it is stored now. `session_last`: when its session was last spoken in before it."""
+
+    turn: Turn
+    event_id: UUID
+    session_id: UUID
+    seq: int
+    session_last: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A fact with the turn that supports it."""
+
+    new: NewFact
+    heard: Heard
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One statement: as the store has it (`labels`), or about to be born of `offered`. `said`: what is said now."""
+
+    memory_id: UUID
+    key: Key
+    statement: Statement
+    labels: Labels | None = None
+    offered: Offered | None = None
+    sayings: list[Saying] = field(default_factory=list)
+    said: list[tuple[Saying, Offered]] = field(default_factory=list)
+
+    @property
+    def counts(self) -> bool:
+        """Whether what it says is heard: not that of a deleted or rejected memory."""
+        return bool(self.sayings) and (self.labels is None or self.labels.counts)
+
+
+_Book = dict[_Spot, _Entry]
+
+
+def sift(facts: Iterable[NewFact], heard: Mapping[UUID, Heard], without: frozenset[UUID]) -> tuple[list[Offered], int]:
+    """Facts whose turn is stored now and not forgotten, and how many of these their turn does not support."""
+    offered: list[Offered] = []
+    dropped = 0
+    for new in facts:
+        found = heard.get(new.event_id)
+        if found is None or not without.isdisjoint((new.event_id, new.memory.memory_id)):
+            continue
+        if unfit(new.fact, found.turn.content, found.turn.role) is None:
+            offered.append(Offered(new, found))
+        else:
+            dropped += 1
+    return offered, dropped
+
+
+async def store_facts(
+    tx: Transaction,
+    place: Place,
+    offered: Sequence[Offered],
+    *,
+    changed_version: int,
+    model: str | None,
+    embeddings: EmbeddingQueries,
+    replaced: Sequence[UUID] = (),
+) -> int:
+    """Store these facts and settle what they are about; returns how many are new memories.
+
+    What was said in the turns `replaced` counts no more: their text is another now.
+    """
+    lost = await _unsaid(tx, place, replaced)
+    asked = await _about(tx, place, lost) | {
+        (fact_key(one.new.fact.subject, one.new.fact.predicate), statement_of(one.new.fact).object) for one in offered
+    }
+    if not asked:
+        return 0
+    book = await _open(tx, place, asked)
+    _hear(book, offered, place.now)
+    await _revive(tx, place, book, changed_version)
+    born = await _Settling(tx, place, book, changed_version, model, embeddings).write(asked)
+    if lost:
+        await tx.fetch("hide_unsupported", place.tenant, lost, place.now, changed_version)
+    return born
+
+
+async def resettle(
+    tx: Transaction, place: Place, memory_ids: Sequence[UUID], *, changed_version: int, embeddings: EmbeddingQueries
+) -> None:
+    """Rule again on what these facts are about, after one was deleted, rejected or shown again. Others: nothing."""
+    asked = await _about(tx, place, memory_ids)
+    if asked:
+        book = await _open(tx, place, asked)
+        await _Settling(tx, place, book, changed_version, None, embeddings).write(asked)
+
+
+async def _unsaid(tx: Transaction, place: Place, replaced: Sequence[UUID]) -> list[UUID]:
+    """Take back what was said in these turns; returns the facts that rested on them."""
+    if not replaced:
+        return []
+    lost = list({row["memory_id"] for row in await tx.fetch("drop_sayings", place.tenant, replaced)})
+    await tx.run("drop_evidence", place.tenant, lost, replaced)
+    return lost
+
+
+async def _about(tx: Transaction, place: Place, memory_ids: Sequence[UUID]) -> set[tuple[Key, str]]:
+    found = await tx.fetch("keys_of_facts", place.tenant, memory_ids) if memory_ids else []
+    return {((row["subject"], row["predicate"]), row["object"]) for row in found}
+
+
+async def _open(tx: Transaction, place: Place, asked: Iterable[tuple[Key, str]]) -> _Book:
+    """All that is known and bears on these keys and objects."""
+    wanted = sorted(asked)
+    names = [key[0] for key, _ in wanted], [key[1] for key, _ in wanted], [text for _, text in wanted]
+    book: _Book = {}
+    for row in await tx.fetch("facts_of_keys", place.tenant, place.scope_id, *names, STATEMENTS_MAX):
+        key, statement = (
+            (row["subject"], row["predicate"]),
+            Statement(row["object"], row["negated"], row["cardinality"]),
+        )
+        book.setdefault(_spot(key, statement), _Entry(row["memory_id"], key, statement, labels_of(row)))
+    of = {entry.memory_id: entry for entry in book.values()}
+    limits = (FIRST_SAYINGS_MAX, LATEST_SAYINGS_MAX)
+    for row in await tx.fetch("sayings_of_facts", place.tenant, list(of), *limits) if of else []:
+        entry = of[row["memory_id"]]
+        entry.sayings.append(fact_rows.saying_of(entry.statement, row))
+    return book
+
+
+def _hear(book: _Book, offered: Sequence[Offered], now: datetime) -> None:
+    """Enter what is said now; a statement that nobody made before is about to become a memory."""
+    last: dict[Key, datetime] = {}
+    for entry in book.values():
+        for saying in entry.sayings:
+            last[entry.key] = max(saying.said_at, last.get(entry.key, saying.said_at))
+    for one in offered:
+        fact = one.new.fact
+        key, statement = fact_key(fact.subject, fact.predicate), statement_of(fact)
+        born = _Entry(one.new.memory.memory_id, key, statement, offered=one)
+        entry = book.setdefault(_spot(key, statement), born)
+        saying = _saying(entry.statement, one, last.get(key), now)
+        entry.sayings.append(saying)
+        entry.said.append((saying, one))
+
+
+def _saying(statement: Statement, one: Offered, key_last: datetime | None, now: datetime) -> Saying:
+    fact, heard, memory = one.new.fact, one.heard, one.new.memory
+    turn = heard.turn
+    return Saying(
+        statement=statement,
+        said_at=moment(
+            turn.occurred_at,
+            live=turn.origin == "live",
+            session_last=heard.session_last,
+            key_last=key_last,
+            now=now,
+        ),
+        integrity=memory.integrity,
+        seq=heard.seq,
+        at=fact.span[0],
+        correction=fact.correction,
+        sensitivity=memory.sensitivity,
+        valid_from=fact.valid_from,
+        valid_to=fact.valid_to,
+    )
+
+
+async def _revive(tx: Transaction, place: Place, book: _Book, changed_version: int) -> None:
+    """A deleted fact that is said anew, after it was deleted, is one again; an old turn does not bring it back."""
+    for entry in book.values():
+        labels = entry.labels
+        if labels is None or labels.deleted_at is None:
+            continue
+        if any(saying.said_at > labels.deleted_at for saying, _ in entry.said):
+            await tx.run("hide_memory", place.tenant, entry.memory_id, None, changed_version)
+            entry.labels = replace(labels, deleted_at=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ruled:
+    """A statement and the labels it gets."""
+
+    entry: _Entry
+    standing: Standing
+    labels: Labels
+
+
+class _Settling:
+    """One ruling on a book, written."""
+
+    def __init__(
+        self,
+        tx: Transaction,
+        place: Place,
+        book: _Book,
+        changed_version: int,
+        model: str | None,
+        embeddings: EmbeddingQueries,
+    ) -> None:
+        self._tx = tx
+        self._place = place
+        self._book = book
+        self._changed_version = changed_version
+        self._model = model
+        self._embeddings = embeddings
+
+    async def write(self, asked: Iterable[tuple[Key, str]]) -> int:
+        """What leaves force goes first, for the index that lets only one of a key be current. Returns the births."""
+        objects: dict[Key, set[str]] = {}
+        for key, text in asked:
+            objects.setdefault(key, set()).add(text)
+        unheard: list[UUID] = []
+        ruled: list[_Ruled] = []
+        for key, texts in objects.items():
+            self._rule(key, texts, ruled, unheard)
+        known = [one for one in ruled if one.entry.labels is not None]
+        born = [one for one in ruled if one.entry.labels is None]
+        await self._tx.run("withdraw_facts", self._place.tenant, unheard)
+        await self._restate([one for one in known if one.standing.state != "current"])
+        await self._bear(born)
+        await self._restate([one for one in known if one.standing.state == "current"])
+        await self._add_evidence([entry for entry in self._book.values() if entry.said])
+        return len(born)
+
+    def _rule(self, key: Key, texts: set[str], ruled: list[_Ruled], unheard: list[UUID]) -> None:
+        """Enter the statements of one key that the question concerns: with their standing, or as not heard."""
+        entries = [entry for entry in self._book.values() if entry.key == key]
+        within = concerned((entry.statement for entry in entries), texts)
+        standings = settle(saying for entry in entries if entry.counts for saying in entry.sayings)
+        for entry in entries:
+            standing = standings.get(entry.statement)
+            if entry.statement.object not in within:
+                continue
+            if standing is None:
+                unheard.append(entry.memory_id)
+                continue
+            by = standing.by if standing.state == "superseded" else None
+            by_id = None if by is None else self._book[_spot(key, by)].memory_id
+            labels = labels_for(standing, by_id, entry.labels, (saying for saying, _ in entry.said))
+            ruled.append(_Ruled(entry, standing, labels))
+
+    async def _bear(self, born: Sequence[_Ruled]) -> None:
+        """First versions, with the labels of their standing, and what they state."""
+        tx, place = self._tx, self._place
+        offered = [(one, one.entry.offered) for one in born if one.entry.offered is not None]
+        made = [
+            (first.heard.session_id, fact_rows.memory_of(first.new, first.heard.event_id, one.labels))
+            for one, first in offered
+        ]
+        kept = await batch.store_memories(
+            tx,
+            place,
+            made,
+            numbered=batch.Numbered((), {}),
+            changed_version=self._changed_version,
+            model=self._model,
+            embeddings=self._embeddings.add,
+        )
+        if kept < len(made):
+            raise StoreUnavailable("a fact is stored as a memory and not among the facts")
+        facts = ((one.entry.memory_id, first.new.fact, one.standing) for one, first in offered)
+        await tx.run_many("add_fact", (fact_rows.fact_row(place, *fact) for fact in facts))
+        await tx.run_many("point_fact", (self._pointer(one, 1) for one in born if one.labels.superseded_by))
+        await self._tell(born)
+
+    async def _restate(self, known: Sequence[_Ruled]) -> None:
+        """Write what has changed of facts that the store has; one that was only said again shows its new evidence."""
+        tx, place = self._tx, self._place
+        changed = [one for one in known if one.entry.said or one.labels != one.entry.labels]
+        await tx.run_many("set_fact", (fact_rows.set_row(place, one.entry.memory_id, one.standing) for one in changed))
+        renewed = [one for one in changed if _needs_version(one)]
+        old = [(place.tenant, one.entry.memory_id, one.labels.version) for one in renewed]
+        await tx.run_many("close_version", ((place.tenant, one.entry.memory_id, place.now) for one in renewed))
+        versions = ((*which, place.now, *one.labels.of_version) for which, one in zip(old, renewed, strict=True))
+        await tx.run_many("next_fact_version", versions)
+        await tx.run_many("copy_provenance", ((*which, place.now, "reconcile") for which in old))
+        await tx.run_many(self._embeddings.copy, old)
+        points = (self._pointer(one, one.labels.version + _needs_version(one)) for one in changed)
+        await tx.run_many("point_fact", points)
+        await self._tell(changed)
+
+    def _pointer(self, one: _Ruled, version: int) -> tuple[Any, ...]:
+        """Parameters of point_fact."""
+        by = (one.labels.superseded_by, one.labels.reason if one.labels.superseded_by else None)
+        return (self._place.tenant, one.entry.memory_id, version, self._changed_version, *by, self._place.now)
+
+    async def _tell(self, ruled: Sequence[_Ruled]) -> None:
+        """Lines of the feed for what was superseded, and for what holds again."""
+        superseded: dict[UUID, outbox.Labels] = {}
+        revalidated: list[UUID] = []
+        for one in ruled:
+            before = None if one.entry.labels is None else one.entry.labels.superseded_by
+            now = one.labels.superseded_by
+            if now is not None and before is None:
+                reason = (one.labels.reason or "").replace(" ", "_")
+                superseded[one.entry.memory_id] = {"superseded_by": now, "reason": reason}
+            elif now is None and before is not None:
+                revalidated.append(one.entry.memory_id)
+        await outbox.announce_events(self._tx, self._place, "superseded", superseded, metadata=superseded)
+        await outbox.announce_events(self._tx, self._place, "revalidated", revalidated)
+
+    async def _add_evidence(self, entries: Sequence[_Entry]) -> None:
+        """Where and when each fact was said now, and the turns that its memory rests on from now on."""
+        said = [(entry.memory_id, saying, one) for entry in entries for saying, one in entry.said]
+        sayings = (fact_rows.saying_row(self._place, of, one.heard.event_id, saying) for of, saying, one in said)
+        await self._tx.run_many("add_saying", sayings)
+        place = self._place
+        evidence = ((place.tenant, of, one.heard.event_id, place.scope_id, *one.new.fact.span) for of, _, one in said)
+        await self._tx.run_many("add_evidence", evidence)
+
+
+def _spot(key: Key, statement: Statement) -> _Spot:
+    return key, statement.object, statement.negated
+
+
+def _needs_version(one: _Ruled) -> bool:
+    old = one.entry.labels
+    return old is not None and old.of_version != one.labels.of_version
