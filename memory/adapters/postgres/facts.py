@@ -257,7 +257,8 @@ class _Settling:
             self._rule(key, texts, ruled, unheard)
         known = [one for one in ruled if one.entry.labels is not None]
         born = [one for one in ruled if one.entry.labels is None]
-        await self._tx.run("withdraw_facts", self._place.tenant, unheard)
+        if unheard:
+            await self._tx.run("withdraw_facts", self._place.tenant, unheard)
         await self._restate([one for one in known if one.standing.state != "current"])
         await self._bear(born)
         await self._restate([one for one in known if one.standing.state == "current"])
@@ -347,7 +348,12 @@ class _Settling:
         sayings = (fact_rows.saying_row(self._place, of, one.heard.event_id, saying) for of, saying, one in said)
         await self._tx.run_many("add_saying", sayings)
         place = self._place
-        evidence = ((place.tenant, of, one.heard.event_id, place.scope_id, *one.new.fact.span) for of, _, one in said)
+        evidence = (
+            (place.tenant, entry.memory_id, one.heard.event_id, place.scope_id, *one.new.fact.span)
+            for entry in entries
+            for _, one in entry.said
+            if one is not entry.offered  # a new memory rests on its first turn already
+        )
         await self._tx.run_many("add_evidence", evidence)
 
 

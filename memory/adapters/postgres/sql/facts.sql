@@ -1,24 +1,31 @@
 -- name: facts_of_keys
 -- What is known of these keys: of each the statements of these objects, and with them all that can exclude each other
 -- (one object at a time) and all denials. The best fitting, then the latest said, at most `limit` of each key. The
--- arrays go pairwise, so a statement may come more than once.
+-- arrays go pairwise, so a statement may come more than once. (As plain joins a table without statistics, as in the
+-- first minute of an import, was joined from the wrong end: 228 ms among 1,000 facts, this form 0.7.)
 -- $1 tenant uuid, $2 scope_id int8, $3 subjects text[], $4 predicates text[], $5 objects text[], $6 limit int8
 -- Uses: facts_of_key, memories_pkey, memory_versions_pkey. Rows: memory_id, subject, predicate, object, negated,
 -- cardinality, state, version, superseded_by, superseded_reason, deleted_at, validation_status, integrity,
 -- sensitivity, valid_from, valid_to, occurred_at.
+WITH f AS MATERIALIZED (
+    SELECT k.*
+    FROM unnest($3::text[], $4::text[], $5::text[]) AS w (subject, predicate, object)
+    CROSS JOIN LATERAL (
+        SELECT memory_id, subject, predicate, object, negated, cardinality, state
+        FROM facts
+        WHERE tenant_id = $1 AND scope_id = $2 AND subject = w.subject AND predicate = w.predicate
+          AND (object = w.object OR cardinality = 'one' OR negated)
+        ORDER BY object = w.object DESC, said_at DESC, memory_id
+        LIMIT $6) k)
 SELECT f.memory_id, f.subject, f.predicate, f.object, f.negated, f.cardinality, f.state, m.version, m.superseded_by,
        m.superseded_reason, m.deleted_at, v.validation_status, v.integrity, v.sensitivity, v.valid_from, v.valid_to,
        v.occurred_at
-FROM unnest($3::text[], $4::text[], $5::text[]) AS w (subject, predicate, object)
-CROSS JOIN LATERAL (
-    SELECT *
-    FROM facts k
-    WHERE k.tenant_id = $1 AND k.scope_id = $2 AND k.subject = w.subject AND k.predicate = w.predicate
-      AND (k.object = w.object OR k.cardinality = 'one' OR k.negated)
-    ORDER BY k.object = w.object DESC, k.said_at DESC, k.memory_id
-    LIMIT $6) f
-JOIN memories m ON m.tenant_id = $1 AND m.memory_id = f.memory_id
-JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version;
+FROM f
+CROSS JOIN LATERAL (SELECT version, superseded_by, superseded_reason, deleted_at FROM memories
+                    WHERE tenant_id = $1 AND memory_id = f.memory_id LIMIT 1) m
+CROSS JOIN LATERAL (SELECT validation_status, integrity, sensitivity, valid_from, valid_to, occurred_at
+                    FROM memory_versions
+                    WHERE tenant_id = $1 AND memory_id = f.memory_id AND version = m.version LIMIT 1) v;
 
 -- name: sayings_of_facts
 -- The first and the latest times that these facts were said.
@@ -117,7 +124,7 @@ WHERE tenant_id = $1 AND memory_id = $2;
 -- name: drop_sayings
 -- What was said in these turns was not said: their text has changed.
 -- $1 tenant uuid, $2 event_ids uuid[]
--- Uses: derivations_of_source, fact_sayings_pkey. Rows: memory_id.
+-- Uses: derivations_of_source. Rows: memory_id.
 DELETE FROM fact_sayings s
 USING derivations d
 WHERE d.tenant_id = $1 AND d.source_id = ANY ($2) AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
@@ -127,7 +134,7 @@ RETURNING s.memory_id;
 -- name: drop_evidence
 -- These memories do not rest on these turns any more.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 event_ids uuid[]
--- Uses: derivations_pkey. Rows: none.
+-- Uses: derivations_of_source. Rows: none.
 DELETE FROM derivations
 WHERE tenant_id = $1 AND derived_id = ANY ($2) AND derived_kind = 'memory' AND source_id = ANY ($3);
 

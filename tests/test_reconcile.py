@@ -1,0 +1,307 @@
+"""What is true of a key: the newer value, the user's correction, the higher word, and never the order of arrival."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.fact import Fact
+from policies.labels import Integrity, Sensitivity
+from policies.reconcile import (
+    OBJECT_CHARS_MAX,
+    Saying,
+    Statement,
+    concerned,
+    content_key,
+    content_words,
+    contradict,
+    fact_key,
+    moment,
+    settle,
+    statement_of,
+    unfit,
+)
+
+T0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def said(what: str, day: int, **more: Any) -> Saying:
+    """One saying of a key with one object at a time; "-berlin" denies, "*berlin" corrects."""
+    text = what.lstrip("-*")
+    statement = Statement(text, "-" in what[:2], more.pop("cardinality", "one"))
+    fields: dict[str, Any] = {"integrity": Integrity.USER, "correction": "*" in what[:2], "said_at": T0 + day * DAY}
+    return Saying(statement, **{**fields, **more})
+
+
+def states(*sayings: Saying) -> dict[str, str]:
+    return {("-" if one.negated else "") + one.object: standing.state for one, standing in settle(sayings).items()}
+
+
+def current(*sayings: Saying) -> set[str]:
+    return {name for name, state in states(*sayings).items() if state == "current"}
+
+
+CASES: dict[str, tuple[list[Saying], set[str]]] = {
+    "one saying": ([said("berlin", 1)], {"berlin"}),
+    "said again": ([said("berlin", 1), said("berlin", 2)], {"berlin"}),
+    "newer value": ([said("berlin", 1), said("paris", 2)], {"paris"}),
+    "there and back": ([said("berlin", 1), said("paris", 2), said("berlin", 3)], {"berlin"}),
+    "no longer": ([said("berlin", 1), said("-berlin", 2)], {"-berlin"}),
+    "no longer the old one": ([said("berlin", 1), said("paris", 2), said("-berlin", 3)], {"paris", "-berlin"}),
+    "the end of the new does not bring back the old": (
+        [said("berlin", 1), said("paris", 2), said("-paris", 3)],
+        {"-paris"},
+    ),
+    "ended and begun again": ([said("berlin", 1), said("-berlin", 2), said("berlin", 3)], {"berlin"}),
+    "corrected": ([said("berlin", 1), said("*paris", 2)], {"paris"}),
+    "a correction stays won": ([said("berlin", 1), said("*paris", 2), said("berlin", 3)], {"paris"}),
+    "also said again": ([said("berlin", 1), said("*paris", 2), said("paris", 3), said("berlin", 4)], {"paris"}),
+    "corrected back": ([said("berlin", 1), said("*paris", 2), said("*berlin", 3)], {"berlin"}),
+    "a value unheard of is a change": ([said("berlin", 1), said("*paris", 2), said("rome", 3)], {"rome"}),
+    "after a change the correction has had its day": (
+        [said("berlin", 1), said("*paris", 2), said("rome", 3), said("berlin", 4)],
+        {"berlin"},
+    ),
+    "the world has changed since": (
+        [said("berlin", 1), said("*paris", 2), said("berlin", 9, valid_from=T0 + 5 * DAY)],
+        {"berlin"},
+    ),
+    "what held before the correction is no change": (
+        [said("berlin", 1), said("*paris", 5), said("berlin", 9, valid_from=T0 + 2 * DAY)],
+        {"paris"},
+    ),
+    "the corrected value ends": (
+        [said("berlin", 1), said("*paris", 2), said("-paris", 3), said("berlin", 4)],
+        {"-paris", "berlin"},
+    ),
+    "a denial corrects too": ([said("berlin", 1), said("-*berlin", 2), said("berlin", 3)], {"-berlin"}),
+    "a machine's word does not displace a person's": (
+        [said("berlin", 1), said("paris", 2, integrity=Integrity.WEB)],
+        {"berlin"},
+    ),
+    "nor does a machine's correction": (
+        [said("berlin", 1), said("*paris", 2, integrity=Integrity.ASSISTANT)],
+        {"berlin"},
+    ),
+    "nor its denial": ([said("berlin", 1), said("-berlin", 2, integrity=Integrity.TOOL)], {"berlin"}),
+    "a person's word displaces a machine's": (
+        [said("paris", 1, integrity=Integrity.WEB), said("berlin", 2)],
+        {"berlin"},
+    ),
+    "a machine corrects nobody": (
+        [said(w, d, integrity=Integrity.TOOL) for w, d in (("berlin", 1), ("*paris", 2), ("berlin", 3))],
+        {"berlin"},
+    ),
+    "many live side by side": (
+        [said("jazz", 1, cardinality="many"), said("blues", 2, cardinality="many")],
+        {"jazz", "blues"},
+    ),
+    "of many only the denied one ends": (
+        [said(w, d, cardinality="many") for w, d in (("jazz", 1), ("blues", 2), ("-jazz", 3))],
+        {"blues", "-jazz"},
+    ),
+    "what was does not contradict what is": (
+        [said("paris", 1), said("berlin", 2, valid_to=T0 - 9 * DAY)],
+        {"paris"},
+    ),
+    "an end told in its own words": ([said("berlin", 1), said("berlin", 3, valid_to=T0 + 2 * DAY)], set()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_current(name: str) -> None:
+    sayings, wanted = CASES[name]
+    for order in itertools.islice(itertools.permutations(sayings), 24):
+        assert current(*order) == wanted
+
+
+@pytest.mark.parametrize(
+    ("sayings", "what", "state", "by", "reason"),
+    [
+        ([said("berlin", 1), said("paris", 2)], "berlin", "superseded", "paris", "newer value"),
+        ([said("berlin", 1), said("*paris", 2)], "berlin", "superseded", "paris", "corrected by the user"),
+        ([said("berlin", 1), said("-berlin", 2)], "berlin", "superseded", "berlin", "no longer"),
+        (
+            [said("paris", 1, integrity=Integrity.WEB), said("berlin", 2)],
+            "paris",
+            "superseded",
+            "berlin",
+            "contradiction",
+        ),
+        ([said("berlin", 1), said("paris", 2, integrity=Integrity.WEB)], "paris", "disputed", "berlin", None),
+        (
+            [said("berlin", 1), said("paris", 2, integrity=Integrity.WEB), said("oslo", 3)],
+            "paris",
+            "superseded",
+            "oslo",
+            "contradiction",
+        ),
+        ([said("paris", 1), said("berlin", 2, valid_to=T0 - DAY)], "berlin", "past", None, None),
+    ],
+)
+def test_why_a_statement_does_not_hold(
+    sayings: list[Saying], what: str, state: str, by: str | None, reason: str | None
+) -> None:
+    standing = settle(sayings)[Statement(what, cardinality="one")]
+    assert (standing.state, standing.by and standing.by.object, standing.reason) == (state, by, reason)
+
+
+def test_validity_ends_where_the_next_begins_and_what_was_wrong_never_held() -> None:
+    berlin = Statement("berlin", cardinality="one")
+    moved = T0 + 3 * DAY
+    assert settle([said("berlin", 1), said("paris", 9, valid_from=moved)])[berlin].until == moved
+    assert settle([said("berlin", 1), said("paris", 2)])[berlin].until == T0 + 2 * DAY
+    never = settle([said("berlin", 1), said("*paris", 2)])[berlin]
+    assert never.until == never.since.begins
+    back = settle([said("berlin", 1), said("paris", 2), said("berlin", 3)])[berlin]
+    assert (back.since.said_at, back.until) == (T0 + 3 * DAY, None)
+
+
+def test_a_statement_has_the_best_word_for_it_and_the_strictest_label() -> None:
+    web = said("berlin", 1, integrity=Integrity.WEB, sensitivity=Sensitivity.CONFIDENTIAL)
+    (standing,) = settle([web, said("berlin", 2), said("berlin", 3, integrity=Integrity.ASSISTANT)]).values()
+    assert (standing.integrity, standing.sensitivity) == (Integrity.USER, Sensitivity.CONFIDENTIAL)
+    assert standing.last.said_at == T0 + 3 * DAY
+
+
+def test_of_two_values_in_one_moment_the_later_number_holds_then_the_later_word() -> None:
+    assert current(said("berlin", 1, seq=4), said("paris", 1, seq=5)) == {"paris"}
+    assert current(said("berlin", 1, seq=5, at=30), said("paris", 1, seq=5, at=10)) == {"berlin"}
+
+
+# ---------------------------------------------------------------- properties
+
+ANY_SAYING = st.builds(
+    lambda text, negated, day, seq, integrity, correction, since, until: Saying(
+        statement=Statement(text, negated, "one" if text in "abc" else "many"),
+        said_at=T0 + day * DAY,
+        integrity=integrity,
+        seq=seq,
+        correction=correction,
+        valid_from=None if since is None else T0 + since * DAY,
+        valid_to=None if until is None else T0 + until * DAY,
+    ),
+    st.sampled_from("abcxy"),
+    st.booleans(),
+    st.integers(0, 5),
+    st.integers(0, 2),
+    st.sampled_from([Integrity.ADMIN, Integrity.USER, Integrity.ASSISTANT, Integrity.WEB]),
+    st.booleans(),
+    st.none() | st.integers(0, 5),
+    st.none() | st.none() | st.integers(0, 5),
+)
+
+
+@given(st.lists(ANY_SAYING, max_size=12), st.randoms(use_true_random=False))
+def test_the_order_of_arrival_decides_nothing(sayings: list[Saying], random: Any) -> None:
+    shuffled = list(sayings)
+    random.shuffle(shuffled)
+    assert settle(shuffled) == settle(sayings)
+
+
+@given(st.lists(ANY_SAYING, max_size=12))
+def test_nothing_current_contradicts_anything_current(sayings: list[Saying]) -> None:
+    standings = settle(sayings)
+    assert set(standings) == {one.statement for one in sayings}
+    holds = [one for one, standing in standings.items() if standing.state == "current"]
+    assert not [pair for pair in itertools.combinations(holds, 2) if contradict(*pair)]
+    assert sum(not one.negated and one.cardinality == "one" for one in holds) <= 1
+    for standing in standings.values():
+        assert (standing.by is not None) == (standing.state in ("superseded", "disputed"))
+        assert (standing.reason is not None) == (standing.state == "superseded")
+
+
+@given(st.lists(ANY_SAYING, max_size=10), ANY_SAYING)
+def test_a_lower_word_never_takes_a_higher_one_out_of_force(sayings: list[Saying], last: Saying) -> None:
+    late = replace(last, said_at=T0 + 99 * DAY, integrity=Integrity.IMPORTED, valid_to=None)
+    before = {one for one, standing in settle(sayings).items() if standing.state == "current"}
+    after = {one for one, standing in settle([*sayings, late]).items() if standing.state == "current"}
+    assert before <= after
+
+
+@given(st.lists(ANY_SAYING, max_size=12), st.sampled_from("abcxy"))
+def test_what_is_loaded_for_an_object_is_enough_to_rule_on_it(sayings: list[Saying], asked: str) -> None:
+    """The store reads the statements of an object, those that exclude each other, and all denials."""
+    loaded = [
+        one
+        for one in sayings
+        if one.statement.object == asked or one.statement.cardinality == "one" or one.statement.negated
+    ]
+    whole, part = settle(sayings), settle(loaded)
+    within = concerned({one.statement for one in loaded}, [asked])
+    for statement, standing in part.items():
+        if statement.object in within:
+            assert standing == whole[statement]
+
+
+@given(st.integers(1, 8).flatmap(lambda n: st.lists(ANY_SAYING, min_size=n, max_size=n)), ANY_SAYING)
+def test_what_a_person_corrected_is_not_said_back_by_repeating_it(sayings: list[Saying], last: Saying) -> None:
+    """After a correction no plain word for a value that was said before it takes its place."""
+    people = [replace(one, integrity=Integrity.USER, valid_from=None, valid_to=None) for one in sayings]
+    right = replace(last, statement=Statement("right", cardinality="one"), said_at=T0 + 50 * DAY, correction=True)
+    right = replace(right, integrity=Integrity.USER, valid_to=None)
+    old = [one for one in people if not one.statement.negated and one.statement.cardinality == "one"]
+    again = [replace(one, said_at=T0 + 60 * DAY, correction=False) for one in old]
+    standing = settle([*people, right, *again])[right.statement]
+    assert standing.state == "current"
+
+
+# ---------------------------------------------------------------- keys, time, and what is unfit
+
+
+def test_the_same_fact_has_the_same_key_however_it_is_written() -> None:
+    one = Fact("User", "lives_in", "New  York", "The user lives in New York.", (0, 3))
+    two = Fact("user ", "lives_in", "new york", "Lives in New York", (5, 9), category="decision", correction=True)
+    assert content_key(one) == content_key(two)
+    assert content_words(one) == ("user", "lives_in", "new york", "")
+    assert fact_key("A  b", "c") == ("a b", "c")
+    assert content_key(replace(one, negated=True)) != content_key(one)
+    assert statement_of(replace(one, cardinality="one")) == Statement("new york", False, "one")
+    joined = Fact("user lives_in", "new", "york", "", (0, 1)), Fact("user", "lives_in new", "york", "", (0, 1))
+    assert content_key(joined[0]) != content_key(joined[1])
+
+
+@pytest.mark.parametrize(
+    ("span", "role", "changes", "wanted"),
+    [
+        ((0, 4), "user", {}, None),
+        ((4, 4), "user", {}, "no span"),
+        ((6, 5), "user", {}, "no span"),
+        ((-1, 4), "user", {}, "no span"),
+        ((0, 99), "user", {}, "no span"),
+        ((4, 6), "user", {}, "no span"),
+        ((0, 4), "assistant", {}, "not their words"),
+        ((0, 4), "assistant", {"subject": "server"}, None),
+        ((0, 4), "user", {"object": " "}, "empty"),
+        ((0, 4), "user", {"object": "x" * (OBJECT_CHARS_MAX + 1)}, "too long"),
+    ],
+)
+def test_a_fact_needs_words_that_support_it(
+    span: tuple[int, int], role: str, changes: dict[str, Any], wanted: str | None
+) -> None:
+    fact = Fact(**{"subject": "user", "predicate": "p", "object": "o", "statement": "s", "span": span, **changes})
+    assert unfit(fact, "text  more", role) == wanted
+
+
+def test_a_clock_that_jumps_does_not_turn_the_order_round() -> None:
+    now, hour = T0, timedelta(hours=1)
+    place: dict[str, Any] = {"live": True, "session_last": None, "key_last": None, "now": now}
+    assert moment(now - hour, **place) == now - hour
+    # Back by an hour inside a session: not before what the session heard.
+    assert moment(now - hour, **{**place, "session_last": now}) == now
+    # A session that heard something from after now does not date this one after now ...
+    assert moment(now - hour, **{**place, "session_last": now + hour}) == now
+    # ... but a key does: its date was given by a clock that has been put back since.
+    assert moment(now, **{**place, "key_last": now + hour}) > now + hour
+    assert moment(now - hour, **{**place, "key_last": now - timedelta(minutes=1)}) == now - hour
+    # Dates of an import are its own, only not of the time to come.
+    imported = {**place, "live": False, "session_last": now, "key_last": now + hour}
+    assert moment(now - hour, **imported) == now - hour
+    assert moment(now + hour, **imported) == now
