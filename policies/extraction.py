@@ -1,0 +1,199 @@
+"""Facts without a model: what a person says, when and under which name in; the facts they state, by place, out.
+
+Precision before recall: greetings, questions, wishes, requests, and everything pasted give nothing
+(`policies/fact_patterns_prose.py`); what is left must match a rule of `policies/fact_patterns*.py`. Every fact rests on
+an exact range of the text in which its object's words stand. Linear, and bounded: of a text above CHARS_MAX characters
+only its two ends are read. Pure; refuses nothing. Not for text of models, tools or the web: the caller knows whose it is.
+
+Keys: (subject, predicate) of a thing is its head noun and the kind of value; `qualifiers["of"]` are the words that tell
+one such thing from another, `qualifiers["value"]` is the value in one way of writing. `may_replace` reads both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from policies.fact import Fact
+from policies.fact_patterns import OPENS, RULES, TRIGGER, UNREAL, Rule
+from policies.fact_patterns_objects import objects
+from policies.fact_patterns_prose import COVER, Sentence, covered, sentences
+from policies.fact_patterns_team import Told, corrects, told
+from policies.fact_patterns_time import DATE, RATIO, meaning, validity, values_in
+from policies.fact_patterns_values import Stated, stated_values
+from policies.fact_patterns_words import as_object, head_and_rest, in_third_person, normalised
+
+__all__ = ["facts_in", "may_replace", "normalised"]
+
+# A fact stated in passing inside a question ("how do I use the budget of $5,000") is likelier to be mistaken.
+_STATED: Final = 0.8
+_IN_PASSING: Final = 0.6
+_RULED: Final = 0.85
+_FACTS_MAX: Final = 40  # of one text
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    """Who speaks: the subject of their facts, and how a statement names them."""
+
+    subject: str
+    shown: str
+
+    @property
+    def owning(self) -> str:
+        return f"{self.shown}'s"
+
+
+def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> list[Fact]:
+    """The facts that `speaker` (else "user") states in a text, in order of span; at most _FACTS_MAX."""
+    voice = _Voice(as_object(speaker), speaker) if speaker else _Voice("user", "The user")
+    said = covered(text)
+    masked, values = values_in(said)
+    found: dict[tuple[str, str, str, bool], Fact] = {}
+    after_correction = False
+    for sentence in sentences(said):
+        corrected = after_correction or corrects(said, sentence.start, sentence.end)
+        after_correction = corrected and sentence.end - sentence.start < 20
+        facts = [
+            *_ruled(said, sentence, voice, said_at),
+            *(_from_told(one, voice) for one in told(said, sentence.start, sentence.end) if _holds(said, sentence, one)),
+            *(_from_value(said, one, sentence, voice, said_at) for one in stated_values(masked, sentence.start, sentence.end, values)),
+        ]
+        for fact in facts:
+            if fact.object and COVER not in fact.object and text[fact.span[0] : fact.span[1]].strip():
+                kept = replace(fact, correction=True) if corrected and not fact.correction else fact
+                found.setdefault((fact.subject, fact.predicate, fact.object, fact.negated), kept)
+    return sorted(found.values(), key=lambda fact: fact.span)[:_FACTS_MAX]
+
+
+def may_replace(newer: Fact, older: Fact) -> bool:
+    """Whether two facts speak of the same thing, so that the newer value ends the older: one key, of cardinality one,
+    and what tells the thing from its like is said by one of them only or by both alike.
+
+    "the sprint" may be "the first sprint"; the first sprint is not the second one.
+    """
+    if (newer.subject, newer.predicate) != (older.subject, older.predicate) or "one" != newer.cardinality:
+        return False
+    mine, theirs = (set(fact.qualifiers.get("of", "").split()) for fact in (newer, older))
+    return mine <= theirs or theirs <= mine
+
+
+def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:
+    """What the rules say of the one who speaks."""
+    reached = sentence.start
+    for pronoun in TRIGGER.finditer(said, sentence.start, sentence.end):
+        before = said[sentence.start : pronoun.start()]
+        if pronoun.start() < reached or not sentence.states(pronoun.start()) or UNREAL.search(before):
+            continue
+        if not OPENS.search(before) and not (sentence.bullet and len(before) < 6):
+            continue
+        for rule in RULES:
+            found = rule.pattern.match(said, pronoun.start(), sentence.end)
+            made = list(_by_rule(said, rule, found, sentence, voice, said_at)) if found else []
+            if made:
+                yield from made
+                reached = made[-1].span[1]
+                break
+
+
+def _by_rule(said: str, rule: Rule, found: re.Match[str], sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:
+    groups = found.groupdict()
+    at = found.span("o2") if groups.get("o2") else found.span("o")
+    kind = normalised(groups.get("k") or "")
+    if kind in ("part", "thing", "one", "memory", "moment", "way", "time", "scene"):
+        return
+    for start, end in objects(said, at, rule.shape):
+        shown = in_third_person(said[start:end])
+        thing = as_object(said[start:end])
+        if not thing or (rule.shape == "exact" and thing in ("girlfriend", "boyfriend")):
+            continue
+        since, until = validity(said[found.start() : sentence.end], said_at)
+        # What is always so does not begin last week.
+        since = None if rule.predicate in ("name", "born_in", "comes_from", "grew_up_in", "age") or rule.ended else since
+        yield Fact(
+            subject=voice.subject,
+            predicate=rule.predicate.format(k=kind.replace(" ", "_")),
+            object=thing,
+            statement=_sentence(rule.says, voice, shown, kind),
+            span=(found.start(), end),
+            category=rule.category,
+            cardinality=rule.cardinality,
+            negated=rule.negated,
+            valid_from=since,
+            valid_to=until,
+            confidence=_RULED,
+            importance=rule.importance,
+            qualifiers={"ended": "yes"} if rule.ended else {},
+        )
+
+
+def _sentence(says: str, voice: _Voice, shown: str, kind: str = "") -> str:
+    article = "an" if shown[:1].casefold() in "aeiou" else "a"
+    said = says.replace("{a o}", f"{article} {shown}").replace("{o}", shown).replace("{k}", kind)
+    return said.replace("{S}", voice.shown).replace("{P}", voice.owning)
+
+
+def _holds(said: str, sentence: Sentence, one: Told) -> bool:
+    """Whether a finding of the team's rules is stated, not asked or wished for."""
+    if one.predicate in ("instruction", "corrected_to"):
+        return sentence.states(one.span[0]) or one.predicate == "instruction"
+    if one.predicate == "version":
+        return not UNREAL.search(said[sentence.start : one.span[0]]) or not sentence.states(one.span[0])
+    return sentence.states(one.span[0]) and not UNREAL.search(said[sentence.start : one.span[0]])
+
+
+def _from_told(one: Told, voice: _Voice) -> Fact:
+    subject = voice.subject if one.subject == "user" else one.subject
+    return Fact(
+        subject, one.predicate, one.object, one.says.replace("{S}", voice.shown).replace("{P}", voice.owning), one.span,
+        one.category, one.cardinality, one.negated, one.correction, confidence=_STATED, importance=one.importance, qualifiers=one.qualifiers,
+    )  # fmt: skip
+
+
+def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_at: datetime) -> Fact:
+    head, rest = head_and_rest(one.thing) if one.thing else ("", ())
+    start = min(one.start, one.value.start)
+    while start > sentence.start and said[start - 1].isalnum():
+        start -= 1
+    stated = sentence.states(one.value.start)
+    value = meaning(one.value, said_at)
+    _, until = validity(said[one.value.end : one.end], said_at)
+    return Fact(
+        subject=head or voice.subject,
+        predicate=one.predicate,
+        object=as_object(one.value.words),
+        statement=_value_sentence(one, voice),
+        span=(start, max(one.end, one.value.end)),
+        cardinality="one",
+        valid_to=until,
+        confidence=_STATED if stated else _IN_PASSING,
+        importance=0.6,
+        qualifiers={"value": value} | ({"of": " ".join(rest)} if rest else {}),
+    )
+
+
+def _value_sentence(one: Stated, voice: _Voice) -> str:
+    thing, words = in_third_person(one.thing), one.value.words.strip()
+    kind = one.predicate.partition("count_")[2] and "count" or one.predicate.replace("_", " ")
+    if one.shape == "did":
+        verb = one.verb or "has"
+        if verb in ("have", "had", "got", "has"):
+            return f"{voice.shown} has {words} {thing}."
+        return f"{voice.shown} {'has ' if verb not in ('own', 'manage', 'lead', 'run') else ''}{verb}{'' if verb not in ('own', 'manage', 'lead', 'run') else 's'} {words} {thing}."
+    if one.shape == "per":
+        return f"{voice.owning} number is {words} {thing} per {one.unit}."
+    if one.shape == "count":
+        return f"The number of {thing} is {words}."
+    if one.shape == "time":
+        link = "at" if re.match(r"\d{1,2}(?::\d\d)? ?(?:am|pm)", words, re.I) else ("on" if re.match(r"[A-Z]\w+ ?\d|\d|\w+day", words) else "")
+        return f"{voice.owning} {thing} is {link} {words}.".replace("  ", " ")
+    per = f" per {one.predicate.rpartition('_')[2]}" if one.predicate.startswith("count_per_") else (f" a {one.unit}" if one.unit else "")
+    if not thing:
+        return f"{voice.owning} {kind} is {words}{per}."
+    return f"{voice.owning} {kind} for {thing} is {words}{per}."
+
+
+_ = (DATE, RATIO)

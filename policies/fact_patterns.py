@@ -1,0 +1,151 @@
+"""What people say of themselves, as a table of rules: pattern, predicate, and the sentence that a memory shows.
+
+Every pattern is matched where a pronoun stands (`TRIGGER`), never searched for, and its object is one bounded run of
+characters, so the work is linear. `o` is the object, `k` a kind that enters the predicate. English, with the first
+sentences of German, Spanish and French. Data only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from policies.fact import Cardinality, Category
+from policies.fact_patterns_words import CONDITIONS, GOODS, KIN_MANY, KIN_ONE, PETS, STATUSES
+
+# How the object is read: see `policies/fact_patterns_objects.py`.
+Shape = Literal["name", "place", "employer", "job", "phrase", "liking", "list", "clause", "exact", "age", "person", "language"]
+
+TRIGGER: Final = re.compile(
+    r"\b(?:I|we|my|our|call me|people call me|ich|mein|meine|me|mi|vivo|trabajo|je|j'|mon|ma)(?![\w-])", re.IGNORECASE
+)
+# What may stand before a pronoun that opens a statement.
+OPENS: Final = re.compile(
+    r"(?:^|[,;:.!?()–—-]|\b(?:and|but|because|since|so|also|plus|well|yeah|yes|yep|no|nope|actually|btw|oh|hey|hi|hello|though|although"
+    r"|considering|given|now|currently|remember|note|that|fyi|honestly|personally|basically|sorry|mean|y|und|et|aber|pero|mais|sure|then"
+    r"|lately|recently|especially|anyway|still))\s*$",
+    re.IGNORECASE,
+)
+UNREAL: Final = re.compile(
+    r"\b(?:if|would|could|might|wish|imagine|suppose|supposing|pretend|whether|unless|maybe|perhaps|probably|assume|assuming|hypothetically|asked|said|says|told|asks|say"
+    r"|when|whenever|dreamed|dream|until|as if|what|how|why|before i|think that|hope|used to)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One pattern and what it means. `says` has {S} the speaker, {P} theirs, {o} the object, {k} the kind."""
+
+    pattern: re.Pattern[str]
+    predicate: str
+    says: str
+    shape: Shape = "phrase"
+    category: Category = "fact"
+    cardinality: Cardinality = "many"
+    importance: float = 0.6
+    negated: bool = False
+    ended: bool = False
+
+
+_RUN = r"(?P<o>[^,.;:!?()\n\"\ue000]{1,90})"
+_RUNS = r"(?P<o>[^.;:!?()\n\"\ue000]{1,160})"
+# A dot inside a name ("St. Louis", "Node.js") ends no run.
+_DOTTED = r"(?P<o>(?:[^,.;:!?()\n\"\ue000]|\.(?=\w)|(?<=\bSt)\.){1,90})"
+_ADV = (
+    r"(?:(?:really|actually|just|also|still|currently|now|always|absolutely|totally|recently|finally|usually|only|already|all|kinda|do|definitely|truly|even"
+    r"|honestly|particularly|generally|mostly|both|basically|simply|personally|mainly|typically|especially|strongly|much|have|'ve) ){0,3}"
+)
+_I = rf"I {_ADV}"
+_IM = rf"(?:I'm|I am) {_ADV}"
+_IVE = rf"(?:I|I've|we|we've) {_ADV}"
+_NOT = r"I (?:really |just |also |still )?(?:don't|do not|can't|cannot|never) (?:really |even |particularly )?"
+_DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
+
+
+def _rule(pattern: str, predicate: str, says: str, shape: Shape = "phrase", *flags: str, importance: float = 0.6) -> Rule:
+    """A row of the table: the flags name a category, `one`, `negated`, `ended`."""
+    categories: tuple[Category, ...] = ("preference", "convention", "topology", "decision")
+    return Rule(
+        re.compile(pattern, re.IGNORECASE), predicate, says, shape,
+        next((one for one in categories if one in flags), "fact"),
+        "one" if "one" in flags else "many", importance, "negated" in flags or "ended" in flags, "ended" in flags,
+    )  # fmt: skip
+
+
+_WHO: Final = (
+    _rule(rf"my (?:full |first |real )?name(?: is|'s) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.95),
+    _rule(rf"(?:(?:people |everyone |you can |please |just )*call me|I go by) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
+    _rule(rf"(?:{_IM}(?P<o>\d{{1,3}})(?: years? old| yrs? old|(?=[,.;!?]|$| and | now))|I {_ADV}turned (?P<o2>\d{{1,3}}))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
+    _rule(rf"(?:{_IM}|as )an? (?P<o>\d{{1,3}})[- ]years?[- ]old", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
+    _rule(rf"(?:{_IM}|I {_ADV}(?:work|worked|working|got a job|started) as |{_IM}working as |my (?:new )?job is (?:being )?)(?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{{1,90}})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
+    _rule(rf"(?:{_I}work|{_IM}working|I {_ADV}(?:started (?:working|a job|a new job))|I've been working) (?:at|for) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
+    _rule(rf"I {_ADV}(?:live|reside) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+    _rule(rf"{_IM}(?:living|based|located|residing) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:moved|relocated) (?:back |over )?to {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+    _rule(rf"{_IM}(?:originally )?from {_DOTTED}", "comes_from", "{S} comes from {o}.", "place", "one", importance=0.7),
+    _rule(rf"I (?:grew up|was raised) in {_DOTTED}", "grew_up_in", "{S} grew up in {o}.", "place", "one"),
+    _rule(rf"I was born (?:and raised )?in {_DOTTED}", "born_in", "{S} was born in {o}.", "place", "one", importance=0.7),
+    _rule(rf"my hometown(?: is|,) {_DOTTED}", "hometown", "{P} hometown is {o}.", "place", "one", importance=0.7),
+    _rule(r"my birthday(?:'s| is)(?: on)? (?P<o>[A-Za-z]{3,9} \d{1,2}|\d{1,2}(?:st|nd|rd|th)? (?:of )?[A-Za-z]{3,9})", "birthday", "{P} birthday is {o}.", "exact", "one", importance=0.8),
+    _rule(rf"(?:{_I}(?:study|studied)|{_IM}(?:studying|majoring in)|my major is|I (?:have|got) an? (?:degree|master's|bachelor's|PhD) in|I {_ADV}graduated (?:with a degree )?in|I majored in) {_RUN}", "studies", "{S} studies or studied {o}.", "phrase"),
+    _rule(rf"(?:I {_ADV}(?:attend|graduated from|go to|went to|study at)|I'm (?:a student at|studying at)) (?P<o>(?:the )?[A-Z][\w'&. -]{{1,60}})", "school", "{S} attends or attended {o}.", "place"),
+    _rule(rf"{_IM}(?P<o>{STATUSES})(?![\w-])", "status", "{S} is {o}.", "exact", importance=0.8),
+    _rule(rf"(?:I eat|I follow|{_IM}on|I'm eating) an? (?P<o>{_DIET})(?: diet)?\b", "status", "{S} is {o}.", "exact", importance=0.8),
+    _rule(rf"{_IM}allergic to {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "list", importance=0.95),
+    _rule(rf"I {_ADV}have (?:an? )?(?:severe |bad |serious )?allerg(?:y|ies) to {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "list", importance=0.95),
+    _rule(rf"I {_ADV}(?:have|suffer from|struggle with|was diagnosed with|got diagnosed with|been diagnosed with) (?P<o>{CONDITIONS})(?![\w-])", "has_condition", "{S} has {o}.", "exact", importance=0.9),
+    _rule(rf"I(?:'ve| have| was| got)? (?:recently |just |been ){{0,2}}diagnosed with {_RUN}", "has_condition", "{S} has been diagnosed with {o}.", importance=0.9),
+    _rule(rf"{_NOT}eat {_RUNS}", "eats", "{S} does not eat {o}.", "list", "preference", "negated", importance=0.8),
+    _rule(rf"(?:I {_ADV}speak|{_IM}fluent in|my (?:native|first) language is) {_RUNS}", "speaks", "{S} speaks {o}.", "language"),
+    _rule(rf"(?:{_IM}learning|I've been learning|I {_ADV}started learning) {_RUNS}", "learns", "{S} is learning {o}.", "language"),
+)  # fmt: skip
+
+_AROUND: Final = (
+    _rule(rf"my (?:[a-z]+ )?(?P<k>{KIN_ONE})(?:'s name)?(?:,| is| is called| is named|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
+    _rule(rf"my (?:[a-z]+ )?(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,| is| is called| is named|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
+    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
+    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>(?:an?|two|three|four|five|\d+) (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS})s?)(?![\w-])", "has", "{S} has {o}.", "phrase"),
+    _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}) (?:currently |now )?(?:lives|is living) in {_DOTTED}", "{k}_lives_in", "{P} {k} lives in {o}.", "place", "one"),
+    _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}) (?:is|works as) an? {_RUN}", "{k}_job", "{P} {k} is {a o}.", "job", "one"),
+    _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}|{PETS}) is allergic to {_RUNS}", "{k}_allergic_to", "{P} {k} is allergic to {o}.", "list", importance=0.9),
+)  # fmt: skip
+
+_LIKING: Final = (
+    _rule(rf"my (?:all-time |absolute |personal )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?)(?: is| are|'s| has to be|:| of all time is) {_RUN}", "favourite_{k}", "{P} favourite {k} is {o}.", "phrase", "preference", "one", importance=0.7),
+    _rule(rf"I {_ADV}(?:love|like|enjoy|adore)(?: to)? {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
+    _rule(rf"{_IM}(?:(?:really |very |so |super )?(?:into|fond of|passionate about|obsessed with|keen on|interested in)|an? (?:[a-z]+ )?(?:fan|lover) of|crazy about) {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
+    _rule(rf"I {_ADV}(?:hate|dislike|detest|despise|loathe|can't stand|cannot stand) {_RUNS}", "likes", "{S} dislikes {o}.", "liking", "preference", "negated"),
+    _rule(rf"(?:I (?:really |just )?(?:don't|do not|never) (?:really |particularly |even )?(?:like|enjoy|love|care for)|I'm not (?:really |much of )?(?:an? )?(?:big |huge )?(?:fan of|into|fond of|keen on)) {_RUNS}", "likes", "{S} does not like {o}.", "liking", "preference", "negated"),
+    _rule(rf"(?:I|I've|we) {_ADV}prefer(?:red)? {_RUN}", "prefers", "{S} prefers {o}.", "clause", "preference", importance=0.65),
+    _rule(rf"I {_ADV}(?:play) (?:the )?(?P<o>(?:electric |acoustic |bass )?(?:guitar|piano|violin|drums|bass|clarinet|saxophone|flute|cello|trumpet|ukulele|keyboard|chess|tennis|football|soccer|basketball|volleyball|golf|badminton|hockey|baseball|cricket|rugby|video games))\b", "plays", "{S} plays {o}.", "exact", "preference"),
+)  # fmt: skip
+
+_TURNS: Final = (
+    _rule(rf"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[A-Z][\w' -]{{1,50}}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
+    _rule(r"(?:I (?:no longer|don't|do not) work|I (?:stopped|quit) working) (?:at|for) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
+    _rule(rf"I (?:no longer|don't|do not) (?:like|enjoy|love) (?P<o>[^,.;:!?()\n\"\ue000]{{1,60}}?) any ?more", "likes", "{S} no longer likes {o}.", "liking", "preference", "ended"),
+    _rule(rf"I no longer (?:like|enjoy|love) {_RUNS}", "likes", "{S} no longer likes {o}.", "liking", "preference", "ended"),
+    _rule(rf"(?:I|we) no longer (?:have|own) {_RUN}", "has", "{S} no longer has {o}.", "phrase", "ended"),
+    _rule(r"(?:I|we) (?:don't|do not) have (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?) any ?more", "has", "{S} no longer has {o}.", "phrase", "ended"),
+    _rule(rf"(?:I|we) no longer use {_RUN}", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
+    _rule(rf"I {_ADV}(?:quit|left|resigned from|got fired from|lost) my (?P<o>(?:[\w-]+ ){{0,3}}(?:job|position|role))(?: (?:at|with) (?P<o2>[A-Z][\w&' -]{{1,40}}))?", "works_at", "{S} left their {o}.", "exact", "ended", "one", importance=0.8),
+    _rule(rf"I {_ADV}(?:quit|stopped|gave up|given up) (?P<o>(?:smoking|drinking|running|eating [a-z]+|playing [a-z ]{{2,20}}|coffee|alcohol|sugar|meat|gluten|dairy))\b", "does", "{S} has stopped {o}.", "exact", "ended"),
+    _rule(rf"(?:I|we|I've|we've) {_ADV}(?:sold|got rid of|gave away) (?:my|our|the) {_RUN}", "has", "{S} no longer has {o}.", "phrase", "ended"),
+    _rule(rf"(?:I|we|I've) {_ADV}(?:cancell?ed) (?:my|our) (?P<o>(?:[\w-]+ ){{0,3}}(?:subscription|membership|reservation|order|trip|flight|appointment))", "has", "{S} has cancelled {o}.", "phrase", "ended"),
+    _rule(rf"I {_ADV}broke up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
+    _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),
+    _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|picked|chosen|picked|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "clause", "decision", importance=0.65),
+)  # fmt: skip
+
+_ELSEWHERE: Final = (
+    _rule(rf"(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
+    _rule(rf"(?:ich (?:wohne|lebe) (?:jetzt |derzeit )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+    _rule(rf"(?:ich arbeite (?:bei|für)|trabajo (?:en|para)|je travaille (?:chez|pour)) {_DOTTED}", "works_at", "{S} works at {o}.", "place", "one", importance=0.8),
+    _rule(rf"(?:ich (?:mag|liebe)|me (?:gustan?|encantan?) (?:el |la |los |las )?|j'aime|j'adore) ?(?:(?:le|la|les|l') ?)?(?!nicht|pas|dich|que\b|keine?n?\b)(?P<o>[^,.;:!?()\n\"\ue000]{{2,40}})", "likes", "{S} likes {o}.", "exact", "preference"),
+    _rule(rf"ich bin allergisch gegen {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
+    _rule(rf"soy alérgic[oa] a(?:l| la| los| las)? {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
+)  # fmt: skip
+
+RULES: Final[tuple[Rule, ...]] = (*_TURNS, *_WHO, *_AROUND, *_LIKING, *_ELSEWHERE)

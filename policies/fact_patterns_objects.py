@@ -1,0 +1,199 @@
+"""What is left of a rule's run of characters as its object: (text, range, shape) in, ranges of objects out.
+
+A run ends where the next clause begins; what then is no name, place, trade or phrase is no object. Objects that only
+point ("it", "that idea", "you") are refused, and so are runs that go on for longer than a phrase. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from policies.fact_patterns import Shape
+from policies.fact_patterns_words import ANAPHORS, JOBS, LANGUAGES
+
+Range = tuple[int, int]
+
+_NEXT_CLAUSE: Final = re.compile(
+    r"(?:,? (?:and|but|or|so|then) (?=(?:I|I'm|I've|I'd|we|we're|we've|it|it's|he|she|they|that|this|you|can|how|what|am|is|are|was|want|need|also|have|had|hope|my|our|the|now|would|just|really|think|got|there|then|so)\b)"
+    r"|,? (?:because|since|although|though|while|whereas|which|who|whom|when|whenever|where|if|unless|so|but|as|that|due to|thanks to"
+    r"|especially|including|considering|given|after|before|until|till|despite|instead of|rather than|compared to|even though|however|these days"
+    r"|right now|at the moment|at this point|lately|recently|too|as well|so much|very much|a lot|anymore|any more|again|last|yesterday|today|tonight|this (?:week|month|year|time|morning)"
+    r"|now|already|currently|for (?:about|over|almost|nearly|the past|\d|a (?:few|couple|while|long)|several|many|two|three|four|five|six|ten|now)|to (?:help|make|get|be|see|ensure|keep)"
+    r"|in (?:19|20)\d\d|every (?:day|week|time)|all the time|more than anything|can you|could you|how|what|and)\b"
+    r"| [-–—] | - |[,;] )",
+    re.IGNORECASE,
+)
+_LIST_END: Final = re.compile(
+    r"(?:,? (?:and|but|or|so|then) (?=(?:I|I'm|I've|I'd|we|it|it's|he|she|they|that|this|you|can|how|what|am|is|are|was|want|need|also|have|had|hope|my|there|then|would)\b)"
+    r"|,? (?:because|since|although|though|while|which|who|when|whenever|where|if|so|but|that|due to|especially|considering|given|until|these days|too|as well|so much"
+    r"|very much|a lot|anymore|any more|right now|lately|can you|could you|how|what|even though|after|before|as)\b| [-–—] | - )",
+    re.IGNORECASE,
+)
+_ITEM: Final = re.compile(r",? (?:and|or|as well as|&) |, ")
+_NOT_LIKED: Final = re.compile(
+    r"^(?:to (?:hear|know|think|say|see|thank|ask|be|get|have|share|go|try|do|learn|discuss)|how|when|if|being able|hearing|seeing|knowing|having|getting|sharing|your|the (?:idea|sound|look|plan|way|fact|thought|feel|part|first"
+    r"|second|last|following|results?|other|suggestion|changes?|opportunity|new|title|concept|option|format|example|tips?|approach|output|structure|story|code|name)"
+    r"|to\b|and\b|or\b|more\b|every|all\b|both\b|being\b|when|doing (?:it|that|this|so)|part\b|most\b|just\b|about\b|at\b|in\b|by\b|for\b|on\b|not\b|very\b|really\b|so\b|my new|what|as\b|with\b|now\b"
+    r"|some (?:of|new|more)|any (?:of|more)|working with|chatting|talking to|supporting|helping|catching|learning|finding|trying|making|going)\b",
+    re.IGNORECASE,
+)
+_NO_PHRASE: Final = re.compile(
+    r"^(?:to|and|or|more|less|very|so|too|not|been|being|about|that|able|sure|just|also|all|some|no|in|on|at|by|for|with|lots|kind|sort|doing|going|getting|having|making|how|why"
+    r"|much|many|enough|really|quite|pretty|feeling|of|is|are|was|only|now|out|up|down)\b",
+    re.IGNORECASE,
+)  # fmt: skip
+_CAPITAL: Final = re.compile(r"(?:(?:the|St\.|of|de|la|du|del|los|las|el|upon|and|le|&|a|s) )*[A-ZÀ-ÖØ-ÞČŠŽ][\w'’.&-]*")
+_PLACES: Final = re.compile(
+    r"(?:an?|the) (?:[a-z-]+ ){0,3}(?:town|city|village|house|apartment|flat|suburbs?|countryside|country|cabin|condo|studio|island|farm|mountains|dorm)(?: (?:near|in|outside|of|by) (?:the )?[A-Za-z' ]{2,30})?$"
+)
+_COMPANIES: Final = re.compile(
+    r"(?:an?|the) (?:[\w-]+ ){0,4}(?:company|startup|start-up|bank|agency|firm|hospital|school|university|college|nonprofit|non-profit|shelter|studio|restaurant|store|shop|clinic|bakery|cafe|café|lab|library|museum|newspaper|magazine|ngo|charity|government|city|state)(?: (?:called|named|in) [A-Z][\w' ]{1,30})?$"
+)
+_NO_NAMES: Final = frozenset(
+    "i the and but he she they it we my is was who has had in on at to for not so just also monday tuesday wednesday thursday friday saturday"
+    " sunday january february march april may june july august september october november december english american yes no yeah from like that this"
+    " christmas god today mr mrs dr ok".split()  # noqa: SIM905
+)  # fmt: skip
+
+
+def objects(said: str, at: Range, shape: Shape) -> list[Range]:
+    """The ranges of a run's objects, none where it is not what its rule expects."""
+    return [one for one in _SHAPES[shape](said, at) if one[0] < one[1]]
+
+
+def _cut(said: str, at: Range, end: re.Pattern[str] = _NEXT_CLAUSE) -> Range:
+    found = end.search(said, at[0] + 1, at[1])
+    return _tight(said, (at[0], found.start() if found else at[1]))
+
+
+def _tight(said: str, at: Range) -> Range:
+    text = said[at[0] : at[1]]
+    start = at[0] + len(text) - len(text.lstrip(" '*_"))
+    return start, max(start, at[0] + len(text.rstrip(" .'*_-")))
+
+
+def _exact(said: str, at: Range) -> list[Range]:
+    return [_tight(said, at)]
+
+
+def _name(said: str, at: Range) -> list[Range]:
+    words = re.match(r"[^\W\d_][\w'-]*(?: [A-ZÀ-Þ][\w'-]*\.?){0,3}", said[at[0] : at[1]])
+    if words is None or words[0].split(" ")[0].casefold() in _NO_NAMES | {"a", "an", "on", "your", "really", "very", "out", "if", "when", "back", "by", "crazy"}:
+        return []
+    lower = words[0].islower() and at[0] + words.end() < at[1] and not re.match(r" (?:and|but|i'm|im)\b", said[at[0] + words.end() : at[1]])
+    return [] if lower else [_tight(said, (at[0], at[0] + words.end()))]
+
+
+def _person(said: str, at: Range) -> list[Range]:
+    # IGNORECASE is on for the rest of the pattern: the capital is checked here.
+    text = said[at[0] : at[1]].removesuffix("'s")
+    if not text[:1].isupper() or text.casefold() in _NO_NAMES or not text[1:].islower():
+        return []
+    return [(at[0], at[0] + len(text))]
+
+
+def _place(said: str, at: Range) -> list[Range]:
+    start, end = _tight(said, at)
+    text = said[start:end]
+    parts = _CAPITAL.match(text)
+    if parts is not None:
+        last = parts.end()
+        while more := re.compile(r"(?:,? | )(?:(?:of|de|la|the|du|del) )*[A-ZÀ-Þ][\w'’.&-]*").match(text, last):
+            last = more.end()
+        words = text[:last]
+        return [] if words.casefold() in _NO_NAMES or words in ("I", "I'm") else [_tight(said, (start, start + last))]
+    cut = _cut(said, (start, end))
+    text = said[cut[0] : cut[1]]
+    if _PLACES.match(text):
+        return [cut]
+    alone = re.fullmatch(r"[a-z]{4,}(?: [a-z]{4,})?", text) is not None and cut[1] == end and "ing" not in text
+    return [cut] if alone and not ANAPHORS.search(text) and not _NO_PHRASE.match(text) and text.split()[0] not in ("fear", "constant", "different", "same") else []
+
+
+def _employer(said: str, at: Range) -> list[Range]:
+    cut = _cut(said, at)
+    text = said[cut[0] : cut[1]]
+    if _CAPITAL.match(text):
+        return _place(said, at)
+    return [cut] if _COMPANIES.match(text) else []
+
+
+def _job(said: str, at: Range) -> list[Range]:
+    cut = _cut(said, at)
+    text = said[cut[0] : cut[1]]
+    head = re.split(r" (?:at|in|for|with|from|of|on|by|to|who|specializing|specialising|working|living|based|trying|and|looking)\b", text)[0]
+    words = head.split()
+    if not 0 < len(words) <= 4 or not JOBS.search(head) or re.search(r"\b(?:fast|quick|visual|good|great|bad|big|better|terrible|decent|slow)\b", head, re.I):
+        return []
+    return [(cut[0], cut[0] + len(head))]
+
+
+def _phrase(said: str, at: Range) -> list[Range]:
+    cut = _cut(said, at)
+    text = said[cut[0] : cut[1]]
+    if not 0 < len(text.split()) <= 7 or len(text) < 2 or ANAPHORS.search(text) or _NO_PHRASE.match(text):
+        return []
+    return [cut]
+
+
+def _clause(said: str, at: Range) -> list[Range]:
+    found = re.compile(
+        r",? (?:but|so|because|since|and (?:I|we|it|now|can|how|want|need|then|also)|can you|could you|how|what|which|if|although|though|while|after|when|given|considering|reflecting|due to|even though|hoping|especially)\b|, (?:and|you know)\b",
+        re.I,
+    ).search(said, at[0] + 1, at[1])
+    cut = _tight(said, (at[0], found.start() if found else at[1]))
+    words = said[cut[0] : cut[1]].split()
+    if len(words) < 1 or len(words) > 16 or ANAPHORS.search(said[cut[0] : cut[1]]) or words[0].casefold() in ("and", "or", "not", "if"):
+        return []
+    return [] if words[-1].casefold() in ("to", "the", "a", "of", "for", "and", "my", "on") else [cut]
+
+
+def _list(said: str, at: Range, good: Callable[[str], bool] | None = None) -> list[Range]:
+    cut = _cut(said, at, _LIST_END)
+    found: list[Range] = []
+    start = cut[0]
+    ends = [*((m.start(), m.end()) for m in _ITEM.finditer(said, *cut)), (cut[1], cut[1])]
+    for number, (end, following) in enumerate(ends):
+        item = _tight(said, (start, end))
+        opened = re.match(r"(?:and|or|also|both|eating|drinking|to) ", said[item[0] : item[1]], re.I)
+        if opened and found:
+            item = (item[0] + opened.end(), item[1])
+        if not (good or _good_item)(said[item[0] : item[1]]) or (number and len(said[item[0] : item[1]].split()) > 4):
+            break
+        found.append(item)
+        start = following
+    return found
+
+
+def _good_item(text: str) -> bool:
+    words = text.split()
+    return 0 < len(words) <= 8 and len(text) > 1 and not ANAPHORS.search(text) and not _NO_PHRASE.match(text)
+
+
+def _liking(said: str, at: Range) -> list[Range]:
+    found = _list(said, at, lambda text: _good_item(text) and not _NOT_LIKED.match(text) and not re.search(r"\b(?:I|we|is|are|was|were|has|have)\b", text))
+    # "reading books and to have fun": a verb that goes on from the first item is no item of its own.
+    gerunds = [said[a:b].split()[0].endswith("ing") for a, b in found]
+    return found[:1] if len(found) > 1 and gerunds[0] and not all(gerunds) else found
+
+
+def _language(said: str, at: Range) -> list[Range]:
+    found = []
+    for word in re.finditer(r"[A-Za-z]+", said[at[0] : at[1]]):
+        if word[0].casefold() in LANGUAGES:
+            found.append((at[0] + word.start(), at[0] + word.end()))
+        elif word[0].casefold() not in ("and", "fluently", "fluent", "native", "a", "bit", "of", "some", "both", "also", "little", "basic", "or"):
+            break
+    return found
+
+
+def _age(said: str, at: Range) -> list[Range]:
+    return [at] if 4 < int(said[at[0] : at[1]]) < 111 else []
+
+
+_SHAPES: Final[Mapping[Shape, Callable[[str, Range], list[Range]]]] = {
+    "name": _name, "person": _person, "place": _place, "employer": _employer, "job": _job, "phrase": _phrase, "liking": _liking,
+    "list": _list, "clause": _clause, "exact": _exact, "age": _age, "language": _language,
+}  # fmt: skip

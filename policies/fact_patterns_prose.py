@@ -1,0 +1,187 @@
+"""Which parts of a text are its speaker's own statements: a text in, ranges of sentences out.
+
+What is pasted is no statement of the one who pastes it: code, quotes, logs, tables, mails, transcripts, encoded data,
+and all that follows a request to work on a text or to play a part. Such places are covered, character for character,
+so that every offset stays the text's own. Pure; refuses nothing. Linear: of a text above CHARS_MAX only the first and
+last CHARS_KEPT are read (people say what they want before or behind what they paste), of a sentence SENTENCE_MAX.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+CHARS_MAX: Final = 6_000
+CHARS_KEPT: Final = 2_000
+SENTENCE_MAX: Final = 700
+COVER: Final = "\ue000"  # private use, no letter, no space: nothing matches across it
+
+_FENCE: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
+_URL: Final = re.compile(r"\b(?:https?|ftp)://\S+|\bwww\.\S+")
+_LONG_TOKEN: Final = re.compile(r"\S{60,}")
+# Quoted words of more than a title's length, or with somebody's "I" in them, are somebody's words.
+_QUOTED: Final = re.compile(r"[\"“”«]([^\"“”«»\n]{2,600})[\"“”»]")
+_OWN_WORDS: Final = re.compile(r"\b(?:i|i'm|my|we|our|you|your|is|are|was|always|never)\b", re.IGNORECASE)
+_LOG: Final = re.compile(
+    r"^\W{0,3}(?:\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d)"
+    r"|^\W{0,3}(?:INFO|DEBUG|WARN(?:ING)?|ERROR|TRACE|FATAL|CRITICAL|NOTICE)\b|^Traceback|^\s+at \S|^\s*File \""
+    r"|^\S+(?:Error|Exception): "
+)
+_CODE_START: Final = re.compile(
+    r"^\s*(?:[{}<>\[\]#/*@$|+=~^\\%>]|(?:import|from|def|class|return|const|let|var|function|public|private|SELECT|INSERT"
+    r"|UPDATE|CREATE|sudo|npm|pip|git|docker|kubectl)\s\S+(?:\s*[=({;]|\s(?:import|from|FROM)\b)|\w+\s*=\s|\w+\(.*\)\s*$)"
+)
+_CODE_END: Final = re.compile(r"(?:[;{}\\]|=>|\(\)|\);?|</\w+>)\s*$")
+_ROLE: Final = re.compile(
+    r"^\W{0,3}(?:user|assistant|human|ai|bot|chatgpt|gpt|customer|agent|system|interviewer|interviewee|speaker ?\w?|q|a"
+    r"|host|guest|narrator|client|patient|student|teacher)\s*\d?\s*:", re.IGNORECASE
+)
+_LABEL: Final = re.compile(r"^\W{0,3}[A-Z][\w.' -]{0,30}:\s")
+_BULLET: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+")
+_MAIL: Final = re.compile(r"^\s*(?:dear\s+\w|subject\s*:|from\s*:|to whom it may)", re.IGNORECASE)
+# From here on the text is material, or a part to play.
+_MATERIAL: Final = re.compile(
+    r"\b(?:translat|rewrit|rephras|re-?word|paraphras|proof-?read|summari[sz]|shorten|condens|classif)\w*"
+    r"(?=[^\n]{0,80}[:\n\"“]|[^\n]{0,40}\b(?:this|following|below|the)\b)"
+    r"|\b(?:correct|improve|edit|fix|check|analy[sz]e|review|polish|expand|continue|format|convert|simplify|explain)"
+    r"(?: me)? (?:the (?:following|text|grammar|code|article|sentence|paragraph|passage)|this (?:text|sentence|paragraph"
+    r"|article|essay|email|passage|code|letter|story)|my (?:grammar|text|sentence|essay|email|letter|paragraph))\b"
+    r"|\b(?:reply|respond|answer) to (?:this|the following)\b|\b(?:the )?following (?:text|article|email|message|passage"
+    r"|transcript|story|code|paragraph|content|sentences?|conversation|dialogue|prompt|review|document|excerpt)\b"
+    r"|\bhere(?:'s| is| are) (?:the|an?|my|some) (?:\w+ ){0,2}(?:text|article|email|message|transcript|log|logs|output|code"
+    r"|error|story|essay|paragraph|letter|bio|resume|cv|data|script|draft|prompt|excerpt|chapter|scene|lyrics|schema"
+    r"|schedule)\b"
+    r"|\b(?:act|behave|respond|speak|talk|answer) (?:as|like) (?:an?|if|the|my|though)\b|\bpretend\b|\brole-?play"
+    r"|\bimagine (?:you|that|i|we|a|the|if)\b|\b(?:^|[.!?\n] *)you(?: are|'re| will be) (?:an?|my|the|now|going)\b"
+    r"|\bi want you to (?:act|be|become|play|pretend|imagine)\b|\bhypothetical|\bsuppose\b|\blet's say\b|\bsay i\b"
+    r"|\bin the (?:style|voice) of\b|\bfirst[- ]person\b|\bfrom the perspective\b|\bpersona\b|\bfictional\b"
+    r"|\bignore (?:all|any|previous|the above)\b",
+    re.IGNORECASE,
+)
+_WRITE: Final = re.compile(
+    r"\b(?:write|create|generate|draft|compose|make|produce|give me|come up with|craft|prepare)\b[^.!?\n]{0,60}\b(?:story"
+    r"|stories|poem|song|script|essay|e-?mail|letter|blog|article|speech|dialogue|bio|biography|post|review|tweet|scene"
+    r"|message|proposal|statement|paragraph|lyrics|rap|screenplay|monologue|caption|ad|sop|linkedin|summary|toast|vows"
+    r"|description|profile|report|abstract|note|response|reply|text|joke|chapter|novel|conversation|memo)\b",
+    re.IGNORECASE,
+)
+_END: Final = re.compile(r"[.!?…。！？]+(?=[\"')\]*_”’\s]|$)|\n+|[。！？]")
+_ABBREVIATED: Final = re.compile(r"(?:\b(?:mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\.g|i\.e|approx|no|inc|ltd|a\.m|p\.m)|\b[A-Z])$", re.I)  # fmt: skip
+_ASKING: Final = (
+    r"(?:(?:can|could|would|will) (?:you|u|i|we)|do (?:you|i|we)|did (?:you|i|we)|should (?:i|we)|(?:is|was|are|were|am) (?:it|that|this"
+    r"|there|i|we|you|they|my|our|the)|how(?:'s| (?:can|do|does|should|would|will|could|might|much|many|long|to|about|often|is|are))"
+    r"|what(?:'s|'re| (?:is|are|do|does|should|would|can|could|if|about|kind|other|some|specific|steps|type|was|were|did|will|else))"
+    r"|which (?:one|of|is|are|should|would|do)|why (?:is|are|do|does|did|not)|where (?:can|do|should|is|are|did)|who (?:is|are|should|can)"
+    r"|when (?:is|are|should|do|did|will|can) (?:i|we|you|the|my|it)|any (?:tips|advice|ideas|suggestions|thoughts|recommendations|chance|luck)"
+    r"|have you|has (?:it|he|she|anyone)|help me|tell me|show me|give me|let me know|please|wondering|curious|i wonder|i'm not sure|not sure"
+    r"|are you|don't you|isn't|aren't|right\?|explain|suggest|thoughts)"
+)
+_ASKS: Final = re.compile(rf"(?:^|[,;:—–.-]\s*|\b(?:so|and|but|or|then|also|hey|ok|okay|well|now)\s+){_ASKING}\b", re.IGNORECASE)
+_STATES_AGAIN: Final = re.compile(
+    r"\b(?:since|because|considering(?: that)?|given(?: that)?|now that|especially since|seeing as|knowing that|though"
+    r"|but|as) (?=(?:i|i've|i'm|we|we've|we're|my|our)\b)", re.IGNORECASE
+)
+_REQUEST: Final = re.compile(
+    r"\W*(?:(?:please|ok|okay|now|then|so|and|hey|hi|also|can you|could you|would you|i (?:want|need) you to|i'd like you to)[, ]+){0,3}"
+    r"(?:write|create|generate|make|give|explain|tell|show|list|translate|summari[sz]e|rewrite|describe|provide|draft|compose"
+    r"|find|fix|convert|design|build|develop|add|change|implement|compare|calculate|suggest|recommend|consider|imagine|let's"
+    r"|continue|generate|define|discuss|outline|identify|prove|solve|simulate|act|pretend)\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """The range [start, end) of a sentence; `asks` is the range within it that asks or requests (empty: nothing)."""
+
+    start: int
+    end: int
+    asks: tuple[int, int]
+    bullet: bool
+
+    def states(self, at: int) -> bool:
+        """Whether what stands at an offset is stated, not asked or requested."""
+        return not self.asks[0] <= at < self.asks[1]
+
+
+def covered(text: str) -> str:
+    """The text, as long as it was, with everything but its speaker's own prose covered and apostrophes made plain."""
+    said = re.sub("[\ue000-\ue0ff]", " ", text).replace("’", "'").replace("\r", "\n").replace("\xa0", " ")
+    if len(said) > CHARS_MAX:
+        inner = len(said) - 2 * CHARS_KEPT
+        said = said[:CHARS_KEPT] + "\n" * inner + said[-CHARS_KEPT:]
+    said = _FENCE.sub(_blank, said)
+    said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
+    said = _lines(said)
+    if found := _MATERIAL.search(said):
+        said = said[: found.start()] + "\n" * (len(said) - found.start())
+    if (found := _WRITE.search(said)) is not None:
+        end = len(said) if len(said.strip()) > 1_500 else said.find("\n", found.end()) % (len(said) + 1)
+        said = said[: found.start()] + "\n" * (end - found.start()) + said[end:]
+    return said
+
+
+def sentences(said: str) -> list[Sentence]:
+    """The sentences of a covered text, in order."""
+    found, start = [], 0
+    for end in _ends(said):
+        first = start + len(said[start:end]) - len(said[start:end].lstrip(" \n\t" + COVER))
+        start, last = end, first + len(said[first:end].rstrip())
+        if last > first:
+            found.append(_sentence(said, first, min(last, first + SENTENCE_MAX)))
+    return found
+
+
+def _ends(said: str) -> list[int]:
+    ends = []
+    for found in _END.finditer(said):
+        if found[0] == "." and _ABBREVIATED.search(said[max(0, found.start() - 8) : found.start()]):
+            continue
+        ends.append(found.end())
+    return [*ends, len(said)]
+
+
+def _sentence(said: str, start: int, end: int) -> Sentence:
+    part = said[start:end]
+    bullet = _BULLET.match(part)
+    asks = (end, end)
+    if _REQUEST.match(part):
+        asks = (start, end)
+    elif found := _ASKS.search(part):
+        asks = (start + found.start(), end)
+    elif part.endswith("?"):
+        asks = (start, end)
+    if asks[0] < end and (again := _STATES_AGAIN.search(said, asks[0], end)):
+        asks = (asks[0], again.end())
+    return Sentence(start, end, asks, bullet is not None)
+
+
+def _lines(said: str) -> str:
+    kept, mail, labels = [], False, sum(_LABEL.match(line) is not None for line in said.split("\n"))
+    for line in said.split("\n"):
+        mail = mail or _MAIL.match(line) is not None
+        pasted = mail or not _is_prose(line) or (_LABEL.match(line) is not None and labels > 1)
+        kept.append("\n" * len(line) if pasted else line)
+    return "\n".join(kept)
+
+
+def _is_prose(line: str) -> bool:
+    if line.count("|") > 1 or line.count("\t") > 1 or line.startswith((">", "    ")):
+        return False
+    if _LOG.search(line[:200]) or _ROLE.match(line) or _CODE_START.match(line[:200]) or _CODE_END.search(line[-40:]):
+        return False
+    marks = sum(not c.isalnum() and not c.isspace() and c not in ",.'!?\ue000-" and ord(c) < 0x2000 for c in line)
+    return marks * 8 < max(len(line), 24)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\n" * len(found[0])
+
+
+def _cover(found: re.Match[str]) -> str:
+    return COVER * len(found[0])
+
+
+def _quote(found: re.Match[str]) -> str:
+    words = found[1].split()
+    return COVER * len(found[0]) if len(words) > 6 or (len(words) > 1 and _OWN_WORDS.search(found[1])) else found[0]

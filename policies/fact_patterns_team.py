@@ -1,0 +1,168 @@
+"""How a team works and what runs where: a sentence of covered text in, conventions, topology, versions, corrections out.
+
+"we use tabs", "the staging DB runs on db7:5433", "billing-api depends on auth", "using Bootstrap 5.3.0", "Always show
+the units". A place or a dependency counts only where it looks like one (a digit, a dot, a colon, a capital); every run
+of characters is bounded. Pure; refuses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from policies.fact import Cardinality, Category
+from policies.fact_patterns_words import ANAPHORS, as_object, normalised
+
+_THINGS: Final = (
+    "service|server|servers|db|database|cluster|api|app|application|backend|back-end|frontend|front-end|repo|repository|host|queue|cache|worker|workers"
+    "|job|pipeline|cron|cronjob|proxy|gateway|bucket|container|pod|node|module|package|library|site|website|instance|vm|endpoint|dashboard|environment"
+    "|staging|production|prod|broker|registry|config|configuration|logs|backups|docs|tests|build|ci|router|firewall|load balancer|scheduler|website"
+)
+_IDENTIFIER: Final = r"[A-Za-z][\w]*(?:[-_.][\w]+)+"
+_RUNS: Final = re.compile(
+    rf"(?P<s>(?:(?:the|our|my) (?:[\w.-]+ ){{0,3}}?(?:{_THINGS})|(?:service|server|module|package) [\w.-]+|{_IDENTIFIER}))(?: now| currently| only)?"
+    r" (?P<v>runs on|runs in|is running on|are running on|run on|lives? (?:on|in|at|under)|(?:is|are) (?:now )?hosted (?:on|at|in)|(?:is|are) (?:now )?deployed (?:to|on|in|at)"
+    r"|listens on(?: port)?|depends on|talks to|connects to|(?:is|are) (?:stored |kept )?(?:on|at|in|under|behind)|uses?|is written in|reads from|writes to)"
+    r" (?P<o>[^\s,;!?()]+(?: [A-Z\d][^\s,;!?()]*){0,2})",
+    re.IGNORECASE,
+)
+_LOOKS: Final = re.compile(r"\d|[:/_]|[a-z][A-Z]|\w[.-]\w|^[A-Z]")
+_RELATIONS: Final = (
+    (re.compile(r"runs? |running|hosted|deployed|lives?", re.I), "runs_on", "one"),
+    (re.compile(r"listens", re.I), "listens_on", "one"),
+    (re.compile(r"depends", re.I), "depends_on", "many"),
+    (re.compile(r"talks|connects|reads|writes", re.I), "connects_to", "many"),
+    (re.compile(r"uses?", re.I), "uses", "many"),
+    (re.compile(r"written", re.I), "written_in", "one"),
+    (re.compile(r"(?:is|are) ", re.I), "located_at", "one"),
+)
+_WE: Final = re.compile(
+    r"(?:^|[,;:–—]|\b(?:and|but|because|since|so|that|also|remember|note))\s*(?P<w>(?:in|on) (?:our|this) (?:team|project|repo|codebase|company),? )?we (?P<n>(?:don't|do not|never) )?"
+    r"(?P<a>always |only |usually |generally |currently |all )?(?P<v>use|name|prefix|write|indent|format|squash|commit|deploy|ship|store|log|tag|version|document|test|review|merge|rebase|pin|run)"
+    r" (?P<o>[^,.;:!?()\n\"\ue000]{2,80}(?:\.\w[^,.;:!?()\n\"\ue000]{0,40})?)", re.IGNORECASE
+)
+_ORDER: Final = re.compile(
+    r"\W{0,3}(?:please,? )?(?:(?:from now on|going forward|in (?:the )?future),? (?:please )?(?:always |never |don't )?|(?:remember to )?(?:always|never) |don't ever )"
+    r"(?P<v>include|use|format|provide|show|give|answer|write|respond|reply|call|keep|add|mention|start|end|cite|explain|convert|translate|avoid|ask|tell|refer|list"
+    r"|make|put|check|assume|suggest|recommend|present|specify|highlight|break|summari[sz]e|offer|name|commit|push|deploy|merge|run|test|indent|prefix|log|store|remind|send|consider|describe|be)\b"
+    r"(?P<o>[^\n\ue000]{2,240})", re.IGNORECASE
+)
+_USING: Final = re.compile(
+    r"\b(?:using|use|uses|used|running|run|on|with|upgraded to|switched to|migrated to|have|installed|updated to)(?: the)? (?P<t>[A-Z][\w+#]*(?:[.-][\w]+)?(?: [A-Z][\w+#.-]*)?) (?:version |v)?"
+    r"(?P<o>\d+\.\d+(?:\.\d+)*|(?<=version )\d+)(?![\w%:/]|,\d)"
+)
+_UPGRADE: Final = re.compile(r"upgraded|switched|migrated|updated", re.I)
+_PATH: Final = re.compile(r"(?P<s>(?:the|our|my) (?:[\w.-]+ ){0,3}[\w.-]+) (?P<v>is|are|lives?|goes?|go)(?: stored| kept| located)? (?:in|at|under) (?P<o>[~.]?/[\w./-]{2,100}|[A-Z]:\\[\w.\\-]{2,100})", re.I)
+_CORRECTS: Final = re.compile(
+    r"(?:^|[.!?\n—-]\s*)(?:actually|no|nope|sorry|wait|correction|oops|my (?:mistake|bad)|scratch that|to correct myself|i (?:made a mistake|misspoke))\b[,:.!\s—-]", re.I
+)
+_MEANT: Final = re.compile(
+    r"(?:(?:^|[,;—-] )(?:(?:actually|no|nope|sorry|wait|oops|correction)[,:!\s—-]+){1,3}(?:sorry,? |actually,? )?(?:it's|it is|it was|i meant|i mean|make that|that's|should be)|^(?:i meant|correction:|make that)) (?:actually )?(?:to say )?"
+    r"(?P<o>[^,.;:!?()\n\"\ue000]{1,50})(?:,? not (?P<x>[^,.;:!?()\n\"\ue000]{1,40}))?", re.I
+)  # fmt: skip
+_NOT_BUT: Final = re.compile(r"\b(?:it's|it is|i meant|sorry,?) not (?P<x>[^,.;:!?()\n\"\ue000]{1,40}?),? but (?P<o>[^,.;:!?()\n\"\ue000]{1,50})", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One finding: what a `Fact` needs except the speaker's words for themselves; `says` has {S} and {P} as rules do."""
+
+    subject: str
+    predicate: str
+    object: str
+    says: str
+    span: tuple[int, int]
+    category: Category
+    cardinality: Cardinality = "many"
+    negated: bool = False
+    correction: bool = False
+    importance: float = 0.6
+    qualifiers: dict[str, str] = field(default_factory=dict)
+
+
+def corrects(said: str, start: int, end: int) -> bool:
+    """Whether a sentence opens by taking something back."""
+    return _CORRECTS.match(said[start : min(end, start + 60)]) is not None
+
+
+def told(said: str, start: int, end: int) -> Iterator[Told]:
+    """The findings of the sentence [start, end), rule by rule."""
+    yield from _topology(said, start, end)
+    yield from _versions(said, start, end)
+    yield from _conventions(said, start, end)
+    yield from _corrections(said, start, end)
+
+
+def _topology(said: str, start: int, end: int) -> Iterator[Told]:
+    for pattern in (_RUNS, _PATH):
+        for found in pattern.finditer(said, start, end):
+            target = found["o"].rstrip(".'\"*_`")
+            subject = normalised(found["s"])
+            if not target or not _LOOKS.search(target) or ANAPHORS.fullmatch(target) or target in ("I", "I'm"):
+                continue
+            predicate, cardinality = next(((p, c) for words, p, c in _RELATIONS if words.match(found["v"])), ("located_at", "one"))
+            if predicate in ("located_at", "uses") and target.istitle() and target.isalpha() and predicate == "located_at":
+                continue
+            shown = f"{found['s'][:1].upper()}{found['s'][1:]} {found['v']} {'' if pattern is _RUNS else 'in '}{target}."
+            many: Cardinality = "one" if cardinality == "one" else "many"
+            yield Told(subject, predicate, as_object(target), _own(shown), (found.start("s"), found.start("o") + len(target)), "topology", many, importance=0.7)
+        if pattern is _RUNS and _RUNS.search(said, start, end):
+            return
+
+
+def _own(shown: str) -> str:
+    """ "Our db runs on x" as somebody else says it."""
+    return re.sub(r"^(?:Our|My)\b", "{P}", shown)
+
+
+def _versions(said: str, start: int, end: int) -> Iterator[Told]:
+    for found in _USING.finditer(said, start, end):
+        tool = found["t"]
+        if tool.casefold() in ("i", "the", "a", "section", "chapter", "figure", "table", "question", "exercise", "problem", "part", "step", "sprint", "version"):
+            continue
+        upgraded = _UPGRADE.match(found[0]) is not None
+        yield Told(
+            normalised(tool), "version", found["o"], f"{{S}} uses {tool} {found['o']}.", (found.start(), found.end()), "topology", "one",
+            importance=0.55, qualifiers={"value": found["o"]} | ({"changed": "yes"} if upgraded else {}),
+        )  # fmt: skip
+
+
+def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
+    order = _ORDER.match(said, start, end)
+    if order is not None:
+        text = said[order.start("v") : end].rstrip(" .!")
+        shown = said[start:end].strip()
+        yield Told("user", "instruction", as_object(text), f"{{S}} said: “{shown}”", (order.start(), order.start("v") + len(text)), "convention", importance=0.85)
+    for found in _WE.finditer(said, start, end):
+        chosen = re.split(r" (?:and we|but|because|since|so|which|when|while|if|can|could|how|as)\b", found["o"])[0].rstrip(" .")
+        if not chosen or ANAPHORS.search(chosen) or len(chosen.split()) > 10:
+            continue
+        negated = found["n"] is not None
+        verb = found["v"].casefold()
+        says = f"{{P}} team {'does not ' + verb if negated else (found['a'] or '').lower().replace('all ', '') + _third(verb)} {chosen}."
+        predicate = "uses" if verb == "use" else f"convention_{verb}"
+        yield Told("team", predicate, as_object(chosen), says, (found.start("v"), found.start("o") + len(chosen)), "convention", negated=negated, importance=0.7)
+
+
+def _third(verb: str) -> str:
+    if verb.endswith(("s", "sh", "x", "ch")):
+        return f"{verb}es"
+    return f"{verb[:-1]}ies" if verb.endswith("y") and verb != "deploy" else f"{verb}s"
+
+
+def _corrections(said: str, start: int, end: int) -> Iterator[Told]:
+    found = _MEANT.search(said, start, min(end, start + 200)) or _NOT_BUT.search(said, start, end)
+    if found is None or not found["o"].strip() or len(found["o"].split()) > 6:
+        return
+    right = found["o"].strip()
+    # "No, it's amazing!" takes nothing back: a value, a name, or the wrong word beside the right one does.
+    if not found["x"] and not re.search(r"\d|\b[A-Z][a-z]+", right):
+        return
+    if ANAPHORS.search(right):
+        return
+    at = found.start("o") + len(found["o"]) - len(found["o"].lstrip())
+    instead = {"instead_of": as_object(found["x"])} if found["x"] else {}
+    shown = said[start:end].strip()
+    yield Told("it", "corrected_to", as_object(right), f"{{S}} said: “{shown}”", (min(found.start(), at), max(found.end(), at + len(right))), "fact", "one", correction=True, qualifiers=instead)

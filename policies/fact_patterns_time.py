@@ -1,0 +1,217 @@
+"""Values in a sentence, and what they mean: dates, clocks, money, shares, versions, counts.
+
+A covered text in; the same text with every value covered by a letter of its kind, and the values, out. So a pattern
+for "is now <date>" is one character class, and offsets stay the text's own. A date is resolved against when it was said:
+the nearest one to come for a weekday, the nearest one at all for a day without its year. Pure; refuses nothing, an
+impossible date has no meaning but keeps its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from policies.timespan import Span, asked_span
+
+# The letters that stand for values, from the private use area.
+DATE, MONEY, SHARE, VERSION, NUMBER, RATIO = (chr(0xE001 + kind) for kind in range(6))
+ANY_VALUE: Final = f"{DATE}-{RATIO}"
+
+_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
+_MONTH: Final = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_WEEKDAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_CLOCK: Final = (
+    r"(?:\d{1,2}(?::\d\d)?\s?(?:am|pm|a\.m\.|p\.m\.)|\d{1,2}:\d\d|noon|midnight)(?:\s(?:CET|CEST|UTC|GMT|[ECMP][SD]T)\b)?"
+)
+_DAY: Final = (
+    rf"(?:{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?!\d)(?:,? (?:19|20)\d\d)?|\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? (?:19|20)\d\d)?"
+    rf"|\d{{4}}-\d\d-\d\d|\d{{1,2}}/\d{{1,2}}/\d{{2,4}}|(?<=on )\d{{1,2}}/\d{{1,2}}|(?<=by )\d{{1,2}}/\d{{1,2}}"
+    rf"|{_MONTH},? (?:19|20)\d\d|(?:(?:next|this|coming) )?{_WEEKDAY}(?:,? {_MONTH} \d{{1,2}}(?:st|nd|rd|th)?)?"
+    r"|(?:next|this) (?:week|month|weekend)|tomorrow|tonight)"
+)
+_NUMBER_WORDS: Final[Mapping[str, int]] = {
+    word: number
+    for number, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)  # noqa: SIM905
+} | {"fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "hundred": 100}
+_SCALE: Final = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "billion": 1e9}
+# In this order: what one takes is no value of a later kind.
+_VALUES: Final = (
+    (DATE, rf"\b{_DAY}(?:,? (?:at |around |by |from )?{_CLOCK})?(?!\w)|\b{_CLOCK} (?:on )?{_DAY}(?!\w)|\b{_CLOCK}(?!\w)"),
+    (MONEY, r"[$€£¥] ?\d[\d,]*(?:\.\d+)?(?: ?(?:k|m|thousand|million|billion)\b)?|\b\d[\d,]*(?:\.\d+)? ?(?:dollars|euros|pounds|usd|eur|gbp)\b"),
+    (SHARE, r"(?<![\w.])\d{1,3}(?:\.\d+)? ?(?:%|percent\b|per cent\b)"),
+    (VERSION, r"\bv\d+(?:\.\d+)*\b(?:-\w+)?|(?<![\w.,])\d+\.\d+\.\d+(?:-?[a-z]+\d*)?(?![\w.]*\d)|(?<=python )\d+\.\d+|(?<=version )\d+(?:\.\d+)*"),
+    (RATIO, r"(?<![\w./])\d+ ?(?:/| out of | of (?:the )?(?=\d)) ?\d+(?![\w/%])"),
+    (NUMBER, rf"(?<![\w.,:/-])\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w%/-])|(?<![\w.,:/-])\d+(?:\.\d+)?k?(?![\w%/:-])|\b(?:{'|'.join(_NUMBER_WORDS)})\b(?!-)"),
+)  # fmt: skip
+_COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _VALUES)
+_ONE_DAY: Final = timedelta(days=1)
+_SINCE: Final = re.compile(
+    rf"\b(?:since|starting|as of|effective|from) (?:(?:last|early|late|mid) )?({_DAY}|{_MONTH}|(?:19|20)\d\d|yesterday|last (?:week|month|year)|today)\b",
+    re.IGNORECASE,
+)
+_UNTIL: Final = re.compile(rf"\b(?:until|till|through|up to) (?:the end of )?({_DAY}|{_MONTH}|(?:19|20)\d\d)\b", re.IGNORECASE)
+_FOR: Final = re.compile(
+    r"\bfor (?:about |around |over |almost |nearly |more than |the (?:last|past) )?(\d{1,2}|an?|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty) (day|week|month|year)s?\b(?! old)",
+    re.IGNORECASE,
+)
+_PAST: Final = re.compile(
+    rf"\b(?:yesterday|last (?:week|month|year|weekend|{_WEEKDAY})|(?:\d{{1,3}}|an?|two|three|four|five|six|seven|eight|nine|ten|few|couple(?: of)?) (?:day|week|month|year)s? ago|in {_MONTH} (?:19|20)\d\d|in (?:19|20)\d\d|on {_MONTH} \d{{1,2}})\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value at [start, end) of the text: its kind (one of the letters above) and its words."""
+
+    kind: str
+    start: int
+    end: int
+    words: str
+
+
+def values_in(said: str) -> tuple[str, list[Value]]:
+    """The text with its values covered, and the values in order."""
+    found: list[Value] = []
+    for kind, pattern in _COMPILED:
+
+        def cover(match: re.Match[str], kind: str = kind) -> str:
+            if kind == DATE and match[0].casefold().startswith("may ") and not match[0].startswith("May"):
+                return match[0]
+            found.append(Value(kind, match.start(), match.end(), match[0]))
+            return kind * len(match[0])
+
+        said = pattern.sub(cover, said)
+    return said, sorted(found, key=lambda value: value.start)
+
+
+def meaning(value: Value, said_at: datetime) -> str:
+    """A value in one way of writing: 2024-04-05, 2024-04-05T15:00, $6200, 95%, 15/20, 1350; else its words."""
+    words = re.sub(r"\s+", " ", value.words.casefold()).strip(" .,")
+    if value.kind == DATE:
+        return _date_meaning(words, said_at)
+    if value.kind == RATIO:
+        return "/".join(re.findall(r"\d+", words))
+    if value.kind == VERSION:
+        return words.removeprefix("v")
+    if words in _NUMBER_WORDS:
+        return str(_NUMBER_WORDS[words])
+    digits = re.search(r"\d[\d,]*(?:\.\d+)?", words)
+    if digits is None:
+        return words
+    number = float(digits[0].replace(",", "")) * _SCALE.get(words[digits.end() :].strip(), 1)
+    plain = f"{number:.10g}" if number < 1e9 else f"{number:.0f}"
+    return {MONEY: f"${plain}", SHARE: f"{plain}%"}.get(value.kind, plain)
+
+
+def _date_meaning(words: str, said_at: datetime) -> str:
+    day, clock = day_of(words, said_at), _clock(words)
+    if day is None:
+        return clock or words
+    return f"{day:%Y-%m-%d}" + (f"T{clock}" if clock else "")
+
+
+def day_of(words: str, said_at: datetime) -> datetime | None:
+    """The day that casefolded words name; None where they name none, or one that is not in the calendar."""
+    today = said_at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    try:
+        if found := re.search(r"(\d{4})-(\d\d)-(\d\d)", words):
+            return datetime(int(found[1]), int(found[2]), int(found[3]), tzinfo=UTC)
+        if found := re.search(r"(\d{1,2})/(\d{1,2})(?:/(\d{2,4}))?(?!\d)", words):
+            year = int(found[3]) + (2000 if int(found[3]) < 100 else 0) if found[3] else None
+            return _nearest(year, int(found[1]), int(found[2]), today)
+        if found := re.search(_MONTH, words):
+            number = _MONTHS.index(found[0][:3]) + 1
+            year_said = re.search(r"(?:19|20)\d\d", words)
+            day_said = re.search(r"(?<!\d)(\d{1,2})(?:st|nd|rd|th)?(?! ?(?:am|pm|a\.m|p\.m))(?![\d:])", words)
+            return _nearest(int(year_said[0]) if year_said else None, number, int(day_said[1]) if day_said else 1, today)
+        return _relative_day(words, today)
+    except (ValueError, OverflowError):  # the 31st of June
+        return None
+
+
+def _nearest(year: int | None, month: int, day: int, today: datetime) -> datetime:
+    """The day in its year, or in the year in which it is nearest to today."""
+    if year is not None:
+        return datetime(year, month, day, tzinfo=UTC)
+    near = [datetime(today.year + shift, month, day, tzinfo=UTC) for shift in (-1, 0, 1)]
+    return min(near, key=lambda one: abs(one - today))
+
+
+def _relative_day(words: str, today: datetime) -> datetime | None:
+    if found := re.search(r"(next )?(mon|tue|wed|thu|fri|sat|sun)[a-z]*day", words):
+        ahead = ("mon", "tue", "wed", "thu", "fri", "sat", "sun").index(found[2]) - today.weekday()
+        # "next Tuesday" is that of next week, "Tuesday" the first to come.
+        return today + ((ahead + 7) * _ONE_DAY if found[1] else (ahead % 7 or 7) * _ONE_DAY)
+    if "tomorrow" in words:
+        return today + _ONE_DAY
+    if "tonight" in words or "today" in words:
+        return today
+    if "next week" in words:
+        return today + (7 - today.weekday()) * _ONE_DAY
+    if "next month" in words:
+        return datetime(today.year + today.month // 12, today.month % 12 + 1, 1, tzinfo=UTC)
+    return None
+
+
+def _clock(words: str) -> str:
+    if found := re.search(r"(\d{1,2})(?::(\d\d))? ?(a|p)\.?m", words):
+        hour = int(found[1]) % 12 + (12 if found[3] == "p" else 0)
+        return f"{hour:02d}:{found[2] or '00'}"
+    if found := re.search(r"(\d{1,2}):(\d\d)", words):
+        return f"{int(found[1]):02d}:{found[2]}"
+    return {"noon": "12:00", "midnight": "00:00"}.get(words.split()[-1], "") if words else ""
+
+
+def validity(clause: str, said_at: datetime) -> tuple[datetime | None, datetime | None]:
+    """From when and until when a clause says that it holds: "since March", "until Friday", "for three years", "last week".
+
+    The beginning lies in the past, the end ahead; what the clause does not say is None.
+    """
+    start, end = None, None
+    if found := _UNTIL.search(clause):
+        end = _end_of(found[1], said_at)
+    if found := _SINCE.search(clause):
+        start = _begin_of(found[1], said_at)
+    elif found := _FOR.search(clause):
+        span = asked_span(f"{found[1]} {found[2]}s ago", said_at, said_at)
+        start = span.start if span else None
+    elif found := _PAST.search(clause):
+        span = asked_span(found[0], said_at, said_at)
+        start = span.start if span else None
+    if start is not None and start > said_at:
+        start = None
+    return start, end if end is None or end > said_at else None
+
+
+def _begin_of(words: str, said_at: datetime) -> datetime | None:
+    lowered = words.casefold()
+    span: Span | None = None
+    if re.fullmatch(r"(?:19|20)\d\d", lowered):
+        span = asked_span(f"in {lowered}", said_at, said_at)
+    elif re.fullmatch(_WEEKDAY, lowered):
+        span = asked_span(f"on {lowered}", said_at, said_at)
+    elif re.fullmatch(_MONTH, lowered):
+        span = asked_span(f"since {lowered}", said_at, said_at)
+    else:
+        span = asked_span(lowered, said_at, said_at)
+    return span.start if span else None
+
+
+def _end_of(words: str, said_at: datetime) -> datetime | None:
+    lowered = words.casefold()
+    if re.fullmatch(r"(?:19|20)\d\d", lowered):
+        return datetime(int(lowered) + 1, 1, 1, tzinfo=UTC)
+    day = day_of(lowered, said_at)
+    if day is None:
+        return None
+    if re.fullmatch(_MONTH, lowered):
+        year = day.year if day > said_at.astimezone(UTC) - 31 * _ONE_DAY else day.year + 1
+        return datetime(year + day.month // 12, day.month % 12 + 1, 1, tzinfo=UTC)
+    return day + _ONE_DAY

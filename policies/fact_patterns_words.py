@@ -1,0 +1,178 @@
+"""The words that extraction knows, and how a phrase becomes a key: phrases in, normalised phrases out.
+
+Closed classes and short gazetteers of English; what is not listed is judged by its shape (capital, plural). Pure.
+Refuses nothing: a phrase of articles alone is the empty string.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+SPACES: Final = re.compile(r"\s+")
+_LEADING: Final = re.compile(
+    r"(?:(?:the|a|an|my|our|your|his|her|its|their|this|that|these|those|some|any|new|current|of)\s+)+"
+)
+_KEEP_S: Final = frozenset(
+    "bus gas lens series species news physics mathematics maths economics politics always chess tennis thanks analysis"
+    " basis status virus campus bonus focus progress process access address business class glass boss mass css aws js"
+    " canvas atlas kubernetes express success fitness wellness awareness postgres redis sales analytics".split()  # noqa: SIM905
+)
+_IRREGULAR: Final = {
+    **{"people": "person", "children": "child", "kids": "kid", "women": "woman", "men": "man", "feet": "foot"},
+    **{"mice": "mouse", "wives": "wife", "lives": "life", "movies": "movie", "cookies": "cookie", "series": "series"},
+    **{"licences": "licence", "licenses": "license", "calories": "calorie"},
+}
+# Heads that say nothing where something stands before them: "the AI screening tool" is spoken of as "AI screening" too.
+_LIGHT_HEADS: Final = frozenset(
+    "tool project system process phase stage task activity item thing part area piece work level amount".split()  # noqa: SIM905
+)
+
+DETERMINERS: Final = frozenset(
+    "the a an my our your his her its their this that these those all each every some any another both".split()  # noqa: SIM905
+)
+# Words at which a noun phrase ends: closed classes and the verbs that follow nouns most.
+STOPS: Final = (
+    frozenset(
+        "is are was were be been being am has have had do does did will would can could should may might must shall"
+        " i we you he she they it me us them him who whom which what when where why how that if so and or but nor as"
+        " than then because since while although though before after until unless to from by at on in of for with into"
+        " over under about between during without within per via like just now really also not no yes please there here"
+        " i'm i've i'd i'll we're we've it's that's got get getting gets moved changed increased decreased improved"
+        " dropped rose went goes going said says told asked think know want need using used use make made makes help"
+        " too only even still already yet again more most very instead including such especially due considering given"
+        " coming scheduled set planned happening starting booked up down out off back toward towards around against"
+        " didn't don't doesn't won't can't isn't aren't wasn't haven't hasn't he's she's they're you're let's"
+        " today tomorrow yesterday tonight soon later right maybe can't".split()  # noqa: SIM905
+    )
+    | DETERMINERS
+)
+# Adjectives that tell states of one thing apart, not things.
+STATES: Final = frozenset(
+    "new current latest updated revised old original increased reduced decreased initial final total overall average"
+    " improved consistent actual exact upcoming next previous own entire whole whopping solid steady estimated planned"
+    " maximum minimum max min strict tight full only same good great right big".split()  # noqa: SIM905
+)
+
+ANAPHORS: Final = re.compile(
+    r"\b(?:you|your|yours|you're|you've|it|its|it's|that|that's|this|these|those|them|they|him|she|he|her|his|there"
+    r"|here|what|how|who|why|something|anything|everything|nothing|someone|anyone|stuff|things?|ones?|idea|same|such"
+    r"|one)\b",
+    re.IGNORECASE,
+)
+
+KIN_ONE: Final = (
+    "wife|husband|mother|mom|mum|father|dad|fiancee?|fiancée?|girlfriend|boyfriend|partner|spouse|boss|manager"
+    "|supervisor|therapist|landlord|best friend"
+)
+KIN_MANY: Final = (
+    "son|daughter|brother|sister|cousin|uncle|aunt|niece|nephew|grandmother|grandma|grandfather|grandpa|kid|child"
+    "|friend|mentor|colleague|coworker|co-worker|roommate|neighbou?r|twin|stepson|stepdaughter|half-sister|half-brother"
+)
+PETS: Final = (
+    "dog|cat|puppy|kitten|pup|kitty|parrot|hamster|rabbit|bunny|turtle|tortoise|snake|lizard|horse|pony|goldfish"
+    "|guinea pig|ferret|bird|fish|budgie|gecko"
+)
+GOODS: Final = (
+    "car|truck|van|motorcycle|motorbike|bike|bicycle|scooter|boat|house|apartment|flat|condo|cabin|farm|garden|guitar"
+    "|piano|violin|drum kit|keyboard|camera|laptop|macbook|phone|iphone|tablet|ipad|kindle|telescope|drone|console"
+    "|playstation|xbox|switch|tattoo|prius|tesla|jeep|bakery|shop|store|company|startup|business|studio|podcast|blog"
+    "|youtube channel|raspberry pi|server|homelab|printer|subscription|degree|masters|phd|collection"
+)
+CONDITIONS: Final = (
+    "asthma|diabetes|type [12] diabetes|adhd|add|autism|anxiety|depression|migraines?|arthritis|celiac(?: disease)?"
+    "|coeliac(?: disease)?|epilepsy|hypertension|high blood pressure|insomnia|ptsd|ocd|dyslexia|lactose intolerance"
+    "|a peanut allergy|a nut allergy|gastritis|eczema|endometriosis|crohn's(?: disease)?|ibs|tinnitus"
+)
+STATUSES: Final = (
+    "single|married|divorced|engaged|widowed|pregnant|retired|unemployed|self-employed|a freelancer|vegan|vegetarian"
+    "|a vegan|a vegetarian|pescatarian|gluten[- ]free|lactose intolerant|left-handed|right-handed|colou?r-?blind|deaf"
+    "|diabetic|autistic|dyslexic|transgender|non-binary|gay|bisexual|an introvert|an extrovert|introverted|extroverted"
+    "|a night owl|a morning person|an early bird|an only child|a single (?:mom|dad|mother|father|parent)|adopted"
+    "|jewish|muslim|christian|catholic|buddhist|hindu|an atheist|agnostic"
+)
+LANGUAGES: Final = frozenset(
+    "english german french spanish italian portuguese dutch polish russian ukrainian turkish arabic hebrew hindi urdu"
+    " bengali chinese mandarin cantonese japanese korean vietnamese thai greek swedish norwegian danish finnish czech"
+    " hungarian romanian bulgarian serbian croatian catalan basque welsh irish gaelic latin swahili tagalog malay"
+    " indonesian persian farsi tamil telugu punjabi creole afrikaans esperanto asl".split()  # noqa: SIM905
+)
+JOBS: Final = re.compile(
+    r"(?:^|[ -])(?:engineer|developer|programmer|designer|teacher|professor|lecturer|nurse|doctor|physician|surgeon"
+    r"|dentist|lawyer|attorney|paralegal|solicitor|barrister|judge|accountant|auditor|analyst|scientist|researcher"
+    r"|manager|director|producer|editor|writer|author|journalist|reporter|blogger|novelist|poet|photographer"
+    r"|videographer|filmmaker|actor|actress|musician|singer|composer|dancer|choreographer|artist|painter|sculptor"
+    r"|illustrator|animator|architect|carpenter|plumber|electrician|mechanic|technician|welder|farmer|gardener|florist"
+    r"|chef|cook|baker|bartender|barista|waiter|waitress|cashier|salesperson|salesman|realtor|broker|banker|trader"
+    r"|economist|consultant|contractor|freelancer|entrepreneur|founder|co-?founder|ceo|cto|cfo|coo|vp|executive"
+    r"|recruiter|secretary|receptionist|assistant|administrator|clerk|librarian|translator|interpreter|tutor|coach"
+    r"|trainer|instructor|counsell?or|therapist|psychologist|psychiatrist|pharmacist|veterinarian|vet|biologist|chemist"
+    r"|physicist|mathematician|historian|geologist|astronomer|statistician|pilot|driver|courier|captain|sailor|soldier"
+    r"|officer|firefighter|paramedic|detective|guard|hairdresser|barber|tailor|seamstress|mason|builder|roofer"
+    r"|landlord|student|undergrad|undergraduate|graduate|postdoc|intern|apprentice|volunteer|podcaster|streamer"
+    r"|youtuber|influencer|sre|dba|sysadmin|tester|marketer|strategist|planner|coordinator|supervisor|stylist"
+    r"|social worker|homemaker|housewife|stay-at-home (?:mom|dad)|colorist|screenwriter|playwright|zoologist|tailor)$",
+    re.IGNORECASE,
+)
+
+
+def singular(word: str) -> str:
+    """The simple singular of an English noun, by its ending; most of what is no plural stays."""
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if word in _KEEP_S or len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is", "'s")):
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if word.endswith(("ches", "shes", "xes", "sses", "zes")):
+        return word[:-2]
+    return word[:-1]
+
+
+def normalised(text: str) -> str:
+    """Casefolded, single spaces, no article or possessive in front, the last word in the singular."""
+    said = SPACES.sub(" ", text.replace("’", "'").casefold()).strip(" .,;:!?\"'()")
+    said = _LEADING.sub("", f"{said} ", count=1).strip() if _LEADING.match(f"{said} ") else said
+    head, space, last = said.rpartition(" ")
+    return f"{head}{space}{singular(last.removesuffix(chr(39) + 's'))}"
+
+
+def as_object(text: str) -> str:
+    """An object as a fact holds it: casefolded, single spaces, no article or possessive in front."""
+    said = SPACES.sub(" ", text.replace("’", "'").casefold()).strip(" .,;:!?\"'()")
+    return _LEADING.sub("", said, count=1) if _LEADING.match(said) else said
+
+
+def head_and_rest(thing: str) -> tuple[str, tuple[str, ...]]:
+    """A thing's head noun, which is its key, and the words that tell it from others of its kind.
+
+    "the first sprint" -> sprint, (first); "call with the creative director" -> call, (creative, director).
+    """
+    said = SPACES.sub(" ", thing.replace("’", "'").casefold()).strip(" .,;:!?\"'()")
+    core = re.split(r" (?:for|of|in|on|with|to|at|about|from|by) ", said, maxsplit=1)
+    words = [w for w in core[0].split() if w not in DETERMINERS]
+    told = [singular(w.removesuffix("'s")) for w in words if w not in STATES]
+    told = told or [singular(w) for w in words]
+    if len(told) > 1 and told[-1] in _LIGHT_HEADS:
+        told.insert(0, told.pop())
+    rest = [singular(w) for part in core[1:] for w in part.split() if w not in STOPS]
+    return (told[-1] if told else ""), tuple(sorted({*told[:-1], *rest}))
+
+
+_PERSON: Final = (
+    (re.compile(r"\bmyself\b", re.I), "themselves"),
+    (re.compile(r"\b(?:my|our)\b", re.I), "their"),
+    (re.compile(r"\b(?:me|us)\b"), "them"),
+    (re.compile(r"\b(?:I'm|we're)\b"), "they are"),
+    (re.compile(r"\b(?:I've|we've)\b"), "they have"),
+    (re.compile(r"\b(?:I|we)\b"), "they"),
+    (re.compile(r"\b(?:mine|ours)\b"), "theirs"),
+)
+
+
+def in_third_person(text: str) -> str:
+    """First-person words as a sentence about somebody else has them."""
+    said = SPACES.sub(" ", text.replace("’", "'")).strip(" ,;:")
+    for pattern, other in _PERSON:
+        said = pattern.sub(other, said)
+    return said
