@@ -22,9 +22,10 @@ from policies.fact_patterns import OPENS, RULES, TRIGGER, UNREAL, Rule
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import COVER, Sentence, covered, sentences
 from policies.fact_patterns_team import Told, corrects, told
-from policies.fact_patterns_time import DATE, RATIO, meaning, validity, values_in
+from policies.fact_patterns_time import meaning, validity, values_in
 from policies.fact_patterns_values import Stated, stated_values
 from policies.fact_patterns_words import as_object, head_and_rest, in_third_person, normalised
+from policies.standing import CHARS_MAX
 
 __all__ = ["facts_in", "may_replace", "normalised"]
 
@@ -32,6 +33,8 @@ __all__ = ["facts_in", "may_replace", "normalised"]
 _STATED: Final = 0.8
 _IN_PASSING: Final = 0.6
 _RULED: Final = 0.85
+# People have many meetings and many costs at once: one without a name replaces another only where a change is spoken of.
+_OF_MANY: Final = frozenset({"time", "cost", "price", "fee"})
 _FACTS_MAX: Final = 40  # of one text
 
 
@@ -77,8 +80,17 @@ def may_replace(newer: Fact, older: Fact) -> bool:
     """
     if (newer.subject, newer.predicate) != (older.subject, older.predicate) or "one" != newer.cardinality:
         return False
+    if _unit(newer) != _unit(older):
+        return False
     mine, theirs = (set(fact.qualifiers.get("of", "").split()) for fact in (newer, older))
+    if newer.predicate in _OF_MANY and not (mine and theirs) and "changed" not in newer.qualifiers:
+        return False
     return mine <= theirs or theirs <= mine
+
+
+def _unit(fact: Fact) -> str:
+    """What a value is measured in, as far as it shows: a share is no sum."""
+    return re.sub(r"[\d.,:T/-]+", "", fact.qualifiers.get("value", "")) if "value" in fact.qualifiers else ""
 
 
 def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:
@@ -92,11 +104,11 @@ def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> I
             continue
         for rule in RULES:
             found = rule.pattern.match(said, pronoun.start(), sentence.end)
-            made = list(_by_rule(said, rule, found, sentence, voice, said_at)) if found else []
-            if made:
-                yield from made
-                reached = made[-1].span[1]
-                break
+            if found is None or max(found.start("o"), found.end() if found.start("o") < 0 else 0) < reached:
+                continue
+            for fact in _by_rule(said, rule, found, sentence, voice, said_at):
+                yield fact
+                reached = fact.span[1]
 
 
 def _by_rule(said: str, rule: Rule, found: re.Match[str], sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:
@@ -132,14 +144,14 @@ def _by_rule(said: str, rule: Rule, found: re.Match[str], sentence: Sentence, vo
 
 def _sentence(says: str, voice: _Voice, shown: str, kind: str = "") -> str:
     article = "an" if shown[:1].casefold() in "aeiou" else "a"
-    said = says.replace("{a o}", f"{article} {shown}").replace("{o}", shown).replace("{k}", kind)
+    said = says.replace("{a o}", f"{article} {shown}").replace("{o}", shown).replace("{k}", kind).replace("  ", " ")
     return said.replace("{S}", voice.shown).replace("{P}", voice.owning)
 
 
 def _holds(said: str, sentence: Sentence, one: Told) -> bool:
     """Whether a finding of the team's rules is stated, not asked or wished for."""
-    if one.predicate in ("instruction", "corrected_to"):
-        return sentence.states(one.span[0]) or one.predicate == "instruction"
+    if one.predicate == "instruction":
+        return len(said.strip()) <= CHARS_MAX  # of a longer text it is a part
     if one.predicate == "version":
         return not UNREAL.search(said[sentence.start : one.span[0]]) or not sentence.states(one.span[0])
     return sentence.states(one.span[0]) and not UNREAL.search(said[sentence.start : one.span[0]])
@@ -171,29 +183,47 @@ def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_
         valid_to=until,
         confidence=_STATED if stated else _IN_PASSING,
         importance=0.6,
-        qualifiers={"value": value} | ({"of": " ".join(rest)} if rest else {}),
+        qualifiers={"value": value} | ({"of": " ".join(rest)} if rest else {}) | ({"changed": "yes"} if one.changed else {}),
     )
 
 
 def _value_sentence(one: Stated, voice: _Voice) -> str:
     thing, words = in_third_person(one.thing), one.value.words.strip()
-    kind = one.predicate.partition("count_")[2] and "count" or one.predicate.replace("_", " ")
+    per = f" a {one.unit}" if one.unit else ""
     if one.shape == "did":
-        verb = one.verb or "has"
-        if verb in ("have", "had", "got", "has"):
-            return f"{voice.shown} has {words} {thing}."
-        return f"{voice.shown} {'has ' if verb not in ('own', 'manage', 'lead', 'run') else ''}{verb}{'' if verb not in ('own', 'manage', 'lead', 'run') else 's'} {words} {thing}."
-    if one.shape == "per":
-        return f"{voice.owning} number is {words} {thing} per {one.unit}."
+        return _did(one, voice, thing, words)
     if one.shape == "count":
         return f"The number of {thing} is {words}."
     if one.shape == "time":
-        link = "at" if re.match(r"\d{1,2}(?::\d\d)? ?(?:am|pm)", words, re.I) else ("on" if re.match(r"[A-Z]\w+ ?\d|\d|\w+day", words) else "")
-        return f"{voice.owning} {thing} is {link} {words}.".replace("  ", " ")
-    per = f" per {one.predicate.rpartition('_')[2]}" if one.predicate.startswith("count_per_") else (f" a {one.unit}" if one.unit else "")
+        return _when(voice, thing, words)
+    if one.predicate.startswith("count_per_"):
+        return f"{voice.owning} number of {thing or 'units'} per {one.predicate.rpartition('_')[2]} is {words}."
+    kind = one.predicate.replace("_", " ")
     if not thing:
         return f"{voice.owning} {kind} is {words}{per}."
-    return f"{voice.owning} {kind} for {thing} is {words}{per}."
+    return f"{voice.owning} {kind} for {_with_article(thing)} is {words}{per}."
 
 
-_ = (DATE, RATIO)
+def _did(one: Stated, voice: _Voice, thing: str, words: str) -> str:
+    verb = one.verb.removesuffix("s")
+    if verb in ("have", "had", "got", "ha"):
+        return f"{voice.shown} has {words} {thing}."
+    if verb in ("own", "manage", "lead", "run"):
+        return f"{voice.shown} {verb}s {words} {thing}."
+    perfect = {"wrote": "written", "ran": "run"}.get(verb, verb)
+    return f"{voice.shown} has {perfect} {words} {thing}".rstrip() + "."
+
+
+def _when(voice: _Voice, thing: str, words: str) -> str:
+    link = "at " if re.match(r"\d{1,2}(?::\d\d)? ?(?:am|pm)|\d{1,2}:\d\d|noon", words, re.I) else "on "
+    link = "" if re.match(r"next|this|coming|tomorrow|tonight", words, re.I) else link
+    owner = "" if re.match(r"[A-Z][\w-]*'s ", thing) else ("The " if re.match(r"[A-Z][a-z]+ [A-Z]", thing) else f"{voice.owning} ")
+    core = re.split(r" (?:with|for|on|about|at|of|in|to) ", thing)[0]
+    return f"{owner}{thing} {'are' if normalised(core) != as_object(core) else 'is'} {link}{words}."
+
+
+def _with_article(thing: str) -> str:
+    """A thing as the object of "for": with its article where it is one thing without a name."""
+    core = re.split(r" (?:with|for|on|about|at|of|in|to) ", thing)[0]
+    plain = thing[:1].islower() and normalised(core) == as_object(core) and not thing.startswith("their ")
+    return f"the {thing}" if plain else thing

@@ -15,10 +15,10 @@ from policies.fact import Cardinality, Category
 from policies.fact_patterns_words import CONDITIONS, GOODS, KIN_MANY, KIN_ONE, PETS, STATUSES
 
 # How the object is read: see `policies/fact_patterns_objects.py`.
-Shape = Literal["name", "place", "employer", "job", "phrase", "liking", "list", "clause", "exact", "age", "person", "language"]
+Shape = Literal["name", "place", "employer", "job", "proper", "event", "phrase", "liking", "list", "clause", "exact", "age", "person", "language"]
 
 TRIGGER: Final = re.compile(
-    r"\b(?:I|we|my|our|call me|people call me|ich|mein|meine|me|mi|vivo|trabajo|je|j'|mon|ma)(?![\w-])", re.IGNORECASE
+    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|ich|mein|meine|me|mi|vivo|trabajo|je|j'|mon|ma)(?![\w-])", re.IGNORECASE
 )
 # What may stand before a pronoun that opens a statement.
 OPENS: Final = re.compile(
@@ -77,10 +77,16 @@ def _rule(pattern: str, predicate: str, says: str, shape: Shape = "phrase", *fla
 _WHO: Final = (
     _rule(rf"my (?:full |first |real )?name(?: is|'s) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.95),
     _rule(rf"(?:(?:people |everyone |you can |please |just )*call me|I go by) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
+    _rule(r"(?:I'm|I am) (?P<o>[A-Z][a-z]+(?: [A-Z][a-z]+)?)(?=, (?:an? |and I|from |\d)|[.!]| from | and I)", "name", "{P} name is {o}.", "proper", "one", importance=0.9),
+    _rule(r"(?:I'm|I am) [A-Z][a-z]+(?: [A-Z][a-z]+)?, (?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{3,90})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
+    _rule(r"(?:I'm|I am|I) (?:[^.;!?\n]{2,90},? )(?:based|living|located) in (?P<o>[A-Z](?:[^.;:!?()\n\"\ue000]){1,60})", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.75),
+    _rule(r"as an? (?P<o>[a-z/ -]{3,50}), (?:I|my|I'm|I've) (?!want|can|need|should|would|must|will|could|may)", "job", "{S} is {a o}.", "job", "one", importance=0.7),
+    _rule(r"(?:I have|I've got|I've) (?:over |about |around |almost |more than )?(?P<o>\d{1,2})\+? years of (?P<k>[a-z]+ )?experience", "years_of_experience", "{S} has {o} years of {k} experience.", "exact", "one", importance=0.7),
     _rule(rf"(?:{_IM}(?P<o>\d{{1,3}})(?: years? old| yrs? old|(?=[,.;!?]|$| and | now))|I {_ADV}turned (?P<o2>\d{{1,3}}))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
     _rule(rf"(?:{_IM}|as )an? (?P<o>\d{{1,3}})[- ]years?[- ]old", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
-    _rule(rf"(?:{_IM}|I {_ADV}(?:work|worked|working|got a job|started) as |{_IM}working as |my (?:new )?job is (?:being )?)(?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{{1,90}})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
+    _rule(rf"(?:{_IM}|I {_ADV}(?:work|working|got a job) as |{_IM}working as |my (?:new )?job is (?:being )?)(?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{{1,90}})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
     _rule(rf"(?:{_I}work|{_IM}working|I {_ADV}(?:started (?:working|a job|a new job))|I've been working) (?:at|for) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
+    _rule(rf"(?:I|I've) {_ADV}(?:lived|been living) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.7),
     _rule(rf"I {_ADV}(?:live|reside) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_IM}(?:living|based|located|residing) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:moved|relocated) (?:back |over )?to {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
@@ -106,15 +112,25 @@ _AROUND: Final = (
     _rule(rf"my (?:[a-z]+ )?(?P<k>{KIN_ONE})(?:'s name)?(?:,| is| is called| is named|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
     _rule(rf"my (?:[a-z]+ )?(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,| is| is called| is named|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
-    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>(?:an?|two|three|four|five|\d+) (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS})s?)(?![\w-])", "has", "{S} has {o}.", "phrase"),
+    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS}))(?![\w-])", "has", "{S} has {o}.", "phrase"),
     _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}) (?:currently |now )?(?:lives|is living) in {_DOTTED}", "{k}_lives_in", "{P} {k} lives in {o}.", "place", "one"),
     _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}) (?:is|works as) an? {_RUN}", "{k}_job", "{P} {k} is {a o}.", "job", "one"),
     _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}|{PETS}) is allergic to {_RUNS}", "{k}_allergic_to", "{P} {k} is allergic to {o}.", "list", importance=0.9),
 )  # fmt: skip
 
+_NEW = (
+    r"joined|won|adopted|launched|published|enrolled in|signed up for|signed with|got accepted into|got accepted to|opened|bought|purchased|founded"
+    r"|released|started|volunteered at|volunteer at|collect|teach|coach|finished writing|got engaged to|married|was promoted to|got promoted to"
+)
+_LIFE: Final = (
+    _rule(rf"(?:I|we|I've|we've) {_ADV}(?P<k>{_NEW}) {_DOTTED}", "{k}", "{S} {k} {o}.", "event", importance=0.55),
+    _rule(rf"(?:I|we|I've|we've) {_ADV}got (?P<o>married|engaged|divorced|promoted)\b", "got", "{S} got {o}.", "exact", importance=0.75),
+    _rule(rf"(?:I|we) (?:still )?(?:don't|do not) have (?:any )?(?P<o>(?:an? )?(?:pets|kids|children|siblings|brothers|sisters|{GOODS}|{PETS}|allergies))(?![\w-])(?! any ?more)", "has", "{S} does not have {o}.", "exact", "negated"),
+)
+
 _LIKING: Final = (
     _rule(rf"my (?:all-time |absolute |personal )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?)(?: is| are|'s| has to be|:| of all time is) {_RUN}", "favourite_{k}", "{P} favourite {k} is {o}.", "phrase", "preference", "one", importance=0.7),
-    _rule(rf"I {_ADV}(?:love|like|enjoy|adore)(?: to)? {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
+    _rule(rf"I {_ADV}(?:love|like|enjoy|adore) {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
     _rule(rf"{_IM}(?:(?:really |very |so |super )?(?:into|fond of|passionate about|obsessed with|keen on|interested in)|an? (?:[a-z]+ )?(?:fan|lover) of|crazy about) {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
     _rule(rf"I {_ADV}(?:hate|dislike|detest|despise|loathe|can't stand|cannot stand) {_RUNS}", "likes", "{S} dislikes {o}.", "liking", "preference", "negated"),
     _rule(rf"(?:I (?:really |just )?(?:don't|do not|never) (?:really |particularly |even )?(?:like|enjoy|love|care for)|I'm not (?:really |much of )?(?:an? )?(?:big |huge )?(?:fan of|into|fond of|keen on)) {_RUNS}", "likes", "{S} does not like {o}.", "liking", "preference", "negated"),
@@ -130,13 +146,14 @@ _TURNS: Final = (
     _rule(rf"(?:I|we) no longer (?:have|own) {_RUN}", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(r"(?:I|we) (?:don't|do not) have (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?) any ?more", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(rf"(?:I|we) no longer use {_RUN}", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
-    _rule(rf"I {_ADV}(?:quit|left|resigned from|got fired from|lost) my (?P<o>(?:[\w-]+ ){{0,3}}(?:job|position|role))(?: (?:at|with) (?P<o2>[A-Z][\w&' -]{{1,40}}))?", "works_at", "{S} left their {o}.", "exact", "ended", "one", importance=0.8),
+    _rule(rf"I {_ADV}(?:quit|left|resigned from|got fired from|lost) my (?:[\w-]+ ){{0,3}}(?:job|position|role) (?:at|with) (?P<o>[A-Z][\w&' -]{{1,40}})", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one", importance=0.8),
+    _rule(rf"I {_ADV}(?:quit|left|resigned from|got fired from|lost) my (?P<o>(?:[\w-]+ ){{0,3}}(?:job|position|role))", "job", "{S} left their {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"I {_ADV}(?:quit|stopped|gave up|given up) (?P<o>(?:smoking|drinking|running|eating [a-z]+|playing [a-z ]{{2,20}}|coffee|alcohol|sugar|meat|gluten|dairy))\b", "does", "{S} has stopped {o}.", "exact", "ended"),
-    _rule(rf"(?:I|we|I've|we've) {_ADV}(?:sold|got rid of|gave away) (?:my|our|the) {_RUN}", "has", "{S} no longer has {o}.", "phrase", "ended"),
+    _rule(rf"(?:I|we|I've|we've) {_ADV}(?:sold|got rid of|gave away) (?P<o>(?:my|our) [^,.;:!?()\n\"\ue000]{{1,60}})", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(rf"(?:I|we|I've) {_ADV}(?:cancell?ed) (?:my|our) (?P<o>(?:[\w-]+ ){{0,3}}(?:subscription|membership|reservation|order|trip|flight|appointment))", "has", "{S} has cancelled {o}.", "phrase", "ended"),
     _rule(rf"I {_ADV}broke up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),
-    _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|picked|chosen|picked|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "clause", "decision", importance=0.65),
+    _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|chosen|picked(?! up| out)|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "clause", "decision", importance=0.65),
 )  # fmt: skip
 
 _ELSEWHERE: Final = (
@@ -148,4 +165,4 @@ _ELSEWHERE: Final = (
     _rule(rf"soy alérgic[oa] a(?:l| la| los| las)? {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
 )  # fmt: skip
 
-RULES: Final[tuple[Rule, ...]] = (*_TURNS, *_WHO, *_AROUND, *_LIKING, *_ELSEWHERE)
+RULES: Final[tuple[Rule, ...]] = (*_TURNS, *_WHO, *_AROUND, *_LIFE, *_LIKING, *_ELSEWHERE)

@@ -44,6 +44,12 @@ _NO_PHRASE: Final = re.compile(
     r"|much|many|enough|really|quite|pretty|feeling|of|is|are|was|only|now|out|up|down)\b",
     re.IGNORECASE,
 )  # fmt: skip
+# What is liked about the thing at hand, not in general.
+_OF_THE_MOMENT: Final = re.compile(
+    r"^(?:the (?:[a-z]+ )?(?!beach|ocean|sea|outdoors|mountains?|theat(?:er|re)|rain|snow|city|sun|cold|heat|desert|forest|woods|countryside|guitar|piano|violin)[a-z]+|(?:to )?(?:help|action|texture|colou?rs?|tech|work"
+    r"|helping|stories|games|support|design|details?|style|theme|setup|layout|more)|(?:their|my|our) work|- .*)$",
+    re.IGNORECASE,
+)
 _CAPITAL: Final = re.compile(r"(?:(?:the|St\.|of|de|la|du|del|los|las|el|upon|and|le|&|a|s) )*[A-ZÀ-ÖØ-ÞČŠŽ][\w'’.&-]*")
 _PLACES: Final = re.compile(
     r"(?:an?|the) (?:[a-z-]+ ){0,3}(?:town|city|village|house|apartment|flat|suburbs?|countryside|country|cabin|condo|studio|island|farm|mountains|dorm)(?: (?:near|in|outside|of|by) (?:the )?[A-Za-z' ]{2,30})?$"
@@ -51,6 +57,10 @@ _PLACES: Final = re.compile(
 _COMPANIES: Final = re.compile(
     r"(?:an?|the) (?:[\w-]+ ){0,4}(?:company|startup|start-up|bank|agency|firm|hospital|school|university|college|nonprofit|non-profit|shelter|studio|restaurant|store|shop|clinic|bakery|cafe|café|lab|library|museum|newspaper|magazine|ngo|charity|government|city|state)(?: (?:called|named|in) [A-Z][\w' ]{1,30})?$"
 )
+_HAPPENED: Final = re.compile(r"(?:(?:my|our|an?) (?!lot\b|few\b|bit\b|couple\b|ton\b|day\b|mind\b|eyes\b)|the (?:first|second|third|[A-Z])|(?-i:[A-Z])|(?:vintage|old|rare|yoga|coding|math|english|music)\b)", re.IGNORECASE)
+_BEGUN: Final = re.compile(r"\b(?:job|business|company|blog|channel|podcast|course|class|diet|garden|novel|degree|internship|startup|store|shop|club|channel|program|school|apprenticeship|studio|charity|page)$", re.IGNORECASE)
+_DEMONYM: Final = re.compile(r"(?:ese|ish|ican|adian|alian|ssian|nian|gian|dian|pean|wiss|utch|rench|reek|erman|ilipino|raqi|hai)$")
+_MOODS: Final = frozenset("sorry fine good happy sure here back done ready okay great excited glad trying looking not just also still really very so going".split())  # noqa: SIM905
 _NO_NAMES: Final = frozenset(
     "i the and but he she they it we my is was who has had in on at to for not so just also monday tuesday wednesday thursday friday saturday"
     " sunday january february march april may june july august september october november december english american yes no yeah from like that this"
@@ -84,6 +94,22 @@ def _name(said: str, at: Range) -> list[Range]:
         return []
     lower = words[0].islower() and at[0] + words.end() < at[1] and not re.match(r" (?:and|but|i'm|im)\b", said[at[0] + words.end() : at[1]])
     return [] if lower else [_tight(said, (at[0], at[0] + words.end()))]
+
+
+def _proper(said: str, at: Range) -> list[Range]:
+    words = said[at[0] : at[1]].split()
+    named = all(word[:1].isupper() and word[1:].islower() for word in words)
+    if not named or words[0].casefold() in _NO_NAMES | _MOODS or _DEMONYM.search(words[0]):
+        return []
+    return [at]
+
+
+def _event(said: str, at: Range) -> list[Range]:
+    found = _phrase(said, at)
+    if not found or not _HAPPENED.match(said[found[0][0] : found[0][1]]):
+        return []
+    begun = re.search(r"\bstarted $", said[max(0, at[0] - 12) : at[0]]) is not None
+    return [] if begun and not _BEGUN.search(said[found[0][0] : found[0][1]]) else found
 
 
 def _person(said: str, at: Range) -> list[Range]:
@@ -169,11 +195,11 @@ def _list(said: str, at: Range, good: Callable[[str], bool] | None = None) -> li
 
 def _good_item(text: str) -> bool:
     words = text.split()
-    return 0 < len(words) <= 8 and len(text) > 1 and not ANAPHORS.search(text) and not _NO_PHRASE.match(text)
+    return 0 < len(words) <= 8 and len(text) > 1 and words[-1] not in ("to", "of", "in", "for", "with", "the", "a", "my") and not ANAPHORS.search(text) and not _NO_PHRASE.match(text)
 
 
 def _liking(said: str, at: Range) -> list[Range]:
-    found = _list(said, at, lambda text: _good_item(text) and not _NOT_LIKED.match(text) and not re.search(r"\b(?:I|we|is|are|was|were|has|have)\b", text))
+    found = _list(said, at, lambda text: _good_item(text) and not _NOT_LIKED.match(text) and not _OF_THE_MOMENT.match(text) and not re.search(r"\b(?:I|we|is|are|was|were|has|have)\b", text))
     # "reading books and to have fun": a verb that goes on from the first item is no item of its own.
     gerunds = [said[a:b].split()[0].endswith("ing") for a, b in found]
     return found[:1] if len(found) > 1 and gerunds[0] and not all(gerunds) else found
@@ -194,6 +220,6 @@ def _age(said: str, at: Range) -> list[Range]:
 
 
 _SHAPES: Final[Mapping[Shape, Callable[[str, Range], list[Range]]]] = {
-    "name": _name, "person": _person, "place": _place, "employer": _employer, "job": _job, "phrase": _phrase, "liking": _liking,
+    "name": _name, "person": _person, "proper": _proper, "event": _event, "place": _place, "employer": _employer, "job": _job, "phrase": _phrase, "liking": _liking,
     "list": _list, "clause": _clause, "exact": _exact, "age": _age, "language": _language,
 }  # fmt: skip

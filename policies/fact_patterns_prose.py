@@ -80,7 +80,7 @@ _ASKING: Final = (
 _ASKS: Final = re.compile(rf"(?:^|[,;:—–.-]\s*|\b(?:so|and|but|or|then|also|hey|ok|okay|well|now)\s+){_ASKING}\b", re.IGNORECASE)
 _STATES_AGAIN: Final = re.compile(
     r"\b(?:since|because|considering(?: that)?|given(?: that)?|now that|especially since|seeing as|knowing that|though"
-    r"|but|as) (?=(?:i|i've|i'm|we|we've|we're|my|our)\b)", re.IGNORECASE
+    r"|but|as) (?=(?:i|i've|i'm|we|we've|we're|my|our)\b)|, (?=(?:i|we) (?:prefer|already|recently|just|always)\b)", re.IGNORECASE
 )
 _REQUEST: Final = re.compile(
     r"\W*(?:(?:please|ok|okay|now|then|so|and|hey|hi|also|can you|could you|would you|i (?:want|need) you to|i'd like you to)[, ]+){0,3}"
@@ -115,8 +115,9 @@ def covered(text: str) -> str:
     said = _lines(said)
     if found := _MATERIAL.search(said):
         said = said[: found.start()] + "\n" * (len(said) - found.start())
-    if (found := _WRITE.search(said)) is not None:
-        end = len(said) if len(said.strip()) > 1_500 else said.find("\n", found.end()) % (len(said) + 1)
+    if found := _WRITE.search(said):
+        line = said.find("\n", found.end())
+        end = len(said) if line < 0 or len(said.strip()) > 1_500 else line
         said = said[: found.start()] + "\n" * (end - found.start()) + said[end:]
     return said
 

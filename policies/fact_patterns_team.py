@@ -29,6 +29,7 @@ _RUNS: Final = re.compile(
     re.IGNORECASE,
 )
 _LOOKS: Final = re.compile(r"\d|[:/_]|[a-z][A-Z]|\w[.-]\w|^[A-Z]")
+_LOOKS_SURE: Final = re.compile(r"\d|[:/_]|[a-z][A-Z]|\w\.\w|^[A-Z]")
 _RELATIONS: Final = (
     (re.compile(r"runs? |running|hosted|deployed|lives?", re.I), "runs_on", "one"),
     (re.compile(r"listens", re.I), "listens_on", "one"),
@@ -62,7 +63,7 @@ _MEANT: Final = re.compile(
     r"(?:(?:^|[,;—-] )(?:(?:actually|no|nope|sorry|wait|oops|correction)[,:!\s—-]+){1,3}(?:sorry,? |actually,? )?(?:it's|it is|it was|i meant|i mean|make that|that's|should be)|^(?:i meant|correction:|make that)) (?:actually )?(?:to say )?"
     r"(?P<o>[^,.;:!?()\n\"\ue000]{1,50})(?:,? not (?P<x>[^,.;:!?()\n\"\ue000]{1,40}))?", re.I
 )  # fmt: skip
-_NOT_BUT: Final = re.compile(r"\b(?:it's|it is|i meant|sorry,?) not (?P<x>[^,.;:!?()\n\"\ue000]{1,40}?),? but (?P<o>[^,.;:!?()\n\"\ue000]{1,50})", re.I)
+_NOT_BUT: Final = re.compile(r"\b(?:it's|it is|i meant|sorry,?) not (?!just|only|about|all|that|really|easy|so|too|always|even|exactly|the)(?P<x>[^,.;:!?()\n\"\ue000]{1,40}?),? but (?P<o>[^,.;:!?()\n\"\ue000]{1,50})", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,8 @@ def _topology(said: str, start: int, end: int) -> Iterator[Told]:
         for found in pattern.finditer(said, start, end):
             target = found["o"].rstrip(".'\"*_`")
             subject = normalised(found["s"])
-            if not target or not _LOOKS.search(target) or ANAPHORS.fullmatch(target) or target in ("I", "I'm"):
+            named = re.fullmatch(_IDENTIFIER, found["s"]) is not None or predicate_links(found["v"])
+            if not target or not (_LOOKS if named else _LOOKS_SURE).search(target) or ANAPHORS.fullmatch(target) or target in ("I", "I'm"):
                 continue
             predicate, cardinality = next(((p, c) for words, p, c in _RELATIONS if words.match(found["v"])), ("located_at", "one"))
             if predicate in ("located_at", "uses") and target.istitle() and target.isalpha() and predicate == "located_at":
@@ -110,6 +112,11 @@ def _topology(said: str, start: int, end: int) -> Iterator[Told]:
             yield Told(subject, predicate, as_object(target), _own(shown), (found.start("s"), found.start("o") + len(target)), "topology", many, importance=0.7)
         if pattern is _RUNS and _RUNS.search(said, start, end):
             return
+
+
+def predicate_links(verb: str) -> bool:
+    """Whether a verb ties one service to another, whose name may be two plain words."""
+    return re.match(r"depends|talks|connects|reads|writes", verb, re.I) is not None
 
 
 def _own(shown: str) -> str:

@@ -43,7 +43,7 @@ _SCALE: Final = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "billion":
 # In this order: what one takes is no value of a later kind.
 _VALUES: Final = (
     (DATE, rf"\b{_DAY}(?:,? (?:at |around |by |from )?{_CLOCK})?(?!\w)|\b{_CLOCK} (?:on )?{_DAY}(?!\w)|\b{_CLOCK}(?!\w)"),
-    (MONEY, r"[$€£¥] ?\d[\d,]*(?:\.\d+)?(?: ?(?:k|m|thousand|million|billion)\b)?|\b\d[\d,]*(?:\.\d+)? ?(?:dollars|euros|pounds|usd|eur|gbp)\b"),
+    (MONEY, r"[$€£¥] ?\d+(?:,\d{3})*(?:\.\d+)?(?: ?(?:k|m|thousand|million|billion)\b)?|(?<![\d,.])\d{1,9}(?:,\d{3})*(?:\.\d+)? ?(?:dollars|euros|pounds|usd|eur|gbp)\b"),
     (SHARE, r"(?<![\w.])\d{1,3}(?:\.\d+)? ?(?:%|percent\b|per cent\b)"),
     (VERSION, r"\bv\d+(?:\.\d+)*\b(?:-\w+)?|(?<![\w.,])\d+\.\d+\.\d+(?:-?[a-z]+\d*)?(?![\w.]*\d)|(?<=python )\d+\.\d+|(?<=version )\d+(?:\.\d+)*"),
     (RATIO, r"(?<![\w./])\d+ ?(?:/| out of | of (?:the )?(?=\d)) ?\d+(?![\w/%])"),

@@ -25,14 +25,14 @@ _KINDS: Final[dict[str, str]] = {
     "success rate": "success_rate", "completion rate": "completion_rate", "response rate": "response_rate",
     "conversion rate": "conversion_rate", "retention rate": "retention_rate", "error rate": "error_rate",
     "interest rate": "interest_rate", "hourly rate": "hourly_rate", "pass rate": "pass_rate",
-    "quiz score": "score", "test score": "score", "credit score": "credit_score", "score": "score", "scores": "score",
+    "quiz score": "quiz_score", "test score": "test_score", "credit score": "credit_score", "score": "score",
     "coverage": "coverage", "gpa": "gpa", "grade": "grade", "rating": "rating", "ranking": "ranking",
-    "price": "price", "cost": "cost", "costs": "cost", "salary": "salary", "pay": "salary", "income": "income",
+    "price": "price", "cost": "cost", "salary": "salary", "pay": "salary", "income": "income",
     "rent": "rent", "fee": "fee", "fees": "fee", "savings": "savings", "debt": "debt", "mortgage": "mortgage",
     "allowance": "allowance", "balance": "balance", "revenue": "revenue", "expenses": "expenses",
     "goal": "goal", "target": "goal", "quota": "goal", "limit": "limit", "cap": "limit", "threshold": "threshold",
     "version": "version", "weight": "weight", "height": "height", "word count": "word_count",
-    "page count": "page_count", "count": "count", "total": "count", "size": "size", "length": "length",
+    "page count": "page_count", "size": "size", "length": "length",
     "duration": "duration", "latency": "latency", "response time": "response_time", "load time": "load_time",
     "timeout": "timeout", "speed": "speed", "temperature": "temperature", "capacity": "capacity", "port": "port",
     "start date": "start_date", "launch date": "launch_date", "release date": "release_date", "end date": "end_date",
@@ -49,7 +49,7 @@ _KIND_RE: Final = re.compile(rf"\b({_KIND})\b", re.I)
 _EVENT_RE: Final = re.compile(rf"\b(?:{_EVENTS})s?\b", re.I)
 _APPROX: Final = r"(?:about|around|roughly|approximately|nearly|almost|only|just|exactly|now|over|above|under|below|at least|at most|up to|a)"
 _OF_VALUE: Final = re.compile(
-    rf"\b({_KIND})(?: of| at| above| below| over| under|:)? (?:{_APPROX} )?$|\b({_KIND}) \($", re.I
+    rf"\b({_KIND})(?: of| at| above| below| over| under|:) (?:{_APPROX} )?$|\b({_KIND}) \($", re.I
 )
 _PREFIX: Final = re.compile(rf"^(?: (?:{'|'.join(sorted(STATES))}))? ({_KIND})\b(?! of\b)", re.I)
 _FOR_THING: Final = re.compile(r"^,? (?:for|on|in|of|to) ", re.I)
@@ -61,7 +61,7 @@ _TURNED: Final = frozenset(
     " revised advanced brought reached hit scheduled booked planned due rated estimated expanded went".split()  # noqa: SIM905
 )
 _LINKS: Final = (
-    frozenset("now currently actually already just officially still only about around to at up down on for by from back".split())  # noqa: SIM905
+    frozenset("now currently actually already just officially still only about around to at up down on for by from back was were".split())  # noqa: SIM905
     | frozenset("until be recently finally roughly also all the way in out almost nearly approximately over".split())  # noqa: SIM905
     | _BE | _TURNED
 )  # fmt: skip
@@ -89,20 +89,30 @@ _COUNTING: Final = re.compile(
     rf"(?: (?:all|only|about|around|over|exactly|a total of|now|up to|nearly|almost|at least))* $|\bafter completing $"
     rf"|\b(?:recently|already|just|successfully) ({_DID}) $", re.I,
 )
-_TOTAL: Final = re.compile(r"\b(?:a total of|there are|there're|there is|there's)(?: now| currently| only| about)? $", re.I)
-_HOLDS: Final = re.compile(r"\b(?:my|our|the) ((?:[a-z][\w-]* ){1,4})(?:with|has|have|contains|includes|of) $", re.I)
+_TOTAL: Final = re.compile(r"\b(?:\b(?:i|we|my|our)\b[^.;!?]{0,60} a total of|(?:now|so) there(?: are|'re|'s)|there are(?: now| currently| already))(?: about| only)? $", re.I)
+_HOLDS: Final = re.compile(r"(?:\b(?:my|our)|\b(?:i|i'm|i've|we|we're|we've)\b[^.;!?]{0,60} the) ((?:[a-z][\w-]* ){1,4})(?:with|has|have|contains|includes|of) $", re.I)
 _SPENT: Final = re.compile(
     r"\b(allocated|budgeted|set aside|earmarked|paid|spent|paying|spending|spend|pay|allocate)(?: (?:about|around|only|up to|over))? $", re.I
 )
 _EARNED: Final = re.compile(r"\b(?:earn|earning|make|making|salary (?:is|of))(?: (?:about|around|only))? $", re.I)
-_PER: Final = re.compile(r"^ (?:a|per|each|every|/) ?(day|week|month|year|hour|night)\b|^ (daily|weekly|monthly|yearly)\b", re.I)
-_PERIODS: Final = {"daily": "day", "weekly": "week", "monthly": "month", "yearly": "year", "annual": "year"}
+_PER: Final = re.compile(r"^ (?:a|per|each|every|/) ?(day|week|month|year|hour|night)\b|^ (daily|weekly|monthly|yearly|annually)\b", re.I)
+_PERIODS: Final = {"daily": "day", "weekly": "week", "monthly": "month", "yearly": "year", "annual": "year", "annually": "year"}
 _MEASURES: Final = frozenset(
     "minute second hour day week month year night time cm mm km m kg g mile meter metre foot inch pound lb percent point"
     " px pixel am pm degree ms mb gb kb tb step way thing option reason example tip lot bit year-old mph star cup tbsp"
     " o'clock dollar euro more of and or to year-olds kilometer oz ounce gram liter litre unit pair tablespoon teaspoon"
     " type kind part sentence paragraph word line chapter people person".split()  # noqa: SIM905
 )
+_EVENT_LINKS: Final = frozenset("with for on about at of in to and coming up scheduled set planned booked".split())  # noqa: SIM905
+_TIME_UNITS: Final = frozenset("second minute hour day week month year time".split())  # noqa: SIM905
+# Kinds that a person has; any other kind needs a thing whose kind it is.
+_OWN_KINDS: Final = frozenset(
+    "accuracy budget salary score quiz_score test_score credit_score goal rent weight height savings debt income gpa deadline word_count"
+    " page_count success_rate completion_rate response_rate hourly_rate mortgage allowance birthday anniversary count_per_day"
+    " count_per_week count_per_month count_per_year grade".split()  # noqa: SIM905
+)
+_OWNED: Final = re.compile(r"\b(?:my|our|i|i've|i'm|we|we've|we're|the new|the updated|the revised)\b", re.I)
+_CHANGED: Final = re.compile(r"\b(?:new|updated|revised|increased|reduced|now|no longer|instead)\b", re.I)
 _PRONOUN: Final = re.compile(r"\b(?:it|that)(?:'s)?$", re.I)
 _VERBS_OF_COUNT: Final = frozenset("have had got own manage lead".split())  # noqa: SIM905
 
@@ -117,6 +127,7 @@ class Stated:
     start: int
     end: int
     shape: str = "is"  # how to say it: is, count, did, time, per
+    changed: bool = False  # said as a change: "moved to", "is now", "the new"
     unit: str = ""
     verb: str = ""
 
@@ -172,7 +183,7 @@ def phrase_before(left: str) -> str:
 def phrase_after(right: str) -> str:
     """The noun phrase that opens a text, with one that follows on for/of/in/with; empty where none does."""
     found, rest = _phrase(right)
-    linked = re.match(r" ?(for|of|in|with|to|on) ", rest)
+    linked = re.match(r" ?(for|of|in|with|on|to(?= (?:the|my|our|a|[A-Z]))) ", rest)
     if found and linked:
         more, _ = _phrase(rest[linked.end() :])
         if more:
@@ -217,10 +228,13 @@ def _fits(predicate: str, kind: str) -> bool:
     return kind == VERSION if predicate == "version" else kind != DATE
 
 
-def _made(around: _Around, predicate: str, thing: str, start: int, **more: str) -> Stated | None:
-    if not _fits(predicate.partition("count_per")[0] or "count", around.kind):
+def _made(around: _Around, predicate: str, thing: str, start: int, *, shape: str = "is") -> Stated | None:
+    if not _fits("count" if predicate.startswith("count_per") else predicate, around.kind):
         return None
-    return Stated(predicate, thing, around.value, around.base + start, around.value.end, **more)
+    if re.search(r"\bfrom $", around.left) or (not thing and not (predicate in _OWN_KINDS and _OWNED.search(around.left))):
+        return None  # "improved from 70 %": what it was
+    changed = _CHANGED.search(around.left[max(0, start - 12) :]) is not None
+    return Stated(predicate, thing, around.value, around.base + start, around.value.end, shape, changed)
 
 
 def _of_value(around: _Around) -> Stated | None:
@@ -237,7 +251,10 @@ def _of_value(around: _Around) -> Stated | None:
     thing = phrase_before(before)
     period = re.search(r"\b(daily|weekly|monthly|yearly)$", thing, re.I)
     predicate = _kind_of(word, before, around.value)
-    if period or not thing:
+    plural = re.match(r" ([a-z]+s)\b", around.right)
+    if predicate.startswith("count_per") and plural:
+        thing = plural[1]
+    elif period or not thing:
         link = _FOR_THING.match(around.right)
         thing = phrase_after(around.right[link.end() :]) if link else _with_before(before)
     made = _made(around, predicate, thing, at)
@@ -280,12 +297,13 @@ def _before_kind(around: _Around) -> Stated | None:
 
 def _linked(around: _Around) -> Stated | None:
     """ "the deadline for the sprint is now V", "my accuracy improved from V to V", "it was adjusted to V"."""
-    words, at, verbs = around.left.split(" "), len(around.left), 0
+    words, at, verbs, turned = around.left.split(" "), len(around.left), 0, False
     while words:
         word = words[-1]
         if word and word.casefold() not in _LINKS and not re.fullmatch(rf"[{ANY_VALUE}]+,?", word):
             break
         verbs += word.casefold() in _BE or word.casefold() in _TURNED
+        turned = turned or word.casefold() in _TURNED
         at -= len(word) + 1
         words.pop()
     clause = around.left[: max(at, 0)]
@@ -295,9 +313,8 @@ def _linked(around: _Around) -> Stated | None:
         return None
     clause = re.split(r"[;:.!?]|, (?!(?:which|that)\b)", clause)[-1]
     start = len(around.left[: max(at, 0)].rstrip()) - len(clause)
-    if _PRONOUN.search(clause):
-        return _antecedent(around)
-    return _of_clause(around, clause, max(start, 0))
+    made = _antecedent(around) if _PRONOUN.search(clause) else _of_clause(around, clause, max(start, 0))
+    return made and replace(made, changed=made.changed or turned)
 
 
 def _of_clause(around: _Around, clause: str, start: int) -> Stated | None:
@@ -305,7 +322,7 @@ def _of_clause(around: _Around, clause: str, start: int) -> Stated | None:
     if re.search(r"\b(?:if|when|would|could|should|might|may|whether|wish|hope|think)\b", clause, re.I):
         return None
     if found := re.search(r"\bnumber of ((?:[\w'-]+ ){0,3}[\w'-]+)", clause):
-        return _made(around, "count", phrase_after(found[1]), start + found.start(), shape="count")
+        return _made(around, "count", phrase_after(found[1]), start + found.start(), shape="count") if _OWNED.search(around.before) else None
     kinds = list(_KIND_RE.finditer(clause))
     if kinds:
         kind = kinds[-1]
@@ -336,14 +353,21 @@ def _event(around: _Around, clause: str, start: int) -> Stated | None:
         return None
     event = events[-1]
     tail = clause[event.end() :]
-    if re.search(r"[.!?;]|, ", tail) or len(tail) > 70:
+    if re.search(r"[.!?;]|, ", tail) or len(tail) > 70 or not _goes_on(tail) or re.search(r"\bfrom $", around.left):
         return None
     modifiers = phrase_before(clause[: event.start()])
     link = re.match(r" (?:with|for|on|about|at|of|in|to) ", tail)
     thing = f"{modifiers} {event[0]}".strip()
     if link and (more := phrase_after(tail[link.end() :])):
         thing += f" {link[0].strip()} {more}"
-    return Stated("time", thing, around.value, around.base + start + event.start() - len(modifiers), around.value.end, "time")
+    begins = around.base + start + event.start() - len(modifiers)
+    return Stated("time", thing, around.value, begins, around.value.end, "time", _CHANGED.search(around.left[-40:]) is not None)
+
+
+def _goes_on(tail: str) -> bool:
+    """Whether what stands between an event and its date is part of its name: "with the director", no other clause."""
+    words = [word for word in re.findall(r"[\w'-]+", tail.casefold()) if word not in DETERMINERS]
+    return all(word not in STOPS or word in _EVENT_LINKS for word in words)
 
 
 def _moved(around: _Around) -> Stated | None:
@@ -353,7 +377,7 @@ def _moved(around: _Around) -> Stated | None:
         return None
     clause = found[1]
     made = _of_clause(around, clause, found.start(1))
-    return made and replace(made, start=around.base + found.start())
+    return made and replace(made, start=around.base + found.start(), changed=True)
 
 
 def _scheduled(around: _Around) -> Stated | None:
@@ -380,6 +404,9 @@ def _counted(around: _Around) -> Stated | None:
     if per is not None:
         return per
     thing = _counted_thing(around.right)
+    if around.kind == RATIO and not thing and (found := _COUNTING.search(around.left)) and found[1]:
+        verb = found[1].casefold()
+        return Stated(f"count_{verb.replace(' ', '_')}", "", around.value, around.base + found.start(), around.value.end, "did", verb=verb)
     if not thing:
         return None
     end = around.value.end + around.right.find(thing.split(" ")[-1]) + len(thing.split(" ")[-1])
@@ -403,7 +430,7 @@ def _counted_thing(right: str) -> str:
     last = core.split(" ")[-1].casefold() if core else ""
     if not last or singular(last) == last or singular(last) in _MEASURES or len(core.split()) > 4:
         return ""
-    return core if core == thing else thing
+    return re.split(r" (?:with|in|on|at) ", thing)[0]
 
 
 def _rate(around: _Around) -> Stated | None:
@@ -413,7 +440,7 @@ def _rate(around: _Around) -> Stated | None:
         return None
     per = _PER.match(around.right[found.end() :])
     noun = found[1].casefold()
-    if per is None or singular(noun) == noun:
+    if per is None or singular(noun) == noun or singular(noun) in _TIME_UNITS:
         return None
     if not re.search(r"\b(?:i|i'm|i've|we|my|our|target\w*|goal|aim\w*)\b", around.left, re.I):
         return None
@@ -428,7 +455,7 @@ def _paid(around: _Around) -> Stated | None:
         return None
     per = _PER.match(around.right)
     if (found := _EARNED.search(around.left)) and per:
-        return Stated("salary", "", around.value, around.base + found.start(), around.value.end + per.end(), unit=per[1] or "")
+        return Stated("salary", "", around.value, around.base + found.start(), around.value.end + per.end(), "is", unit=(per[1] or _PERIODS[per[2].casefold()]).casefold())
     found = _SPENT.search(around.left)
     link = re.match(r",? (?:for|on|to|towards?) ", around.right)
     if found is None or link is None or not (thing := phrase_after(around.right[link.end() :])):
