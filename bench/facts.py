@@ -91,8 +91,10 @@ def extracted(turns: Sequence[Turn]) -> list[Found]:
 def rests_on_its_words(fact: Fact, text: str) -> bool:
     """Whether a fact's span is a range of the text, not empty, in which all words of its object stand."""
     start, end = fact.span
-    words = re.findall(r"\w+", text[start:end].casefold()) if 0 <= start < end <= len(text) else []
-    return bool(words) and set(re.findall(r"\w+", fact.object)) <= set(words)
+    if not 0 <= start < end <= len(text):
+        return False
+    said = " ".join(text[start:end].replace("’", "'").casefold().split())
+    return all(word in said for word in re.findall(r"[\w.,:/]+", fact.object))
 
 
 def summary(found: Sequence[Found], seconds: float) -> dict[str, Any]:
@@ -189,7 +191,10 @@ def _report_updates(data: Path, show: int) -> None:
     for row in rows:
         marks = " ".join("yes" if mark else " - " for mark in (row.value_found, row.same_key, row.may_replace))
         print(f"{marks}  {row.question}")
-    print(f"new value in a fact {sum(r.value_found for r in rows)}, same key as the old {sum(r.same_key for r in rows)}, may replace it {sum(r.may_replace for r in rows)}")
+    print(
+        f"new value in a fact {sum(r.value_found for r in rows)}, same key as the old"
+        f" {sum(r.same_key for r in rows)}, may replace it {sum(r.may_replace for r in rows)}"
+    )
     for older, newer in list(collisions(found))[:show]:
         print(f"- {older.statement} -> {newer.statement}")
 

@@ -20,7 +20,7 @@ from typing import Final
 from policies.fact import Fact
 from policies.fact_patterns import OPENS, RULES, TRIGGER, UNREAL, Rule
 from policies.fact_patterns_objects import objects
-from policies.fact_patterns_prose import COVER, Sentence, covered, sentences
+from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
 from policies.fact_patterns_team import Told, corrects, told
 from policies.fact_patterns_time import meaning, validity, values_in
 from policies.fact_patterns_values import Stated, stated_values
@@ -33,6 +33,21 @@ __all__ = ["facts_in", "may_replace", "normalised"]
 _STATED: Final = 0.8
 _IN_PASSING: Final = 0.6
 _RULED: Final = 0.85
+_TIMELESS: Final = frozenset(
+    {
+        "name",
+        "born_in",
+        "comes_from",
+        "grew_up_in",
+        "age",
+        "hometown",
+        "birthday",
+        "likes",
+        "prefers",
+        "eats",
+        "allergic_to",
+    }
+)
 # People have many meetings and many costs at once: one without a name replaces another only where a change is spoken of.
 _OF_MANY: Final = frozenset({"time", "cost", "price", "fee"})
 _FACTS_MAX: Final = 40  # of one text
@@ -53,7 +68,8 @@ class _Voice:
 def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> list[Fact]:
     """The facts that `speaker` (else "user") states in a text, in order of span; at most _FACTS_MAX."""
     voice = _Voice(as_object(speaker), speaker) if speaker else _Voice("user", "The user")
-    said = covered(text)
+    read, shift = both_ends(text)
+    said = covered(read)
     masked, values = values_in(said)
     found: dict[tuple[str, str, str, bool], Fact] = {}
     after_correction = False
@@ -62,14 +78,28 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
         after_correction = corrected and sentence.end - sentence.start < 20
         facts = [
             *_ruled(said, sentence, voice, said_at),
-            *(_from_told(one, voice) for one in told(said, sentence.start, sentence.end) if _holds(said, sentence, one)),
-            *(_from_value(said, one, sentence, voice, said_at) for one in stated_values(masked, sentence.start, sentence.end, values)),
+            *(
+                _from_told(one, voice)
+                for one in told(said, sentence.start, sentence.end)
+                if _holds(said, sentence, one)
+            ),
+            *(
+                _from_value(said, one, sentence, voice, said_at)
+                for one in stated_values(masked, sentence.start, sentence.end, values)
+            ),
         ]
         for fact in facts:
-            if fact.object and COVER not in fact.object and text[fact.span[0] : fact.span[1]].strip():
+            if fact.object and COVER not in fact.object and read[fact.span[0] : fact.span[1]].strip():
                 kept = replace(fact, correction=True) if corrected and not fact.correction else fact
                 found.setdefault((fact.subject, fact.predicate, fact.object, fact.negated), kept)
-    return sorted(found.values(), key=lambda fact: fact.span)[:_FACTS_MAX]
+    first = sorted(found.values(), key=lambda fact: fact.span)[:_FACTS_MAX]
+    return [_shifted(fact, shift) for fact in first] if shift else first
+
+
+def _shifted(fact: Fact, shift: int) -> Fact:
+    """A fact of `both_ends` in the text's own offsets."""
+    start, end = fact.span
+    return fact if start <= CHARS_KEPT else replace(fact, span=(start + shift, end + shift))
 
 
 def may_replace(newer: Fact, older: Fact) -> bool:
@@ -78,7 +108,7 @@ def may_replace(newer: Fact, older: Fact) -> bool:
 
     "the sprint" may be "the first sprint"; the first sprint is not the second one.
     """
-    if (newer.subject, newer.predicate) != (older.subject, older.predicate) or "one" != newer.cardinality:
+    if (newer.subject, newer.predicate) != (older.subject, older.predicate) or newer.cardinality != "one":
         return False
     if _unit(newer) != _unit(older):
         return False
@@ -100,9 +130,10 @@ def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> I
         before = said[sentence.start : pronoun.start()]
         if pronoun.start() < reached or not sentence.states(pronoun.start()) or UNREAL.search(before):
             continue
-        if not OPENS.search(before) and not (sentence.bullet and len(before) < 6):
-            continue
+        opens = OPENS.search(before) is not None or (sentence.bullet and len(before) < 6)
         for rule in RULES:
+            if not opens and rule.shape != "person":
+                continue
             found = rule.pattern.match(said, pronoun.start(), sentence.end)
             if found is None or max(found.start("o"), found.end() if found.start("o") < 0 else 0) < reached:
                 continue
@@ -111,7 +142,9 @@ def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> I
                 reached = fact.span[1]
 
 
-def _by_rule(said: str, rule: Rule, found: re.Match[str], sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:
+def _by_rule(
+    said: str, rule: Rule, found: re.Match[str], sentence: Sentence, voice: _Voice, said_at: datetime
+) -> Iterator[Fact]:
     groups = found.groupdict()
     at = found.span("o2") if groups.get("o2") else found.span("o")
     kind = normalised(groups.get("k") or "")
@@ -124,7 +157,7 @@ def _by_rule(said: str, rule: Rule, found: re.Match[str], sentence: Sentence, vo
             continue
         since, until = validity(said[found.start() : sentence.end], said_at)
         # What is always so does not begin last week.
-        since = None if rule.predicate in ("name", "born_in", "comes_from", "grew_up_in", "age") or rule.ended else since
+        since = None if rule.predicate in _TIMELESS or rule.predicate.startswith("{k}_") or rule.ended else since
         yield Fact(
             subject=voice.subject,
             predicate=rule.predicate.format(k=kind.replace(" ", "_")),
@@ -183,7 +216,9 @@ def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_
         valid_to=until,
         confidence=_STATED if stated else _IN_PASSING,
         importance=0.6,
-        qualifiers={"value": value} | ({"of": " ".join(rest)} if rest else {}) | ({"changed": "yes"} if one.changed else {}),
+        qualifiers={"value": value}
+        | ({"of": " ".join(rest)} if rest else {})
+        | ({"changed": "yes"} if one.changed else {}),
     )
 
 
@@ -217,7 +252,11 @@ def _did(one: Stated, voice: _Voice, thing: str, words: str) -> str:
 def _when(voice: _Voice, thing: str, words: str) -> str:
     link = "at " if re.match(r"\d{1,2}(?::\d\d)? ?(?:am|pm)|\d{1,2}:\d\d|noon", words, re.I) else "on "
     link = "" if re.match(r"next|this|coming|tomorrow|tonight", words, re.I) else link
-    owner = "" if re.match(r"[A-Z][\w-]*'s ", thing) else ("The " if re.match(r"[A-Z][a-z]+ [A-Z]", thing) else f"{voice.owning} ")
+    owner = (
+        ""
+        if re.match(r"[A-Z][\w-]*'s ", thing)
+        else ("The " if re.match(r"[A-Z][a-z]+ [A-Z]", thing) else f"{voice.owning} ")
+    )
     core = re.split(r" (?:with|for|on|about|at|of|in|to) ", thing)[0]
     return f"{owner}{thing} {'are' if normalised(core) != as_object(core) else 'is'} {link}{words}."
 

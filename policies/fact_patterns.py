@@ -5,6 +5,7 @@ characters, so the work is linear. `o` is the object, `k` a kind that enters the
 sentences of German, Spanish and French. Data only.
 """
 
+# ruff: noqa: E501  one rule a line: broken up, the table could not be read down
 from __future__ import annotations
 
 import re
@@ -15,10 +16,27 @@ from policies.fact import Cardinality, Category
 from policies.fact_patterns_words import CONDITIONS, GOODS, KIN_MANY, KIN_ONE, PETS, STATUSES
 
 # How the object is read: see `policies/fact_patterns_objects.py`.
-Shape = Literal["name", "place", "employer", "job", "proper", "event", "phrase", "liking", "list", "clause", "exact", "age", "person", "language"]
+Shape = Literal[
+    "name",
+    "place",
+    "employer",
+    "job",
+    "proper",
+    "event",
+    "choice",
+    "phrase",
+    "liking",
+    "list",
+    "clause",
+    "exact",
+    "age",
+    "person",
+    "language",
+]
 
 TRIGGER: Final = re.compile(
-    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|ich|mein|meine|me|mi|vivo|trabajo|je|j'|mon|ma)(?![\w-])", re.IGNORECASE
+    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|ich|mein|meine|me|mi|vivo|trabajo|je|j'|mon|ma)(?![\w-])",
+    re.IGNORECASE,
 )
 # What may stand before a pronoun that opens a statement.
 OPENS: Final = re.compile(
@@ -49,7 +67,7 @@ class Rule:
     ended: bool = False
 
 
-_RUN = r"(?P<o>[^,.;:!?()\n\"\ue000]{1,90})"
+_RUN = r"(?P<o>(?:[^,.;:!?()\n\"\ue000]|[,.](?=\d)){1,110})"
 _RUNS = r"(?P<o>[^.;:!?()\n\"\ue000]{1,160})"
 # A dot inside a name ("St. Louis", "Node.js") ends no run.
 _DOTTED = r"(?P<o>(?:[^,.;:!?()\n\"\ue000]|\.(?=\w)|(?<=\bSt)\.){1,90})"
@@ -64,7 +82,9 @@ _NOT = r"I (?:really |just |also |still )?(?:don't|do not|can't|cannot|never) (?
 _DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
 
 
-def _rule(pattern: str, predicate: str, says: str, shape: Shape = "phrase", *flags: str, importance: float = 0.6) -> Rule:
+def _rule(
+    pattern: str, predicate: str, says: str, shape: Shape = "phrase", *flags: str, importance: float = 0.6
+) -> Rule:
     """A row of the table: the flags name a category, `one`, `negated`, `ended`."""
     categories: tuple[Category, ...] = ("preference", "convention", "topology", "decision")
     return Rule(
@@ -79,7 +99,7 @@ _WHO: Final = (
     _rule(rf"(?:(?:people |everyone |you can |please |just )*call me|I go by) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(r"(?:I'm|I am) (?P<o>[A-Z][a-z]+(?: [A-Z][a-z]+)?)(?=, (?:an? |and I|from |\d)|[.!]| from | and I)", "name", "{P} name is {o}.", "proper", "one", importance=0.9),
     _rule(r"(?:I'm|I am) [A-Z][a-z]+(?: [A-Z][a-z]+)?, (?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{3,90})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
-    _rule(r"(?:I'm|I am|I) (?:[^.;!?\n]{2,90},? )(?:based|living|located) in (?P<o>[A-Z](?:[^.;:!?()\n\"\ue000]){1,60})", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.75),
+    _rule(r"(?:I'm|I am|I) [^.;!?\n]{2,90}?(?:, | and |er |or |ist )(?:I'm |who is )?(?:based|living|located) in (?P<o>[A-Z](?:[^.;:!?()\n\"\ue000]){1,60})", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.75),
     _rule(r"as an? (?P<o>[a-z/ -]{3,50}), (?:I|my|I'm|I've) (?!want|can|need|should|would|must|will|could|may)", "job", "{S} is {a o}.", "job", "one", importance=0.7),
     _rule(r"(?:I have|I've got|I've) (?:over |about |around |almost |more than )?(?P<o>\d{1,2})\+? years of (?P<k>[a-z]+ )?experience", "years_of_experience", "{S} has {o} years of {k} experience.", "exact", "one", importance=0.7),
     _rule(rf"(?:{_IM}(?P<o>\d{{1,3}})(?: years? old| yrs? old|(?=[,.;!?]|$| and | now))|I {_ADV}turned (?P<o2>\d{{1,3}}))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
@@ -124,8 +144,20 @@ _NEW = (
 )
 _LIFE: Final = (
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?P<k>{_NEW}) {_DOTTED}", "{k}", "{S} {k} {o}.", "event", importance=0.55),
-    _rule(rf"(?:I|we|I've|we've) {_ADV}got (?P<o>married|engaged|divorced|promoted)\b", "got", "{S} got {o}.", "exact", importance=0.75),
-    _rule(rf"(?:I|we) (?:still )?(?:don't|do not) have (?:any )?(?P<o>(?:an? )?(?:pets|kids|children|siblings|brothers|sisters|{GOODS}|{PETS}|allergies))(?![\w-])(?! any ?more)", "has", "{S} does not have {o}.", "exact", "negated"),
+    _rule(
+        rf"(?:I|we|I've|we've) {_ADV}got (?P<o>married|engaged|divorced|promoted)\b",
+        "got",
+        "{S} got {o}.",
+        "exact",
+        importance=0.75,
+    ),
+    _rule(
+        rf"(?:I|we) (?:still )?(?:don't|do not) have (?:any )?(?P<o>(?:an? )?(?:pets|kids|children|siblings|brothers|sisters|{GOODS}|{PETS}|allergies))(?![\w-])(?! any ?more)",
+        "has",
+        "{S} does not have {o}.",
+        "exact",
+        "negated",
+    ),
 )
 
 _LIKING: Final = (
@@ -139,9 +171,9 @@ _LIKING: Final = (
 )  # fmt: skip
 
 _TURNS: Final = (
-    _rule(rf"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[A-Z][\w' -]{{1,50}}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
+    _rule(r"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[A-Z][\w' -]{1,50}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
     _rule(r"(?:I (?:no longer|don't|do not) work|I (?:stopped|quit) working) (?:at|for) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
-    _rule(rf"I (?:no longer|don't|do not) (?:like|enjoy|love) (?P<o>[^,.;:!?()\n\"\ue000]{{1,60}}?) any ?more", "likes", "{S} no longer likes {o}.", "liking", "preference", "ended"),
+    _rule(r"I (?:no longer|don't|do not) (?:like|enjoy|love) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?) any ?more", "likes", "{S} no longer likes {o}.", "liking", "preference", "ended"),
     _rule(rf"I no longer (?:like|enjoy|love) {_RUNS}", "likes", "{S} no longer likes {o}.", "liking", "preference", "ended"),
     _rule(rf"(?:I|we) no longer (?:have|own) {_RUN}", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(r"(?:I|we) (?:don't|do not) have (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?) any ?more", "has", "{S} no longer has {o}.", "phrase", "ended"),
@@ -153,14 +185,14 @@ _TURNS: Final = (
     _rule(rf"(?:I|we|I've) {_ADV}(?:cancell?ed) (?:my|our) (?P<o>(?:[\w-]+ ){{0,3}}(?:subscription|membership|reservation|order|trip|flight|appointment))", "has", "{S} has cancelled {o}.", "phrase", "ended"),
     _rule(rf"I {_ADV}broke up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),
-    _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|chosen|picked(?! up| out)|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "clause", "decision", importance=0.65),
+    _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|chosen|picked(?! up| out)|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),
 )  # fmt: skip
 
 _ELSEWHERE: Final = (
     _rule(rf"(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(rf"(?:ich (?:wohne|lebe) (?:jetzt |derzeit )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"(?:ich arbeite (?:bei|für)|trabajo (?:en|para)|je travaille (?:chez|pour)) {_DOTTED}", "works_at", "{S} works at {o}.", "place", "one", importance=0.8),
-    _rule(rf"(?:ich (?:mag|liebe)|me (?:gustan?|encantan?) (?:el |la |los |las )?|j'aime|j'adore) ?(?:(?:le|la|les|l') ?)?(?!nicht|pas|dich|que\b|keine?n?\b)(?P<o>[^,.;:!?()\n\"\ue000]{{2,40}})", "likes", "{S} likes {o}.", "exact", "preference"),
+    _rule(r"(?:ich (?:mag|liebe)|me (?:gustan?|encantan?) (?:el |la |los |las )?|j'aime|j'adore) ?(?:(?:le|la|les|l') ?)?(?!nicht|pas|dich|que\b|keine?n?\b)(?P<o>[^,.;:!?()\n\"\ue000]{2,40})", "likes", "{S} likes {o}.", "exact", "preference"),
     _rule(rf"ich bin allergisch gegen {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
     _rule(rf"soy alérgic[oa] a(?:l| la| los| las)? {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
 )  # fmt: skip

@@ -11,66 +11,106 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from policies.fact_patterns import Shape
-from policies.fact_patterns_words import ANAPHORS, JOBS, LANGUAGES
+from policies.fact_patterns_words import ANAPHORS, JOBS, LANGUAGES, word_set
 
 Range = tuple[int, int]
 
 _NEXT_CLAUSE: Final = re.compile(
-    r"(?:,? (?:and|but|or|so|then) (?=(?:I|I'm|I've|I'd|we|we're|we've|it|it's|he|she|they|that|this|you|can|how|what|am|is|are|was|want|need|also|have|had|hope|my|our|the|now|would|just|really|think|got|there|then|so)\b)"
-    r"|,? (?:because|since|although|though|while|whereas|which|who|whom|when|whenever|where|if|unless|so|but|as|that|due to|thanks to"
-    r"|especially|including|considering|given|after|before|until|till|despite|instead of|rather than|compared to|even though|however|these days"
-    r"|right now|at the moment|at this point|lately|recently|too|as well|so much|very much|a lot|anymore|any more|again|last|yesterday|today|tonight|this (?:week|month|year|time|morning)"
-    r"|now|already|currently|for (?:about|over|almost|nearly|the past|\d|a (?:few|couple|while|long)|several|many|two|three|four|five|six|ten|now)|to (?:help|make|get|be|see|ensure|keep)"
+    r"(?:,? (?:and|but|or|so|then) (?=(?:I|I'm|I've|I'd|we|we're|we've|it|it's|he|she|they|that|this|you"
+    r"|can|how|what|am|is|are|was|want|need|also|have|had|hope|my|our|the|now|would|just|really|think|got"
+    r"|there|then|so)\b)"
+    r"|,? (?:because|since|although|though|while|whereas|which|who|whom|when|whenever|where|if|unless|so"
+    r"|but|as|that|due to|thanks to"
+    r"|especially|including|considering|given|after|before|until|till|despite|instead of|rather than"
+    r"|compared to|even though|however|these days"
+    r"|right now|at the moment|at this point|lately|recently|too|as well|so much|very much|a lot|anymore"
+    r"|any more|again|last|yesterday|today|tonight|this (?:week|month|year|time|morning)"
+    r"|now|already|currently|for (?:about|over|almost|nearly|the past|\d|a (?:few|couple|while|long)"
+    r"|several|many|two|three|four|five|six|ten|now)|to (?:help|make|get|be|see|ensure|keep|fully|better"
+    r"|understand|grasp|maximi[sz]e|avoid|improve|increase)"
     r"|in (?:19|20)\d\d|every (?:day|week|time)|all the time|more than anything|can you|could you|how|what|and)\b"
     r"| [-–—] | - |[,;] )",
     re.IGNORECASE,
 )
 _LIST_END: Final = re.compile(
-    r"(?:,? (?:and|but|or|so|then) (?=(?:I|I'm|I've|I'd|we|it|it's|he|she|they|that|this|you|can|how|what|am|is|are|was|want|need|also|have|had|hope|my|there|then|would)\b)"
-    r"|,? (?:because|since|although|though|while|which|who|when|whenever|where|if|so|but|that|due to|especially|considering|given|until|these days|too|as well|so much"
-    r"|very much|a lot|anymore|any more|right now|lately|can you|could you|how|what|even though|after|before|as)\b| [-–—] | - )",
+    r"(?:,? (?:and|but|or|so|then) (?=(?:I|I'm|I've|I'd|we|it|it's|he|she|they|that|this|you|can|how|what"
+    r"|am|is|are|was|want|need|also|have|had|hope|my|there|then|would)\b)"
+    r"|,? (?:because|since|although|though|while|which|who|when|whenever|where|if|so|but|that|due to"
+    r"|especially|considering|given|until|these days|too|as well|so much"
+    r"|very much|a lot|anymore|any more|right now|lately|can you|could you|how|what|even though|after"
+    r"|before|as)\b| [-–—] | - )",
     re.IGNORECASE,
 )
 _ITEM: Final = re.compile(r",? (?:and|or|as well as|&) |, ")
 _NOT_LIKED: Final = re.compile(
-    r"^(?:to (?:hear|know|think|say|see|thank|ask|be|get|have|share|go|try|do|learn|discuss)|how|when|if|being able|hearing|seeing|knowing|having|getting|sharing|your|the (?:idea|sound|look|plan|way|fact|thought|feel|part|first"
-    r"|second|last|following|results?|other|suggestion|changes?|opportunity|new|title|concept|option|format|example|tips?|approach|output|structure|story|code|name)"
-    r"|to\b|and\b|or\b|more\b|every|all\b|both\b|being\b|when|doing (?:it|that|this|so)|part\b|most\b|just\b|about\b|at\b|in\b|by\b|for\b|on\b|not\b|very\b|really\b|so\b|my new|what|as\b|with\b|now\b"
-    r"|some (?:of|new|more)|any (?:of|more)|working with|chatting|talking to|supporting|helping|catching|learning|finding|trying|making|going)\b",
+    r"^(?:to (?:hear|know|think|say|see|thank|ask|be|get|have|share|go|try|do|learn|discuss)|how|when|if"
+    r"|being able|hearing|seeing|knowing|having|your|the (?:idea|sound|look|plan|way|fact|thought|feel"
+    r"|part|first"
+    r"|second|last|following|results?|other|suggestion|changes?|opportunity|new|title|concept|option"
+    r"|format|example|tips?|approach|output|structure|story|code|name)"
+    r"|and\b|or\b|more\b|every|all\b|both\b|being\b|when|doing (?:it|that|this|so)|part\b|most\b|just\b"
+    r"|about\b|at\b|in\b|by\b|for\b|on\b|not\b|very\b|really\b|so\b|my new|what|as\b|with\b|now\b"
+    r"|some (?:of|new|more)|any (?:of|more)|chatting|supporting|catching|finding|trying|(?:two|three|\d+)\b)\b",
     re.IGNORECASE,
 )
 _NO_PHRASE: Final = re.compile(
-    r"^(?:to|and|or|more|less|very|so|too|not|been|being|about|that|able|sure|just|also|all|some|no|in|on|at|by|for|with|lots|kind|sort|doing|going|getting|having|making|how|why"
+    r"^(?:to|and|or|more|less|very|so|too|not|been|being|about|that|able|sure|just|also|all|some|no|in|on"
+    r"|at|by|for|with|lots|kind|sort|doing|going|getting|having|making|how|why"
     r"|much|many|enough|really|quite|pretty|feeling|of|is|are|was|only|now|out|up|down)\b",
     re.IGNORECASE,
-)  # fmt: skip
+)
 # What is liked about the thing at hand, not in general.
 _OF_THE_MOMENT: Final = re.compile(
-    r"^(?:the (?:[a-z]+ )?(?!beach|ocean|sea|outdoors|mountains?|theat(?:er|re)|rain|snow|city|sun|cold|heat|desert|forest|woods|countryside|guitar|piano|violin)[a-z]+|(?:to )?(?:help|action|texture|colou?rs?|tech|work"
+    r"^(?:the (?:[a-z]+ )?(?!beach|ocean|sea|outdoors|mountains?|theat(?:er|re)|rain|snow|city|sun|cold"
+    r"|heat|desert|forest|woods|countryside|guitar|piano|violin)[a-z]+|(?:to )?(?:sharing|learning|making"
+    r"|going|getting|doing|help|action|texture|colou?rs?|tech|work"
     r"|helping|stories|games|support|design|details?|style|theme|setup|layout|more)|(?:their|my|our) work|- .*)$",
     re.IGNORECASE,
 )
 _CAPITAL: Final = re.compile(r"(?:(?:the|St\.|of|de|la|du|del|los|las|el|upon|and|le|&|a|s) )*[A-ZÀ-ÖØ-ÞČŠŽ][\w'’.&-]*")
 _PLACES: Final = re.compile(
-    r"(?:an?|the) (?:[a-z-]+ ){0,3}(?:town|city|village|house|apartment|flat|suburbs?|countryside|country|cabin|condo|studio|island|farm|mountains|dorm)(?: (?:near|in|outside|of|by) (?:the )?[A-Za-z' ]{2,30})?$"
+    r"(?:an?|the) (?:[a-z-]+ ){0,3}(?:town|city|village|house|apartment|flat|suburbs?|countryside|country"
+    r"|cabin|condo|studio|island|farm|mountains|dorm)(?: (?:near|in|outside|of"
+    r"|by) (?:the )?[A-Za-z' ]{2,30})?$"
 )
 _COMPANIES: Final = re.compile(
-    r"(?:an?|the) (?:[\w-]+ ){0,4}(?:company|startup|start-up|bank|agency|firm|hospital|school|university|college|nonprofit|non-profit|shelter|studio|restaurant|store|shop|clinic|bakery|cafe|café|lab|library|museum|newspaper|magazine|ngo|charity|government|city|state)(?: (?:called|named|in) [A-Z][\w' ]{1,30})?$"
+    r"(?:an?|the) (?:[\w-]+ ){0,4}(?:company|startup|start-up|bank|agency|firm|hospital|school|university"
+    r"|college|nonprofit|non-profit|shelter|studio|restaurant|store|shop|clinic|bakery|cafe|café|lab"
+    r"|library|museum|newspaper|magazine|ngo|charity|government|city|state)(?: (?:called|named"
+    r"|in) [A-Z][\w' ]{1,30})?$"
 )
-_HAPPENED: Final = re.compile(r"(?:(?:my|our|an?) (?!lot\b|few\b|bit\b|couple\b|ton\b|day\b|mind\b|eyes\b)|the (?:first|second|third|[A-Z])|(?-i:[A-Z])|(?:vintage|old|rare|yoga|coding|math|english|music)\b)", re.IGNORECASE)
-_BEGUN: Final = re.compile(r"\b(?:job|business|company|blog|channel|podcast|course|class|diet|garden|novel|degree|internship|startup|store|shop|club|channel|program|school|apprenticeship|studio|charity|page)$", re.IGNORECASE)
-_DEMONYM: Final = re.compile(r"(?:ese|ish|ican|adian|alian|ssian|nian|gian|dian|pean|wiss|utch|rench|reek|erman|ilipino|raqi|hai)$")
-_MOODS: Final = frozenset("sorry fine good happy sure here back done ready okay great excited glad trying looking not just also still really very so going".split())  # noqa: SIM905
-_NO_NAMES: Final = frozenset(
-    "i the and but he she they it we my is was who has had in on at to for not so just also monday tuesday wednesday thursday friday saturday"
-    " sunday january february march april may june july august september october november december english american yes no yeah from like that this"
-    " christmas god today mr mrs dr ok".split()  # noqa: SIM905
-)  # fmt: skip
+_HAPPENED: Final = re.compile(
+    r"(?:(?:my|our|an?) (?!lot\b|few\b|bit\b|couple\b|ton\b|day\b|mind\b|eyes\b)|the (?:first|second"
+    r"|third|(?-i:[A-Z]))|(?-i:[A-Z])|(?:vintage|old|rare|yoga|coding|math|english|music)\b)",
+    re.IGNORECASE,
+)
+_BEGUN: Final = re.compile(
+    r"\b(?:job|business|company|blog|channel|podcast|course|class|diet|garden|novel|degree|internship"
+    r"|startup|store|shop|club|channel|program|school|apprenticeship|studio|charity|page)$",
+    re.IGNORECASE,
+)
+_DEMONYM: Final = re.compile(
+    r"(?:ese|ish|ican|adian|alian|ssian|nian|gian|dian|pean|wiss|utch|rench|reek|erman|ilipino|raqi|hai)$"
+)
+_MOODS: Final = word_set(
+    "sorry fine good happy sure here back done ready okay great excited glad trying looking not just"
+    " also still really very so going"
+)
+_NO_NAMES: Final = word_set(
+    "i the and but he she they it we my is was who has had in on at to for not so just also monday"
+    " tuesday wednesday thursday friday saturday"
+    " sunday january february march april may june july august september october november december"
+    " english american yes no yeah from like that this"
+    " christmas god today mr mrs dr ok"
+)
 
 
 def objects(said: str, at: Range, shape: Shape) -> list[Range]:
     """The ranges of a run's objects, none where it is not what its rule expects."""
-    return [one for one in _SHAPES[shape](said, at) if one[0] < one[1]]
+    start, end = at
+    if said[end - 1 : end].isalnum() and said[end : end + 1].isalnum():  # the run's bound fell within a word
+        end = max(start, said.rfind(" ", start, end))
+    return [one for one in _SHAPES[shape](said, (start, end)) if one[0] < one[1]]
 
 
 def _cut(said: str, at: Range, end: re.Pattern[str] = _NEXT_CLAUSE) -> Range:
@@ -90,9 +130,26 @@ def _exact(said: str, at: Range) -> list[Range]:
 
 def _name(said: str, at: Range) -> list[Range]:
     words = re.match(r"[^\W\d_][\w'-]*(?: [A-ZÀ-Þ][\w'-]*\.?){0,3}", said[at[0] : at[1]])
-    if words is None or words[0].split(" ")[0].casefold() in _NO_NAMES | {"a", "an", "on", "your", "really", "very", "out", "if", "when", "back", "by", "crazy"}:
+    if words is None or words[0].split(" ")[0].casefold() in _NO_NAMES | {
+        "a",
+        "an",
+        "on",
+        "your",
+        "really",
+        "very",
+        "out",
+        "if",
+        "when",
+        "back",
+        "by",
+        "crazy",
+    }:
         return []
-    lower = words[0].islower() and at[0] + words.end() < at[1] and not re.match(r" (?:and|but|i'm|im)\b", said[at[0] + words.end() : at[1]])
+    lower = (
+        words[0].islower()
+        and at[0] + words.end() < at[1]
+        and not re.match(r" (?:and|but|i'm|im)\b", said[at[0] + words.end() : at[1]])
+    )
     return [] if lower else [_tight(said, (at[0], at[0] + words.end()))]
 
 
@@ -135,7 +192,14 @@ def _place(said: str, at: Range) -> list[Range]:
     if _PLACES.match(text):
         return [cut]
     alone = re.fullmatch(r"[a-z]{4,}(?: [a-z]{4,})?", text) is not None and cut[1] == end and "ing" not in text
-    return [cut] if alone and not ANAPHORS.search(text) and not _NO_PHRASE.match(text) and text.split()[0] not in ("fear", "constant", "different", "same") else []
+    return (
+        [cut]
+        if alone
+        and not ANAPHORS.search(text)
+        and not _NO_PHRASE.match(text)
+        and text.split()[0] not in ("fear", "constant", "different", "same")
+        else []
+    )
 
 
 def _employer(said: str, at: Range) -> list[Range]:
@@ -149,9 +213,17 @@ def _employer(said: str, at: Range) -> list[Range]:
 def _job(said: str, at: Range) -> list[Range]:
     cut = _cut(said, at)
     text = said[cut[0] : cut[1]]
-    head = re.split(r" (?:at|in|for|with|from|of|on|by|to|who|specializing|specialising|working|living|based|trying|and|looking)\b", text)[0]
+    head = re.split(
+        r" (?:at|in|for|with|from|of|on|by|to|who|specializing|specialising|working|living|based|trying|and"
+        r"|looking)\b",
+        text,
+    )[0]
     words = head.split()
-    if not 0 < len(words) <= 4 or not JOBS.search(head) or re.search(r"\b(?:fast|quick|visual|good|great|bad|big|better|terrible|decent|slow)\b", head, re.I):
+    if (
+        not 0 < len(words) <= 4
+        or not JOBS.search(head)
+        or re.search(r"\b(?:fast|quick|visual|good|great|bad|big|better|terrible|decent|slow)\b", head, re.I)
+    ):
         return []
     return [(cut[0], cut[0] + len(head))]
 
@@ -159,21 +231,42 @@ def _job(said: str, at: Range) -> list[Range]:
 def _phrase(said: str, at: Range) -> list[Range]:
     cut = _cut(said, at)
     text = said[cut[0] : cut[1]]
-    if not 0 < len(text.split()) <= 7 or len(text) < 2 or ANAPHORS.search(text) or _NO_PHRASE.match(text):
+    if (
+        text.casefold() in ("hard", "harder", "late", "lots", "online")
+        or not 0 < len(text.split()) <= 8
+        or len(text) < 2
+        or ANAPHORS.search(text)
+        or _NO_PHRASE.match(text)
+    ):
         return []
     return [cut]
 
 
 def _clause(said: str, at: Range) -> list[Range]:
     found = re.compile(
-        r",? (?:but|so|because|since|and (?:I|we|it|now|can|how|want|need|then|also)|can you|could you|how|what|which|if|although|though|while|after|when|given|considering|reflecting|due to|even though|hoping|especially)\b|, (?:and|you know)\b",
+        r",? (?:but|so|because|since|and (?:I|we|it|now|can|how|want|need|then|also)|can you|could you|how"
+        r"|what|which|if|although|though|while|after|when|given|considering|reflecting|due to|even though"
+        r"|hoping|especially)\b|, (?:and|you know)\b",
         re.I,
     ).search(said, at[0] + 1, at[1])
     cut = _tight(said, (at[0], found.start() if found else at[1]))
+    if ANAPHORS.search(said[cut[0] : cut[1]]):
+        cut = _cut(said, cut)
+        cut = cut if said[cut[0] : cut[1]].count(" ") >= 3 else (cut[0], cut[0])
     words = said[cut[0] : cut[1]].split()
-    if len(words) < 1 or len(words) > 16 or ANAPHORS.search(said[cut[0] : cut[1]]) or words[0].casefold() in ("and", "or", "not", "if"):
+    if (
+        len(words) < 1
+        or len(words) > 16
+        or ANAPHORS.search(said[cut[0] : cut[1]])
+        or words[0].casefold() in ("and", "or", "not", "if")
+    ):
         return []
     return [] if words[-1].casefold() in ("to", "the", "a", "of", "for", "and", "my", "on") else [cut]
+
+
+def _choice(said: str, at: Range) -> list[Range]:
+    """One word alone tells nothing of what it was chosen for, unless it is a name."""
+    return [one for one in _clause(said, at) if " " in said[one[0] : one[1]] or said[one[0]].isupper()]
 
 
 def _list(said: str, at: Range, good: Callable[[str], bool] | None = None) -> list[Range]:
@@ -186,23 +279,41 @@ def _list(said: str, at: Range, good: Callable[[str], bool] | None = None) -> li
         opened = re.match(r"(?:and|or|also|both|eating|drinking|to) ", said[item[0] : item[1]], re.I)
         if opened and found:
             item = (item[0] + opened.end(), item[1])
-        if not (good or _good_item)(said[item[0] : item[1]]) or (number and len(said[item[0] : item[1]].split()) > 4):
+        text = said[item[0] : item[1]]
+        if not _good_item(text) or not (good is None or good(text)) or (number and len(text.split()) > 4):
             break
-        found.append(item)
+        if good is not None and _OF_THE_MOMENT.match(text):
+            if text.casefold().startswith("the "):
+                break  # what follows is of this moment too: "the energy, diversity"
+        else:
+            found.append(item)
         start = following
     return found
 
 
 def _good_item(text: str) -> bool:
     words = text.split()
-    return 0 < len(words) <= 8 and len(text) > 1 and words[-1] not in ("to", "of", "in", "for", "with", "the", "a", "my") and not ANAPHORS.search(text) and not _NO_PHRASE.match(text)
+    return (
+        0 < len(words) <= 8
+        and len(text) > 1
+        and words[-1] not in ("to", "of", "in", "for", "with", "the", "a", "my")
+        and not ANAPHORS.search(text)
+        and not _NO_PHRASE.match(text)
+    )
 
 
 def _liking(said: str, at: Range) -> list[Range]:
-    found = _list(said, at, lambda text: _good_item(text) and not _NOT_LIKED.match(text) and not _OF_THE_MOMENT.match(text) and not re.search(r"\b(?:I|we|is|are|was|were|has|have)\b", text))
+    found = _list(
+        said,
+        at,
+        lambda text: not _NOT_LIKED.match(text) and not re.search(r"\b(?:I|we|is|are|was|were|has|have)\b", text),
+    )
     # "reading books and to have fun": a verb that goes on from the first item is no item of its own.
     gerunds = [said[a:b].split()[0].endswith("ing") for a, b in found]
-    return found[:1] if len(found) > 1 and gerunds[0] and not all(gerunds) else found
+    linked = len(found) > 1 and re.search(r" (?:about|of|with|in|for|on) ", said[found[0][0] : found[0][1]]) is not None
+    return (
+        found[:1] if len(found) > 1 and ((gerunds[0] and not all(gerunds)) or (linked and not all(gerunds))) else found
+    )
 
 
 def _language(said: str, at: Range) -> list[Range]:
@@ -210,7 +321,21 @@ def _language(said: str, at: Range) -> list[Range]:
     for word in re.finditer(r"[A-Za-z]+", said[at[0] : at[1]]):
         if word[0].casefold() in LANGUAGES:
             found.append((at[0] + word.start(), at[0] + word.end()))
-        elif word[0].casefold() not in ("and", "fluently", "fluent", "native", "a", "bit", "of", "some", "both", "also", "little", "basic", "or"):
+        elif word[0].casefold() not in (
+            "and",
+            "fluently",
+            "fluent",
+            "native",
+            "a",
+            "bit",
+            "of",
+            "some",
+            "both",
+            "also",
+            "little",
+            "basic",
+            "or",
+        ):
             break
     return found
 
@@ -220,6 +345,19 @@ def _age(said: str, at: Range) -> list[Range]:
 
 
 _SHAPES: Final[Mapping[Shape, Callable[[str, Range], list[Range]]]] = {
-    "name": _name, "person": _person, "proper": _proper, "event": _event, "place": _place, "employer": _employer, "job": _job, "phrase": _phrase, "liking": _liking,
-    "list": _list, "clause": _clause, "exact": _exact, "age": _age, "language": _language,
-}  # fmt: skip
+    "name": _name,
+    "person": _person,
+    "proper": _proper,
+    "event": _event,
+    "place": _place,
+    "employer": _employer,
+    "job": _job,
+    "phrase": _phrase,
+    "liking": _liking,
+    "list": _list,
+    "clause": _clause,
+    "choice": _choice,
+    "exact": _exact,
+    "age": _age,
+    "language": _language,
+}

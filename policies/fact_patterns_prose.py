@@ -29,13 +29,16 @@ _LOG: Final = re.compile(
     r"|^\S+(?:Error|Exception): "
 )
 _CODE_START: Final = re.compile(
-    r"^\s*(?:[{}<>\[\]#/*@$|+=~^\\%>]|(?:import|from|def|class|return|const|let|var|function|public|private|SELECT|INSERT"
-    r"|UPDATE|CREATE|sudo|npm|pip|git|docker|kubectl)\s\S+(?:\s*[=({;]|\s(?:import|from|FROM)\b)|\w+\s*=\s|\w+\(.*\)\s*$)"
+    r"^\s*(?:[{}<>\[\]#/*@$|+=~^\\%>]|(?:import|from|def|class|return|const|let|var|function|public"
+    r"|private|SELECT|INSERT"
+    r"|UPDATE|CREATE|sudo|npm|pip|git|docker|kubectl)\s\S+(?:\s*[=({;]|\s(?:import|from|FROM)\b)"
+    r"|\w+\s*=\s|\w+\(.*\)\s*$)"
 )
 _CODE_END: Final = re.compile(r"(?:[;{}\\]|=>|\(\)|\);?|</\w+>)\s*$")
 _ROLE: Final = re.compile(
     r"^\W{0,3}(?:user|assistant|human|ai|bot|chatgpt|gpt|customer|agent|system|interviewer|interviewee|speaker ?\w?|q|a"
-    r"|host|guest|narrator|client|patient|student|teacher)\s*\d?\s*:", re.IGNORECASE
+    r"|host|guest|narrator|client|patient|student|teacher)\s*\d?\s*:",
+    re.IGNORECASE,
 )
 _LABEL: Final = re.compile(r"^\W{0,3}[A-Z][\w.' -]{0,30}:\s")
 _BULLET: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+")
@@ -45,11 +48,14 @@ _MATERIAL: Final = re.compile(
     r"\b(?:translat|rewrit|rephras|re-?word|paraphras|proof-?read|summari[sz]|shorten|condens|classif)\w*"
     r"(?=[^\n]{0,80}[:\n\"“]|[^\n]{0,40}\b(?:this|following|below|the)\b)"
     r"|\b(?:correct|improve|edit|fix|check|analy[sz]e|review|polish|expand|continue|format|convert|simplify|explain)"
-    r"(?: me)? (?:the (?:following|text|grammar|code|article|sentence|paragraph|passage)|this (?:text|sentence|paragraph"
+    r"(?: me)? (?:the (?:following|text|grammar|code|article|sentence|paragraph|passage)|this (?:text"
+    r"|sentence|paragraph"
     r"|article|essay|email|passage|code|letter|story)|my (?:grammar|text|sentence|essay|email|letter|paragraph))\b"
-    r"|\b(?:reply|respond|answer) to (?:this|the following)\b|\b(?:the )?following (?:text|article|email|message|passage"
+    r"|\b(?:reply|respond|answer) to (?:this|the following)\b|\b(?:the )?following (?:text|article|email"
+    r"|message|passage"
     r"|transcript|story|code|paragraph|content|sentences?|conversation|dialogue|prompt|review|document|excerpt)\b"
-    r"|\bhere(?:'s| is| are) (?:the|an?|my|some) (?:\w+ ){0,2}(?:text|article|email|message|transcript|log|logs|output|code"
+    r"|\bhere(?:'s| is| are) (?:the|an?|my|some) (?:\w+ ){0,2}(?:text|article|email|message|transcript"
+    r"|log|logs|output|code"
     r"|error|story|essay|paragraph|letter|bio|resume|cv|data|script|draft|prompt|excerpt|chapter|scene|lyrics|schema"
     r"|schedule)\b"
     r"|\b(?:act|behave|respond|speak|talk|answer) (?:as|like) (?:an?|if|the|my|though)\b|\bpretend\b|\brole-?play"
@@ -60,33 +66,50 @@ _MATERIAL: Final = re.compile(
     re.IGNORECASE,
 )
 _WRITE: Final = re.compile(
-    r"\b(?:write|create|generate|draft|compose|make|produce|give me|come up with|craft|prepare)\b[^.!?\n]{0,60}\b(?:story"
+    r"\b(?:write|create|generate|draft|compose|make|produce|give me|come up with|craft"
+    r"|prepare)\b[^.!?\n]{0,60}\b(?:story"
     r"|stories|poem|song|script|essay|e-?mail|letter|blog|article|speech|dialogue|bio|biography|post|review|tweet|scene"
     r"|message|proposal|statement|paragraph|lyrics|rap|screenplay|monologue|caption|ad|sop|linkedin|summary|toast|vows"
     r"|description|profile|report|abstract|note|response|reply|text|joke|chapter|novel|conversation|memo)\b",
     re.IGNORECASE,
 )
 _END: Final = re.compile(r"[.!?…。！？]+(?=[\"')\]*_”’\s]|$)|\n+|[。！？]")
-_ABBREVIATED: Final = re.compile(r"(?:\b(?:mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\.g|i\.e|approx|no|inc|ltd|a\.m|p\.m)|\b[A-Z])$", re.I)  # fmt: skip
+_ABBREVIATED: Final = re.compile(
+    r"(?:\b(?:mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\.g|i\.e|approx|no|inc|ltd|a\.m|p\.m)|\b[A-Z])$", re.I
+)
 _ASKING: Final = (
-    r"(?:(?:can|could|would|will) (?:you|u|i|we)|do (?:you|i|we)|did (?:you|i|we)|should (?:i|we)|(?:is|was|are|were|am) (?:it|that|this"
-    r"|there|i|we|you|they|my|our|the)|how(?:'s| (?:can|do|does|should|would|will|could|might|much|many|long|to|about|often|is|are))"
-    r"|what(?:'s|'re| (?:is|are|do|does|should|would|can|could|if|about|kind|other|some|specific|steps|type|was|were|did|will|else))"
-    r"|which (?:one|of|is|are|should|would|do)|why (?:is|are|do|does|did|not)|where (?:can|do|should|is|are|did)|who (?:is|are|should|can)"
-    r"|when (?:is|are|should|do|did|will|can) (?:i|we|you|the|my|it)|any (?:tips|advice|ideas|suggestions|thoughts|recommendations|chance|luck)"
-    r"|have you|has (?:it|he|she|anyone)|help me|tell me|show me|give me|let me know|please|wondering|curious|i wonder|i'm not sure|not sure"
+    r"(?:(?:can|could|would|will) (?:you|u|i|we)|do (?:you|i|we)|did (?:you|i|we)|should (?:i|we)|(?:is"
+    r"|was|are|were|am) (?:it|that|this"
+    r"|there|i|we|you|they|my|our|the)|how(?:'s| (?:can|do|does|should|would|will|could|might|much|many"
+    r"|long|to|about|often|is|are))"
+    r"|what(?:'s|'re| (?:is|are|do|does|should|would|can|could|if|about|kind|other|some|specific|steps"
+    r"|type|was|were|did|will|else))"
+    r"|which (?:one|of|is|are|should|would|do)|why (?:is|are|do|does|did|not)|where (?:can|do|should|is"
+    r"|are|did)|who (?:is|are|should|can)"
+    r"|when (?:is|are|should|do|did|will|can) (?:i|we|you|the|my|it)|any (?:tips|advice|ideas|suggestions"
+    r"|thoughts|recommendations|chance|luck)"
+    r"|have you|has (?:it|he|she|anyone)|help me|tell me|show me|give me|let me know|please|wondering"
+    r"|curious|i wonder|i'm not sure|not sure"
     r"|are you|don't you|isn't|aren't|right\?|explain|suggest|thoughts)"
 )
-_ASKS: Final = re.compile(rf"(?:^|[,;:—–.-]\s*|\b(?:so|and|but|or|then|also|hey|ok|okay|well|now)\s+){_ASKING}\b", re.IGNORECASE)
+_ASKS: Final = re.compile(
+    rf"(?:^|[,;:—–.-]\s*|\b(?:so|and|but|or|then|also|hey|ok|okay|well|now)\s+){_ASKING}\b", re.IGNORECASE
+)
 _STATES_AGAIN: Final = re.compile(
     r"\b(?:since|because|considering(?: that)?|given(?: that)?|now that|especially since|seeing as|knowing that|though"
-    r"|but|as) (?=(?:i|i've|i'm|we|we've|we're|my|our)\b)|, (?=(?:i|we) (?:prefer|already|recently|just|always)\b)", re.IGNORECASE
+    r"|but|as) (?=(?:i|i've|i'm|we|we've|we're|my|our)\b)|, (?=(?:i|we) (?:prefer|already|recently|just"
+    r"|always)\b)",
+    re.IGNORECASE,
 )
 _REQUEST: Final = re.compile(
-    r"\W*(?:(?:please|ok|okay|now|then|so|and|hey|hi|also|can you|could you|would you|i (?:want|need) you to|i'd like you to)[, ]+){0,3}"
-    r"(?:write|create|generate|make|give|explain|tell|show|list|translate|summari[sz]e|rewrite|describe|provide|draft|compose"
-    r"|find|fix|convert|design|build|develop|add|change|implement|compare|calculate|suggest|recommend|consider|imagine|let's"
-    r"|continue|generate|define|discuss|outline|identify|prove|solve|simulate|act|pretend)\b", re.IGNORECASE
+    r"\W*(?:(?:please|ok|okay|now|then|so|and|hey|hi|also|can you|could you|would you|i (?:want"
+    r"|need) you to|i'd like you to)[, ]+){0,3}"
+    r"(?:write|create|generate|make|give|explain|tell|show|list|translate|summari[sz]e|rewrite|describe"
+    r"|provide|draft|compose"
+    r"|find|fix|convert|design|build|develop|add|change|implement|compare|calculate|suggest|recommend"
+    r"|consider|imagine|let's"
+    r"|continue|generate|define|discuss|outline|identify|prove|solve|simulate|act|pretend)\b",
+    re.IGNORECASE,
 )
 
 
@@ -104,12 +127,18 @@ class Sentence:
         return not self.asks[0] <= at < self.asks[1]
 
 
+def both_ends(text: str) -> tuple[str, int]:
+    """A long text's first and last CHARS_KEPT characters as two paragraphs, and how far offsets behind the first are
+    off; else the text itself and 0.
+    """
+    if len(text) <= CHARS_MAX:
+        return text, 0
+    return f"{text[:CHARS_KEPT]}\n{text[-CHARS_KEPT:]}", len(text) - 2 * CHARS_KEPT - 1
+
+
 def covered(text: str) -> str:
     """The text, as long as it was, with everything but its speaker's own prose covered and apostrophes made plain."""
     said = re.sub("[\ue000-\ue0ff]", " ", text).replace("’", "'").replace("\r", "\n").replace("\xa0", " ")
-    if len(said) > CHARS_MAX:
-        inner = len(said) - 2 * CHARS_KEPT
-        said = said[:CHARS_KEPT] + "\n" * inner + said[-CHARS_KEPT:]
     said = _FENCE.sub(_blank, said)
     said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
     said = _lines(said)

@@ -13,18 +13,24 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policies.fact import Cardinality, Category
-from policies.fact_patterns_words import ANAPHORS, as_object, normalised
+from policies.fact_patterns_words import ANAPHORS, as_object, normalised, word_set
 
 _THINGS: Final = (
-    "service|server|servers|db|database|cluster|api|app|application|backend|back-end|frontend|front-end|repo|repository|host|queue|cache|worker|workers"
-    "|job|pipeline|cron|cronjob|proxy|gateway|bucket|container|pod|node|module|package|library|site|website|instance|vm|endpoint|dashboard|environment"
-    "|staging|production|prod|broker|registry|config|configuration|logs|backups|docs|tests|build|ci|router|firewall|load balancer|scheduler|website"
+    "service|server|servers|db|database|cluster|api|app|application|backend|back-end|frontend|front-end"
+    "|repo|repository|host|queue|cache|worker|workers"
+    "|job|pipeline|cron|cronjob|proxy|gateway|bucket|container|pod|node|module|package|library|site"
+    "|website|instance|vm|endpoint|dashboard|environment"
+    "|staging|production|prod|broker|registry|config|configuration|logs|backups|docs|tests|build|ci"
+    "|router|firewall|load balancer|scheduler|website"
 )
 _IDENTIFIER: Final = r"[A-Za-z][\w]*(?:[-_.][\w]+)+"
 _RUNS: Final = re.compile(
-    rf"(?P<s>(?:(?:the|our|my) (?:[\w.-]+ ){{0,3}}?(?:{_THINGS})|(?:service|server|module|package) [\w.-]+|{_IDENTIFIER}))(?: now| currently| only)?"
-    r" (?P<v>runs on|runs in|is running on|are running on|run on|lives? (?:on|in|at|under)|(?:is|are) (?:now )?hosted (?:on|at|in)|(?:is|are) (?:now )?deployed (?:to|on|in|at)"
-    r"|listens on(?: port)?|depends on|talks to|connects to|(?:is|are) (?:stored |kept )?(?:on|at|in|under|behind)|uses?|is written in|reads from|writes to)"
+    rf"(?P<s>(?:(?:the|our|my) (?:[\w.-]+ ){{0,3}}?(?:{_THINGS})|(?:service|server|module|package) [\w.-]+"
+    rf"|{_IDENTIFIER}))(?: now| currently| only)?"
+    r" (?P<v>runs on|runs in|is running on|are running on|run on|lives? (?:on|in|at|under)|(?:is"
+    r"|are) (?:now )?hosted (?:on|at|in)|(?:is|are) (?:now )?deployed (?:to|on|in|at)"
+    r"|listens on(?: port)?|depends on|talks to|connects to|(?:is|are) (?:stored |kept )?(?:on|at|in"
+    r"|under|behind)|uses?|is written in|reads from|writes to)"
     r" (?P<o>[^\s,;!?()]+(?: [A-Z\d][^\s,;!?()]*){0,2})",
     re.IGNORECASE,
 )
@@ -40,30 +46,59 @@ _RELATIONS: Final = (
     (re.compile(r"(?:is|are) ", re.I), "located_at", "one"),
 )
 _WE: Final = re.compile(
-    r"(?:^|[,;:–—]|\b(?:and|but|because|since|so|that|also|remember|note))\s*(?P<w>(?:in|on) (?:our|this) (?:team|project|repo|codebase|company),? )?we (?P<n>(?:don't|do not|never) )?"
-    r"(?P<a>always |only |usually |generally |currently |all )?(?P<v>use|name|prefix|write|indent|format|squash|commit|deploy|ship|store|log|tag|version|document|test|review|merge|rebase|pin|run)"
-    r" (?P<o>[^,.;:!?()\n\"\ue000]{2,80}(?:\.\w[^,.;:!?()\n\"\ue000]{0,40})?)", re.IGNORECASE
+    r"(?:^|[,;:–—]|\b(?:and|but|because|since|so|that|also|remember|note))\s*(?P<w>(?:in|on) (?:our"
+    r"|this) (?:team|project|repo|codebase|company),? )?we (?P<n>(?:don't|do not|never) )?"
+    r"(?P<a>always |only |usually |generally |currently |all )?(?P<v>use|name|prefix|write|indent|format"
+    r"|squash|commit|deploy|ship|store|log|tag|version|document|test|review|merge|rebase|pin|run)"
+    r" (?P<o>[^,.;:!?()\n\"\ue000]{2,80}(?:\.\w[^,.;:!?()\n\"\ue000]{0,40})?)",
+    re.IGNORECASE,
 )
 _ORDER: Final = re.compile(
-    r"\W{0,3}(?:please,? )?(?:(?:from now on|going forward|in (?:the )?future),? (?:please )?(?:always |never |don't )?|(?:remember to )?(?:always|never) |don't ever )"
-    r"(?P<v>include|use|format|provide|show|give|answer|write|respond|reply|call|keep|add|mention|start|end|cite|explain|convert|translate|avoid|ask|tell|refer|list"
-    r"|make|put|check|assume|suggest|recommend|present|specify|highlight|break|summari[sz]e|offer|name|commit|push|deploy|merge|run|test|indent|prefix|log|store|remind|send|consider|describe|be)\b"
-    r"(?P<o>[^\n\ue000]{2,240})", re.IGNORECASE
+    r"\W{0,3}(?:please,? )?(?:(?:from now on|going forward|in (?:the )?future),? (?:please )?(?:always "
+    r"|never |don't )?|(?:remember to )?(?:always|never) |don't ever )"
+    r"(?P<v>include|use|format|provide|show|give|answer|write|respond|reply|call|keep|add|mention|start"
+    r"|end|cite|explain|convert|translate|avoid|ask|tell|refer|list"
+    r"|make|put|check|assume|suggest|recommend|present|specify|highlight|break|summari[sz]e|offer|name"
+    r"|commit|push|deploy|merge|run|test|indent|prefix|log|store|remind|send|consider|describe|be)\b"
+    r"(?P<o>[^\n\ue000]{2,240})",
+    re.IGNORECASE,
 )
 _USING: Final = re.compile(
-    r"\b(?:using|use|uses|used|running|run|on|with|upgraded to|switched to|migrated to|have|installed|updated to)(?: the)? (?P<t>[A-Z][\w+#]*(?:[.-][\w]+)?(?: [A-Z][\w+#.-]*)?) (?:version |v)?"
+    r"\b(?:using|use|uses|used|running|run|on|with|upgraded to|switched to|migrated to|have|installed"
+    r"|updated to)(?: the)? (?P<t>[A-Z][\w+#]*(?:[.-][\w]+)?(?: [A-Z][\w+#.-]*)?) (?:version |v)?"
     r"(?P<o>\d+\.\d+(?:\.\d+)*|(?<=version )\d+)(?![\w%:/]|,\d)"
 )
 _UPGRADE: Final = re.compile(r"upgraded|switched|migrated|updated", re.I)
-_PATH: Final = re.compile(r"(?P<s>(?:the|our|my) (?:[\w.-]+ ){0,3}[\w.-]+) (?P<v>is|are|lives?|goes?|go)(?: stored| kept| located)? (?:in|at|under) (?P<o>[~.]?/[\w./-]{2,100}|[A-Z]:\\[\w.\\-]{2,100})", re.I)
+_PATH: Final = re.compile(
+    r"(?P<s>(?:the|our|my) (?:[\w.-]+ ){0,3}[\w.-]+) (?P<v>is|are|lives?|goes?|go)(?: stored| kept"
+    r"| located)? (?:in|at|under) (?P<o>[~.]?/[\w./-]{2,100}|[A-Z]:\\[\w.\\-]{2,100})",
+    re.I,
+)
+_FAVOURITE: Final = re.compile(
+    r"(?:^|(?<=[,;:!.] ))(?P<o>[A-Z][\w'&-]*(?: [\w'&-]+){0,5}) (?:is|are) (?:definitely |still |also "
+    r"|probably )?(?P<m>one of |some of )?my (?:all-time )?favou?rite (?P<k>[a-z]+)"
+)
+_POINTING: Final = word_set(
+    "It It's This That That's These Those They He She What Here There Yeah Yes Which Who And But So I My"
+    " We If When Is Are Do"
+)
 _CORRECTS: Final = re.compile(
-    r"(?:^|[.!?\n—-]\s*)(?:actually|no|nope|sorry|wait|correction|oops|my (?:mistake|bad)|scratch that|to correct myself|i (?:made a mistake|misspoke))\b[,:.!\s—-]", re.I
+    r"(?:^|[.!?\n—-]\s*)(?:actually|no|nope|sorry|wait|correction|oops|my (?:mistake|bad)|scratch that"
+    r"|to correct myself|i (?:made a mistake|misspoke))\b[,:.!\s—-]",
+    re.I,
 )
 _MEANT: Final = re.compile(
-    r"(?:(?:^|[,;—-] )(?:(?:actually|no|nope|sorry|wait|oops|correction)[,:!\s—-]+){1,3}(?:sorry,? |actually,? )?(?:it's|it is|it was|i meant|i mean|make that|that's|should be)|^(?:i meant|correction:|make that)) (?:actually )?(?:to say )?"
-    r"(?P<o>[^,.;:!?()\n\"\ue000]{1,50})(?:,? not (?P<x>[^,.;:!?()\n\"\ue000]{1,40}))?", re.I
-)  # fmt: skip
-_NOT_BUT: Final = re.compile(r"\b(?:it's|it is|i meant|sorry,?) not (?!just|only|about|all|that|really|easy|so|too|always|even|exactly|the)(?P<x>[^,.;:!?()\n\"\ue000]{1,40}?),? but (?P<o>[^,.;:!?()\n\"\ue000]{1,50})", re.I)
+    r"(?:(?:^|[,;—-] )(?:(?:actually|no|nope|sorry|wait|oops|correction)[,:!\s—-]+){1,3}(?:sorry,? "
+    r"|actually,? )?(?:it's|it is|it was|i meant|i mean|make that|that's|should be)|^(?:i meant"
+    r"|correction:|make that)) (?:actually )?(?:to say )?"
+    r"(?P<o>[^,.;:!?()\n\"\ue000]{1,50})(?:,? not (?P<x>[^,.;:!?()\n\"\ue000]{1,40}))?",
+    re.I,
+)
+_NOT_BUT: Final = re.compile(
+    r"\b(?:it's|it is|i meant|sorry,?) not (?!just|only|about|all|that|really|easy|so|too|always|even"
+    r"|exactly|the)(?P<x>[^,.;:!?()\n\"\ue000]{1,40}?),? but (?P<o>[^,.;:!?()\n\"\ue000]{1,50})",
+    re.I,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +129,7 @@ def told(said: str, start: int, end: int) -> Iterator[Told]:
     yield from _versions(said, start, end)
     yield from _conventions(said, start, end)
     yield from _corrections(said, start, end)
+    yield from _favourites(said, start, end)
 
 
 def _topology(said: str, start: int, end: int) -> Iterator[Told]:
@@ -102,14 +138,37 @@ def _topology(said: str, start: int, end: int) -> Iterator[Told]:
             target = found["o"].rstrip(".'\"*_`")
             subject = normalised(found["s"])
             named = re.fullmatch(_IDENTIFIER, found["s"]) is not None or predicate_links(found["v"])
-            if not target or not (_LOOKS if named else _LOOKS_SURE).search(target) or ANAPHORS.fullmatch(target) or target in ("I", "I'm"):
+            if (
+                not target
+                or not (_LOOKS if named else _LOOKS_SURE).search(target)
+                or ANAPHORS.fullmatch(target)
+                or target in ("I", "I'm")
+            ):
                 continue
-            predicate, cardinality = next(((p, c) for words, p, c in _RELATIONS if words.match(found["v"])), ("located_at", "one"))
-            if predicate in ("located_at", "uses") and target.istitle() and target.isalpha() and predicate == "located_at":
+            predicate, cardinality = next(
+                ((p, c) for words, p, c in _RELATIONS if words.match(found["v"])), ("located_at", "one")
+            )
+            if (
+                predicate in ("located_at", "uses")
+                and target.istitle()
+                and target.isalpha()
+                and predicate == "located_at"
+            ):
                 continue
-            shown = f"{found['s'][:1].upper()}{found['s'][1:]} {found['v']} {'' if pattern is _RUNS else 'in '}{target}."
+            shown = (
+                f"{found['s'][:1].upper()}{found['s'][1:]} {found['v']} {'' if pattern is _RUNS else 'in '}{target}."
+            )
             many: Cardinality = "one" if cardinality == "one" else "many"
-            yield Told(subject, predicate, as_object(target), _own(shown), (found.start("s"), found.start("o") + len(target)), "topology", many, importance=0.7)
+            yield Told(
+                subject,
+                predicate,
+                as_object(target),
+                _own(shown),
+                (found.start("s"), found.start("o") + len(target)),
+                "topology",
+                many,
+                importance=0.7,
+            )
         if pattern is _RUNS and _RUNS.search(said, start, end):
             return
 
@@ -127,13 +186,35 @@ def _own(shown: str) -> str:
 def _versions(said: str, start: int, end: int) -> Iterator[Told]:
     for found in _USING.finditer(said, start, end):
         tool = found["t"]
-        if tool.casefold() in ("i", "the", "a", "section", "chapter", "figure", "table", "question", "exercise", "problem", "part", "step", "sprint", "version"):
+        if tool.casefold() in (
+            "i",
+            "the",
+            "a",
+            "section",
+            "chapter",
+            "figure",
+            "table",
+            "question",
+            "exercise",
+            "problem",
+            "part",
+            "step",
+            "sprint",
+            "version",
+        ):
             continue
         upgraded = _UPGRADE.match(found[0]) is not None
         yield Told(
-            normalised(tool), "version", found["o"], f"{{S}} uses {tool} {found['o']}.", (found.start(), found.end()), "topology", "one",
-            importance=0.55, qualifiers={"value": found["o"]} | ({"changed": "yes"} if upgraded else {}),
-        )  # fmt: skip
+            normalised(tool),
+            "version",
+            found["o"],
+            f"{{S}} uses {tool} {found['o']}.",
+            (found.start(), found.end()),
+            "topology",
+            "one",
+            importance=0.55,
+            qualifiers={"value": found["o"]} | ({"changed": "yes"} if upgraded else {}),
+        )
 
 
 def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
@@ -141,16 +222,60 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
     if order is not None:
         text = said[order.start("v") : end].rstrip(" .!")
         shown = said[start:end].strip()
-        yield Told("user", "instruction", as_object(text), f"{{S}} said: “{shown}”", (order.start(), order.start("v") + len(text)), "convention", importance=0.85)
+        yield Told(
+            "user",
+            "instruction",
+            as_object(text),
+            f"{{S}} said: “{shown}”",
+            (order.start(), order.start("v") + len(text)),
+            "convention",
+            importance=0.85,
+        )
     for found in _WE.finditer(said, start, end):
-        chosen = re.split(r" (?:and we|but|because|since|so|which|when|while|if|can|could|how|as)\b", found["o"])[0].rstrip(" .")
+        chosen = re.split(r" (?:and we|but|because|since|so|which|when|while|if|can|could|how|as)\b", found["o"])[
+            0
+        ].rstrip(" .")
         if not chosen or ANAPHORS.search(chosen) or len(chosen.split()) > 10:
             continue
         negated = found["n"] is not None
         verb = found["v"].casefold()
         says = f"{{P}} team {'does not ' + verb if negated else (found['a'] or '').lower().replace('all ', '') + _third(verb)} {chosen}."
         predicate = "uses" if verb == "use" else f"convention_{verb}"
-        yield Told("team", predicate, as_object(chosen), says, (found.start("v"), found.start("o") + len(chosen)), "convention", negated=negated, importance=0.7)
+        yield Told(
+            "team",
+            predicate,
+            as_object(chosen),
+            says,
+            (found.start("v"), found.start("o") + len(chosen)),
+            "convention",
+            negated=negated,
+            importance=0.7,
+        )
+
+
+def _favourites(said: str, start: int, end: int) -> Iterator[Told]:
+    """ "Lasagna is one of my favourite dishes"."""
+    for found in _FAVOURITE.finditer(said, start, end):
+        name, kind = found["o"], normalised(found["k"])
+        if (
+            name.split()[0] in _POINTING
+            or ANAPHORS.search(name)
+            or kind in ("part", "thing", "one", "memory", "moment", "way", "time", "scene")
+        ):
+            continue
+        many = found["m"] is not None
+        says = f"{name} is {'one of ' if many else ''}{{P}} favourite {found['k']}."
+        predicate = "likes" if many else f"favourite_{kind}"
+        yield Told(
+            "user",
+            predicate,
+            as_object(name),
+            says,
+            found.span(),
+            "preference",
+            "many" if many else "one",
+            importance=0.65,
+        )
 
 
 def _third(verb: str) -> str:
@@ -172,4 +297,14 @@ def _corrections(said: str, start: int, end: int) -> Iterator[Told]:
     at = found.start("o") + len(found["o"]) - len(found["o"].lstrip())
     instead = {"instead_of": as_object(found["x"])} if found["x"] else {}
     shown = said[start:end].strip()
-    yield Told("it", "corrected_to", as_object(right), f"{{S}} said: “{shown}”", (min(found.start(), at), max(found.end(), at + len(right))), "fact", "one", correction=True, qualifiers=instead)
+    yield Told(
+        "it",
+        "corrected_to",
+        as_object(right),
+        f"{{S}} said: “{shown}”",
+        (min(found.start(), at), max(found.end(), at + len(right))),
+        "fact",
+        "one",
+        correction=True,
+        qualifiers=instead,
+    )

@@ -27,10 +27,12 @@ _MONTH: Final = (
 )
 _WEEKDAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _CLOCK: Final = (
-    r"(?:\d{1,2}(?::\d\d)?\s?(?:am|pm|a\.m\.|p\.m\.)|\d{1,2}:\d\d|noon|midnight)(?:\s(?:CET|CEST|UTC|GMT|[ECMP][SD]T)\b)?"
+    r"(?:\d{1,2}(?::\d\d)?\s?(?:am|pm|a\.m\.|p\.m\.)|\d{1,2}:\d\d|noon|midnight)(?:\s(?:CET|CEST|UTC|GMT"
+    r"|[ECMP][SD]T)\b)?"
 )
 _DAY: Final = (
-    rf"(?:{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?!\d)(?:,? (?:19|20)\d\d)?|\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?:,? (?:19|20)\d\d)?"
+    rf"(?:{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?!\d)(?:,? (?:19|20)\d\d)?|\d{{1,2}}(?:st|nd|rd"
+    rf"|th)? (?:of )?{_MONTH}(?:,? (?:19|20)\d\d)?"
     rf"|\d{{4}}-\d\d-\d\d|\d{{1,2}}/\d{{1,2}}/\d{{2,4}}|(?<=on )\d{{1,2}}/\d{{1,2}}|(?<=by )\d{{1,2}}/\d{{1,2}}"
     rf"|{_MONTH},? (?:19|20)\d\d|(?:(?:next|this|coming) )?{_WEEKDAY}(?:,? {_MONTH} \d{{1,2}}(?:st|nd|rd|th)?)?"
     r"|(?:next|this) (?:week|month|weekend)|tomorrow|tonight)"
@@ -42,26 +44,36 @@ _NUMBER_WORDS: Final[Mapping[str, int]] = {
 _SCALE: Final = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "billion": 1e9}
 # In this order: what one takes is no value of a later kind.
 _VALUES: Final = (
-    (DATE, rf"\b{_DAY}(?:,? (?:at |around |by |from )?{_CLOCK})?(?!\w)|\b{_CLOCK} (?:on )?{_DAY}(?!\w)|\b{_CLOCK}(?!\w)"),
-    (MONEY, r"[$€£¥] ?\d+(?:,\d{3})*(?:\.\d+)?(?: ?(?:k|m|thousand|million|billion)\b)?|(?<![\d,.])\d{1,9}(?:,\d{3})*(?:\.\d+)? ?(?:dollars|euros|pounds|usd|eur|gbp)\b"),
+    (DATE, rf"\b{_DAY}(?:,? (?:at |around |by |from )?{_CLOCK})?(?!\w)|\b{_CLOCK} (?:on )?{_DAY}(?!\w)"
+    rf"|\b{_CLOCK}(?!\w)"),
+    (MONEY, r"[$€£¥] ?\d+(?:,\d{3})*(?:\.\d+)?(?: ?(?:k|m|thousand|million|billion)\b)?"
+    r"|(?<![\d,.])\d{1,9}(?:,\d{3})*(?:\.\d+)? ?(?:dollars|euros|pounds|usd|eur|gbp)\b"),
     (SHARE, r"(?<![\w.])\d{1,3}(?:\.\d+)? ?(?:%|percent\b|per cent\b)"),
-    (VERSION, r"\bv\d+(?:\.\d+)*\b(?:-\w+)?|(?<![\w.,])\d+\.\d+\.\d+(?:-?[a-z]+\d*)?(?![\w.]*\d)|(?<=python )\d+\.\d+|(?<=version )\d+(?:\.\d+)*"),
+    (VERSION, r"\bv\d+(?:\.\d+)*\b(?:-\w+)?|(?<![\w.,])\d+\.\d+\.\d+(?:-?[a-z]+\d*)?(?![\w.]*\d)"
+    r"|(?<=python )\d+\.\d+|(?<=version )\d+(?:\.\d+)*"),
     (RATIO, r"(?<![\w./])\d+ ?(?:/| out of | of (?:the )?(?=\d)) ?\d+(?![\w/%])"),
-    (NUMBER, rf"(?<![\w.,:/-])\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w%/-])|(?<![\w.,:/-])\d+(?:\.\d+)?k?(?![\w%/:-])|\b(?:{'|'.join(_NUMBER_WORDS)})\b(?!-)"),
+    (NUMBER, rf"(?<![\w.,:/-])\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w%/-])|(?<![\w.,:/-])\d+(?:\.\d+)?k?(?![\w%/:-])"
+    rf"|\b(?:{'|'.join(_NUMBER_WORDS)})\b(?!-)"),
 )  # fmt: skip
 _COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _VALUES)
 _ONE_DAY: Final = timedelta(days=1)
 _SINCE: Final = re.compile(
-    rf"\b(?:since|starting|as of|effective|from) (?:(?:last|early|late|mid) )?({_DAY}|{_MONTH}|(?:19|20)\d\d|yesterday|last (?:week|month|year)|today)\b",
+    rf"\b(?:since|as of) (?:(?:last|early|late|mid) )?({_DAY}|{_MONTH}|(?:19|20)\d\d|yesterday"
+    rf"|last (?:week|month|year)|today)\b",
     re.IGNORECASE,
 )
-_UNTIL: Final = re.compile(rf"\b(?:until|till|through|up to) (?:the end of )?({_DAY}|{_MONTH}|(?:19|20)\d\d)\b", re.IGNORECASE)
+_UNTIL: Final = re.compile(
+    rf"\b(?:until|till|through|up to) (?:the end of )?({_DAY}|{_MONTH}|(?:19|20)\d\d)\b", re.IGNORECASE
+)
 _FOR: Final = re.compile(
-    r"\bfor (?:about |around |over |almost |nearly |more than |the (?:last|past) )?(\d{1,2}|an?|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty) (day|week|month|year)s?\b(?! old)",
+    r"\bfor (?:about |around |over |almost |nearly |more than |the (?:last|past) )?(\d{1,2}|an?|two|three"
+    r"|four|five|six|seven|eight|nine|ten|twelve|twenty) (day|week|month|year)s?\b(?! old)",
     re.IGNORECASE,
 )
 _PAST: Final = re.compile(
-    rf"\b(?:yesterday|last (?:week|month|year|weekend|{_WEEKDAY})|(?:\d{{1,3}}|an?|two|three|four|five|six|seven|eight|nine|ten|few|couple(?: of)?) (?:day|week|month|year)s? ago|in {_MONTH} (?:19|20)\d\d|in (?:19|20)\d\d|on {_MONTH} \d{{1,2}})\b",
+    rf"\b(?:yesterday|last (?:week|month|year|weekend|{_WEEKDAY})|(?:\d{{1,3}}|an?|two|three|four|five|six"
+    rf"|seven|eight|nine|ten|few|couple(?: of)?) (?:day|week|month|year)s? ago|in {_MONTH} (?:19|20)\d\d"
+    rf"|in (?:19|20)\d\d|on {_MONTH} \d{{1,2}})\b",
     re.IGNORECASE,
 )
 
@@ -130,7 +142,9 @@ def day_of(words: str, said_at: datetime) -> datetime | None:
             number = _MONTHS.index(found[0][:3]) + 1
             year_said = re.search(r"(?:19|20)\d\d", words)
             day_said = re.search(r"(?<!\d)(\d{1,2})(?:st|nd|rd|th)?(?! ?(?:am|pm|a\.m|p\.m))(?![\d:])", words)
-            return _nearest(int(year_said[0]) if year_said else None, number, int(day_said[1]) if day_said else 1, today)
+            return _nearest(
+                int(year_said[0]) if year_said else None, number, int(day_said[1]) if day_said else 1, today
+            )
         return _relative_day(words, today)
     except (ValueError, OverflowError):  # the 31st of June
         return None

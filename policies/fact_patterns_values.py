@@ -13,108 +13,41 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from policies.fact_patterns_kinds import (
+    BE,
+    CHANGED,
+    COUNTING,
+    DUTY,
+    EARNED,
+    EVENT_RE,
+    FOR_THING,
+    HOLDS,
+    KIND_RE,
+    KINDS,
+    LINKS,
+    MEASURES,
+    MINE,
+    MOVING,
+    OF_VALUE,
+    ON,
+    OWN_KINDS,
+    OWNED,
+    PER,
+    PERIODS,
+    PREFIX,
+    PRONOUN,
+    SPENT,
+    TIME_UNITS,
+    TOTAL,
+    TURNED,
+    VERBS_OF_COUNT,
+    WITH,
+)
+from policies.fact_patterns_phrases import goes_on, phrase_after, phrase_before
 from policies.fact_patterns_time import ANY_VALUE, DATE, MONEY, NUMBER, RATIO, SHARE, VERSION, Value
-from policies.fact_patterns_words import DETERMINERS, STATES, STOPS, head_and_rest, singular
+from policies.fact_patterns_words import head_and_rest, singular
 
 WINDOW: Final = 140
-_NP_WORDS_MAX: Final = 5
-
-_KINDS: Final[dict[str, str]] = {
-    "deadline": "deadline", "due date": "deadline", "cutoff": "deadline", "cut-off": "deadline",
-    "budget": "budget", "accuracy rate": "accuracy", "accuracy percentage": "accuracy", "accuracy": "accuracy",
-    "success rate": "success_rate", "completion rate": "completion_rate", "response rate": "response_rate",
-    "conversion rate": "conversion_rate", "retention rate": "retention_rate", "error rate": "error_rate",
-    "interest rate": "interest_rate", "hourly rate": "hourly_rate", "pass rate": "pass_rate",
-    "quiz score": "quiz_score", "test score": "test_score", "credit score": "credit_score", "score": "score",
-    "coverage": "coverage", "gpa": "gpa", "grade": "grade", "rating": "rating", "ranking": "ranking",
-    "price": "price", "cost": "cost", "salary": "salary", "pay": "salary", "income": "income",
-    "rent": "rent", "fee": "fee", "fees": "fee", "savings": "savings", "debt": "debt", "mortgage": "mortgage",
-    "allowance": "allowance", "balance": "balance", "revenue": "revenue", "expenses": "expenses",
-    "goal": "goal", "target": "goal", "quota": "goal", "limit": "limit", "cap": "limit", "threshold": "threshold",
-    "version": "version", "weight": "weight", "height": "height", "word count": "word_count",
-    "page count": "page_count", "size": "size", "length": "length",
-    "duration": "duration", "latency": "latency", "response time": "response_time", "load time": "load_time",
-    "timeout": "timeout", "speed": "speed", "temperature": "temperature", "capacity": "capacity", "port": "port",
-    "start date": "start_date", "launch date": "launch_date", "release date": "release_date", "end date": "end_date",
-    "launch": "launch_date", "release": "release_date", "birthday": "birthday", "anniversary": "anniversary",
-}  # fmt: skip
-_EVENTS: Final = (
-    "meeting|call|appointment|interview|flight|exam|session|webinar|workshop|conference|presentation|demo|lesson"
-    "|review|checkup|check-up|surgery|wedding|party|concert|game|match|race|marathon|trip|reservation|consultation"
-    "|kickoff|retro|retrospective|stand-?up|audit|hearing|ceremony|festival|hackathon|screening|rehearsal|class|course"
-    "|seminar|lecture|test|quiz|tournament|visit|delivery|event|premiere|shoot|gig|recital|audition|move|submission"
-)
-_KIND: Final = "|".join(sorted(map(re.escape, _KINDS), key=len, reverse=True))
-_KIND_RE: Final = re.compile(rf"\b({_KIND})\b", re.I)
-_EVENT_RE: Final = re.compile(rf"\b(?:{_EVENTS})s?\b", re.I)
-_APPROX: Final = r"(?:about|around|roughly|approximately|nearly|almost|only|just|exactly|now|over|above|under|below|at least|at most|up to|a)"
-_OF_VALUE: Final = re.compile(
-    rf"\b({_KIND})(?: of| at| above| below| over| under|:) (?:{_APPROX} )?$|\b({_KIND}) \($", re.I
-)
-_PREFIX: Final = re.compile(rf"^(?: (?:{'|'.join(sorted(STATES))}))? ({_KIND})\b(?! of\b)", re.I)
-_FOR_THING: Final = re.compile(r"^,? (?:for|on|in|of|to) ", re.I)
-_WITH: Final = re.compile(r" (?:with|at)(?: an?| the)?((?: [a-z]+){0,2}) $| (?:with|at)$", re.I)
-_BE: Final = frozenset("is are 's has have had been got gets stands sits went goes".split())  # noqa: SIM905
-_TURNED: Final = frozenset(
-    "increased decreased improved raised lowered reduced dropped rose grew grown risen fell fallen climbed jumped"
-    " changed adjusted updated upgraded moved shifted pushed extended postponed rescheduled delayed bumped cut set"
-    " revised advanced brought reached hit scheduled booked planned due rated estimated expanded went".split()  # noqa: SIM905
-)
-_LINKS: Final = (
-    frozenset("now currently actually already just officially still only about around to at up down on for by from back was were".split())  # noqa: SIM905
-    | frozenset("until be recently finally roughly also all the way in out almost nearly approximately over".split())  # noqa: SIM905
-    | _BE | _TURNED
-)  # fmt: skip
-_MOVING: Final = re.compile(
-    r"\b(?:mov(?:e|ed|ing)|reschedul(?:e|ed|ing)|postpon(?:e|ed|ing)|push(?:ed|ing)?|chang(?:e|ed|ing)|shift(?:ed|ing)?"
-    r"|extend(?:ed|ing)?|increas(?:e|ed|ing)|rais(?:e|ed|ing)|lower(?:ed|ing)?|cut(?:ting)?|reduc(?:e|ed|ing)|bump(?:ed|ing)?"
-    rf"|adjust(?:ed|ing)?|updat(?:e|ed|ing)|upgrad(?:e|ed|ing)) ([^,;:.{ANY_VALUE}]{{3,70}}?)(?: from [{ANY_VALUE}]+)? (?:back |up |down )?(?:to|until) $",
-    re.I,
-)
-_ON: Final = re.compile(
-    r"(?:,? (?:which |that )?(?:is |was |are |'s )?(?:been )?(?:scheduled|set|booked|planned|coming up|happening|taking place|due|rescheduled|confirmed))?"
-    r" (?:on|at|for|by|this|next|to) $", re.I
-)
-_DUTY: Final = re.compile(
-    r"\b(?:submit(?:ting)?|finish(?:ing)?|complet(?:e|ing)|deliver(?:ing)?|finali[sz](?:e|ing)|launch(?:ing)?|hand in|turn in"
-    rf"|fil(?:e|ing)|ship(?:ping)?) ((?:[^,;:.?!{ANY_VALUE}\s]+ ){{1,7}})by $", re.I
-)
-_DID: Final = (
-    "completed|finished|secured|written|wrote|read|solved|attended|submitted|applied to|applied for|received|collected"
-    "|sold|visited|published|recorded|edited|built|implemented|passed|won|reviewed|tested|interviewed|mentored|hired"
-    "|earned|drafted|fixed|closed|merged|deployed|watched|run|ran|lost|gained|saved|booked|scheduled|landed"
-)
-_COUNTING: Final = re.compile(
-    rf"\b(?:i|we)(?:'ve| have|'d)? (?:now |already |also |just |recently |only |successfully |have |finally ){{0,3}}({_DID}|have|had|got|own|manage|lead)"
-    rf"(?: (?:all|only|about|around|over|exactly|a total of|now|up to|nearly|almost|at least))* $|\bafter completing $"
-    rf"|\b(?:recently|already|just|successfully) ({_DID}) $", re.I,
-)
-_TOTAL: Final = re.compile(r"\b(?:\b(?:i|we|my|our)\b[^.;!?]{0,60} a total of|(?:now|so) there(?: are|'re|'s)|there are(?: now| currently| already))(?: about| only)? $", re.I)
-_HOLDS: Final = re.compile(r"(?:\b(?:my|our)|\b(?:i|i'm|i've|we|we're|we've)\b[^.;!?]{0,60} the) ((?:[a-z][\w-]* ){1,4})(?:with|has|have|contains|includes|of) $", re.I)
-_SPENT: Final = re.compile(
-    r"\b(allocated|budgeted|set aside|earmarked|paid|spent|paying|spending|spend|pay|allocate)(?: (?:about|around|only|up to|over))? $", re.I
-)
-_EARNED: Final = re.compile(r"\b(?:earn|earning|make|making|salary (?:is|of))(?: (?:about|around|only))? $", re.I)
-_PER: Final = re.compile(r"^ (?:a|per|each|every|/) ?(day|week|month|year|hour|night)\b|^ (daily|weekly|monthly|yearly|annually)\b", re.I)
-_PERIODS: Final = {"daily": "day", "weekly": "week", "monthly": "month", "yearly": "year", "annual": "year", "annually": "year"}
-_MEASURES: Final = frozenset(
-    "minute second hour day week month year night time cm mm km m kg g mile meter metre foot inch pound lb percent point"
-    " px pixel am pm degree ms mb gb kb tb step way thing option reason example tip lot bit year-old mph star cup tbsp"
-    " o'clock dollar euro more of and or to year-olds kilometer oz ounce gram liter litre unit pair tablespoon teaspoon"
-    " type kind part sentence paragraph word line chapter people person".split()  # noqa: SIM905
-)
-_EVENT_LINKS: Final = frozenset("with for on about at of in to and coming up scheduled set planned booked".split())  # noqa: SIM905
-_TIME_UNITS: Final = frozenset("second minute hour day week month year time".split())  # noqa: SIM905
-# Kinds that a person has; any other kind needs a thing whose kind it is.
-_OWN_KINDS: Final = frozenset(
-    "accuracy budget salary score quiz_score test_score credit_score goal rent weight height savings debt income gpa deadline word_count"
-    " page_count success_rate completion_rate response_rate hourly_rate mortgage allowance birthday anniversary count_per_day"
-    " count_per_week count_per_month count_per_year grade".split()  # noqa: SIM905
-)
-_OWNED: Final = re.compile(r"\b(?:my|our|i|i've|i'm|we|we've|we're|the new|the updated|the revised)\b", re.I)
-_CHANGED: Final = re.compile(r"\b(?:new|updated|revised|increased|reduced|now|no longer|instead)\b", re.I)
-_PRONOUN: Final = re.compile(r"\b(?:it|that)(?:'s)?$", re.I)
-_VERBS_OF_COUNT: Final = frozenset("have had got own manage lead".split())  # noqa: SIM905
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,59 +92,23 @@ def stated_values(masked: str, start: int, end: int, values: list[Value]) -> lis
         if not start <= value.start < value.end <= end:
             continue
         base = max(start, value.start - WINDOW)
-        around = _Around(value, masked[base : value.start], masked[value.end : min(end, value.end + WINDOW)], base, masked[start : value.start])
+        around = _Around(
+            value,
+            masked[base : value.start],
+            masked[value.end : min(end, value.end + WINDOW)],
+            base,
+            masked[start : value.start],
+        )
         stated = next((one for form in _FORMS if (one := form(around)) is not None), None)
         if stated is not None:
             found.append(stated)
     return found
 
 
-def phrase_before(left: str) -> str:
-    """The noun phrase that ends a text, without its determiner; empty where none does."""
-    words: list[str] = []
-    for word in reversed(left.split(" ")[-(_NP_WORDS_MAX + 2) :]):
-        if not word and not words:
-            continue
-        if not re.fullmatch(r"[\w'&+#/-]+", word) or word.casefold() in STOPS or len(words) >= _NP_WORDS_MAX:
-            break
-        words.insert(0, word)
-    while words and (words[0].casefold() in STATES or words[0].casefold().endswith("ing")):
-        words.pop(0)
-    return " ".join(words)
-
-
-def phrase_after(right: str) -> str:
-    """The noun phrase that opens a text, with one that follows on for/of/in/with; empty where none does."""
-    found, rest = _phrase(right)
-    linked = re.match(r" ?(for|of|in|with|on|to(?= (?:the|my|our|a|[A-Z]))) ", rest)
-    if found and linked:
-        more, _ = _phrase(rest[linked.end() :])
-        if more:
-            found = f"{found} {linked[1]} {more}"
-    return found
-
-
-def _phrase(text: str) -> tuple[str, str]:
-    words, at = [], 0
-    for match in re.finditer(r"\s*([\w'&+#/-]+)([,.;:!?)]*)", text[:90]):
-        if match.start() != at:
-            break
-        word = match[1]
-        if word.casefold() in STOPS and not (word.casefold() in DETERMINERS and not words):
-            break
-        words.append(word)
-        at = match.end()
-        if match[2] or len(words) > _NP_WORDS_MAX:
-            break
-    while words and words[0].casefold() in STATES | DETERMINERS:
-        words.pop(0)
-    return " ".join(words), text[at:]
-
-
 def _kind_of(word: str, left_of_it: str, value: Value) -> str:
     """The predicate for a kind noun; with a period before it, per that period."""
-    kind = _KINDS[word.casefold()]
-    period = next((_PERIODS[w] for w in left_of_it.casefold().split()[-2:] if w in _PERIODS), None)
+    kind = KINDS[word.casefold()]
+    period = next((PERIODS[w] for w in left_of_it.casefold().split()[-2:] if w in PERIODS), None)
     if period and value.kind == NUMBER and kind in ("count", "goal", "word_count", "page_count", "limit"):
         return f"count_per_{period}"
     return kind
@@ -221,7 +118,19 @@ def _fits(predicate: str, kind: str) -> bool:
     """Whether a value of this kind can be a value of that: a deadline is a date, a budget is money or a number."""
     if predicate in ("deadline", "birthday", "anniversary") or predicate.endswith("_date"):
         return kind == DATE
-    if predicate in ("budget", "salary", "price", "cost", "rent", "fee", "savings", "debt", "income", "revenue", "expenses"):
+    if predicate in (
+        "budget",
+        "salary",
+        "price",
+        "cost",
+        "rent",
+        "fee",
+        "savings",
+        "debt",
+        "income",
+        "revenue",
+        "expenses",
+    ):
         return kind in (MONEY, NUMBER)
     if predicate == "accuracy" or predicate.endswith("_rate"):
         return kind in (SHARE, RATIO, MONEY, NUMBER)
@@ -231,15 +140,17 @@ def _fits(predicate: str, kind: str) -> bool:
 def _made(around: _Around, predicate: str, thing: str, start: int, *, shape: str = "is") -> Stated | None:
     if not _fits("count" if predicate.startswith("count_per") else predicate, around.kind):
         return None
-    if re.search(r"\bfrom $", around.left) or (not thing and not (predicate in _OWN_KINDS and _OWNED.search(around.left))):
+    own = predicate in OWN_KINDS
+    owner = (OWNED if own else MINE).search(around.before) is not None
+    if re.search(r"\bfrom $", around.left) or not (thing or own) or not (owner or (thing and own)):
         return None  # "improved from 70 %": what it was
-    changed = _CHANGED.search(around.left[max(0, start - 12) :]) is not None
+    changed = CHANGED.search(around.left[max(0, start - 12) :]) is not None
     return Stated(predicate, thing, around.value, around.base + start, around.value.end, shape, changed)
 
 
 def _of_value(around: _Around) -> Stated | None:
     """ "the new sprint deadline of V", "a deadline of V, for the first sprint", "a budget of V for licences"."""
-    found = _OF_VALUE.search(around.left[-60:])
+    found = OF_VALUE.search(around.left[-60:])
     if found is None:
         return None
     at = max(0, len(around.left) - 60) + found.start()
@@ -255,7 +166,7 @@ def _of_value(around: _Around) -> Stated | None:
     if predicate.startswith("count_per") and plural:
         thing = plural[1]
     elif period or not thing:
-        link = _FOR_THING.match(around.right)
+        link = FOR_THING.match(around.right)
         thing = phrase_after(around.right[link.end() :]) if link else _with_before(before)
     made = _made(around, predicate, thing, at)
     if made and thing and link_end(around, thing):
@@ -272,17 +183,18 @@ def link_end(around: _Around, thing: str) -> int:
 
 def _with_before(before: str) -> str:
     """ "15 problems with an accuracy of": problems."""
-    found = _WITH.search(before)
-    return phrase_before(before[: found.start()]) if found else ""
+    found = WITH.search(before)
+    thing = phrase_before(before[: found.start()]) if found else ""
+    return "" if thing.endswith(("ed", "est")) else thing
 
 
 def _before_kind(around: _Around) -> Stated | None:
     """ "my V deadline for the draft", "the tool's V accuracy", "15 problems with V accuracy"."""
-    found = _PREFIX.match(around.right)
+    found = PREFIX.match(around.right)
     if found is None:
         return None
     after = around.right[found.end() :]
-    link = _FOR_THING.match(after)
+    link = FOR_THING.match(after)
     thing = phrase_after(after[link.end() :]) if link else ""
     if not thing and around.left.endswith("'s "):
         thing = phrase_before(around.left[:-3])
@@ -300,10 +212,10 @@ def _linked(around: _Around) -> Stated | None:
     words, at, verbs, turned = around.left.split(" "), len(around.left), 0, False
     while words:
         word = words[-1]
-        if word and word.casefold() not in _LINKS and not re.fullmatch(rf"[{ANY_VALUE}]+,?", word):
+        if word and word.casefold() not in LINKS and not re.fullmatch(rf"[{ANY_VALUE}]+,?", word):
             break
-        verbs += word.casefold() in _BE or word.casefold() in _TURNED
-        turned = turned or word.casefold() in _TURNED
+        verbs += word.casefold() in BE or word.casefold() in TURNED
+        turned = turned or word.casefold() in TURNED
         at -= len(word) + 1
         words.pop()
     clause = around.left[: max(at, 0)]
@@ -313,7 +225,7 @@ def _linked(around: _Around) -> Stated | None:
         return None
     clause = re.split(r"[;:.!?]|, (?!(?:which|that)\b)", clause)[-1]
     start = len(around.left[: max(at, 0)].rstrip()) - len(clause)
-    made = _antecedent(around) if _PRONOUN.search(clause) else _of_clause(around, clause, max(start, 0))
+    made = _antecedent(around) if PRONOUN.search(clause) else _of_clause(around, clause, max(start, 0))
     return made and replace(made, changed=made.changed or turned)
 
 
@@ -322,12 +234,16 @@ def _of_clause(around: _Around, clause: str, start: int) -> Stated | None:
     if re.search(r"\b(?:if|when|would|could|should|might|may|whether|wish|hope|think)\b", clause, re.I):
         return None
     if found := re.search(r"\bnumber of ((?:[\w'-]+ ){0,3}[\w'-]+)", clause):
-        return _made(around, "count", phrase_after(found[1]), start + found.start(), shape="count") if _OWNED.search(around.before) else None
-    kinds = list(_KIND_RE.finditer(clause))
+        return (
+            _made(around, "count", phrase_after(found[1]), start + found.start(), shape="count")
+            if re.search(r"\b(?:i|my|our|we|i've|we've)\b", around.before, re.I)
+            else None
+        )
+    kinds = list(KIND_RE.finditer(clause))
     if kinds:
         kind = kinds[-1]
         tail = clause[kind.end() :]
-        link = _FOR_THING.match(tail)
+        link = FOR_THING.match(tail)
         thing = (phrase_after(tail[link.end() :]) if link else "") or phrase_before(clause[: kind.start()])
         return _made(around, _kind_of(kind[1], clause[: kind.start()], around.value), thing, start + kind.start())
     return _event(around, clause, start) if around.kind == DATE else None
@@ -335,7 +251,7 @@ def _of_clause(around: _Around, clause: str, start: int) -> Stated | None:
 
 def _antecedent(around: _Around) -> Stated | None:
     """What "it" stands for: the last kind of value named before it in the sentence."""
-    named = [found for found in _KIND_RE.finditer(around.before[:-3]) if found]
+    named = [found for found in KIND_RE.finditer(around.before[:-3]) if found]
     if not named:
         return None
     kind, before = named[-1], around.before[: named[-1].start()]
@@ -348,12 +264,12 @@ def _antecedent(around: _Around) -> Stated | None:
 
 
 def _event(around: _Around, clause: str, start: int) -> Stated | None:
-    events = list(_EVENT_RE.finditer(clause))
+    events = list(EVENT_RE.finditer(clause))
     if not events:
         return None
     event = events[-1]
     tail = clause[event.end() :]
-    if re.search(r"[.!?;]|, ", tail) or len(tail) > 70 or not _goes_on(tail) or re.search(r"\bfrom $", around.left):
+    if re.search(r"[.!?;]|, ", tail) or len(tail) > 70 or not goes_on(tail) or re.search(r"\bfrom $", around.left):
         return None
     modifiers = phrase_before(clause[: event.start()])
     link = re.match(r" (?:with|for|on|about|at|of|in|to) ", tail)
@@ -361,18 +277,14 @@ def _event(around: _Around, clause: str, start: int) -> Stated | None:
     if link and (more := phrase_after(tail[link.end() :])):
         thing += f" {link[0].strip()} {more}"
     begins = around.base + start + event.start() - len(modifiers)
-    return Stated("time", thing, around.value, begins, around.value.end, "time", _CHANGED.search(around.left[-40:]) is not None)
-
-
-def _goes_on(tail: str) -> bool:
-    """Whether what stands between an event and its date is part of its name: "with the director", no other clause."""
-    words = [word for word in re.findall(r"[\w'-]+", tail.casefold()) if word not in DETERMINERS]
-    return all(word not in STOPS or word in _EVENT_LINKS for word in words)
+    return Stated(
+        "time", thing, around.value, begins, around.value.end, "time", CHANGED.search(around.left[-40:]) is not None
+    )
 
 
 def _moved(around: _Around) -> Stated | None:
     """ "moving the Zoom call to V", "we pushed the launch to V", "raised the budget to V"."""
-    found = _MOVING.search(around.left)
+    found = MOVING.search(around.left)
     if found is None:
         return None
     clause = found[1]
@@ -384,16 +296,17 @@ def _scheduled(around: _Around) -> Stated | None:
     """ "a Zoom call with the director on V", "submit the report by V"."""
     if around.kind != DATE:
         return None
-    if duty := _DUTY.search(around.left):
+    if duty := DUTY.search(around.left):
         thing = phrase_after(duty[1])
         return _made(around, "deadline", thing, duty.start()) if thing else None
-    found = _ON.search(around.left)
+    found = ON.search(around.left)
     if found is None:
         return None
     clause = re.split(r"[;:.!?,]", around.left[: found.start()])[-1]
     if not re.search(r"\b(?:my|our|the|i|i've|we|we've|have|has|got|an?|there's)\b", clause, re.I):
         return None
-    return _event(around, clause, found.start() - len(clause))
+    event = _event(around, clause, found.start() - len(clause))
+    return event and replace(event, predicate="deadline", shape="is") if around.left.endswith(" by ") else event
 
 
 def _counted(around: _Around) -> Stated | None:
@@ -404,19 +317,27 @@ def _counted(around: _Around) -> Stated | None:
     if per is not None:
         return per
     thing = _counted_thing(around.right)
-    if around.kind == RATIO and not thing and (found := _COUNTING.search(around.left)) and found[1]:
+    if around.kind == RATIO and not thing and (found := COUNTING.search(around.left)) and found[1]:
         verb = found[1].casefold()
-        return Stated(f"count_{verb.replace(' ', '_')}", "", around.value, around.base + found.start(), around.value.end, "did", verb=verb)
+        return Stated(
+            f"count_{verb.replace(' ', '_')}",
+            "",
+            around.value,
+            around.base + found.start(),
+            around.value.end,
+            "did",
+            verb=verb,
+        )
     if not thing:
         return None
     end = around.value.end + around.right.find(thing.split(" ")[-1]) + len(thing.split(" ")[-1])
-    if found := _TOTAL.search(around.left):
+    if found := TOTAL.search(around.left):
         return Stated("count", thing, around.value, around.base + found.start(), end, "count")
-    if found := _COUNTING.search(around.left):
+    if found := COUNTING.search(around.left):
         verb = (found[1] or found[2] or "completed").casefold()
-        predicate = "count" if verb in _VERBS_OF_COUNT else f"count_{verb.replace(' ', '_')}"
+        predicate = "count" if verb in VERBS_OF_COUNT else f"count_{verb.replace(' ', '_')}"
         return Stated(predicate, thing, around.value, around.base + found.start(), end, "did", verb=verb)
-    if found := _HOLDS.search(around.left):
+    if found := HOLDS.search(around.left):
         return Stated("count", thing, around.value, around.base + found.start(), end, "count")
     return None
 
@@ -428,7 +349,7 @@ def _counted_thing(right: str) -> str:
     thing = phrase_after(right[1:])
     core = re.split(r" (?:for|of|in|with|to|on) ", thing)[0]
     last = core.split(" ")[-1].casefold() if core else ""
-    if not last or singular(last) == last or singular(last) in _MEASURES or len(core.split()) > 4:
+    if not last or singular(last) == last or singular(last) in MEASURES or len(core.split()) > 4:
         return ""
     return re.split(r" (?:with|in|on|at) ", thing)[0]
 
@@ -438,13 +359,13 @@ def _rate(around: _Around) -> Stated | None:
     found = re.match(r" ([a-z][\w-]+)", around.right, re.I)
     if found is None:
         return None
-    per = _PER.match(around.right[found.end() :])
+    per = PER.match(around.right[found.end() :])
     noun = found[1].casefold()
-    if per is None or singular(noun) == noun or singular(noun) in _TIME_UNITS:
+    if per is None or singular(noun) == noun or singular(noun) in TIME_UNITS:
         return None
     if not re.search(r"\b(?:i|i'm|i've|we|my|our|target\w*|goal|aim\w*)\b", around.left, re.I):
         return None
-    period = (per[1] or _PERIODS[per[2].casefold()]).casefold()
+    period = (per[1] or PERIODS[per[2].casefold()]).casefold()
     end = around.value.end + found.end() + per.end()
     return Stated(f"count_per_{period}", found[1], around.value, around.value.start, end, "per", unit=period)
 
@@ -453,10 +374,18 @@ def _paid(around: _Around) -> Stated | None:
     """ "allocated V for licences", "I pay V for rent", "I earn V a month"."""
     if around.kind != MONEY:
         return None
-    per = _PER.match(around.right)
-    if (found := _EARNED.search(around.left)) and per:
-        return Stated("salary", "", around.value, around.base + found.start(), around.value.end + per.end(), "is", unit=(per[1] or _PERIODS[per[2].casefold()]).casefold())
-    found = _SPENT.search(around.left)
+    per = PER.match(around.right)
+    if (found := EARNED.search(around.left)) and per:
+        return Stated(
+            "salary",
+            "",
+            around.value,
+            around.base + found.start(),
+            around.value.end + per.end(),
+            "is",
+            unit=(per[1] or PERIODS[per[2].casefold()]).casefold(),
+        )
+    found = SPENT.search(around.left)
     link = re.match(r",? (?:for|on|to|towards?) ", around.right)
     if found is None or link is None or not (thing := phrase_after(around.right[link.end() :])):
         return None

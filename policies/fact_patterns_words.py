@@ -9,32 +9,52 @@ from __future__ import annotations
 import re
 from typing import Final
 
+
+def word_set(words: str) -> frozenset[str]:
+    """The words of a line as a set, so that a list of words reads like one."""
+    return frozenset(words.split())
+
+
 SPACES: Final = re.compile(r"\s+")
 _LEADING: Final = re.compile(
     r"(?:(?:the|a|an|my|our|your|his|her|its|their|this|that|these|those|some|any|new|current|of)\s+)+"
 )
-_KEEP_S: Final = frozenset(
-    "bus gas lens series species news physics mathematics maths economics politics always chess tennis thanks analysis"
+_KEEP_S: Final = word_set(
+    "bus gas lens series species news physics mathematics maths economics politics always chess tennis"
+    " thanks analysis"
     " basis status virus campus bonus focus progress process access address business class glass boss mass css aws js"
-    " canvas atlas kubernetes express success fitness wellness awareness postgres redis sales analytics".split()  # noqa: SIM905
+    " canvas atlas kubernetes express success fitness wellness awareness postgres redis sales analytics"
 )
 _IRREGULAR: Final = {
-    **{"people": "person", "children": "child", "kids": "kid", "women": "woman", "men": "man", "feet": "foot"},
-    **{"mice": "mouse", "wives": "wife", "lives": "life", "movies": "movie", "cookies": "cookie", "series": "series"},
-    **{"licences": "licence", "licenses": "license", "calories": "calorie"},
+    "people": "person",
+    "children": "child",
+    "kids": "kid",
+    "women": "woman",
+    "men": "man",
+    "feet": "foot",
+    "mice": "mouse",
+    "wives": "wife",
+    "lives": "life",
+    "movies": "movie",
+    "cookies": "cookie",
+    "series": "series",
+    "licences": "licence",
+    "licenses": "license",
+    "calories": "calorie",
 }
 # Heads that say nothing where something stands before them: "the AI screening tool" is spoken of as "AI screening" too.
-_LIGHT_HEADS: Final = frozenset(
-    "tool project system process phase stage task activity item thing part area piece work level amount".split()  # noqa: SIM905
+_LIGHT_HEADS: Final = word_set(
+    "tool project system process phase stage task activity item thing part area piece work level amount"
 )
 
-DETERMINERS: Final = frozenset(
-    "the a an my our your his her its their this that these those all each every some any another both".split()  # noqa: SIM905
+DETERMINERS: Final = word_set(
+    "the a an my our your his her its their this that these those all each every some any another both"
 )
 # Words at which a noun phrase ends: closed classes and the verbs that follow nouns most.
 STOPS: Final = (
-    frozenset(
-        "is are was were be been being am has have had do does did will would can could should may might must shall"
+    word_set(
+        "is are was were be been being am has have had do does did will would can could should may might"
+        " must shall"
         " i we you he she they it me us them him who whom which what when where why how that if so and or but nor as"
         " than then because since while although though before after until unless to from by at on in of for with into"
         " over under about between during without within per via like just now really also not no yes please there here"
@@ -43,15 +63,16 @@ STOPS: Final = (
         " too only even still already yet again more most very instead including such especially due considering given"
         " coming scheduled set planned happening starting booked up down out off back toward towards around against"
         " didn't don't doesn't won't can't isn't aren't wasn't haven't hasn't he's she's they're you're let's"
-        " today tomorrow yesterday tonight soon later right maybe can't".split()  # noqa: SIM905
+        " today tomorrow yesterday tonight soon later right maybe can't"
     )
     | DETERMINERS
 )
 # Adjectives that tell states of one thing apart, not things.
-STATES: Final = frozenset(
-    "new current latest updated revised old original increased reduced decreased initial final total overall average"
+STATES: Final = word_set(
+    "new current latest updated revised old original increased reduced decreased initial final total"
+    " overall average"
     " improved consistent actual exact upcoming next previous own entire whole whopping solid steady estimated planned"
-    " maximum minimum max min strict tight full only same good great right big".split()  # noqa: SIM905
+    " maximum minimum max min strict tight full only same good great right big"
 )
 
 ANAPHORS: Final = re.compile(
@@ -77,7 +98,8 @@ GOODS: Final = (
     "car|truck|van|motorcycle|motorbike|bike|bicycle|scooter|boat|house|apartment|flat|condo|cabin|farm|garden|guitar"
     "|piano|violin|drum kit|keyboard|camera|laptop|macbook|phone|iphone|tablet|ipad|kindle|telescope|drone|console"
     "|playstation|xbox|switch|tattoo|prius|tesla|jeep|bakery|shop|store|company|startup|business|studio|podcast|blog"
-    "|youtube channel|raspberry pi|server|homelab|printer|subscription|degree|masters|phd|collection"
+    "|youtube channel|raspberry pi|server|homelab|printer|degree|masters|phd|headset|monitor"
+    "|external drive|gaming (?:system|chair|setup|pc|desk)"
 )
 CONDITIONS: Final = (
     "asthma|diabetes|type [12] diabetes|adhd|add|autism|anxiety|depression|migraines?|arthritis|celiac(?: disease)?"
@@ -91,11 +113,12 @@ STATUSES: Final = (
     "|a night owl|a morning person|an early bird|an only child|a single (?:mom|dad|mother|father|parent)|adopted"
     "|jewish|muslim|christian|catholic|buddhist|hindu|an atheist|agnostic"
 )
-LANGUAGES: Final = frozenset(
-    "english german french spanish italian portuguese dutch polish russian ukrainian turkish arabic hebrew hindi urdu"
+LANGUAGES: Final = word_set(
+    "english german french spanish italian portuguese dutch polish russian ukrainian turkish arabic"
+    " hebrew hindi urdu"
     " bengali chinese mandarin cantonese japanese korean vietnamese thai greek swedish norwegian danish finnish czech"
     " hungarian romanian bulgarian serbian croatian catalan basque welsh irish gaelic latin swahili tagalog malay"
-    " indonesian persian farsi tamil telugu punjabi creole afrikaans esperanto asl".split()  # noqa: SIM905
+    " indonesian persian farsi tamil telugu punjabi creole afrikaans esperanto asl"
 )
 JOBS: Final = re.compile(
     r"(?:^|[ -])(?:engineer|developer|programmer|designer|teacher|professor|lecturer|nurse|doctor|physician|surgeon"

@@ -1,0 +1,158 @@
+"""The vocabulary of values that change: kinds of value, events, and the words that tie a value to its thing.
+
+Data only, for `policies/fact_patterns_values.py`; every run of characters is bounded, and what must stand next to the
+value is anchored at it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from policies.fact_patterns_time import ANY_VALUE
+from policies.fact_patterns_words import STATES, word_set
+
+KINDS: Final[dict[str, str]] = {
+    "deadline": "deadline", "due date": "deadline", "cutoff": "deadline", "cut-off": "deadline",
+    "budget": "budget", "accuracy rate": "accuracy", "accuracy percentage": "accuracy", "accuracy": "accuracy",
+    "success rate": "success_rate", "completion rate": "completion_rate", "response rate": "response_rate",
+    "conversion rate": "conversion_rate", "retention rate": "retention_rate", "error rate": "error_rate",
+    "interest rate": "interest_rate", "hourly rate": "hourly_rate", "pass rate": "pass_rate",
+    "quiz score": "quiz_score", "test score": "test_score", "credit score": "credit_score", "score": "score",
+    "coverage": "coverage", "gpa": "gpa", "grade": "grade", "rating": "rating", "ranking": "ranking",
+    "price": "price", "cost": "cost", "salary": "salary", "pay": "salary", "income": "income",
+    "rent": "rent", "fee": "fee", "fees": "fee", "savings": "savings", "debt": "debt", "mortgage": "mortgage",
+    "allowance": "allowance", "balance": "balance", "revenue": "revenue", "expenses": "expenses",
+    "goal": "goal", "target": "goal", "quota": "goal", "limit": "limit", "cap": "limit", "threshold": "threshold",
+    "version": "version", "weight": "weight", "height": "height", "word count": "word_count",
+    "page count": "page_count", "size": "size", "length": "length",
+    "duration": "duration", "latency": "latency", "response time": "response_time", "load time": "load_time",
+    "timeout": "timeout", "speed": "speed", "temperature": "temperature", "capacity": "capacity", "port": "port",
+    "start date": "start_date", "launch date": "launch_date", "release date": "release_date", "end date": "end_date",
+    "launch": "launch_date", "release": "release_date", "birthday": "birthday", "anniversary": "anniversary",
+}  # fmt: skip
+EVENTS: Final = (
+    "meeting|call|appointment|interview|flight|exam|session|webinar|workshop|conference|presentation|demo|lesson"
+    "|review|checkup|check-up|surgery|wedding|party|concert|game|match|race|marathon|trip|reservation|consultation"
+    "|kickoff|retro|retrospective|stand-?up|audit|hearing|ceremony|festival|hackathon|screening|rehearsal|class|course"
+    "|seminar|lecture|test|quiz|tournament|visit|delivery|event|premiere|shoot|gig|recital|audition|move|submission"
+)
+KIND: Final = "|".join(sorted(map(re.escape, KINDS), key=len, reverse=True))
+KIND_RE: Final = re.compile(rf"\b({KIND})\b", re.I)
+EVENT_RE: Final = re.compile(rf"\b(?:{EVENTS})s?\b", re.I)
+APPROX: Final = (
+    r"(?:about|around|roughly|approximately|nearly|almost|only|just|exactly|now|over|above|under|below"
+    r"|at least|at most|up to|a)"
+)
+OF_VALUE: Final = re.compile(
+    rf"\b({KIND})(?: of| at| above| below| over| under|:) (?:{APPROX} )?$|\b({KIND}) \($", re.I
+)
+PREFIX: Final = re.compile(rf"^(?: (?:{'|'.join(sorted(STATES))}))? ({KIND})\b(?! of\b)", re.I)
+FOR_THING: Final = re.compile(r"^,? (?:for|on|in|of|to) ", re.I)
+WITH: Final = re.compile(r" (?:with|at)(?: an?| the)?((?: [a-z]+){0,2}) $| (?:with|at)$", re.I)
+BE: Final = word_set("is are 's has have had been got gets stands sits went goes")
+TURNED: Final = word_set(
+    "increased decreased improved raised lowered reduced dropped rose grew grown risen fell fallen"
+    " climbed jumped"
+    " changed adjusted updated upgraded moved shifted pushed extended postponed rescheduled delayed bumped cut set"
+    " revised advanced brought reached hit scheduled booked planned due rated estimated expanded went"
+)
+LINKS: Final = (
+    word_set("now currently actually already just officially still only about around to at up down on for by from"
+    " back was were")
+    | word_set("until be recently finally roughly also all the way in out almost nearly approximately over")
+    | BE | TURNED
+)  # fmt: skip
+MOVING: Final = re.compile(
+    r"\b(?:mov(?:e|ed|ing)|reschedul(?:e|ed|ing)|postpon(?:e|ed|ing)|push(?:ed|ing)?|chang(?:e|ed|ing)|shift(?:ed|ing)?"
+    r"|extend(?:ed|ing)?|increas(?:e|ed|ing)|rais(?:e|ed|ing)|lower(?:ed|ing)?|cut(?:ting)?|reduc(?:e|ed"
+    r"|ing)|bump(?:ed|ing)?"
+    rf"|adjust(?:ed|ing)?|updat(?:e|ed|ing)|upgrad(?:e|ed"
+    rf"|ing)) ([^,;:.{ANY_VALUE}]{{3,70}}?)(?: from [{ANY_VALUE}]+)? (?:back |up |down )?(?:to|until) $",
+    re.I,
+)
+ON: Final = re.compile(
+    r"(?:,? (?:which |that )?(?:is |was |are |'s )?(?:been )?(?:scheduled|set|booked|planned|coming up"
+    r"|happening|taking place|due|rescheduled|confirmed))?"
+    r" (?:on|at|for|by|this|next|to) $",
+    re.I,
+)
+DUTY: Final = re.compile(
+    r"\b(?:submit(?:ting)?|finish(?:ing)?|complet(?:e|ing)|deliver(?:ing)?|finali[sz](?:e|ing)"
+    r"|launch(?:ing)?|hand in|turn in"
+    rf"|fil(?:e|ing)|ship(?:ping)?) ((?:[^,;:.?!{ANY_VALUE}\s]+ ){{1,7}})by $",
+    re.I,
+)
+DID: Final = (
+    "completed|finished|secured|written|wrote|read|solved|attended|submitted|applied to|applied for|received|collected"
+    "|sold|visited|published|recorded|edited|built|implemented|passed|won|reviewed|tested|interviewed|mentored|hired"
+    "|earned|drafted|fixed|closed|merged|deployed|watched|run|ran|lost|gained|saved|booked|scheduled|landed"
+)
+COUNTING: Final = re.compile(
+    rf"\b(?:i|we)(?:'ve| have|'d)? (?:now |already |also |just |recently |only |successfully |have "
+    rf"|finally ){{0,3}}({DID}|have|had|got|own|manage|lead)"
+    rf"(?: (?:all|only|about|around|over|exactly|a total of|now|up to|nearly|almost|at least))* $|\bafter completing $"
+    rf"|\b(?:recently|already|just|successfully) ({DID}) $",
+    re.I,
+)
+TOTAL: Final = re.compile(
+    r"\b(?:\b(?:i|we|my|our)\b[^.;!?]{0,60} a total of|(?:now|so) there(?: are|'re|'s)|there are(?: now"
+    r"| currently| already))(?: about| only)? $",
+    re.I,
+)
+HOLDS: Final = re.compile(
+    r"(?:\b(?:my|our)|\b(?:i|i'm|i've|we|we're|we've)\b[^.;!?]{0,60} the) ((?:[a-z][\w-]* ){1,4})(?:with"
+    r"|has|have|contains|includes) $",
+    re.I,
+)
+SPENT: Final = re.compile(
+    r"\b(allocated|budgeted|set aside|earmarked|paid|spent|paying|spending|spend|pay"
+    r"|allocate)(?: (?:about|around|only|up to|over))? $",
+    re.I,
+)
+EARNED: Final = re.compile(r"\b(?:earn|earning|make|making|salary (?:is|of))(?: (?:about|around|only))? $", re.I)
+PER: Final = re.compile(
+    r"^ (?:a|per|each|every|/) ?(day|week|month|year|hour|night)\b|^ (daily|weekly|monthly|yearly"
+    r"|annually)\b",
+    re.I,
+)
+PERIODS: Final = {
+    "daily": "day",
+    "weekly": "week",
+    "monthly": "month",
+    "yearly": "year",
+    "annual": "year",
+    "annually": "year",
+}
+MEASURES: Final = word_set(
+    "minute second hour day week month year night time cm mm km m kg g mile meter metre foot inch pound"
+    " lb percent point"
+    " px pixel am pm degree ms mb gb kb tb step way thing option reason example tip lot bit year-old mph star cup tbsp"
+    " o'clock dollar euro more of and or to year-olds kilometer oz ounce gram liter litre unit pair tablespoon teaspoon"
+    " type kind part sentence paragraph word line chapter people person"
+)
+EVENT_LINKS: Final = word_set("with for on about at of in to and coming up scheduled set planned booked")
+# Verbs that stand before the thing they are done to.
+DOING: Final = word_set(
+    "using having moving adjusting increasing keeping managing setting tracking spending completing"
+    " finishing targeting improving achieving"
+    " updating finalizing finalising scheduling attending preparing planning reducing meeting hitting"
+    " reaching block blocking"
+) - {"meeting"}
+TIME_UNITS: Final = word_set("second minute hour day week month year time")
+# Kinds that a person has; any other kind needs a thing whose kind it is.
+OWN_KINDS: Final = word_set(
+    "accuracy budget salary score quiz_score test_score credit_score goal rent weight height savings"
+    " debt income gpa deadline"
+    " success_rate completion_rate response_rate hourly_rate mortgage allowance birthday anniversary count_per_day"
+    " count_per_week count_per_month count_per_year grade"
+)
+MINE: Final = re.compile(r"\b(?:my|our)\b", re.I)
+OWNED: Final = re.compile(
+    r"\b(?:my|our|the (?:new|updated|revised|increased)|(?:i|we) (?:now )?have an?|(?:i've"
+    r"|we've) (?:got )?an?|set an?|meet an?|earn\w*|have a)\b",
+    re.I,
+)
+CHANGED: Final = re.compile(r"\b(?:new|updated|revised|increased|reduced|now|no longer|instead)\b", re.I)
+PRONOUN: Final = re.compile(r"\b(?:it|that)(?:'s)?$", re.I)
+VERBS_OF_COUNT: Final = word_set("have had got own manage lead")
