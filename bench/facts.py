@@ -116,7 +116,7 @@ def summary(found: Sequence[Found], seconds: float) -> dict[str, Any]:
 
 
 def collisions(found: Sequence[Found]) -> Iterator[tuple[Fact, Fact]]:
-    """Consecutive facts of one scope, key and cardinality one whose values differ and of which one may replace the other."""
+    """Consecutive facts of one scope and key, of cardinality one, of other values: the newer may replace the older."""
     newest: dict[tuple[str, str, str], Fact] = {}
     for one in found:
         for fact in one.facts:

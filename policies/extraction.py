@@ -3,7 +3,7 @@
 Precision before recall: greetings, questions, wishes, requests, and everything pasted give nothing
 (`policies/fact_patterns_prose.py`); what is left must match a rule of `policies/fact_patterns*.py`. Every fact rests on
 an exact range of the text in which its object's words stand. Linear, and bounded: of a text above CHARS_MAX characters
-only its two ends are read. Pure; refuses nothing. Not for text of models, tools or the web: the caller knows whose it is.
+only its two ends are read. Pure; refuses nothing. Not for words of models, tools or the web: the caller knows whose.
 
 Keys: (subject, predicate) of a thing is its head noun and the kind of value; `qualifiers["of"]` are the words that tell
 one such thing from another, `qualifiers["value"]` is the value in one way of writing. `may_replace` reads both.
@@ -42,13 +42,14 @@ _TIMELESS: Final = frozenset(
         "age",
         "hometown",
         "birthday",
+        "birth_year",
         "likes",
         "prefers",
         "eats",
         "allergic_to",
     }
 )
-# People have many meetings and many costs at once: one without a name replaces another only where a change is spoken of.
+# People have many meetings and costs at once: one without a name replaces another only where a change is spoken of.
 _OF_MANY: Final = frozenset({"time", "cost", "price", "fee"})
 _FACTS_MAX: Final = 40  # of one text
 
@@ -193,9 +194,19 @@ def _holds(said: str, sentence: Sentence, one: Told) -> bool:
 def _from_told(one: Told, voice: _Voice) -> Fact:
     subject = voice.subject if one.subject == "user" else one.subject
     return Fact(
-        subject, one.predicate, one.object, one.says.replace("{S}", voice.shown).replace("{P}", voice.owning), one.span,
-        one.category, one.cardinality, one.negated, one.correction, confidence=_STATED, importance=one.importance, qualifiers=one.qualifiers,
-    )  # fmt: skip
+        subject=subject,
+        predicate=one.predicate,
+        object=one.object,
+        statement=one.says.replace("{S}", voice.shown).replace("{P}", voice.owning),
+        span=one.span,
+        category=one.category,
+        cardinality=one.cardinality,
+        negated=one.negated,
+        correction=one.correction,
+        confidence=_STATED,
+        importance=one.importance,
+        qualifiers=one.qualifiers,
+    )
 
 
 def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_at: datetime) -> Fact:
@@ -207,7 +218,8 @@ def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_
     value = meaning(one.value, said_at)
     _, until = validity(said[one.value.end : one.end], said_at)
     return Fact(
-        subject=head or voice.subject,
+        subject=(f"{head}s" if head == voice.subject else head)
+        or voice.subject,  # "12 users" are not the one who speaks
         predicate=one.predicate,
         object=as_object(one.value.words),
         statement=_value_sentence(one, voice),

@@ -35,7 +35,7 @@ Shape = Literal[
 ]
 
 TRIGGER: Final = re.compile(
-    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|ich|mein|meine|me|mi|vivo|trabajo|je|j'|mon|ma)(?![\w-])",
+    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|ich|mein|meine|me|mi|vivo|trabajo|je|mon|ma)(?![\w-])|\bj'(?=\w)",
     re.IGNORECASE,
 )
 # What may stand before a pronoun that opens a statement.
@@ -70,7 +70,7 @@ class Rule:
 _RUN = r"(?P<o>(?:[^,.;:!?()\n\"\ue000]|[,.](?=\d)){1,110})"
 _RUNS = r"(?P<o>[^.;:!?()\n\"\ue000]{1,160})"
 # A dot inside a name ("St. Louis", "Node.js") ends no run.
-_DOTTED = r"(?P<o>(?:[^,.;:!?()\n\"\ue000]|\.(?=\w)|(?<=\bSt)\.){1,90})"
+_DOTTED = r"(?P<o>(?:[^,.;:!?()\n\"\ue000]|, (?-i:(?=[A-Z][a-z]{2,}))|\.(?=\w)|(?<=\bSt)\.){1,90})"
 _ADV = (
     r"(?:(?:really|actually|just|also|still|currently|now|always|absolutely|totally|recently|finally|usually|only|already|all|kinda|do|definitely|truly|even"
     r"|honestly|particularly|generally|mostly|both|basically|simply|personally|mainly|typically|especially|strongly|much|have|'ve) ){0,3}"
@@ -112,6 +112,7 @@ _WHO: Final = (
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:moved|relocated) (?:back |over )?to {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_IM}(?:originally )?from {_DOTTED}", "comes_from", "{S} comes from {o}.", "place", "one", importance=0.7),
     _rule(rf"I (?:grew up|was raised) in {_DOTTED}", "grew_up_in", "{S} grew up in {o}.", "place", "one"),
+    _rule(r"I was born in (?P<o>(?:19|20)\d\d)\b", "birth_year", "{S} was born in {o}.", "exact", "one", importance=0.7),
     _rule(rf"I was born (?:and raised )?in {_DOTTED}", "born_in", "{S} was born in {o}.", "place", "one", importance=0.7),
     _rule(rf"my hometown(?: is|,) {_DOTTED}", "hometown", "{P} hometown is {o}.", "place", "one", importance=0.7),
     _rule(r"my birthday(?:'s| is)(?: on)? (?P<o>[A-Za-z]{3,9} \d{1,2}|\d{1,2}(?:st|nd|rd|th)? (?:of )?[A-Za-z]{3,9})", "birthday", "{P} birthday is {o}.", "exact", "one", importance=0.8),
@@ -164,6 +165,7 @@ _LIKING: Final = (
     _rule(rf"my (?:all-time |absolute |personal )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?)(?: is| are|'s| has to be|:| of all time is) {_RUN}", "favourite_{k}", "{P} favourite {k} is {o}.", "phrase", "preference", "one", importance=0.7),
     _rule(rf"I {_ADV}(?:love|like|enjoy|adore) {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
     _rule(rf"{_IM}(?:(?:really |very |so |super )?(?:into|fond of|passionate about|obsessed with|keen on|interested in)|an? (?:[a-z]+ )?(?:fan|lover) of|crazy about) {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
+    _rule(r"(?:I'm|I am) an? (?:big |huge |massive |lifelong |total |real |avid |die-hard )?(?P<o>[\w' -]{2,40}?) (?:fan|lover|enthusiast|nerd)\b", "likes", "{S} likes {o}.", "liking", "preference"),
     _rule(rf"I {_ADV}(?:hate|dislike|detest|despise|loathe|can't stand|cannot stand) {_RUNS}", "likes", "{S} dislikes {o}.", "liking", "preference", "negated"),
     _rule(rf"(?:I (?:really |just )?(?:don't|do not|never) (?:really |particularly |even )?(?:like|enjoy|love|care for)|I'm not (?:really |much of )?(?:an? )?(?:big |huge )?(?:fan of|into|fond of|keen on)) {_RUNS}", "likes", "{S} does not like {o}.", "liking", "preference", "negated"),
     _rule(rf"(?:I|I've|we) {_ADV}prefer(?:red)? {_RUN}", "prefers", "{S} prefers {o}.", "clause", "preference", importance=0.65),
@@ -171,6 +173,9 @@ _LIKING: Final = (
 )  # fmt: skip
 
 _TURNS: Final = (
+    _rule(rf"(?:I'm|I am) (?:no longer|not) (?P<o>{STATUSES})(?![\w-])(?: any ?more)?", "status", "{S} is no longer {o}.", "exact", "ended", importance=0.8),
+    _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated|moved) (?:over )?from (?P<o>(?-i:[A-Z])[\w+#. -]{1,30}?) to (?-i:[A-Z])", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
+    _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated) (?:over )?(?:from [\w+#. -]{1,32}? )?to (?P<o>(?-i:[A-Z])[\w+#-]*(?:[ .](?-i:[A-Z])[\w+#-]*){0,2})", "uses", "{S} uses {o}.", "phrase", "decision"),
     _rule(r"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[A-Z][\w' -]{1,50}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
     _rule(r"(?:I (?:no longer|don't|do not) work|I (?:stopped|quit) working) (?:at|for) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
     _rule(r"I (?:no longer|don't|do not) (?:like|enjoy|love) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?) any ?more", "likes", "{S} no longer likes {o}.", "liking", "preference", "ended"),
@@ -180,7 +185,7 @@ _TURNS: Final = (
     _rule(rf"(?:I|we) no longer use {_RUN}", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
     _rule(rf"I {_ADV}(?:quit|left|resigned from|got fired from|lost) my (?:[\w-]+ ){{0,3}}(?:job|position|role) (?:at|with) (?P<o>[A-Z][\w&' -]{{1,40}})", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one", importance=0.8),
     _rule(rf"I {_ADV}(?:quit|left|resigned from|got fired from|lost) my (?P<o>(?:[\w-]+ ){{0,3}}(?:job|position|role))", "job", "{S} left their {o}.", "exact", "ended", "one", importance=0.8),
-    _rule(rf"I {_ADV}(?:quit|stopped|gave up|given up) (?P<o>(?:smoking|drinking|running|eating [a-z]+|playing [a-z ]{{2,20}}|coffee|alcohol|sugar|meat|gluten|dairy))\b", "does", "{S} has stopped {o}.", "exact", "ended"),
+    _rule(rf"I {_ADV}(?:quit|stopped|gave up|given up) (?P<o>(?:smoking|drinking(?: (?!and\b|because\b|but\b)[a-z]+)?|running|eating [a-z]+|playing [a-z ]{{2,20}}|coffee|alcohol|sugar|meat|gluten|dairy))\b", "does", "{S} has stopped {o}.", "exact", "ended"),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:sold|got rid of|gave away) (?P<o>(?:my|our) [^,.;:!?()\n\"\ue000]{{1,60}})", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(rf"(?:I|we|I've) {_ADV}(?:cancell?ed) (?:my|our) (?P<o>(?:[\w-]+ ){{0,3}}(?:subscription|membership|reservation|order|trip|flight|appointment))", "has", "{S} has cancelled {o}.", "phrase", "ended"),
     _rule(rf"I {_ADV}broke up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
@@ -192,7 +197,7 @@ _ELSEWHERE: Final = (
     _rule(rf"(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(rf"(?:ich (?:wohne|lebe) (?:jetzt |derzeit )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"(?:ich arbeite (?:bei|für)|trabajo (?:en|para)|je travaille (?:chez|pour)) {_DOTTED}", "works_at", "{S} works at {o}.", "place", "one", importance=0.8),
-    _rule(r"(?:ich (?:mag|liebe)|me (?:gustan?|encantan?) (?:el |la |los |las )?|j'aime|j'adore) ?(?:(?:le|la|les|l') ?)?(?!nicht|pas|dich|que\b|keine?n?\b)(?P<o>[^,.;:!?()\n\"\ue000]{2,40})", "likes", "{S} likes {o}.", "exact", "preference"),
+    _rule(r"(?:ich (?:mag|liebe)|me (?:gustan?|encantan?) (?:el |la |los |las )?|j'aime|j'adore)(?! ?(?:nicht|pas|dich|que\b|keine?n?\b)) ?(?:(?:le|la|les|l') ?)?(?P<o>[^,.;:!?()\n\"\ue000]{2,40})", "likes", "{S} likes {o}.", "exact", "preference"),
     _rule(rf"ich bin allergisch gegen {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
     _rule(rf"soy alérgic[oa] a(?:l| la| los| las)? {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
 )  # fmt: skip

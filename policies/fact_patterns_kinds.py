@@ -144,12 +144,19 @@ TIME_UNITS: Final = word_set("second minute hour day week month year time")
 OWN_KINDS: Final = word_set(
     "accuracy budget salary score quiz_score test_score credit_score goal rent weight height savings"
     " debt income gpa deadline"
-    " success_rate completion_rate response_rate hourly_rate mortgage allowance birthday anniversary count_per_day"
+    " launch_date release_date conversion_rate retention_rate error_rate interest_rate pass_rate"
+    " success_rate completion_rate response_rate hourly_rate mortgage allowance birthday anniversary"
+    " count_per_day"
     " count_per_week count_per_month count_per_year grade"
+)
+# "The number of tuples is 1000" is an exercise; "the number of my tickets", "is now", "is down to" are somebody's.
+NUMBER_OF_OURS: Final = re.compile(
+    r"\b(?:i|my|our|we|i've|we've|now|up to|down to|already|went|grew|rose|dropped)\b", re.IGNORECASE
 )
 MINE: Final = re.compile(r"\b(?:my|our)\b", re.I)
 OWNED: Final = re.compile(
-    r"\b(?:my|our|the (?:new|updated|revised|increased)|(?:i|we) (?:now )?have an?|(?:i've"
+    r"\b(?:my|our|the (?:new|updated|revised|increased|deadline|budget|launch|release)|(?:i"
+    r"|we) (?:now )?have an?|(?:i've"
     r"|we've) (?:got )?an?|set an?|meet an?|earn\w*|have a)\b",
     re.I,
 )

@@ -1,4 +1,4 @@
-"""How a team works and what runs where: a sentence of covered text in, conventions, topology, versions, corrections out.
+"""How a team works, what runs where: a sentence of covered text in, conventions, topology, versions, corrections out.
 
 "we use tabs", "the staging DB runs on db7:5433", "billing-api depends on auth", "using Bootstrap 5.3.0", "Always show
 the units". A place or a dependency counts only where it looks like one (a digit, a dot, a colon, a capital); every run
@@ -31,7 +31,7 @@ _RUNS: Final = re.compile(
     r"|are) (?:now )?hosted (?:on|at|in)|(?:is|are) (?:now )?deployed (?:to|on|in|at)"
     r"|listens on(?: port)?|depends on|talks to|connects to|(?:is|are) (?:stored |kept )?(?:on|at|in"
     r"|under|behind)|uses?|is written in|reads from|writes to)"
-    r" (?P<o>[^\s,;!?()]+(?: [A-Z\d][^\s,;!?()]*){0,2})",
+    r" (?P<o>[^\s,;!?()]+(?: (?-i:[A-Z\d])[^\s,;!?()]*){0,2})",
     re.IGNORECASE,
 )
 _LOOKS: Final = re.compile(r"\d|[:/_]|[a-z][A-Z]|\w[.-]\w|^[A-Z]")
@@ -103,7 +103,7 @@ _NOT_BUT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One finding: what a `Fact` needs except the speaker's words for themselves; `says` has {S} and {P} as rules do."""
+    """One finding: what a `Fact` needs, except how its speaker is called; `says` has {S} and {P} as rules do."""
 
     subject: str
     predicate: str
@@ -145,8 +145,10 @@ def _topology(said: str, start: int, end: int) -> Iterator[Told]:
                 or target in ("I", "I'm")
             ):
                 continue
-            predicate, cardinality = next(
-                ((p, c) for words, p, c in _RELATIONS if words.match(found["v"])), ("located_at", "one")
+            predicate, cardinality = (
+                ("located_at", "one")
+                if target[0] in "/~"
+                else next(((p, c) for words, p, c in _RELATIONS if words.match(found["v"])), ("located_at", "one"))
             )
             if (
                 predicate in ("located_at", "uses")
@@ -220,14 +222,14 @@ def _versions(said: str, start: int, end: int) -> Iterator[Told]:
 def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
     order = _ORDER.match(said, start, end)
     if order is not None:
-        text = said[order.start("v") : end].rstrip(" .!")
+        text = said[order.start() : end].strip(" .!")
         shown = said[start:end].strip()
         yield Told(
             "user",
             "instruction",
             as_object(text),
             f"{{S}} said: “{shown}”",
-            (order.start(), order.start("v") + len(text)),
+            (start, end),
             "convention",
             importance=0.85,
         )
@@ -239,7 +241,8 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
             continue
         negated = found["n"] is not None
         verb = found["v"].casefold()
-        says = f"{{P}} team {'does not ' + verb if negated else (found['a'] or '').lower().replace('all ', '') + _third(verb)} {chosen}."
+        often = (found["a"] or "").lower().replace("all ", "")
+        says = f"{{P}} team {f'does not {verb}' if negated else often + _third(verb)} {chosen}."
         predicate = "uses" if verb == "use" else f"convention_{verb}"
         yield Told(
             "team",

@@ -1,9 +1,9 @@
 """Values in a sentence, and what they mean: dates, clocks, money, shares, versions, counts.
 
 A covered text in; the same text with every value covered by a letter of its kind, and the values, out. So a pattern
-for "is now <date>" is one character class, and offsets stay the text's own. A date is resolved against when it was said:
-the nearest one to come for a weekday, the nearest one at all for a day without its year. Pure; refuses nothing, an
-impossible date has no meaning but keeps its words.
+for "is now <date>" is one character class, and offsets stay the text's own. A date is resolved against when it is said:
+the nearest one to come for a weekday; for a day without its year the nearest, rather one to come. Pure;
+refuses nothing, an impossible date has no meaning but keeps its words.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final
 from policies.timespan import Span, asked_span
 
 # The letters that stand for values, from the private use area.
-DATE, MONEY, SHARE, VERSION, NUMBER, RATIO = (chr(0xE001 + kind) for kind in range(6))
-ANY_VALUE: Final = f"{DATE}-{RATIO}"
+DATE, MONEY, SHARE, VERSION, NUMBER, RATIO, MEASURE = (chr(0xE001 + kind) for kind in range(7))
+ANY_VALUE: Final = f"{DATE}-{MEASURE}"
 
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
 _MONTH: Final = (
@@ -51,11 +51,15 @@ _VALUES: Final = (
     (SHARE, r"(?<![\w.])\d{1,3}(?:\.\d+)? ?(?:%|percent\b|per cent\b)"),
     (VERSION, r"\bv\d+(?:\.\d+)*\b(?:-\w+)?|(?<![\w.,])\d+\.\d+\.\d+(?:-?[a-z]+\d*)?(?![\w.]*\d)"
     r"|(?<=python )\d+\.\d+|(?<=version )\d+(?:\.\d+)*"),
+    (MEASURE, r"(?<![\w.,:/-])\d+(?:[.,]\d+)* ?(?:kg|lbs?|pounds|grams|cm|mm|km|meters|metres|miles|feet|inches|ms"
+    r"|seconds|minutes"
+    r"|mins|hours|days|weeks|months|years|gb|mb|kb|tb|px|mph|points|degrees|°[cf])\b(?!-)"),
     (RATIO, r"(?<![\w./])\d+ ?(?:/| out of | of (?:the )?(?=\d)) ?\d+(?![\w/%])"),
     (NUMBER, rf"(?<![\w.,:/-])\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w%/-])|(?<![\w.,:/-])\d+(?:\.\d+)?k?(?![\w%/:-])"
     rf"|\b(?:{'|'.join(_NUMBER_WORDS)})\b(?!-)"),
 )  # fmt: skip
 _COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _VALUES)
+_SIGNS: Final = {"€": ("euros", "eur"), "£": ("pounds", "gbp"), "¥": ("yen", "jpy"), "$": ("dollars", "usd")}
 _ONE_DAY: Final = timedelta(days=1)
 _SINCE: Final = re.compile(
     rf"\b(?:since|as of) (?:(?:last|early|late|mid) )?({_DAY}|{_MONTH}|(?:19|20)\d\d|yesterday"
@@ -117,9 +121,15 @@ def meaning(value: Value, said_at: datetime) -> str:
     digits = re.search(r"\d[\d,]*(?:\.\d+)?", words)
     if digits is None:
         return words
+    if value.kind == MEASURE:
+        return digits[0].replace(",", "") + " " + words[digits.end() :].strip()
     number = float(digits[0].replace(",", "")) * _SCALE.get(words[digits.end() :].strip(), 1)
     plain = f"{number:.10g}" if number < 1e9 else f"{number:.0f}"
-    return {MONEY: f"${plain}", SHARE: f"{plain}%"}.get(value.kind, plain)
+    return {MONEY: f"{_currency(words)}{plain}", SHARE: f"{plain}%"}.get(value.kind, plain)
+
+
+def _currency(words: str) -> str:
+    return next((sign for sign, names in _SIGNS.items() if sign in words or words.endswith(names)), "$")
 
 
 def _date_meaning(words: str, said_at: datetime) -> str:
@@ -155,7 +165,8 @@ def _nearest(year: int | None, month: int, day: int, today: datetime) -> datetim
     if year is not None:
         return datetime(year, month, day, tzinfo=UTC)
     near = [datetime(today.year + shift, month, day, tzinfo=UTC) for shift in (-1, 0, 1)]
-    return min(near, key=lambda one: abs(one - today))
+    # Days without a year are spoken of ahead more than back: what is gone counts as twice as far.
+    return min(near, key=lambda one: one - today if one >= today else 2 * (today - one))
 
 
 def _relative_day(words: str, today: datetime) -> datetime | None:
@@ -184,7 +195,7 @@ def _clock(words: str) -> str:
 
 
 def validity(clause: str, said_at: datetime) -> tuple[datetime | None, datetime | None]:
-    """From when and until when a clause says that it holds: "since March", "until Friday", "for three years", "last week".
+    """From when and until when a clause says that it holds: "since March", "until Friday", "for two years".
 
     The beginning lies in the past, the end ahead; what the clause does not say is None.
     """

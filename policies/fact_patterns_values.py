@@ -1,9 +1,9 @@
 """Values that change: a sentence with its values covered in, "the deadline of the sprint is April 5" out.
 
 Each value is looked at with the words left and right of it, WINDOW characters at most. What it is a value of decides
-the predicate (deadline, budget, accuracy, count, time), whose it is the subject: the head noun alone, so that "the first
-sprint" and "the sprint" have one key; the other words stand in `rest`, so that two sprints can be told apart. A value
-of nothing that has a name gives nothing. Pure; refuses nothing.
+the predicate (deadline, budget, accuracy, count, time), whose it is the subject: the head noun alone, so that "the
+first sprint" and "the sprint" have one key; the other words tell two sprints apart. A value of nothing that has a name
+gives nothing. Pure; refuses nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from policies.fact_patterns_kinds import (
     MEASURES,
     MINE,
     MOVING,
+    NUMBER_OF_OURS,
     OF_VALUE,
     ON,
     OWN_KINDS,
@@ -52,7 +53,7 @@ WINDOW: Final = 140
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """One value and what it is the value of: `thing` as the text says it (empty: the speaker's own), and where it is."""
+    """One value and what it is the value of: `thing` as the text says it (empty: the speaker's own), and its range."""
 
     predicate: str
     thing: str
@@ -234,11 +235,10 @@ def _of_clause(around: _Around, clause: str, start: int) -> Stated | None:
     if re.search(r"\b(?:if|when|would|could|should|might|may|whether|wish|hope|think)\b", clause, re.I):
         return None
     if found := re.search(r"\bnumber of ((?:[\w'-]+ ){0,3}[\w'-]+)", clause):
-        return (
-            _made(around, "count", phrase_after(found[1]), start + found.start(), shape="count")
-            if re.search(r"\b(?:i|my|our|we|i've|we've)\b", around.before, re.I)
-            else None
-        )
+        ours = NUMBER_OF_OURS.search(around.before) is not None and not around.left.endswith("from ")
+        begin = around.base + start + found.start()
+        thing = phrase_after(found[1])
+        return Stated("count", thing, around.value, begin, around.value.end, "count") if ours and thing else None
     kinds = list(KIND_RE.finditer(clause))
     if kinds:
         kind = kinds[-1]

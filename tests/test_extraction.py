@@ -1,0 +1,242 @@
+"""Facts by rules: what people say of themselves and of their work is found, what they did not say is not."""
+
+# ruff: noqa: E501  one case a line
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.extraction import facts_in, may_replace, normalised
+from policies.fact import Fact
+from policies.fact_patterns_prose import CHARS_KEPT, CHARS_MAX
+
+WEDNESDAY = datetime(2024, 3, 20, 12, tzinfo=UTC)
+
+
+def triples(text: str, speaker: str | None = None) -> list[tuple[str, str, str]]:
+    return [(f.subject, f.predicate, f.object) for f in facts_in(text, said_at=WEDNESDAY, speaker=speaker)]
+
+
+def only(text: str) -> Fact:
+    (fact,) = facts_in(text, said_at=WEDNESDAY)
+    return fact
+
+
+def day(moment: datetime | None) -> str:
+    return f"{moment:%Y-%m-%d}" if moment else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("My name is Anna and I live in Lisbon.", [("name", "anna"), ("lives_in", "lisbon")]),
+        ("I'm Craig, a software engineer based in Port Michael.", [("name", "craig"), ("job", "software engineer"), ("lives_in", "port michael")]),
+        ("I'm 34 years old.", [("age", "34")]),
+        ("I am from Graz, Austria", [("comes_from", "graz, austria")]),
+        ("I work as a data scientist at Spotify.", [("job", "data scientist")]),
+        ("I work for a small bank.", [("works_at", "small bank")]),
+        ("My dog Rex is lovely.", [("dog_name", "rex")]),
+        ("I came with my partner James.", [("partner_name", "james")]),
+        ("I'm allergic to peanuts and shellfish.", [("allergic_to", "peanuts"), ("allergic_to", "shellfish")]),
+        ("I'm vegetarian.", [("status", "vegetarian")]),
+        ("I speak English, French and some German.", [("speaks", "english"), ("speaks", "french"), ("speaks", "german")]),
+        ("I like tea, coffee and rum.", [("likes", "tea"), ("likes", "coffee"), ("likes", "rum")]),
+        ("I love action and sci-fi movies, the effects are cool!", [("likes", "sci-fi movies")]),
+        ("My favorite food is sushi, and my favorite band is Radiohead.", [("favourite_food", "sushi"), ("favourite_band", "radiohead")]),
+        ("Harry Potter is my favourite book.", [("favourite_book", "harry potter")]),
+        ("I prefer dark mode over light mode", [("prefers", "dark mode over light mode")]),
+        ("I chose Postgres over MySQL.", [("chose", "postgres over mysql")]),
+        ("We decided to ship on Friday.", [("decided", "to ship on friday")]),
+        ("Ich heiße Jonas und ich wohne in Köln.", [("name", "jonas"), ("lives_in", "köln")]),
+        ("Me llamo Lucía, vivo en Madrid.", [("name", "lucía"), ("lives_in", "madrid")]),
+        ("J'habite à Lyon et j'aime le fromage.", [("lives_in", "lyon"), ("likes", "fromage")]),
+    ],
+)  # fmt: skip
+def test_what_people_say_of_themselves_is_found(text: str, expected: list[tuple[str, str]]) -> None:
+    assert triples(text) == [("user", *pair) for pair in expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The deadline for the first sprint is now April 5", ("sprint", "deadline", "april 5")),
+        ("update my timeline to the new sprint deadline of April 5, 2024, please", ("sprint", "deadline", "april 5, 2024")),
+        ("I've added 2 more so there are 10 project cards", ("card", "count", "10")),
+        ("my accuracy is up to 95 %", ("user", "accuracy", "95 %")),
+        ("my meeting moved to Tuesday 3 pm", ("meeting", "time", "tuesday 3 pm")),
+        ("I have completed 15 of 20", ("user", "count_completed", "15 of 20")),
+        ("I allocated $5,000 for software licenses", ("license", "budget", "$5,000")),
+        ("I need to submit my thesis by June 30", ("thesis", "deadline", "june 30")),
+        ("Our conversion rate dropped from 3% to 2.3%", ("user", "conversion_rate", "2.3%")),
+        ("We now have 12 users", ("users", "count", "12")),
+        ("I upgraded to Node 20.1 yesterday", ("node", "version", "20.1")),
+        ("the staging DB runs on db7:5433", ("staging db", "runs_on", "db7:5433")),
+        ("service billing depends on auth-service", ("service billing", "depends_on", "auth-service")),
+        ("the config lives in /etc/app/config.yaml", ("config", "located_at", "/etc/app/config.yaml")),
+        ("We use tabs, not spaces.", ("team", "uses", "tabs")),
+        ("We always squash commits before merging.", ("team", "convention_squash", "commits before merging")),
+    ],
+)  # fmt: skip
+def test_values_conventions_and_topology_get_the_key_of_their_thing(text: str, expected: tuple[str, str, str]) -> None:
+    assert triples(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hi", "Thanks so much! 😊", "👍", "", "What is the capital of France?", "How do I live in Paris? Do I like tea?",
+        "Can you write me a poem about how I love Paris?", "If I live in Paris I like tea", "I'd love coffee.",
+        "I would like a table. I want to live in Rome.", "I think I like tea maybe",
+        "Rewrite this: I am a nurse and I live in Ohio.", "Translate to French: I live in Boston",
+        "Act as a doctor. My name is Bob and I live in Rome.", "Write a story where I am a doctor and I live in Rome.",
+        "2024-01-01 12:00:00 INFO my name is Bob", "| my name is Bob | I live in Rome |",
+        "aGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQ=",
+        "```\nmy name is Bob\n```", "> I live in Rome", "User: I live in Rome", "My boss told me I live in Rome",
+        'She said "I live in Rome and I hate the new budget of $5,000".', "def f(): my_budget = 5",
+        "I like it. I love this! I like how you did that. I like your answer.", "I'm so happy. I'm really into it!",
+        "There are six rounds of 3 minutes.", "The wedding hall has 32 parking spots.", "Dear Sir,\nI live in Rome.\n",
+    ],
+)  # fmt: skip
+def test_what_is_no_statement_of_the_speaker_gives_nothing(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_a_question_gives_what_it_states_beside_asking() -> None:
+    assert triples("I live in Oslo, can you help me find a school?") == [("user", "lives_in", "oslo")]
+    in_passing = only("What's the best way to spend the increased budget of $6,200 for software licenses?")
+    assert (in_passing.subject, in_passing.predicate, in_passing.object) == ("license", "budget", "$6,200")
+    assert in_passing.confidence < only("I set a budget of $6,200 for software licenses.").confidence
+
+
+def test_statements_can_be_read_alone() -> None:
+    assert only("I live in Lisbon").statement == "The user lives in Lisbon."
+    assert only("my new deadline for the first sprint is April 5, 2024").statement == (
+        "The user's deadline for the first sprint is April 5, 2024."
+    )
+    (fact,) = facts_in("I'm a counsellor.", said_at=WEDNESDAY, speaker="Caroline")
+    assert (fact.subject, fact.statement) == ("caroline", "Caroline is a counsellor.")
+    assert only("I like reading with my kids").statement == "The user likes reading with their kids."
+
+
+@pytest.mark.parametrize(
+    ("text", "predicate", "what"),
+    [
+        ("I no longer live in Berlin.", "lives_in", "berlin"),
+        ("I quit my job at Acme.", "works_at", "acme"),
+        ("I sold my car.", "has", "car"),
+        ("I broke up with Tom.", "partner_name", "tom"),
+        ("I'm not vegetarian anymore", "status", "vegetarian"),
+        ("I stopped drinking coffee", "does", "drinking coffee"),
+    ],
+)
+def test_an_ending_names_what_ends(text: str, predicate: str, what: str) -> None:
+    fact = only(text)
+    assert (fact.predicate, fact.object, fact.negated, fact.qualifiers) == (predicate, what, True, {"ended": "yes"})
+
+
+def test_a_dislike_has_the_key_of_the_liking_and_is_negated() -> None:
+    liked, disliked = only("I like mushrooms"), only("I don't like mushrooms")
+    assert (liked.subject, liked.predicate, liked.object) == (disliked.subject, disliked.predicate, disliked.object)
+    assert disliked.negated and not liked.negated and "ended" not in disliked.qualifiers
+
+
+def test_corrections_are_marked_and_say_what_they_replace() -> None:
+    assert only("Actually, my budget is $6,000.").correction
+    assert not only("My budget is $6,000.").correction
+    fact = only("No, it's Porto, not Lisbon.")
+    assert (fact.predicate, fact.object, fact.correction) == ("corrected_to", "porto", True)
+    assert fact.qualifiers == {"instead_of": "lisbon"}
+    assert triples("It's not just in my sport, but in other aspects too.") == []
+
+
+def test_never_is_part_of_an_instruction() -> None:
+    assert triples("Never use emojis in your answers.") == [("user", "instruction", "never use emojis in your answers")]
+
+
+def test_times_are_counted_from_when_it_was_said() -> None:
+    assert day(only("I've lived in Paris since March.").valid_from) == "2024-03-01"
+    assert day(only("I've been working at Siemens since 2019.").valid_from) == "2019-01-01"
+    assert only("My deadline is next Friday.").qualifiers["value"] == "2024-03-29"
+    assert only("my meeting moved to Tuesday 3 pm").qualifiers["value"] == "2024-03-26T15:00"
+    assert day(only("I live in Rome until June").valid_to) == "2024-07-01"
+
+
+def test_one_way_of_writing_for_values_that_are_equal() -> None:
+    written = ("April 5, 2024", "5 April 2024", "April 5th", "2024-04-05")
+    assert {only(f"My deadline is {text}.").qualifiers["value"] for text in written} == {"2024-04-05"}
+    assert {only(f"My budget is {text}.").qualifiers["value"] for text in ("$6,000", "$6k", "6000 dollars")} == {
+        "$6000"
+    }
+
+
+def test_only_the_same_thing_is_replaced() -> None:
+    first = only("The deadline for the first sprint is April 1")
+    assert may_replace(only("The sprint deadline is now April 5"), first)
+    assert not may_replace(only("The deadline for the second sprint is May 5"), first)
+    assert not may_replace(only("My goal is 33%"), only("My goal is 20,000"))
+    assert not may_replace(only("I have a meeting on Monday"), only("I have a meeting with Ann on Friday"))
+    assert may_replace(only("I moved my meeting to Monday"), only("I have a meeting with Ann on Friday"))
+
+
+def test_normalised_makes_one_key_of_the_ways_to_name_a_thing() -> None:
+    assert normalised("  My  Project Cards ") == normalised("the project card") == "project card"
+    assert normalised("the boss") == "boss"
+    assert normalised("Our Classes") == "class"
+
+
+def test_of_a_very_long_text_both_ends_are_read_and_offsets_hold() -> None:
+    middle = "I like rum. " * ((300_000) // 12)
+    text = f"I live in Oslo.\n{middle}\nI'm allergic to nuts."
+    facts = facts_in(text, said_at=WEDNESDAY)
+    assert [f.object for f in facts] == ["oslo", "rum", "nuts"]
+    assert text[slice(*facts[-1].span)] == "I'm allergic to nuts"
+    assert CHARS_MAX > 2 * CHARS_KEPT + 1
+
+
+HOSTILE = (
+    "a", "I ", "my my my our ", "1,2,3/4.5:6 ", '"a ', "```", "\n", "... ", "I like a, b, c and d, ", "may 1 ", "number of ",
+    "http://a ", "-a-b_c.", "write a ", "I'm really really ", "our the a.b-c ", " ", "the service service ", "İ", "\ue001", "$1,",
+    "I have a a-b ", "we use a. b ", "my friend ", "as a a, I ", "and I and ", "\x00",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("part", HOSTILE)
+def test_hostile_text_ends(part: str) -> None:
+    for size in (CHARS_MAX, 300_000):
+        facts_in((part * (size // len(part) + 1))[:size], said_at=WEDNESDAY)
+
+
+_SAID = (
+    "I my our we the a is are was like love live in deadline budget of for to now April 5 $5,000 95% 10 cards sprint and , . ! ?\n"
+    " not no longer until since March Friday 3 pm at on with wife Anna named dog from Oslo Python 3.12 always use I'm I've".split(
+        " "
+    )
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(st.text(max_size=300), st.lists(WORDS, max_size=60).map(" ".join)))
+def test_every_fact_rests_on_its_own_words(text: str) -> None:
+    facts = facts_in(text, said_at=WEDNESDAY)
+    assert [f.span for f in facts] == sorted(f.span for f in facts)
+    for fact in facts:
+        start, end = fact.span
+        assert 0 <= start < end <= len(text)
+        said = " ".join(text[start:end].replace("’", "'").casefold().split())
+        assert all(word in said for word in re.findall(r"[\w.,:/$%]+", fact.object)), (fact, said)
+        assert fact.subject and fact.predicate and fact.object and fact.statement
+        assert fact.valid_to is None or fact.valid_to > WEDNESDAY
+        assert re.fullmatch(r"[^\W\d]\w*", fact.predicate), fact
+
+
+@given(st.lists(WORDS, max_size=40).map(" ".join))
+@settings(max_examples=100, deadline=None)
+def test_the_same_text_gives_the_same_facts_each_once(text: str) -> None:
+    facts = facts_in(text, said_at=WEDNESDAY)
+    assert facts == facts_in(text, said_at=WEDNESDAY)
+    keys = [(f.subject, f.predicate, f.object, f.negated) for f in facts]
+    assert len(keys) == len(set(keys))
