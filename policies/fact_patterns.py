@@ -67,7 +67,7 @@ class Rule:
     ended: bool = False
 
 
-_RUN = r"(?P<o>(?:[^,.;:!?()\n\"\ue000]|[,.](?=\d)){1,110})"
+_RUN = r"(?P<o>(?:[^,.;:!?()\n\"\ue000]|[,.](?=\d)){1,140})"
 _RUNS = r"(?P<o>[^.;:!?()\n\"\ue000]{1,160})"
 # A dot inside a name ("St. Louis", "Node.js") ends no run.
 _DOTTED = r"(?P<o>(?:[^,.;:!?()\n\"\ue000]|, (?-i:(?=[A-Z][a-z]{2,}))|\.(?=\w)|(?<=\bSt)\.){1,90})"
@@ -165,7 +165,7 @@ _LIKING: Final = (
     _rule(rf"my (?:all-time |absolute |personal )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?)(?: is| are|'s| has to be|:| of all time is) {_RUN}", "favourite_{k}", "{P} favourite {k} is {o}.", "phrase", "preference", "one", importance=0.7),
     _rule(rf"I {_ADV}(?:love|like|enjoy|adore) {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
     _rule(rf"{_IM}(?:(?:really |very |so |super )?(?:into|fond of|passionate about|obsessed with|keen on|interested in)|an? (?:[a-z]+ )?(?:fan|lover) of|crazy about) {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
-    _rule(r"(?:I'm|I am) an? (?:big |huge |massive |lifelong |total |real |avid |die-hard )?(?P<o>[\w' -]{2,40}?) (?:fan|lover|enthusiast|nerd)\b", "likes", "{S} likes {o}.", "liking", "preference"),
+    _rule(r"(?:I'm|I am) an? (?:big |huge |massive |lifelong |total |real |avid |die-hard )?(?!(?:big|huge|massive|lifelong|total|real|true|great|such) (?:fan|lover))(?P<o>[\w' -]{2,40}?) (?:fan|lover|enthusiast|nerd)(?! of)\b", "likes", "{S} is {a o} fan.", "liking", "preference"),
     _rule(rf"I {_ADV}(?:hate|dislike|detest|despise|loathe|can't stand|cannot stand) {_RUNS}", "likes", "{S} dislikes {o}.", "liking", "preference", "negated"),
     _rule(rf"(?:I (?:really |just )?(?:don't|do not|never) (?:really |particularly |even )?(?:like|enjoy|love|care for)|I'm not (?:really |much of )?(?:an? )?(?:big |huge )?(?:fan of|into|fond of|keen on)) {_RUNS}", "likes", "{S} does not like {o}.", "liking", "preference", "negated"),
     _rule(rf"(?:I|I've|we) {_ADV}prefer(?:red)? {_RUN}", "prefers", "{S} prefers {o}.", "clause", "preference", importance=0.65),

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from policies.fact_patterns_time import ANY_VALUE
-from policies.fact_patterns_words import STATES, word_set
+from policies.fact_patterns_words import DETERMINERS, STATES, word_set
 
 KINDS: Final[dict[str, str]] = {
     "deadline": "deadline", "due date": "deadline", "cutoff": "deadline", "cut-off": "deadline",
@@ -153,6 +153,7 @@ OWN_KINDS: Final = word_set(
 NUMBER_OF_OURS: Final = re.compile(
     r"\b(?:i|my|our|we|i've|we've|now|up to|down to|already|went|grew|rose|dropped)\b", re.IGNORECASE
 )
+OPENED: Final = re.compile(rf"\b(?:{'|'.join(sorted(DETERMINERS | STATES))}|\w+'s) $", re.IGNORECASE)
 MINE: Final = re.compile(r"\b(?:my|our)\b", re.I)
 OWNED: Final = re.compile(
     r"\b(?:my|our|the (?:new|updated|revised|increased|deadline|budget|launch|release)|(?:i"

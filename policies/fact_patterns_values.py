@@ -19,6 +19,7 @@ from policies.fact_patterns_kinds import (
     COUNTING,
     DUTY,
     EARNED,
+    EVENT_LINKS,
     EVENT_RE,
     FOR_THING,
     HOLDS,
@@ -31,6 +32,7 @@ from policies.fact_patterns_kinds import (
     NUMBER_OF_OURS,
     OF_VALUE,
     ON,
+    OPENED,
     OWN_KINDS,
     OWNED,
     PER,
@@ -46,7 +48,7 @@ from policies.fact_patterns_kinds import (
 )
 from policies.fact_patterns_phrases import goes_on, phrase_after, phrase_before
 from policies.fact_patterns_time import ANY_VALUE, DATE, MONEY, NUMBER, RATIO, SHARE, VERSION, Value
-from policies.fact_patterns_words import head_and_rest, singular
+from policies.fact_patterns_words import singular
 
 WINDOW: Final = 140
 
@@ -64,11 +66,6 @@ class Stated:
     changed: bool = False  # said as a change: "moved to", "is now", "the new"
     unit: str = ""
     verb: str = ""
-
-    @property
-    def head(self) -> str:
-        """The head noun of the thing, empty where it is the speaker's own."""
-        return head_and_rest(self.thing)[0] if self.thing else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +269,11 @@ def _event(around: _Around, clause: str, start: int) -> Stated | None:
     if re.search(r"[.!?;]|, ", tail) or len(tail) > 70 or not goes_on(tail) or re.search(r"\bfrom $", around.left):
         return None
     modifiers = phrase_before(clause[: event.start()])
+    opened = OPENED.search(clause[: event.start()])
+    if not modifiers and opened is None:
+        return None  # "call Linda on May 5", "test it on Monday": a verb
+    if tail.strip() and tail.split()[0] not in EVENT_LINKS:
+        return None
     link = re.match(r" (?:with|for|on|about|at|of|in|to) ", tail)
     thing = f"{modifiers} {event[0]}".strip()
     if link and (more := phrase_after(tail[link.end() :])):

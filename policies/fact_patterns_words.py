@@ -62,14 +62,16 @@ STOPS: Final = (
         " dropped rose went goes going said says told asked think know want need using used use make made makes help"
         " too only even still already yet again more most very instead including such especially due considering given"
         " coming scheduled set planned happening starting booked up down out off back toward towards around against"
-        " didn't don't doesn't won't can't isn't aren't wasn't haven't hasn't he's she's they're you're let's"
+        " didn't don't doesn't won't can't isn't aren't wasn't haven't hasn't gonna wanna gotta he's she's"
+        " they're you're let's"
         " today tomorrow yesterday tonight soon later right maybe can't"
     )
     | DETERMINERS
 )
 # Adjectives that tell states of one thing apart, not things.
 STATES: Final = word_set(
-    "new current latest updated revised old original increased reduced decreased initial final total"
+    "new current highest lowest biggest best fastest longest latest updated revised old original"
+    " increased reduced decreased initial final total"
     " overall average"
     " improved consistent actual exact upcoming next previous own entire whole whopping solid steady estimated planned"
     " maximum minimum max min strict tight full only same good great right big"
@@ -188,7 +190,7 @@ _PERSON: Final = (
     (re.compile(r"\b(?:me|us)\b"), "them"),
     (re.compile(r"\b(?:I'm|we're)\b"), "they are"),
     (re.compile(r"\b(?:I've|we've)\b"), "they have"),
-    (re.compile(r"\b(?:I|we)\b"), "they"),
+    (re.compile(r"\b(?:I|we)\b(?= [a-z])"), "they"),
     (re.compile(r"\b(?:mine|ours)\b"), "theirs"),
 )
 

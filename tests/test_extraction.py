@@ -211,10 +211,11 @@ def test_hostile_text_ends(part: str) -> None:
 
 
 _SAID = (
-    "I my our we the a is are was like love live in deadline budget of for to now April 5 $5,000 95% 10 cards sprint and , . ! ?\n"
-    " not no longer until since March Friday 3 pm at on with wife Anna named dog from Oslo Python 3.12 always use I'm I've".split(
-        " "
-    )
+    "I my our we the a is are was like love live in deadline budget of for to now April 5 $5,000 95% 10 cards sprint and , . ! ?"
+    " not no longer until since March Friday 3 pm at on with wife Anna named dog from Oslo Python 3.12 always use I'm I've"
+)
+WORDS = st.sampled_from(
+    [*_SAID.split(), "\n", "’", "“", "”", "meeting", "moved", "completed", "kids", "allergic", "who's", "36", "v1.2.3"]
 )
 
 
