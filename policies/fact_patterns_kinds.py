@@ -48,7 +48,7 @@ OF_VALUE: Final = re.compile(
     rf"\b({KIND})(?: of| at| above| below| over| under|:) (?:{APPROX} )?$|\b({KIND}) \($", re.I
 )
 PREFIX: Final = re.compile(rf"^(?: (?:{'|'.join(sorted(STATES))}))? ({KIND})\b(?! of\b)", re.I)
-FOR_THING: Final = re.compile(r"^,? (?:for|on|in|of|to) ", re.I)
+FOR_THING: Final = re.compile(r"^(?:,? (?:for|on)| (?:in|of|to)) ", re.I)
 WITH: Final = re.compile(r" (?:with|at)(?: an?| the)?((?: [a-z]+){0,2}) $| (?:with|at)$", re.I)
 BE: Final = word_set("is are 's has have had been got gets stands sits went goes")
 TURNED: Final = word_set(
