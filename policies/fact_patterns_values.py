@@ -241,7 +241,7 @@ def _of_clause(around: _Around, clause: str, start: int) -> Stated | None:
         kind = kinds[-1]
         tail = clause[kind.end() :]
         if re.search(rf"[{ANY_VALUE}]", tail):
-            return None  # "a goal of 20,000 words, which is 33 %"
+            return None  # "20,000 words, which is 33 %"
         link = FOR_THING.match(tail)
         thing = (phrase_after(tail[link.end() :]) if link else "") or phrase_before(clause[: kind.start()])
         return _made(around, _kind_of(kind[1], clause[: kind.start()], around.value), thing, start + kind.start())

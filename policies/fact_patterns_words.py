@@ -62,7 +62,8 @@ STOPS: Final = (
         " dropped rose went goes going said says told asked think know want need using used use make made makes help"
         " too only even still already yet again more most very instead including such especially due considering given"
         " coming scheduled set planned happening starting booked up down out off back toward towards around against"
-        " didn't don't doesn't won't can't isn't aren't wasn't haven't hasn't gonna wanna gotta hoping hope attending he's she's"
+        " didn't don't doesn't won't can't isn't aren't wasn't haven't hasn't"
+        " gonna wanna gotta hoping hope attending he's she's"
         " they're you're let's"
         " today tomorrow yesterday tonight soon later right maybe can't"
     )
