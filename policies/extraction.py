@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from policies.fact import Fact
+from policies.fact import Fact, aspect_of
 from policies.fact_patterns import OPENS, RULES, TRIGGER, UNREAL, Rule
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
@@ -49,8 +49,6 @@ _TIMELESS: Final = frozenset(
         "allergic_to",
     }
 )
-# People have many meetings and costs at once: one without a name replaces another only where a change is spoken of.
-_OF_MANY: Final = frozenset({"time", "cost", "price", "fee"})
 _FACTS_MAX: Final = 40  # of one text
 
 
@@ -105,23 +103,10 @@ def _shifted(fact: Fact, shift: int) -> Fact:
 
 def may_replace(newer: Fact, older: Fact) -> bool:
     """Whether two facts speak of the same thing, so that the newer value ends the older: one key, of cardinality one,
-    and what tells the thing from its like is said by one of them only or by both alike.
-
-    "the sprint" may be "the first sprint"; the first sprint is not the second one.
+    and of one aspect.
     """
-    if (newer.subject, newer.predicate) != (older.subject, older.predicate) or newer.cardinality != "one":
-        return False
-    if _unit(newer) != _unit(older):
-        return False
-    mine, theirs = (set(fact.qualifiers.get("of", "").split()) for fact in (newer, older))
-    if newer.predicate in _OF_MANY and not (mine and theirs) and "changed" not in newer.qualifiers:
-        return False
-    return mine <= theirs or theirs <= mine
-
-
-def _unit(fact: Fact) -> str:
-    """What a value is measured in, as far as it shows: a share is no sum."""
-    return re.sub(r"[\d.,:T/-]+", "", fact.qualifiers.get("value", "")) if "value" in fact.qualifiers else ""
+    same = (newer.subject, newer.predicate) == (older.subject, older.predicate) and newer.cardinality == "one"
+    return same and aspect_of(newer).replaces(aspect_of(older))
 
 
 def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:

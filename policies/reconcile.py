@@ -4,7 +4,8 @@
 from what was said and when, never from the order in which it reached us: imports come late, workers race.
 
 * Two statements contradict each other when one denies what the other asserts, or when both assert an object of a
-  predicate that has one object at a time. The later one holds; one of lower integrity never displaces a higher one
+  predicate that has one object at a time, of one aspect (policies/fact.py): where a saying may mean several things,
+  it means the one that was spoken of last. The later one holds; one of lower integrity never displaces a higher one
   (admin > user > assistant > tool > web > imported), it is kept and disputed.
 * A correction by a person stands against its own repetition: while it is in force, a value that was said before it
   comes back only by another correction, a denial of the corrected value, or a change (valid since after the
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from policies.fact import Cardinality, Fact
+from policies.fact import Aspect, Cardinality, Fact
 from policies.labels import Integrity, Sensitivity, derived_sensitivity
 from policies.text import storable
 
@@ -38,6 +39,7 @@ OBJECT_CHARS_MAX: Final = 2_000
 _CHARS_MAX: Final = (SUBJECT_CHARS_MAX, PREDICATE_CHARS_MAX, OBJECT_CHARS_MAX)
 _RANK: Final = {label: rank for rank, label in enumerate(Integrity)}
 _AFTER: Final = timedelta(microseconds=1)
+_PLAIN: Final = Aspect()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Saying:
     sensitivity: Sensitivity = Sensitivity.INTERNAL
     valid_from: datetime | None = None
     valid_to: datetime | None = None
+    aspect: Aspect = _PLAIN
 
     @property
     def begins(self) -> datetime:
@@ -98,6 +101,7 @@ class Standing:
     until: datetime | None = None  # end of its validity in the world; None: open
     by: Statement | None = None
     reason: Reason | None = None
+    aspect: Aspect = _PLAIN  # of the saying that is in force
 
 
 def fact_key(subject: str, predicate: str) -> tuple[str, str]:
@@ -184,6 +188,12 @@ def contradict(one: Statement, other: Statement) -> bool:
     return not (one.negated or other.negated) and one.cardinality == other.cardinality == "one"
 
 
+def excludes(saying: Saying, earlier: Saying) -> bool:
+    """Whether what is said cannot hold beside what was said before of the same key."""
+    one, other = saying.statement, earlier.statement
+    return contradict(one, other) and (one.object == other.object or saying.aspect.replaces(earlier.aspect))
+
+
 @dataclass(slots=True)
 class _Ruling:
     """The state of one key while its sayings are heard in order."""
@@ -200,7 +210,7 @@ class _Ruling:
         if saying.looks_back:
             self._tell_of_the_past(saying)
         else:
-            rivals = [one for one in self.in_force.values() if contradict(one.statement, statement)]
+            rivals = self._rivals(saying)
             above = next((one for one in rivals if one.outranks(saying)), None)
             corrected = next((one for one in rivals if self._stands_against(one, saying)), None)
             if above is not None:
@@ -215,6 +225,14 @@ class _Ruling:
         if not statement.negated and not (statement in self.heard and self.heard[statement].outranks(saying)):
             self.heard[statement] = saying
 
+    def _rivals(self, saying: Saying) -> list[Saying]:
+        """What is in force and cannot be beside it: all of its very aspect, else the latest that may be meant."""
+        found = [one for one in self.in_force.values() if excludes(saying, one)]
+        objects = [one for one in found if one.statement.object != saying.statement.object]
+        named = [one for one in objects if one.aspect.of == saying.aspect.of]
+        meant = named or sorted(objects, key=_order)[-1:]
+        return [one for one in found if one.statement.object == saying.statement.object or one in meant]
+
     def _stands_against(self, rival: Saying, saying: Saying) -> bool:
         """Whether the rival is a correction that this saying only repeats the old value against."""
         correction, old = self.put_right.get(rival.statement, (None, {}))
@@ -228,7 +246,7 @@ class _Ruling:
     def _take(self, saying: Saying, rivals: list[Saying]) -> None:
         """It holds, and what it contradicts does not any more."""
         statement = saying.statement
-        beaten = [one for one in self.disputed.values() if contradict(one.statement, statement)]
+        beaten = [one for one in self.disputed.values() if excludes(saying, one)]
         for one in (*rivals, *(one for one in beaten if not one.outranks(saying))):
             reason, since = _reason(saying, one), self.found[one.statement].since
             self.found[one.statement] = Standing(
@@ -237,11 +255,12 @@ class _Ruling:
             self._leaves(one.statement)
         before = self.in_force.get(statement)
         since = self.found[statement].since if before is not None else saying
-        self.found[statement] = Standing("current", *_of(since), since.valid_to)
-        self.in_force[statement] = saying if before is None or not before.outranks(saying) else before
+        held = saying if before is None or not before.outranks(saying) else before
+        self.in_force[statement] = held
+        self.found[statement] = Standing("current", *_of(since), since.valid_to, aspect=held.aspect)
         self.disputed.pop(statement, None)
         if saying.corrects:
-            old = {one: said for one, said in self.heard.items() if contradict(one, statement)}
+            old = {one: said for one, said in self.heard.items() if excludes(saying, said)}
             self.put_right[statement] = (saying, old)
 
     def _lose(self, saying: Saying, standing: Standing) -> None:
@@ -297,7 +316,8 @@ def _order(saying: Saying) -> tuple[object, ...]:
     """The order in which sayings were made, total, so that no tie is left to the order of arrival."""
     one = saying.statement
     told = (one.negated, one.object, one.cardinality, saying.correction, _RANK[saying.integrity])
-    return (saying.said_at, saying.seq, saying.at, *told, str(saying.valid_from), str(saying.valid_to))
+    of = (saying.aspect.of, saying.aspect.unit, saying.aspect.of_many, saying.aspect.changed)
+    return (saying.said_at, saying.seq, saying.at, *told, *of, str(saying.valid_from), str(saying.valid_to))
 
 
 def _normal(text: str) -> str:

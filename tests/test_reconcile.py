@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.fact import Fact
+from policies.fact import Aspect, Fact
 from policies.labels import Integrity, Sensitivity
 from policies.reconcile import (
     OBJECT_CHARS_MAX,
@@ -176,6 +176,31 @@ def test_of_two_values_in_one_moment_the_later_number_holds_then_the_later_word(
     assert current(said("berlin", 1, seq=5, at=30), said("paris", 1, seq=5, at=10)) == {"berlin"}
 
 
+def of(what: str, day: int, words: str = "", **more: Any) -> Saying:
+    """The same of an aspect: the first sprint, the second."""
+    return said(what, day, aspect=Aspect(of=words, **more))
+
+
+def test_the_first_sprint_is_not_the_second() -> None:
+    assert current(of("april 1", 1, "first"), of("may 5", 2, "second")) == {"april 1", "may 5"}
+    assert current(of("april 1", 1, "first"), of("april 5", 2, "first")) == {"april 5"}
+
+
+def test_the_sprint_is_the_one_that_was_spoken_of_last() -> None:
+    assert current(of("april 1", 1, "first"), of("april 5", 2)) == {"april 5"}
+    assert current(of("april 1", 1, "first"), of("may 5", 2, "second"), of("may 9", 3)) == {"april 1", "may 9"}
+
+
+def test_a_share_is_no_sum() -> None:
+    assert current(of("33%", 1, unit="%"), of("20000", 2)) == {"33%", "20000"}
+
+
+def test_an_unnamed_meeting_is_another_one_until_a_change_is_spoken_of() -> None:
+    monday, tuesday = of("monday", 1, "ann", of_many=True), of("tuesday", 2, of_many=True)
+    assert current(monday, tuesday) == {"monday", "tuesday"}
+    assert current(monday, of("tuesday", 2, of_many=True, changed=True)) == {"tuesday"}
+
+
 # ---------------------------------------------------------------- properties
 
 ANY_SAYING = st.builds(
@@ -197,6 +222,24 @@ ANY_SAYING = st.builds(
     st.none() | st.integers(0, 5),
     st.none() | st.none() | st.integers(0, 5),
 )
+
+
+ASPECTS = st.builds(Aspect, st.sampled_from(["", "x", "x y", "z"]), st.sampled_from(["", "%"]), st.booleans())
+OF_ASPECTS = st.lists(st.builds(lambda one, aspect: replace(one, aspect=aspect), ANY_SAYING, ASPECTS), max_size=12)
+
+
+@given(OF_ASPECTS, st.randoms(use_true_random=False))
+def test_of_one_aspect_one_value_is_current_whatever_the_order(sayings: list[Saying], random: Any) -> None:
+    shuffled = list(sayings)
+    random.shuffle(shuffled)
+    standings = settle(sayings)
+    assert settle(shuffled) == standings
+    held = [
+        (standing.aspect.of, standing.aspect.unit)
+        for one, standing in standings.items()
+        if standing.state == "current" and one.cardinality == "one" and not one.negated and standing.aspect.is_one
+    ]
+    assert len(held) == len(set(held))
 
 
 @given(st.lists(ANY_SAYING, max_size=12), st.randoms(use_true_random=False))

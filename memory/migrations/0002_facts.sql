@@ -22,13 +22,17 @@ CREATE TABLE facts (
     said_at     timestamptz NOT NULL,
     seq         bigint NOT NULL,
     correction  boolean NOT NULL,
+    -- What tells the thing from its like (policies/fact.py, Aspect), of the saying in force; exclusive: one at a time.
+    aspect      text NOT NULL,
+    unit        text NOT NULL,
+    exclusive   boolean NOT NULL,
     PRIMARY KEY (tenant_id, memory_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories ON DELETE CASCADE
 );
 CREATE INDEX facts_of_key ON facts (tenant_id, scope_id, subject, predicate);
 -- The lock on the scope's version keeps writers apart; this keeps the promise should one of them come without it.
-CREATE UNIQUE INDEX facts_one_current ON facts (tenant_id, scope_id, subject, predicate)
-    WHERE state = 'current' AND cardinality = 'one' AND NOT negated;
+CREATE UNIQUE INDEX facts_one_current ON facts (tenant_id, scope_id, subject, predicate, aspect, unit)
+    WHERE state = 'current' AND exclusive;
 
 -- Each time a fact was said. said_at is the turn's time made fit for order (policies/reconcile.py, moment).
 CREATE TABLE fact_sayings (
@@ -42,6 +46,10 @@ CREATE TABLE fact_sayings (
     integrity   text NOT NULL CHECK (integrity IN ('admin', 'user', 'assistant', 'tool', 'web', 'imported')),
     sensitivity text NOT NULL CHECK (sensitivity IN ('public', 'internal', 'confidential', 'secret')),
     correction  boolean NOT NULL,
+    aspect      text NOT NULL,
+    unit        text NOT NULL,
+    of_many     boolean NOT NULL,
+    changed     boolean NOT NULL,
     valid_from  timestamptz,
     valid_to    timestamptz,
     PRIMARY KEY (tenant_id, memory_id, event_id, span_start),

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from memory.adapters.postgres.rows import Place
 from memory.model import NewFact, NewMemory
-from policies.fact import Fact
+from policies.fact import Aspect, Fact
 from policies.labels import Integrity, Sensitivity, derived_sensitivity
 from policies.reconcile import Saying, Standing, State, Statement, content_key, fact_key, statement_of
 
@@ -124,12 +124,19 @@ def fact_row(place: Place, memory_id: UUID, fact: Fact, standing: Standing) -> t
     """Parameters of add_fact."""
     statement = statement_of(fact)
     words = (*fact_key(fact.subject, fact.predicate), statement.object, statement.negated, statement.cardinality)
-    return (place.tenant, memory_id, place.scope_id, *words, fact.category, standing.state, *_last(standing))
+    standing_now = (standing.state, *_last(standing), *_told_apart(statement, standing))
+    return (place.tenant, memory_id, place.scope_id, *words, fact.category, *standing_now)
 
 
-def set_row(place: Place, memory_id: UUID, standing: Standing) -> tuple[Any, ...]:
+def set_row(place: Place, memory_id: UUID, statement: Statement, standing: Standing) -> tuple[Any, ...]:
     """Parameters of set_fact."""
-    return (place.tenant, memory_id, standing.state, *_last(standing))
+    return (place.tenant, memory_id, standing.state, *_last(standing), *_told_apart(statement, standing))
+
+
+def _told_apart(statement: Statement, standing: Standing) -> tuple[str, str, bool]:
+    aspect = standing.aspect
+    exclusive = statement.cardinality == "one" and not statement.negated and aspect.is_one
+    return aspect.of, aspect.unit, exclusive
 
 
 def _last(standing: Standing) -> tuple[datetime, int, bool]:
@@ -140,7 +147,9 @@ def saying_row(place: Place, memory_id: UUID, event_id: UUID, saying: Saying) ->
     """Parameters of add_saying."""
     when = (saying.said_at, saying.seq, saying.at)
     labels = (saying.integrity.value, saying.sensitivity.value, saying.correction)
-    return (place.tenant, memory_id, event_id, place.scope_id, *when, *labels, saying.valid_from, saying.valid_to)
+    valid, of = (saying.valid_from, saying.valid_to), saying.aspect
+    told_apart = (of.of, of.unit, of.of_many, of.changed)
+    return (place.tenant, memory_id, event_id, place.scope_id, *when, *labels, *valid, *told_apart)
 
 
 def saying_of(statement: Statement, row: Any) -> Saying:
@@ -155,4 +164,5 @@ def saying_of(statement: Statement, row: Any) -> Saying:
         sensitivity=Sensitivity(row["sensitivity"]),
         valid_from=row["valid_from"],
         valid_to=row["valid_to"],
+        aspect=Aspect(row["aspect"], row["unit"], row["of_many"], row["changed"]),
     )

@@ -23,6 +23,7 @@ from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place
 from memory.errors import StoreUnavailable
 from memory.model import NewFact, Turn
+from policies.fact import aspect_of
 from policies.reconcile import Saying, Standing, Statement, concerned, fact_key, moment, settle, statement_of, unfit
 
 # Of one key, and of one statement: the first sayings tell what was old at a correction, the latest what holds.
@@ -204,6 +205,7 @@ def _saying(statement: Statement, one: Offered, key_last: datetime | None, now: 
         sensitivity=memory.sensitivity,
         valid_from=fact.valid_from,
         valid_to=fact.valid_to,
+        aspect=aspect_of(fact),
     )
 
 
@@ -310,7 +312,10 @@ class _Settling:
         """Write what has changed of facts that the store has; one that was only said again shows its new evidence."""
         tx, place = self._tx, self._place
         changed = [one for one in known if one.entry.said or one.labels != one.entry.labels]
-        await tx.run_many("set_fact", (fact_rows.set_row(place, one.entry.memory_id, one.standing) for one in changed))
+        await tx.run_many(
+            "set_fact",
+            (fact_rows.set_row(place, one.entry.memory_id, one.entry.statement, one.standing) for one in changed),
+        )
         renewed = [one for one in changed if _needs_version(one)]
         old = [(place.tenant, one.entry.memory_id, one.labels.version) for one in renewed]
         await tx.run_many("close_version", ((place.tenant, one.entry.memory_id, place.now) for one in renewed))

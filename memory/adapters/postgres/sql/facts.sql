@@ -31,9 +31,9 @@ CROSS JOIN LATERAL (SELECT validation_status, integrity, sensitivity, valid_from
 -- The first and the latest times that these facts were said.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 first int8, $4 latest int8
 -- Uses: fact_sayings_in_order. Rows: memory_id, event_id, said_at, seq, span_start, integrity, sensitivity, correction,
--- valid_from, valid_to.
-SELECT y.memory_id, y.event_id, y.said_at, y.seq, y.span_start, y.integrity, y.sensitivity, y.correction, y.valid_from,
-       y.valid_to
+-- aspect, unit, of_many, changed, valid_from, valid_to.
+SELECT y.memory_id, y.event_id, y.said_at, y.seq, y.span_start, y.integrity, y.sensitivity, y.correction, y.aspect,
+       y.unit, y.of_many, y.changed, y.valid_from, y.valid_to
 FROM unnest($2::uuid[]) AS w (memory_id)
 CROSS JOIN LATERAL (
     (SELECT * FROM fact_sayings WHERE tenant_id = $1 AND memory_id = w.memory_id ORDER BY said_at, seq LIMIT $3)
@@ -53,21 +53,21 @@ WHERE tenant_id = $1 AND memory_id = ANY ($2);
 -- What a memory states.
 -- $1 tenant uuid, $2 memory_id uuid, $3 scope_id int8, $4 subject text, $5 predicate text, $6 object text,
 -- $7 negated bool, $8 cardinality text, $9 category text, $10 state text, $11 said_at timestamptz, $12 seq int8,
--- $13 correction bool
+-- $13 correction bool, $14 aspect text, $15 unit text, $16 exclusive bool
 -- Uses: none. Rows: none.
 INSERT INTO facts (tenant_id, memory_id, scope_id, subject, predicate, object, negated, cardinality, category, state,
-                   said_at, seq, correction)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
+                   said_at, seq, correction, aspect, unit, exclusive)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
 
 -- name: add_saying
 -- One time that a fact was said.
 -- $1 tenant uuid, $2 memory_id uuid, $3 event_id uuid, $4 scope_id int8, $5 said_at timestamptz, $6 seq int8,
 -- $7 span_start int4, $8 integrity text, $9 sensitivity text, $10 correction bool, $11 valid_from timestamptz,
--- $12 valid_to timestamptz
+-- $12 valid_to timestamptz, $13 aspect text, $14 unit text, $15 of_many bool, $16 changed bool
 -- Uses: none. Rows: none.
 INSERT INTO fact_sayings (tenant_id, memory_id, event_id, scope_id, said_at, seq, span_start, integrity, sensitivity,
-                          correction, valid_from, valid_to)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+                          correction, valid_from, valid_to, aspect, unit, of_many, changed)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 ON CONFLICT DO NOTHING;
 
 -- name: add_evidence
@@ -83,10 +83,11 @@ ON CONFLICT DO NOTHING;
 
 -- name: set_fact
 -- Whether a fact holds, and its latest saying.
--- $1 tenant uuid, $2 memory_id uuid, $3 state text, $4 said_at timestamptz, $5 seq int8, $6 correction bool
+-- $1 tenant uuid, $2 memory_id uuid, $3 state text, $4 said_at timestamptz, $5 seq int8, $6 correction bool,
+-- $7 aspect text, $8 unit text, $9 exclusive bool
 -- Uses: facts_pkey. Rows: none.
 UPDATE facts
-SET state = $3, said_at = $4, seq = $5, correction = $6
+SET state = $3, said_at = $4, seq = $5, correction = $6, aspect = $7, unit = $8, exclusive = $9
 WHERE tenant_id = $1 AND memory_id = $2;
 
 -- name: withdraw_facts
