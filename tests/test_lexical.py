@@ -168,3 +168,11 @@ def test_case_and_accents_are_folded(one: str, other: str) -> None:
 def test_marks_that_are_letters_are_kept(text: str) -> None:
     assert "".join(term for term in tokenise(text) if len(term) == 1).startswith(text[0])
     assert tokenise("が") != tokenise("か")
+
+
+def test_more_terms_than_there_are_bits_are_scored_all_the_same() -> None:
+    words = [f"word{number}" for number in range(70)]
+    index = built({0: words, 1: words[66:]})
+    scores, holds = index.score(dict.fromkeys(words, 1.0), 2)
+    assert scores[1] > 0
+    assert holds.tolist() == [2**64 - 1, 0]

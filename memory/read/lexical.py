@@ -32,7 +32,7 @@ B: Final = 0.75
 
 # A query longer than this keeps its head and tail: the question stands first or last, pasted material between.
 QUERY_CHARS_MAX: Final = 4_000
-# Distinct query terms that are scored, rarest first. At 12,000 units 64 terms cost about 1 ms.
+# Distinct query terms that are scored, rarest first. At 12,000 units 64 terms cost about 1 ms, and have one bit each.
 QUERY_TERMS_MAX: Final = 64
 # A longer run of word characters is data (base64, hashes), and only its first characters are a term.
 TERM_CHARS_MAX: Final = 64
@@ -302,9 +302,9 @@ class LexicalIndex:
     def score(
         self, terms: Mapping[str, float], unit_count: int, forms: Mapping[str, tuple[str, ...]] = _NO_FORMS
     ) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
-        """BM25 of every unit, and which terms it holds, one bit each in their order; both of shape [unit_count].
+        """BM25 of every unit, and which of the first 64 terms it holds, one bit each; both of shape [unit_count].
 
-        `terms` maps at most 64 query terms to their idf (see `weights`); the `forms` of one (see `asked`) count as it.
+        `terms` maps query terms to their idf (see `weights`); the `forms` of one (see `asked`) count as it.
         """
         scores, holds = np.zeros(unit_count, np.float32), np.zeros(unit_count, np.uint64)
         if not self._terms:
@@ -317,7 +317,8 @@ class LexicalIndex:
                 continue
             units, weights = _merged(held)
             scores[units] += np.float32(idf * (K1 + 1.0)) * weights / (weights + norms[units])
-            holds[units] |= np.uint64(1 << bit)
+            if bit < QUERY_TERMS_MAX:
+                holds[units] |= np.uint64(1 << bit)
         return scores, holds
 
     def weights(self, terms: Iterable[str], forms: Mapping[str, tuple[str, ...]] = _NO_FORMS) -> dict[str, float]:
