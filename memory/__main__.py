@@ -39,6 +39,7 @@ from memory.errors import ConfigInvalid, ModelFileInvalid, StartFailed, StoreUna
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.telemetry import Metrics, configure_logging, event
 from memory.write.deliveries import Deliveries
+from memory.write.facts import facts_of, no_facts
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.redact import Redactor
 from memory.write.retention import keep_dropping_expired
@@ -124,6 +125,7 @@ async def work(settings: Settings) -> None:
             redactor=Redactor(secret_detectors()),
             counter=LocalTokenizer(directory) if directory else EstimatedTokens(),
             languages=languages,
+            find_facts=no_facts if settings.extract.by == "off" else facts_of,
             announcer=hot,
             summariser=Summariser(
                 store, every_turns=summary.every_turns, sentences_max=summary.sentences_max, clock=_now

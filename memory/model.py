@@ -375,6 +375,7 @@ class IndexRow:
     validation_status: str = "unreviewed"
     injected: int = 0  # how often it was placed in a prompt
     last_injected_at: datetime | None = None
+    outdates: tuple[UUID, ...] = ()  # turns in which was said what this fact has taken the place of
 
 
 @dataclass(frozen=True, slots=True)

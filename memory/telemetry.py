@@ -83,6 +83,9 @@ class Metrics:
         self.work = Counter("memory_proxy_work_total", "What the worker loop did.", ["what"], registry=own)
         self.turns = Counter("memory_proxy_turns_total", "Turns stored.", registry=own)
         self.memories = Counter("memory_proxy_memories_total", "Memories stored by kind.", ["kind"], registry=own)
+        self.facts_dropped = Counter(
+            "memory_proxy_facts_dropped_total", "Facts that their turn did not support.", registry=own
+        )
         self.redactions = Counter("memory_proxy_redactions_total", "Secrets replaced.", registry=own)
         self.write_seconds = Histogram(
             "memory_proxy_write_seconds", "Write path by step.", ["step"], registry=own, buckets=_SECONDS

@@ -76,11 +76,16 @@ class Statement:
     terms: frozenset[str]
 
 
+def asks_of_the_past(query: str) -> bool:
+    """Whether a question wants what was, or how it changed."""
+    return _OF_THE_PAST.search(query.casefold()) is not None
+
+
 def kinds_asked(query: str) -> frozenset[str]:
     """The kinds of value a question asks the present state of; none for one about the past or about no value."""
-    said = query.casefold()
-    if _OF_THE_PAST.search(said):
+    if asks_of_the_past(query):
         return frozenset()
+    said = query.casefold()
     return frozenset().union(*(kinds for pattern, kinds in _ASKED if pattern.search(said)))
 
 

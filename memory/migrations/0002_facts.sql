@@ -6,6 +6,8 @@ ALTER TABLE memories ADD COLUMN superseded_reason text;
 -- Whether this version was of a memory that something else had taken the place of: as_of then sees what was true then.
 ALTER TABLE memory_versions ADD COLUMN superseded_by uuid;
 
+CREATE INDEX memories_superseded_by ON memories (tenant_id, superseded_by) WHERE superseded_by IS NOT NULL;
+
 CREATE TABLE facts (
     tenant_id   uuid NOT NULL,
     memory_id   uuid NOT NULL,

@@ -46,10 +46,12 @@ class Visible:
 
     def has(self, slot: int) -> bool:
         """Whether a slot takes part."""
-        if isinstance(self.pick, slice):
-            return slot < self.count
-        at = int(np.searchsorted(self.pick, slot))
-        return at < self.count and int(self.pick[at]) == slot
+        at = self.position(slot)
+        return at < self.count and (isinstance(self.pick, slice) or int(self.pick[at]) == slot)
+
+    def position(self, slot: int) -> int:
+        """The position of a slot that takes part."""
+        return slot if isinstance(self.pick, slice) else int(np.searchsorted(self.pick, slot))
 
     def slots(self, positions: NDArray[np.intp] | Sequence[int]) -> list[int]:
         """The slots at these positions."""

@@ -287,4 +287,5 @@ def _item(row: IndexRow) -> IndexItem:
         validation_status=row.validation_status,
         injected=row.injected,
         last_injected_at=row.last_injected_at,
+        outdates=row.outdates,
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -30,6 +30,7 @@ from memory.read.dense import DenseIndex
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, stem, tokenise, told, weigh
 from memory.read.prepared import Prepared
+from memory.read.replaced import Replaced, is_asked
 from memory.read.speakers import Speakers
 from memory.read.talk import Talk
 from memory.read.words import date_words, fingerprint, own_terms
@@ -41,6 +42,7 @@ _KEPT: Final = np.empty((0, 0), np.float32)  # the index has the vectors; an ite
 # Python objects around one item beside its text and arrays (dataclass, tuples, ids, dict entries): measured with
 # tracemalloc on LoCoMo, bytes.
 _BYTES_PER_ITEM: Final = 1_500
+_REPLACES: Final = "says now what an admitted one said before"
 # Candidates looked at beyond k, so that folding duplicates does not leave the list short.
 _FOLD_SLACK: Final = 32
 QUERY_CHARS_JUDGED: Final = 4_096  # of a query, from its end: the question comes last
@@ -103,6 +105,7 @@ class ScopeIndex:
         self._columns = Columns()
         self._speakers = Speakers()
         self._talk = Talk()
+        self._replaced = Replaced()
         self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
         self._dense = DenseIndex(dim)
         self._lexical = LexicalIndex()
@@ -143,6 +146,7 @@ class ScopeIndex:
         self._columns.put(slot, item, sensitivity, ranking.demotion(item.role, own_terms))
         self._speakers.put(slot, item.speaker)
         self._talk.put(slot, item)
+        self._replaced.put(slot, item)
         self._items[slot] = replace(item, vectors=_KEPT)
         self._units[slot] = units
         self._slots[item.memory_id] = slot
@@ -180,6 +184,7 @@ class ScopeIndex:
         self._columns.drop(slot)
         self._speakers.drop(slot)
         self._talk.drop(slot, item)
+        self._replaced.drop(slot, item)
         self._attributed.discard(slot)
         for event_id in item.event_ids:
             holders = self._by_event[event_id]
@@ -267,6 +272,7 @@ class ScopeIndex:
         chosen = settled[:k]
         positions = [found.at for found in chosen]
         features = self._features_of(positions, prepared, arms, self._speaker_gap(prepared, scores))
+        verdicts = self._with_replacements(chosen, self._evaluate(features), later)
         explained = explained_by(parts, places(arms, positions), positions)
         return [
             Scored(
@@ -280,7 +286,7 @@ class ScopeIndex:
                 folded=found.folded,
                 later=later.get(found.at),
             )
-            for found, said, verdict, known in zip(chosen, explained, self._evaluate(features), features, strict=True)
+            for found, said, verdict, known in zip(chosen, explained, verdicts, features, strict=True)
         ]
 
     def _take_unit(self) -> int:
@@ -379,9 +385,13 @@ class ScopeIndex:
         item = self._items[slot]
         if item.kind != "semantic" or not item.event_ids:
             return slot
-        said_in = self._by_event[item.event_ids[0]]
-        turns = (one for one in said_in if self._items[one].kind == "episodic" and visible.has(one))
-        return next(turns, slot)
+        turn = self._turn(item.event_ids[0], visible)
+        return slot if turn is None else turn
+
+    def _turn(self, event_id: UUID, visible: Visible) -> int | None:
+        """The slot of a turn that takes part."""
+        slots = self._by_event.get(event_id, ())
+        return next((one for one in slots if self._items[one].kind == "episodic" and visible.has(one)), None)
 
     def _folded(self, shown: int, group: list[tuple[int, int, int]]) -> tuple[UUID, ...]:
         """The ids of all of a group, in rank order, but of the one that is shown."""
@@ -418,9 +428,30 @@ class ScopeIndex:
 
     def _newest_first(self, chosen: list[_Found], query: Prepared) -> tuple[list[_Found], dict[int, UUID]]:
         """The same, the newest first where a value of today is asked for; and by position what says it later."""
-        kinds = newest.kinds_asked(query.query[-QUERY_CHARS_JUDGED:])
-        if not kinds:
+        asked = query.query[-QUERY_CHARS_JUDGED:]
+        if newest.asks_of_the_past(asked):
             return chosen, {}
+        kinds = newest.kinds_asked(asked)
+        order, later = self._by_their_words(kinds, chosen, query) if kinds else (chosen, {})
+        return self._by_facts(order, later, query)
+
+    def _with_replacements(
+        self, chosen: list[_Found], verdicts: Sequence[admission.Verdict], later: Mapping[int, UUID]
+    ) -> list[admission.Verdict]:
+        """The verdicts, and what says now what an admitted one said is admitted with it: the old is never alone."""
+        pairs = zip(chosen, verdicts, strict=True)
+        replacing = {later[found.at] for found, one in pairs if one.admitted and found.at in later}
+        return [
+            replace(one, admitted=True, why=_REPLACES)
+            if not one.admitted and self._items[found.slot].memory_id in replacing
+            else one
+            for found, one in zip(chosen, verdicts, strict=True)
+        ]
+
+    def _by_their_words(
+        self, kinds: frozenset[str], chosen: list[_Found], query: Prepared
+    ) -> tuple[list[_Found], dict[int, UUID]]:
+        """Where two statements of a value of these kinds differ, the newer first."""
         slots = [found.slot for found in chosen[: newest.DEPTH]]
         units = [self._units[slot] for slot in slots]
 
@@ -432,6 +463,35 @@ class ScopeIndex:
         settled = newest.settle(kinds, said, query.terms, near)
         later = {chosen[older].at: self._items[slots[newer]].memory_id for older, newer in settled.later.items()}
         return [chosen[at] for at in settled.order] + chosen[newest.DEPTH :], later
+
+    def _by_facts(
+        self, chosen: list[_Found], later: dict[int, UUID], query: Prepared
+    ) -> tuple[list[_Found], dict[int, UUID]]:
+        """Before a turn that says what is no longer so: the turn that says what is, found or not."""
+        order = list(chosen)
+        for found in chosen[: newest.DEPTH]:
+            newer = self._replacement(found.slot, query)
+            if newer is None:
+                continue
+            at = next((at for at, one in enumerate(order) if one.slot == newer.slot), None)
+            here = order.index(found)
+            if at is None or at > here:
+                order.insert(here, newer if at is None else order.pop(at))
+            later[found.at] = self._items[newer.slot].memory_id
+        return order, later
+
+    def _replacement(self, slot: int, query: Prepared) -> _Found | None:
+        """What says now what this turn said, as far as the question asks for that; None for nothing."""
+        item = self._items[slot]
+        if item.kind != "episodic" or not item.event_ids:
+            return None
+        for one in sorted(self._replaced.by(item.event_ids[0])):
+            fact = self._items[one]
+            if query.visible.has(one) and is_asked(fact, query.terms, query.forms):
+                turns = (self._turn(event_id, query.visible) for event_id in reversed(fact.event_ids))
+                newer = next((turn for turn in turns if turn is not None), one)
+                return None if newer == slot else _Found(query.visible.position(newer), newer, ())
+        return None
 
     def _statement(self, item: IndexItem, query: Prepared) -> newest.Statement:
         return newest.Statement(

@@ -49,6 +49,7 @@ class IndexItem:
     validation_status: str = "unreviewed"
     injected: int = 0  # how often it was placed in a prompt
     last_injected_at: datetime | None = None
+    outdates: tuple[UUID, ...] = ()  # the events that this fact has taken the place of something said in
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from memory.model import (
     ImportLine,
     LedgerNode,
     LineConflict,
+    NewFact,
     NewMemory,
     Scope,
     SealedRetrieval,
@@ -106,6 +107,7 @@ class WriteParts:
     redactor: Redacts
     counter: TokenCounter
     languages: LanguageDetector
+    find_facts: Callable[[Sequence[Turn]], list[NewFact]]
     announcer: Announcer
     summariser: Summariser
     metrics: Metrics
@@ -131,12 +133,14 @@ class WritePath:
         captured = await at_home(self._parts.store, captured, await self._parts.keys.chain_key(captured.scope.tenant))
         turns = await self._fresh_turns(captured)
         memories = await self._embedded(self._episodes(turns, delivery.entry, live=True))
+        facts = await self._facts(turns)
         commit = Commit(
             scope=captured.scope,
             session=captured.session,
             exchange=await self._exchange_row(captured, delivery),
             turns=turns,
             memories=memories,
+            facts=facts,
             nodes=await self._ledger_nodes(captured, turns),
             retrieval=await self._sealed_retrieval(captured),
             lane=delivery.lane,
@@ -145,7 +149,7 @@ class WritePath:
         digests = await self._digests(captured.scope, [captured.session.label], turns)
         with self._parts.metrics.write_seconds.labels("store").time():
             done = await self._parts.store.commit(commit, now=self._parts.clock(), digests=digests)
-        self._count(turns, memories)
+        self._count(turns, memories, done)
         await self._announce(captured.scope, done)
         await self._summarise(captured.scope, captured.session, delivery, fence)
 
@@ -158,8 +162,15 @@ class WritePath:
         episodes = self._episodes([turn for _, turn in turns], delivery.entry, live=False)
         memories = await self._embedded([replace(memory, order=order) for order, memory in enumerate(episodes)])
         of_turn = {memory.source_turns[0]: memory for memory in memories}
+        facts = await self._facts([turn for _, turn in turns])
         items = [
-            ImportItem(line.line, ref, turn, (of_turn[turn.event_id],) if turn.event_id in of_turn else ())
+            ImportItem(
+                line.line,
+                ref,
+                turn,
+                (of_turn[turn.event_id],) if turn.event_id in of_turn else (),
+                tuple(fact for fact in facts if fact.event_id == turn.event_id),
+            )
             for (line, ref), turn in turns
         ]
         done, _ = await self._parts.lines.commit_import(
@@ -171,7 +182,7 @@ class WritePath:
             now=self._parts.clock(),
             digests=await self._digests(chunk.scope, {i.session.label for i in items}, [i.turn for i in items]),
         )
-        self._count([turn for _, turn in turns], memories)
+        self._count([turn for _, turn in turns], memories, done)
         await self._announce(chunk.scope, done)
 
     async def _fresh_lines(self, chunk: ImportChunk) -> list[tuple[ImportLine, bool]]:
@@ -285,6 +296,13 @@ class WritePath:
             if turn.content.strip() and (turn.role in _REMEMBERED_ROLES or not live)
         ]
 
+    async def _facts(self, turns: Sequence[Turn]) -> tuple[NewFact, ...]:
+        """What the turns state, with vectors."""
+        with self._parts.metrics.write_seconds.labels("extract").time():
+            found = await asyncio.to_thread(self._parts.find_facts, turns)
+        memories = await self._embedded([fact.memory for fact in found])
+        return tuple(replace(fact, memory=memory) for fact, memory in zip(found, memories, strict=True))
+
     async def _embedded(self, memories: Sequence[NewMemory]) -> tuple[NewMemory, ...]:
         """The memories with their windows and vectors, embedded in one batch."""
         windows = [tuple(split_windows(memory.content, self._parts.windows)) for memory in memories]
@@ -367,12 +385,14 @@ class WritePath:
         key = await self._parts.keys.subject_key(scope.tenant, scope.user)
         return seal(key, Binding(scope.tenant, subject, object_id, purpose), plaintext)
 
-    def _count(self, turns: Sequence[Turn], memories: Sequence[NewMemory]) -> None:
+    def _count(self, turns: Sequence[Turn], memories: Sequence[NewMemory], done: Committed) -> None:
         metrics = self._parts.metrics
         metrics.turns.inc(len(turns))
         metrics.redactions.inc(sum(turn.redactions for turn in turns))
         for memory in memories:
             metrics.memories.labels(memory.kind).inc()
+        metrics.memories.labels("semantic").inc(done.facts_new)
+        metrics.facts_dropped.inc(done.facts_dropped)
 
 
 def spoken(turn: Turn) -> str:

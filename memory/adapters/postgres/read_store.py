@@ -37,10 +37,11 @@ _NO_SOURCES: Final[tuple[Any, ...]] = ()
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What belongs to the memories of one batch: their source turns and their windows, by memory."""
+    """What belongs to the memories of one batch, by memory: source turns, windows, turns that a fact has outdated."""
 
     sources: Mapping[UUID, Sequence[Any]]
     windows: Mapping[UUID, tuple[tuple[tuple[int, int], ...], NDArray[np.float32]]]
+    outdated: Mapping[UUID, Sequence[UUID]]
 
 
 class Narrowing(Protocol):
@@ -200,9 +201,14 @@ class ReadStore:
     async def _parts(self, tx: Transaction, tenant: UUID, found: Sequence[Any]) -> _Parts:
         shown = [row for row in found if row["visible"]]
         if not shown:
-            return _Parts({}, {})
+            return _Parts({}, {}, {})
         ids, versions = [row["memory_id"] for row in shown], [row["version"] for row in shown]
-        return _Parts(await sources_of(tx, tenant, ids), _windows(await tx.fetch(self._vectors, tenant, ids, versions)))
+        outdated: dict[UUID, list[UUID]] = {}
+        if facts := [row["memory_id"] for row in shown if row["kind"] == "semantic"]:
+            for row in await tx.fetch("turns_outdated_by", tenant, facts):
+                outdated.setdefault(row["memory_id"], []).append(row["event_id"])
+        windows = _windows(await tx.fetch(self._vectors, tenant, ids, versions))
+        return _Parts(await sources_of(tx, tenant, ids), windows, outdated)
 
     def _index_row(self, row: Any, parts: _Parts) -> IndexRow:
         memory_id, visible = row["memory_id"], row["visible"]
@@ -238,6 +244,7 @@ class ReadStore:
             visible=visible,
             changed_version=row["changed_version"],
             chain=Digest(primary["chain"]) if primary and primary["chain"] is not None else None,
+            outdates=tuple(sorted(parts.outdated.get(memory_id, ()))),
         )
 
 

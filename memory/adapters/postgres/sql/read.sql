@@ -66,6 +66,22 @@ LEFT JOIN turns t ON t.tenant_id = d.tenant_id AND t.event_id = d.source_id
 WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn'
   AND d.derived_kind IN ('memory', 'summary');
 
+-- name: turns_outdated_by
+-- The turns in which was said what these facts have taken the place of, at first or second hand.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_superseded_by, fact_sayings_pkey. Rows: memory_id, event_id.
+WITH RECURSIVE replaced (memory_id, by_id) AS (
+    SELECT m.memory_id, m.superseded_by
+    FROM memories m
+    WHERE m.tenant_id = $1 AND m.superseded_by = ANY ($2)
+    UNION
+    SELECT m.memory_id, r.by_id
+    FROM replaced r
+    JOIN memories m ON m.tenant_id = $1 AND m.superseded_by = r.memory_id)
+SELECT DISTINCT r.by_id AS memory_id, s.event_id
+FROM replaced r
+JOIN fact_sayings s ON s.tenant_id = $1 AND s.memory_id = r.memory_id;
+
 -- name: vectors_of_memories
 -- The windows of these versions, each vector as its binary form: 2 bytes dimension, 2 unused, then big-endian halves.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
