@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.recall.mixed import paired
+from bench.recall_facts import facts_of
 from memory.adapters.embedder import OnnxEmbedder
 from memory.read.index import ScopeIndex
 from memory.read.items import IndexItem
@@ -128,18 +129,30 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-def read_set(data: Path, name: str, vectors: Vectors, variant: Variant | None = None) -> RecallSet:
-    """One set, indexed."""
+def read_set(
+    data: Path, name: str, vectors: Vectors, variant: Variant | None = None, *, facts: bool = True
+) -> RecallSet:
+    """One set, indexed; with the facts that its turns state, unless said otherwise."""
     turns = _turns(read_lines(data / f"{name}.corpus.jsonl.xz"), variant or Variant())
     questions = _questions(read_lines(data / f"{name}.queries.jsonl.xz"), {turn.turn_id for turn in turns})
-    items = _items(turns, vectors)
-    indexes: dict[str, ScopeIndex] = {}
-    for turn, item in zip(turns, items, strict=True):
-        indexes.setdefault(turn.scope, ScopeIndex(vectors.embedder.dim)).put(item)
+    items: dict[str, list[IndexItem]] = {}
+    for turn, item in zip(turns, _items(turns, vectors), strict=True):
+        items.setdefault(turn.scope, []).append(item)
+    indexes = {scope: _indexed(of_scope, vectors, facts=facts) for scope, of_scope in items.items()}
     return RecallSet(name, indexes, questions, vectors.of([question.text for question in questions]))
 
 
-def read_mixed(data: Path, vectors: Vectors) -> RecallSet:
+def _indexed(items: Sequence[IndexItem], vectors: Vectors, *, facts: bool) -> ScopeIndex:
+    index = ScopeIndex(vectors.embedder.dim)
+    for item in items:
+        index.put(item)
+    stated = facts_of(items) if facts else []
+    for (fact, _), vector in zip(stated, vectors.of([text for _, text in stated]) if stated else (), strict=True):
+        index.put(replace(fact, vectors=vector[None]))
+    return index
+
+
+def read_mixed(data: Path, vectors: Vectors, *, facts: bool = True) -> RecallSet:
     """One LoCoMo conversation and one BEAM chat in each scope: a person with two lives, asked about both."""
     items: dict[str, list[IndexItem]] = {}
     asked: dict[str, list[Question]] = {}
@@ -154,9 +167,8 @@ def read_mixed(data: Path, vectors: Vectors) -> RecallSet:
     indexes: dict[str, ScopeIndex] = {}
     questions: list[Question] = []
     for both in paired(talks, chats):
-        index = indexes["+".join(both)] = ScopeIndex(vectors.embedder.dim)
-        for item in (item for scope in both for item in items[scope]):
-            index.put(item)
+        of_both = [item for scope in both for item in items[scope]]
+        indexes["+".join(both)] = _indexed(of_both, vectors, facts=facts)
         questions += [replace(question, scope="+".join(both)) for scope in both for question in asked[scope]]
     return RecallSet("mixed", indexes, tuple(questions), vectors.of([question.text for question in questions]))
 

@@ -438,6 +438,7 @@ def main() -> None:
     parser.add_argument("--ablate", action="store_true")
     parser.add_argument("--block", action="store_true")
     parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--no-facts", action="store_true", help="turns alone, as with extract.by off")
     options = parser.parse_args()
     embedder = OnnxEmbedder(prepare_model(read_registry()[DEFAULT_MODEL], options.cache, print))
     vectors = Vectors(embedder, options.cache / "vectors")
@@ -445,7 +446,9 @@ def main() -> None:
         if options.ablate:
             ablate(options.data, vectors, lambda line: print(line, flush=True))
             return
-        sets = [*(read_set(options.data, name, vectors) for name in SETS), read_mixed(options.data, vectors)]
+        facts = not options.no_facts
+        sets = [read_set(options.data, name, vectors, facts=facts) for name in SETS]
+        sets.append(read_mixed(options.data, vectors, facts=facts))
         openings = read_openings(options.data, vectors)
         if options.block:
             for chosen in sets:

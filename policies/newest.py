@@ -55,8 +55,14 @@ _ASKED: Final[Sequence[tuple[re.Pattern[str], frozenset[str]]]] = (
     ),
     (re.compile(r"\bwhat(?:'s| is| are) (?:my|our|the)\b"), frozenset({"count", "percent", "money"})),
 )
+# "The first deadline" was another once; the deadline of the first sprint may still change.
+_FIRST: Final = (
+    r"at first|first(?=\s*(?:$|[?.,!]|(?:deadline|date|day|time|budget|price|cost|estimate|quote|offer|plan|goal|target"
+    r"|number|count|value|amount|salary|rate|score|accuracy|percentage|version|said|say|told|tell|mention|set|thought"
+    r"|think|scheduled?)))"
+)
 _OF_THE_PAST: Final = re.compile(
-    r"\b(?:first|original\w*|initial\w*|previous\w*|before|earlier|used to|histor\w+|chang\w+|over time|compar\w+"
+    rf"\b(?:{_FIRST}|original\w*|initial\w*|previous\w*|before|earlier|used to|histor\w+|chang\w+|over time|compar\w+"
     r"|differen\w+|both|order|timeline|evolv\w+|progress\w*|sequence|ago|when did|how long|between)\b"
 )
 

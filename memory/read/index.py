@@ -27,10 +27,10 @@ from memory.ports import Evaluator
 from memory.read.arms import Arms, best, best_standing, explained_by, places, spread, unaided
 from memory.read.columns import Columns, Visible, grown
 from memory.read.dense import DenseIndex
+from memory.read.facts import Facts, is_asked
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, stem, tokenise, told, weigh
 from memory.read.prepared import Prepared
-from memory.read.replaced import Replaced, is_asked
 from memory.read.speakers import Speakers
 from memory.read.talk import Talk
 from memory.read.words import date_words, fingerprint, own_terms
@@ -105,7 +105,7 @@ class ScopeIndex:
         self._columns = Columns()
         self._speakers = Speakers()
         self._talk = Talk()
-        self._replaced = Replaced()
+        self._facts = Facts()
         self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
         self._dense = DenseIndex(dim)
         self._lexical = LexicalIndex()
@@ -146,7 +146,7 @@ class ScopeIndex:
         self._columns.put(slot, item, sensitivity, ranking.demotion(item.role, own_terms))
         self._speakers.put(slot, item.speaker)
         self._talk.put(slot, item)
-        self._replaced.put(slot, item)
+        self._facts.put(slot, item)
         self._items[slot] = replace(item, vectors=_KEPT)
         self._units[slot] = units
         self._slots[item.memory_id] = slot
@@ -184,7 +184,7 @@ class ScopeIndex:
         self._columns.drop(slot)
         self._speakers.drop(slot)
         self._talk.drop(slot, item)
-        self._replaced.drop(slot, item)
+        self._facts.drop(slot, item)
         self._attributed.discard(slot)
         for event_id in item.event_ids:
             holders = self._by_event[event_id]
@@ -211,7 +211,8 @@ class ScopeIndex:
 
     def prepare(self, query: str, *, now: datetime, where: Filter) -> Prepared:
         """All of a search that needs no vector."""
-        visible = Visible.of(self._visible(where, now))
+        allowed = self._visible(where, now)
+        visible = Visible.of(self._facts.without_those_of_turns(allowed))
         judged = query[-QUERY_CHARS_JUDGED:]
         asked = self._lexical.asked(query)
         forms = {term: others for term, others in asked.items() if others}
@@ -242,6 +243,7 @@ class ScopeIndex:
             weights=weights,
             named=named,
             timely=len(terms) <= TIMELY_TERMS_MAX and asks_what_was(query),
+            allowed=allowed,
             visible=visible,
             traits=traits,
             unit_lexical=unit_lexical,
@@ -369,33 +371,14 @@ class ScopeIndex:
         return ((occurred >= start) & (occurred < end)).astype(np.float32)
 
     def _fold(self, order: NDArray[np.intp], visible: Visible) -> list[_Found]:
-        """What is found, in rank order: later ones that say the same words, or are of the same turn, fold into it."""
-        own = visible.slots(order)
-        shown = [self._shown(slot, visible) for slot in own]
-        groups: dict[int, list[tuple[int, int, int]]] = {}
-        for at, slot, instead, words in zip(order.tolist(), own, shown, self._prints[shown].tolist(), strict=True):
-            groups.setdefault(words, []).append((at, instead, slot))
-        return [_Found(at, slot, self._folded(slot, group)) for group in groups.values() for at, slot, _ in group[:1]]
-
-    def _shown(self, slot: int, visible: Visible) -> int:
-        """The slot that answers for this one: a fact is shown as the turn that it was said in, where that is visible.
-
-        The turn says more than the fact does, and is the evidence; the fact makes it easier to find.
-        """
-        item = self._items[slot]
-        if item.kind != "semantic" or not item.event_ids:
-            return slot
-        turn = self._turn(item.event_ids[0], visible)
-        return slot if turn is None else turn
-
-    def _turn(self, event_id: UUID, visible: Visible) -> int | None:
-        """The slot of a turn that takes part."""
-        slots = self._by_event.get(event_id, ())
-        return next((one for one in slots if self._items[one].kind == "episodic" and visible.has(one)), None)
-
-    def _folded(self, shown: int, group: list[tuple[int, int, int]]) -> tuple[UUID, ...]:
-        """The ids of all of a group, in rank order, but of the one that is shown."""
-        return tuple(self._items[slot].memory_id for _, _, slot in group if slot != shown)
+        """What is found, in rank order; later ones that say the same words fold into the first."""
+        slots = visible.slots(order)
+        groups: dict[int, list[tuple[int, int]]] = {}
+        for at, slot, words in zip(order.tolist(), slots, self._prints[slots].tolist(), strict=True):
+            groups.setdefault(words, []).append((at, slot))
+        return [
+            _Found(*group[0], tuple(self._items[slot].memory_id for _, slot in group[1:])) for group in groups.values()
+        ]
 
     def _features_of(self, positions: list[int], query: Prepared, arms: Arms, gap: float) -> list[admission.Features]:
         """What admission looks at, for what ranks at these positions."""
@@ -433,7 +416,7 @@ class ScopeIndex:
             return chosen, {}
         kinds = newest.kinds_asked(asked)
         order, later = self._by_their_words(kinds, chosen, query) if kinds else (chosen, {})
-        return self._by_facts(order, later, query)
+        return self._by_facts(order, later, kinds, query)
 
     def _with_replacements(
         self, chosen: list[_Found], verdicts: Sequence[admission.Verdict], later: Mapping[int, UUID]
@@ -465,12 +448,12 @@ class ScopeIndex:
         return [chosen[at] for at in settled.order] + chosen[newest.DEPTH :], later
 
     def _by_facts(
-        self, chosen: list[_Found], later: dict[int, UUID], query: Prepared
+        self, chosen: list[_Found], later: dict[int, UUID], kinds: frozenset[str], query: Prepared
     ) -> tuple[list[_Found], dict[int, UUID]]:
         """Before a turn that says what is no longer so: the turn that says what is, found or not."""
         order = list(chosen)
         for found in chosen[: newest.DEPTH]:
-            newer = self._replacement(found.slot, query)
+            newer = self._replacement(found.slot, kinds, query)
             if newer is None:
                 continue
             at = next((at for at, one in enumerate(order) if one.slot == newer.slot), None)
@@ -480,17 +463,19 @@ class ScopeIndex:
             later[found.at] = self._items[newer.slot].memory_id
         return order, later
 
-    def _replacement(self, slot: int, query: Prepared) -> _Found | None:
+    def _replacement(self, slot: int, kinds: frozenset[str], query: Prepared) -> _Found | None:
         """What says now what this turn said, as far as the question asks for that; None for nothing."""
         item = self._items[slot]
         if item.kind != "episodic" or not item.event_ids:
             return None
-        for one in sorted(self._replaced.by(item.event_ids[0])):
+        for one in sorted(self._facts.replacing(item.event_ids[0])):
             fact = self._items[one]
-            if query.visible.has(one) and is_asked(fact, query.terms, query.forms):
-                turns = (self._turn(event_id, query.visible) for event_id in reversed(fact.event_ids))
-                newer = next((turn for turn in turns if turn is not None), one)
-                return None if newer == slot else _Found(query.visible.position(newer), newer, ())
+            if query.allowed[one] and is_asked(fact, kinds, query.terms, query.forms):
+                turns = (self._facts.turn(event_id) for event_id in reversed(fact.event_ids))
+                newer = next((turn for turn in turns if turn is not None and query.visible.has(turn)), one)
+                if newer == slot or not query.visible.has(newer):
+                    return None
+                return _Found(query.visible.position(newer), newer, ())
         return None
 
     def _statement(self, item: IndexItem, query: Prepared) -> newest.Statement:

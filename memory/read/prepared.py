@@ -39,6 +39,7 @@ class Prepared:
     weights: ranking.Weights
     named: Named | None
     timely: bool  # it asks what was at a time, naming little else
+    allowed: NDArray[np.bool_]  # which slots the filter lets pass, facts that their turns speak for included
     visible: Visible
     traits: Traits
     unit_lexical: Floats
