@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from policies.fact import Cardinality, Category
-from policies.fact_patterns_words import CONDITIONS, GOODS, KIN_MANY, KIN_ONE, PETS, STATUSES
+from policies.fact_patterns_words import CONDITIONS, GOODS, INSTRUMENTS, KIN_MANY, KIN_ONE, OWN_ONE, PETS, STATUSES
 
 # How the object is read: see `policies/fact_patterns_objects.py`.
 Shape = Literal[
@@ -116,7 +116,8 @@ _WHO: Final = (
     _rule(rf"I was born (?:and raised )?in {_DOTTED}", "born_in", "{S} was born in {o}.", "place", "one", importance=0.7),
     _rule(rf"my hometown(?: is|,) {_DOTTED}", "hometown", "{P} hometown is {o}.", "place", "one", importance=0.7),
     _rule(r"my birthday(?:'s| is)(?: on)? (?P<o>[A-Za-z]{3,9} \d{1,2}|\d{1,2}(?:st|nd|rd|th)? (?:of )?[A-Za-z]{3,9})", "birthday", "{P} birthday is {o}.", "exact", "one", importance=0.8),
-    _rule(rf"(?:{_I}(?:study|studied)|{_IM}(?:studying|majoring in)|my major is|I (?:have|got) an? (?:degree|master's|bachelor's|PhD) in|I {_ADV}graduated (?:with a degree )?in|I majored in) {_RUN}", "studies", "{S} studies or studied {o}.", "phrase"),
+    _rule(rf"(?:{_I}study|{_IM}(?:studying|majoring in)|my major is) {_RUN}", "studies", "{S} studies {o}.", "phrase", "one"),
+    _rule(rf"(?:{_I}studied|I (?:have|got) an? (?:degree|master's|bachelor's|PhD) in|I {_ADV}graduated (?:with a degree )?in|I majored in) {_RUN}", "studied", "{S} studied {o}.", "phrase"),
     _rule(rf"(?:I {_ADV}(?:attend|graduated from|go to|went to|study at)|I'm (?:a student at|studying at)) (?P<o>(?:the )?[A-Z][\w'&. -]{{1,60}})", "school", "{S} attends or attended {o}.", "place"),
     _rule(rf"{_IM}(?P<o>{STATUSES})(?![\w-])", "status", "{S} is {o}.", "exact", importance=0.8),
     _rule(rf"(?:I eat|I follow|{_IM}on|I'm eating) an? (?P<o>{_DIET})(?: diet)?\b", "status", "{S} is {o}.", "exact", importance=0.8),
@@ -130,10 +131,14 @@ _WHO: Final = (
 )  # fmt: skip
 
 _AROUND: Final = (
-    _rule(rf"my (?:[a-z]+ )?(?P<k>{KIN_ONE})(?:'s name)?(?:,| is| is called| is named|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
-    _rule(rf"my (?:[a-z]+ )?(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,| is| is called| is named|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
+    _rule(rf"my (?:[a-z]+ )?(?P<k>{KIN_ONE})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
+    _rule(rf"my (?:[a-z]+ )?(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS}))(?![\w-])", "has", "{S} has {o}.", "phrase"),
+    _rule(rf"my (?:[a-z]+ )?(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:Dr\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is {o}.", "exact", "one", importance=0.65),
+    _rule(rf"{_IM}(?:dating|engaged to|married to) (?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "partner_name", "{S} is together with {o}.", "exact", "one", importance=0.8),
+    _rule(rf"I {_ADV}drive an? {_RUN}", "drives", "{S} drives {a o}.", "phrase", "one"),
+    _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}) (?:has |just |recently |finally )*moved (?:back |over )?to {_DOTTED}", "{k}_lives_in", "{P} {k} lives in {o}.", "place", "one"),
     _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}) (?:currently |now )?(?:lives|is living) in {_DOTTED}", "{k}_lives_in", "{P} {k} lives in {o}.", "place", "one"),
     _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}) (?:is|works as) an? {_RUN}", "{k}_job", "{P} {k} is {a o}.", "job", "one"),
     _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}|{PETS}) is allergic to {_RUNS}", "{k}_allergic_to", "{P} {k} is allergic to {o}.", "list", importance=0.9),
@@ -188,6 +193,7 @@ _TURNS: Final = (
     _rule(rf"I {_ADV}(?:quit|stopped|gave up|given up) (?P<o>(?:smoking|drinking(?: (?!and\b|because\b|but\b)[a-z]+)?|running|eating [a-z]+|playing [a-z ]{{2,20}}|coffee|alcohol|sugar|meat|gluten|dairy))\b", "does", "{S} has stopped {o}.", "exact", "ended"),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:sold|got rid of|gave away) (?P<o>(?:my|our) [^,.;:!?()\n\"\ue000]{{1,60}})", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(rf"(?:I|we|I've) {_ADV}(?:cancell?ed) (?:my|our) (?P<o>(?:[\w-]+ ){{0,3}}(?:subscription|membership|reservation|order|trip|flight|appointment))", "has", "{S} has cancelled {o}.", "phrase", "ended"),
+    _rule(rf"I {_ADV}(?:quit|gave up|given up|stopped playing|no longer play) (?:the )?(?P<o>{INSTRUMENTS})\b", "plays", "{S} no longer plays {o}.", "exact", "ended"),
     _rule(rf"I {_ADV}broke up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|chosen|picked(?! up| out)|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),

@@ -25,7 +25,7 @@ _THINGS: Final = (
 )
 _IDENTIFIER: Final = r"[A-Za-z][\w]*(?:[-_.][\w]+)+"
 _RUNS: Final = re.compile(
-    rf"(?P<s>(?:(?:the|our|my) (?:[\w.-]+ ){{0,3}}?(?:{_THINGS})|(?:service|server|module|package) [\w.-]+"
+    rf"(?P<s>(?:(?:the|our|my) (?:[\w.'-]+ ){{0,3}}?(?:{_THINGS})|(?:service|server|module|package) [\w.-]+"
     rf"|{_IDENTIFIER}))(?: now| currently| only)?"
     r" (?P<v>runs on|runs in|is running on|are running on|run on|lives? (?:on|in|at|under)|(?:is"
     r"|are) (?:now )?hosted (?:on|at|in)|(?:is|are) (?:now )?deployed (?:to|on|in|at)"
@@ -37,12 +37,12 @@ _RUNS: Final = re.compile(
 _LOOKS: Final = re.compile(r"\d|[:/_]|[a-z][A-Z]|\w[.-]\w|^[A-Z]")
 _LOOKS_SURE: Final = re.compile(r"\d|[:/_]|[a-z][A-Z]|\w\.\w|^[A-Z]")
 _RELATIONS: Final = (
+    (re.compile(r"(?:is |are )?written", re.I), "written_in", "one"),
     (re.compile(r"runs? |running|hosted|deployed|lives?", re.I), "runs_on", "one"),
     (re.compile(r"listens", re.I), "listens_on", "one"),
     (re.compile(r"depends", re.I), "depends_on", "many"),
     (re.compile(r"talks|connects|reads|writes", re.I), "connects_to", "many"),
     (re.compile(r"uses?", re.I), "uses", "many"),
-    (re.compile(r"written", re.I), "written_in", "one"),
     (re.compile(r"(?:is|are) ", re.I), "located_at", "one"),
 )
 _WE: Final = re.compile(
@@ -78,6 +78,7 @@ _FAVOURITE: Final = re.compile(
     r"(?:^|(?<=[,;:!.] ))(?P<o>[A-Z][\w'&-]*(?: [\w'&-]+){0,5}) (?:is|are) (?:definitely |still |also "
     r"|probably )?(?P<m>one of |some of )?my (?:all-time )?favou?rite (?P<k>[a-z]+)"
 )
+_SINCE: Final = re.compile(r" (?:now|nowadays|these days|from now on|currently)$", re.I)
 _POINTING: Final = word_set(
     "It It's This That That's These Those They He She What Here There Yeah Yes Which Who And But So I My"
     " We If When Is Are Do"
@@ -243,14 +244,17 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
         verb = found["v"].casefold()
         often = (found["a"] or "").lower().replace("all ", "")
         says = f"{{P}} team {f'does not {verb}' if negated else often + _third(verb)} {chosen}."
-        predicate = "uses" if verb == "use" else f"convention_{verb}"
+        chosen = _SINCE.sub("", chosen)
+        by_means = verb != "use" and chosen.casefold().startswith("with ")
+        predicate = "uses" if verb == "use" else f"convention_{verb}{'_with' * by_means}"
         yield Told(
             "team",
             predicate,
-            as_object(chosen),
+            as_object(chosen.split(" ", 1)[1] if by_means else chosen),
             says,
             (found.start("v"), found.start("o") + len(chosen)),
             "convention",
+            "one" if by_means and not negated else "many",
             negated=negated,
             importance=0.7,
         )

@@ -97,6 +97,16 @@ PETS: Final = (
     "dog|cat|puppy|kitten|pup|kitty|parrot|hamster|rabbit|bunny|turtle|tortoise|snake|lizard|horse|pony|goldfish"
     "|guinea pig|ferret|bird|fish|budgie|gecko"
 )
+# What one has one of, and another in its place some day.
+OWN_ONE: Final = (
+    "doctor|gp|dentist|landlady|coach|trainer|lawyer|accountant|hairdresser|gym|bank|phone|laptop|computer|car|camera"
+    "|(?:internet |phone |energy )?provider|wifi|employer|church|editor|browser|operating system|phone number"
+)
+INSTRUMENTS: Final = (
+    "(?:electric |acoustic |bass )?(?:guitar|piano|violin|drums|bass|clarinet|saxophone|flute|cello|trumpet|ukulele"
+    "|keyboard|chess|tennis|football|soccer|basketball|volleyball|golf|badminton|hockey|baseball|cricket|rugby"
+    "|video games)"
+)
 GOODS: Final = (
     "car|truck|van|motorcycle|motorbike|bike|bicycle|scooter|boat|house|apartment|flat|condo|cabin|farm|garden|guitar"
     "|piano|violin|drum kit|keyboard|camera|laptop|macbook|phone|iphone|tablet|ipad|kindle|telescope|drone|console"

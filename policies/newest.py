@@ -57,9 +57,9 @@ _ASKED: Final[Sequence[tuple[re.Pattern[str], frozenset[str]]]] = (
 )
 # "The first deadline" was another once; the deadline of the first sprint may still change.
 _FIRST: Final = (
-    r"at first|first(?=\s*(?:$|[?.,!]|(?:deadline|date|day|time|budget|price|cost|estimate|quote|offer|plan|goal|target"
-    r"|number|count|value|amount|salary|rate|score|accuracy|percentage|version|said|say|told|tell|mention|set|thought"
-    r"|think|scheduled?)))"
+    r"at first|(?:was|were|did) (?:\w+ ){0,4}first|first(?=\s*(?:$|[?.,!]|(?:deadline|date|day|time|budget|price|cost"
+    r"|estimate|quote|offer|plan|goal|target|number|count|value|amount|salary|rate|score|accuracy|percentage|version"
+    r"|said|say|told|tell|mention|set|thought|think|scheduled?)))"
 )
 _OF_THE_PAST: Final = re.compile(
     rf"\b(?:{_FIRST}|original\w*|initial\w*|previous\w*|before|earlier|used to|histor\w+|chang\w+|over time|compar\w+"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -20,6 +21,7 @@ from memory.read.index import ScopeIndex, Scored
 from memory.read.items import Filter, IndexItem
 from memory.read.words import date_words
 from policies import ranking
+from policies.admission import Features, Verdict
 from policies.labels import Sensitivity
 
 DIM = 8
@@ -425,33 +427,72 @@ def test_an_index_kept_up_to_date_answers_like_one_built_anew(
     assert len(kept) == len(fresh) == len(held)
 
 
-def fact(name: str, content: str, of: IndexItem) -> IndexItem:
-    return item(name, content, kind="semantic", event_ids=of.event_ids, source_ids=of.source_ids)
+def fact(name: str, content: str, *of: IndexItem, outdates: tuple[IndexItem, ...] = (), **about: str) -> IndexItem:
+    return item(
+        name,
+        content,
+        kind="semantic",
+        event_ids=tuple(turn.event_ids[0] for turn in of),
+        source_ids=tuple(turn.source_ids[0] for turn in of),
+        outdates=tuple(turn.event_ids[0] for turn in outdates),
+        attributes=about,
+    )
 
 
-def test_a_fact_finds_the_turn_it_was_said_in() -> None:
-    turn = item("turn", "Oh and we went there, the four of us, and then Rex had to go to the vet!")
-    index = index_of(turn, fact("fact", "The user has a dog called Rex", turn), item("other", "A cat sat on the dog"))
-    [first, *rest] = index.search("Has the user a dog?", None, 10, now=NOW, where=EVERYTHING)
-    assert (first.item.memory_id, first.folded) == (turn.memory_id, (uuid5(SPACE, "fact"),))
-    assert names(rest) == ["other"]
+def test_a_turn_speaks_for_the_facts_said_in_it() -> None:
+    turn = item("turn", "My dog is called Rex, he is six")
+    made = fact("fact", "The user has a dog called Rex", turn)
+    for index in (index_of(turn, made), index_of(made, turn)):  # whichever comes first
+        assert ask(index, "dog Rex user") == ["turn"]
+        assert [hit.item.kind for hit in index.search("user", None, 9, now=NOW, where=EVERYTHING)] == ["episodic"]
 
 
-def test_two_facts_of_a_turn_are_the_turn_once() -> None:
-    turn = item("turn", "I have a dog and a boat")
-    index = index_of(turn, fact("dog", "The user has a dog", turn), fact("boat", "The user has a boat", turn))
-    [found] = index.search("dog boat user", None, 10, now=NOW, where=EVERYTHING)
-    assert found.item.memory_id == turn.memory_id
-    assert set(found.folded) == {uuid5(SPACE, "dog"), uuid5(SPACE, "boat")}
+def test_a_fact_stands_for_itself_where_its_turn_may_not_be_seen() -> None:
+    turn, other = item("turn", "My dog is called Rex"), item("other", "no such thing")
+    index = index_of(other, turn, fact("fact", "The dog is Rex", turn))
+    for where in (Filter(kinds=frozenset({"semantic"})), EVERYTHING.without([turn.memory_id])):
+        [found] = index.search("dog", None, 1, now=NOW, where=where)
+        assert found.item.content == "The dog is Rex"
+    index.remove(turn.memory_id)
+    assert index.search("dog", None, 1, now=NOW, where=EVERYTHING)[0].item.content == "The dog is Rex"
 
 
-@pytest.mark.parametrize("others", [(), ("one", "two")])
-def test_a_fact_stands_for_itself_where_its_turn_may_not_be_seen(others: tuple[str, ...]) -> None:
-    turn = item("turn", "My dog is called Rex")
-    index = index_of(*(item(name, "no such thing") for name in others), turn, fact("fact", "The dog is Rex", turn))
-    found = index.search("dog", None, 1, now=NOW, where=Filter(kinds=frozenset({"semantic"})))
-    assert [hit.item.content for hit in found] == ["The dog is Rex"]
-    assert ask(index, "dog", EVERYTHING.without([turn.memory_id]), k=1) == ["turn"]  # the source of the fact
+def lisbon_and_porto(*more: IndexItem, **changes: Any) -> ScopeIndex:
+    """Where somebody lives, and what they said before they moved. What they say now shares no word with a question."""
+    old = item("old", "I live in Lisbon, where else would one live", occurred_at=NOW - timedelta(days=9))
+    new = item("new", "Porto has been home since March", **changes)
+    about = {"subject": "user", "predicate": "lives_in"}
+    made = fact("porto", "The user lives in Porto", new, outdates=(old,), **about)
+    return index_of(old, new, *more, replace(made, sensitivity=new.sensitivity))
+
+
+def test_what_holds_goes_before_what_held_found_or_not() -> None:
+    noise = [item(f"n{number}", f"people live in house number {number}") for number in range(20)]
+    first, second, *_ = lisbon_and_porto(*noise).search("Where do I live?", None, 3, now=NOW, where=EVERYTHING)
+    assert names([first, second]) == ["new", "old"]
+    assert second.later == first.item.memory_id
+
+
+def test_what_held_is_never_given_alone() -> None:
+    def by_words(features: Sequence[Features]) -> list[Verdict]:
+        return [Verdict(one.coverage > 0, 0.5, "by its words") for one in features]
+
+    index = ScopeIndex(DIM, evaluate=by_words)
+    for one in lisbon_and_porto()._items.values():
+        index.put(replace(one, vectors=unit(3)[None, :]))
+    found = index.search("Where do I live?", None, 5, now=NOW, where=EVERYTHING)
+    assert [(hit.item.source_ids[0], hit.admitted) for hit in found] == [("new", True), ("old", True)]
+    assert [hit.why for hit in found] == ["says now what an admitted one said before", "by its words"]
+
+
+@pytest.mark.parametrize("query", ["Where did I live before?", "Who is called Lisbon?"])
+def test_questions_about_the_past_or_about_something_else_are_left_alone(query: str) -> None:
+    assert ask(lisbon_and_porto(), query)[0] == "old"
+
+
+def test_what_may_not_be_seen_replaces_nothing() -> None:
+    internal = Filter(ceiling=Sensitivity.INTERNAL)
+    assert ask(lisbon_and_porto(sensitivity="secret"), "Where do I live?", internal) == ["old"]
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=80, unique=True))

@@ -88,13 +88,17 @@ def _discard(of: dict[UUID, set[int]], event_id: UUID, slot: int) -> None:
             del of[event_id]
 
 
-def is_asked(fact: IndexItem, kinds: Set[str], terms: Iterable[str], forms: Mapping[str, tuple[str, ...]]) -> bool:
+def is_asked(
+    fact: IndexItem, kinds: Set[str], shared: Set[str], terms: Iterable[str], forms: Mapping[str, tuple[str, ...]]
+) -> bool:
     """Whether a question asks what a fact says: for a kind of value that it states, where it states any, and in words
-    that name its subject, its predicate, or what tells the subject from its like.
+    that name its subject, its predicate, or what tells the subject from its like; or that both turns use (`shared`).
     """
     stated = {kind for kind, found in values(fact.content).items() if found}
     if stated and stated.isdisjoint(kinds):
         return False
+    if shared and not stated:
+        return True
     about = fact.attributes
     of = about.get("qualifiers", {}).get("of", "")
     words = f"{about.get('subject', '')} {about.get('predicate', '').replace('_', ' ')} {of}"

@@ -470,13 +470,19 @@ class ScopeIndex:
             return None
         for one in sorted(self._facts.replacing(item.event_ids[0])):
             fact = self._items[one]
-            if query.allowed[one] and is_asked(fact, kinds, query.terms, query.forms):
+            if query.allowed[one]:
                 turns = (self._facts.turn(event_id) for event_id in reversed(fact.event_ids))
                 newer = next((turn for turn in turns if turn is not None and query.visible.has(turn)), one)
                 if newer == slot or not query.visible.has(newer):
                     return None
+                shared = self._own(item, query) & self._own(self._items[newer], query)
+                if not is_asked(fact, kinds, shared, query.terms, query.forms):
+                    continue
                 return _Found(query.visible.position(newer), newer, ())
         return None
+
+    def _own(self, item: IndexItem, query: Prepared) -> frozenset[str]:
+        return own_terms(item, query.terms, query.forms)
 
     def _statement(self, item: IndexItem, query: Prepared) -> newest.Statement:
         return newest.Statement(
@@ -486,7 +492,7 @@ class ScopeIndex:
             arrived=item.created_at,
             session=item.session_id,
             seq=item.seq,
-            terms=own_terms(item, query.terms, query.forms),
+            terms=self._own(item, query),
         )
 
     def _speaker_gap(self, query: Prepared, scores: NDArray[np.float32]) -> float:
