@@ -160,6 +160,7 @@ def _said(record: MemoryRecord, labels: dict[UUID, str]) -> MemorySaid:
         attributes=record.attributes,
         quarantine_reason=record.quarantine_reason,
         superseded_by=str(record.superseded_by) if record.superseded_by else None,
+        superseded_reason=record.superseded_reason,
         session=labels.get(record.session_id) if record.session_id else None,
         occurred_at=record.occurred_at,
         valid_from=record.valid_from,

@@ -161,6 +161,9 @@ class MemorySaid(Said):
     attributes: dict[str, Any]
     quarantine_reason: str | None
     superseded_by: str | None
+    superseded_reason: str | None = Field(
+        default=None, description="newer value, corrected by the user, no longer, or contradiction."
+    )
     session: str | None
     occurred_at: Moment | None
     valid_from: Moment | None
