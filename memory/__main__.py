@@ -24,8 +24,10 @@ from memory.adapters.language import LanguageModel
 from memory.adapters.model_files import default_cache_dir, prepare_model
 from memory.adapters.model_registry import choose_model, read_registry
 from memory.adapters.postgres.database import Bounds, Database
+from memory.adapters.postgres.episode_store import JOB, PostgresEpisodes
 from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.keys import KeyStore
+from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.leases import Leases
 from memory.adapters.postgres.migrate import embedding_table_name, ensure_embedding_table, migrate
 from memory.adapters.postgres.scopes import Scopes
@@ -39,12 +41,15 @@ from memory.errors import ConfigInvalid, ModelFileInvalid, StartFailed, StoreUna
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.telemetry import Metrics, configure_logging, event
 from memory.write.deliveries import Deliveries
+from memory.write.episodes import Bounds as EpisodeBounds
+from memory.write.episodes import Teller
 from memory.write.facts import facts_of, no_facts
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.redact import Redactor
 from memory.write.retention import keep_dropping_expired
 from memory.write.succession import Succession
 from memory.write.summarise import Summariser
+from memory.write.telling import keep_telling
 from memory.write.worker import run_worker
 
 log = logging.getLogger("memory_proxy.memory")
@@ -134,13 +139,21 @@ async def work(settings: Settings) -> None:
             clock=_now,
         )
     )
-    sweeping = asyncio.create_task(keep_dropping_expired(store, settings.replay.retention_days))
+    holder = f"{socket.gethostname()}-{os.getpid()}-{datetime.now(UTC):%H%M%S}"
+    sweeping = [asyncio.create_task(keep_dropping_expired(store, settings.replay.retention_days))]
+    if settings.episode.enabled:
+        teller = Teller(
+            PostgresEpisodes(database, table), embedder, embedder, languages, episode_bounds(settings), clock=_now
+        )
+        leader = Leadership(database, JOB, f"{holder}-episodes")
+        telling = keep_telling(teller, leader, queue, metrics, every_s=settings.episode.sweep_s)
+        sweeping.append(asyncio.create_task(telling))
     try:
         await run_worker(
             queue,
             Succession(Leases(database), data / "run" / f"memory-worker-{slot}.holder") if slot else Leases(database),
             Deliveries(path).handle,
-            holder=f"{socket.gethostname()}-{os.getpid()}-{datetime.now(UTC):%H%M%S}",
+            holder=holder,
             lanes=lane_names(settings.queue.lanes),
             batch_max=settings.worker.batch_max,
             bulk_share_min=settings.worker.bulk_share_min,
@@ -149,10 +162,24 @@ async def work(settings: Settings) -> None:
             meter=WorkMeter(metrics),
         )
     finally:
-        sweeping.cancel()
+        for task in sweeping:
+            task.cancel()
+        await asyncio.wait(sweeping)
         await queue.close()
         await hot.close()
         await database.close()
+
+
+def episode_bounds(settings: Settings) -> EpisodeBounds:
+    """When a session has ended, and how much of it is told at once."""
+    given = settings.episode
+    return EpisodeBounds(
+        idle_s=given.idle_s,
+        turns_max=given.turns_max,
+        tokens_max=given.tokens_max,
+        sentences_max=given.sentences_max,
+        sessions_max=given.sessions_max,
+    )
 
 
 def _step_back() -> None:

@@ -30,6 +30,7 @@ from memory.config_sections import (
     Data,
     Database,
     Embedding,
+    Episode,
     Extract,
     Identity,
     Ledger,
@@ -73,6 +74,7 @@ class Settings(Section):
         default="error", description="A conversation that does not fit even without memory: vLLM's own error passes."
     )
     summary: Summary = Summary()
+    episode: Episode = Episode()
     embedding: Embedding = Embedding()
     tokenizer: Tokenizer = Tokenizer()
     replay: Replay = Replay()

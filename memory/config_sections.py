@@ -234,6 +234,24 @@ class Summary(Section):
     sentences_max: int = Field(default=8, ge=1, le=1000, description="Sentences of an extractive summary.")
 
 
+class Episode(Section):
+    """What is kept of a conversation when it has ended."""
+
+    enabled: bool = Field(default=True, description="Keep an episode of each conversation that ended.")
+    idle_s: float = Field(
+        default=1800, gt=0, le=31_536_000, description="Seconds without a message after which a conversation has ended."
+    )
+    turns_max: int = Field(
+        default=60, ge=2, le=1000, description="Turns of one episode; a conversation of more is told in several."
+    )
+    tokens_max: int = Field(default=32_000, ge=100, le=10_000_000, description="Tokens of the turns of one episode.")
+    sentences_max: int = Field(default=8, ge=1, le=1000, description="Sentences of its summary.")
+    sweep_s: float = Field(
+        default=60, gt=0, le=86_400, description="Seconds between two looks for conversations that ended."
+    )
+    sessions_max: int = Field(default=50, ge=1, le=100_000, description="Episodes made at one look.")
+
+
 class Embedding(Section):
     """The model that turns text into vectors."""
 

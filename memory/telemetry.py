@@ -86,6 +86,7 @@ class Metrics:
         self.facts_dropped = Counter(
             "memory_proxy_facts_dropped_total", "Facts that their turn did not support.", registry=own
         )
+        self.episodes = Counter("memory_proxy_episodes_total", "Ended sessions told.", ["what"], registry=own)
         self.redactions = Counter("memory_proxy_redactions_total", "Secrets replaced.", registry=own)
         self.write_seconds = Histogram(
             "memory_proxy_write_seconds", "Write path by step.", ["step"], registry=own, buckets=_SECONDS

@@ -13,6 +13,7 @@ FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
+  AND m.collection <> 'episode'  -- not recalled: docs/decisions/0011
 ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
@@ -31,6 +32,7 @@ FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id
     AND v.recorded_from <= $7 AND (v.recorded_to IS NULL OR v.recorded_to > $7)
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
+  AND m.collection <> 'episode'  -- not recalled: docs/decisions/0011
   AND m.created_at <= $7 AND m.quarantined_at IS NULL
   AND (m.deleted_at IS NULL OR m.deleted_at > $7) AND (m.superseded_at IS NULL OR m.superseded_at > $7)
   AND v.superseded_by IS NULL
@@ -113,7 +115,7 @@ FROM (SELECT e.memory_id, e.version, e.span_start, e.span_end,
 LEFT JOIN memories m ON m.tenant_id = $1 AND m.memory_id = c.memory_id AND m.version = c.version
     AND m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
     AND ($5::text[] IS NULL OR m.kind = ANY ($5)) AND ($7::uuid IS NULL OR m.session_id = $7)
-    AND NOT m.memory_id = ANY ($11)
+    AND NOT m.memory_id = ANY ($11) AND m.collection <> 'episode'
 LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = c.memory_id AND v.version = c.version
     AND v.validation_status <> 'rejected' AND ($6::text[] IS NULL OR v.role = ANY ($6))
     AND ($8::timestamptz IS NULL OR v.occurred_at >= $8) AND ($9::timestamptz IS NULL OR v.occurred_at <= $9)

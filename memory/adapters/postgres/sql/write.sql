@@ -54,7 +54,7 @@ ON CONFLICT DO NOTHING;
 -- $1 tenant uuid, $2 session_id uuid, $3 next_seq int8, $4 tip_chain bytea, $5 at timestamptz
 -- Uses: sessions_pkey. Rows: none.
 UPDATE sessions
-SET next_seq = $3, tip_chain = coalesce($4, tip_chain), last_at = greatest(last_at, $5)
+SET next_seq = $3, tip_chain = coalesce($4, tip_chain), last_at = greatest(last_at, $5), active_at = clock_timestamp()
 WHERE tenant_id = $1 AND session_id = $2;
 
 -- name: session_tail

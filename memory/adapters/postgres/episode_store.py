@@ -1,0 +1,95 @@
+"""Where ended sessions are found and episodes are put: a tenant in, due sessions, their turns and stored ranges out.
+
+An episode goes into one transaction: under the leader's fence, behind the session's row, and only if the range is
+still as it was read, so that what was forgotten or replaced meanwhile is not told. A range is put once: it must begin
+where the last one ended, and its content key is unique. Raises StoreUnavailable, StoreRefused, LeaseLost.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres import rows
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.leadership import lane_of_job
+from memory.adapters.postgres.leases import hold_fence
+from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.rows import Place
+from memory.model import NewMemory
+from memory.write.episodes import COLLECTION, DueSession, Episode, ToldTurn
+
+JOB: Final = "episodes"
+_SCOPES_AT_ONCE: Final = 1_000
+
+
+class PostgresEpisodes:
+    """The episodes of one store. `embeddings` is the table of the model whose vectors are stored."""
+
+    def __init__(self, database: Database, embeddings: str) -> None:
+        self._database = database
+        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+
+    async def tenants(self) -> tuple[UUID, ...]:
+        """Every tenant."""
+        async with self._database.transaction(None, read_only=True) as tx:
+            return tuple(row["tenant_id"] for row in await tx.fetch("all_tenants"))
+
+    async def due(self, tenant: UUID, *, idle_s: float, turns_max: int, limit: int) -> tuple[DueSession, ...]:
+        """Sessions of a tenant that ended, the longest idle first, at most `limit`."""
+        found: list[Any] = []
+        after = -1
+        while len(found) < limit:
+            async with self._database.transaction(tenant, read_only=True) as tx:
+                ids = [row["scope_id"] for row in await tx.fetch("scopes_of_tenant", tenant, after, _SCOPES_AT_ONCE)]
+                await tx.see(tenant, ids)
+                found += await tx.fetch("due_sessions", tenant, idle_s, turns_max, limit - len(found))
+            if len(ids) < _SCOPES_AT_ONCE:
+                break
+            after = ids[-1]
+        return tuple(DueSession(tenant=tenant, **row) for row in found)
+
+    async def turns(self, due: DueSession, *, limit: int, chars_max: int) -> tuple[ToldTurn, ...]:
+        """The untold turns of a session, in order, at most `limit`, each cut at `chars_max`."""
+        async with self._database.transaction(due.tenant, [due.scope_id], read_only=True) as tx:
+            found = await tx.fetch("episode_turns", due.tenant, due.session_id, due.first_seq, limit, chars_max)
+        return tuple(ToldTurn(**row) for row in found)
+
+    async def put(self, due: DueSession, episode: Episode, *, fence: int, now: datetime) -> bool:
+        """Store the range and move the session on behind it; False where somebody was there before, or it changed."""
+        tenant, session_id, upto = due.tenant, due.session_id, episode.upto_seq
+        async with self._database.transaction(tenant, [due.scope_id]) as tx:
+            await hold_fence(tx, lane_of_job(JOB), fence)
+            if await tx.value("lock_for_episode", tenant, session_id) != due.first_seq:
+                return False
+            now_there = await tx.row("turns_of_range", tenant, session_id, due.first_seq, upto)
+            read = (len(episode.turns), max(turn.recorded_at for turn in episode.turns))
+            if now_there is None or (now_there["turns"], now_there["recorded_at"]) != read:
+                return False
+            if episode.memory is not None:
+                await self._store(tx, due, episode.turns[-1].exchange_id, episode.memory, now)
+            await tx.run("mark_told", tenant, session_id, upto)
+        return True
+
+    async def _store(
+        self, tx: Transaction, due: DueSession, exchange_id: UUID, memory: NewMemory, now: datetime
+    ) -> None:
+        """The memory with all that belongs to it. The scope's version stays: recall has nothing new to see."""
+        tenant, scope_id = due.tenant, due.scope_id
+        subject_id = await tx.value("subject_of_scope", tenant, scope_id)
+        version = await tx.value("scope_version", tenant, scope_id)
+        of = (tenant, memory.memory_id, scope_id, COLLECTION, memory.content_key, due.session_id, subject_id, version)
+        if await tx.value("add_episode", *of, now) is None:
+            return
+        place = Place(tenant, scope_id, subject_id, exchange_id, now)
+        await tx.run("add_version", *rows.version_row(place, memory.memory_id, 1, memory))
+        await tx.run("add_provenance", *rows.provenance_row(place, memory.memory_id, 1, memory, None))
+        # As of a summary: what replaces the words of one turn must not take all of this for that turn's memory.
+        edges = [
+            (tenant, memory.memory_id, "summary", source, "turn", ordinal, scope_id)
+            for ordinal, source in enumerate(memory.source_turns)
+        ]
+        await tx.run_many("add_derivation", edges)
+        await tx.run_many(self._add_embedding, rows.embedding_rows(place, memory.memory_id, 1, memory))
+        await announce(tx, tenant, scope_id, "created", [memory.memory_id], by="episodes", at=now)
