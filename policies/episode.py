@@ -86,8 +86,8 @@ _BAD: Final = re.compile(
     |\bnot\ (?:working|fixed|solved|right|correct|helpful|what\ i\ (?:asked|wanted|meant|needed))
     |\b(?:that|this|it)(?:['’]s|\ is|\ was)\ (?:still\ |all\ |just\ |completely\ )?(?:wrong|incorrect|false|broken)\b
     |\byou(?:['’]re|\ are|\ were)\ wrong\b|\byou\ (?:misunderst\w+|got\ (?:it|that|this)\ wrong|made\ a\ mistake)
-    |\bsame\ (?:error|exception|crash|problem|issue)\b|\banother\ error\b|\bwrong\ answer\b|\bmade\ it\ worse\b|\bno\ luck\b
-    |\bno\ longer\ (?:works?|compiles?|runs?)\b
+    |\bsame\ (?:error|exception|crash|problem|issue)\b|\banother\ error\b|\bwrong\ answer\b|\bmade\ it\ worse\b
+    |\bno\ luck\b|\bno\ longer\ (?:works?|compiles?|runs?)\b
     |\b(?:funktioniert|geht|klappt|stimmt|hilft)\ (?:(?:immer\ )?noch\ |leider\ |so\ |auch\ |aber\ ){0,3}nicht\b
     |\bimmer\ noch\ (?:kaputt|falsch|(?:der|die|das)selbe)|\bdas\ (?:ist|war)\ (?:leider\ )?falsch\b
     |\bne\ (?:marche|fonctionne)\ (?:toujours\ )?pas\b|\bc['’]est\ faux\b
@@ -95,8 +95,8 @@ _BAD: Final = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _GOOD: Final = re.compile(
-    r"""\b(?:it|that|this|which|everything|all)?\ ?(?:now\ )?(?:works?|worked|runs|compiles|passes)[ ](?:now|again|perfectly|great|fine|well
-        |like\ a\ charm|as\ expected)\b
+    r"""\b(?:it|that|this|which|everything|all)?\ ?(?:now\ )?(?:works?|worked|runs|compiles|passes)[ ]
+        (?:now|again|perfectly|great|fine|well|like\ a\ charm|as\ expected)\b
     |\b(?:that|this|it|you)(?:['’]s|['’]ve|\ has|\ have|\ is)?\ (?:now\ )?
         (?:fixed|solved|resolved|worked|works|helped|did\ the\ trick|did\ it|nailed\ it)\b
     |\b(?:problem|issue|bug)\ (?:is\ )?(?:now\ )?(?:solved|fixed|resolved|gone)\b
@@ -247,7 +247,9 @@ def _vote(text: str) -> TaskType:
 
 _GREETING: Final = re.compile(
     r"\W*(?:hi|hello|hey|good (?:morning|evening|afternoon|night)|hallo|guten (?:morgen|tag|abend)"
-    r"|bonjour|hola|ciao|servus|thanks|thank you|danke|merci|gracias|bye|goodbye|ok(?:ay)?|yes|no|sure|please|you['’]re welcome)\b"
+    r"|bonjour|hola|ciao|servus|how are (?:you|things)|what['’]s up"
+    r"|how['’]s it going|thanks|thank you|danke|merci|gracias|bye|goodbye|ok(?:ay)?|yes|no|sure|please"
+    r"|you['’]re welcome)\b"
     r"(?:\W+(?:there|all|again|you|very|much|so|everyone|lot|a|how|are|is|it|going|can|may|i|help|assist|today|with))*\W*",
     re.IGNORECASE,
 )

@@ -28,8 +28,8 @@ ITEM_CHARS_MAX: Final = 200
 _SENTENCES_MAX: Final = 2_000
 
 _WORD: Final = re.compile(r"[^\W\d_][\w’'-]{2,40}|[\u30a0-\u30ff]{2,12}|[\u4e00-\u9fff]{2,6}")
-_STOPWORDS: Final = frozenset(
-    """about above actually after again all almost also always and another any anything are aren't ask asked away back
+_STOPWORDS_TEXT: Final = """
+    about above actually after again all almost also always and another any anything are aren't ask asked away back
     because been before being below better between both but call called came can can't cannot come could couldn't
     did didn't different does doesn't doing don't done down during each either else enough even ever every everything
     example feel few find first for from further get gets getting give given goes going good got great had has have
@@ -48,12 +48,14 @@ _STOPWORDS: Final = frozenset(
     soll über und uns unter vom von vor war waren was weil wenn wer werden wie wieder will wir wird wo zum zur
     avec ces cette comme dans des elle est être les leur mais mon nous par pas plus pour que qui sans ses son sont sur
     une vous como con del ella ellos entre era esta este esto está las los más muy para pero por porque qué sin sobre
-    son también una uno""".split()
-)
-_CALENDAR: Final = frozenset(
-    """monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
-    september october november december montag dienstag mittwoch donnerstag freitag samstag sonntag""".split()
-)
+    son también una uno"""
+_STOPWORDS: Final = frozenset(_STOPWORDS_TEXT.split())
+_CALENDAR_TEXT: Final = """
+    monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
+    september october november december montag dienstag mittwoch donnerstag freitag samstag sonntag
+    yesterday tomorrow tonight"""
+_NO_NAMES: Final = _STOPWORDS | frozenset(_CALENDAR_TEXT.split())
+_PRONOUNS: Final = frozenset(("I", "I'm", "I've", "I'll", "I'd", "I’m", "I’ve", "I’ll", "I’d"))
 _PHRASE_MIN: Final = 2
 _PHRASE_FACTOR: Final = 1.5
 
@@ -93,7 +95,8 @@ def _terms(text: str) -> Counter[str]:
 # ---------------------------------------------------------------- entities
 
 _NAME: Final = re.compile(
-    r"(?:[A-ZÀ-ÖØ-Þ][\w’'&-]{1,40}|[A-ZÀ-ÖØ-Þ]{2,12})(?:[ ](?:(?:of|de|von|van|der|la)[ ])?[A-ZÀ-ÖØ-Þ][\w’'&-]{0,40}){0,3}"
+    r"(?:[A-ZÀ-ÖØ-Þ][\w’'&-]{1,40}|[A-ZÀ-ÖØ-Þ]{2,12})"
+    r"(?:[ ](?:(?:of|de|von|van|der|la)[ ])?[A-ZÀ-ÖØ-Þ][\w’'&-]{0,40}){0,3}"
 )
 
 
@@ -117,11 +120,10 @@ def _names(text: str) -> Iterator[tuple[str, bool]]:
     for start, end in sentence_spans(plain)[:_SENTENCES_MAX]:
         for match in _NAME.finditer(plain, start, end):
             words = [_bare_word(word) for word in match[0].split()]
+            words = words[: next((i for i, word in enumerate(words) if word in _PRONOUNS), len(words))]
             at_start = not any(char.isalnum() for char in plain[start : match.start()])
-            if at_start and words[0].casefold() in _STOPWORDS:
+            while words and words[0].casefold() in _NO_NAMES:
                 words, at_start = words[1:], False
-            while words and words[0].casefold() in _STOPWORDS | _CALENDAR:
-                words = words[1:]
             name = " ".join(words)[:ITEM_CHARS_MAX]
             if len(name) > 1:
                 yield name, at_start and len(words) == 1
@@ -137,15 +139,13 @@ def _bare_word(word: str) -> str:
 
 _URL: Final = re.compile(r"\bhttps?://[^\s<>\"'`\\{}|^\[\]]{1,2000}", re.IGNORECASE)
 _PATH: Final = re.compile(r"[\w./@+~-]{3,}")
-_ENDINGS: Final = frozenset(
-    """py pyi js jsx ts tsx mjs go rs c h cc cpp hpp java kt rb php cs swift scala lua r jl sql sh bash zsh ps1 bat yaml
-    yml toml json jsonl xml html htm css scss md rst txt csv tsv pdf doc docx xls xlsx ppt pptx odt ipynb log ini cfg conf
-    env lock png jpg jpeg gif svg webp mp3 mp4 wav mov zip tar gz parquet proto tf""".split()
-)
+_ENDINGS_TEXT: Final = """
+    py pyi js jsx ts tsx mjs go rs c h cc cpp hpp java kt rb php cs swift scala lua r jl sql sh bash zsh ps1 bat yaml
+    yml toml json jsonl xml html htm css scss md rst txt csv tsv pdf doc docx xls xlsx ppt pptx odt ipynb log ini cfg
+    conf env lock png jpg jpeg gif svg webp mp3 mp4 wav mov zip tar gz parquet proto tf"""
+_ENDINGS: Final = frozenset(_ENDINGS_TEXT.split())
 _WHOLE_NAMES: Final = frozenset({"Dockerfile", "Makefile", "Jenkinsfile", "Procfile"})
-_NO_FILES: Final = frozenset(
-    f"{name}.js" for name in "node next vue nuxt react express three d3 ember backbone".split()
-)
+_NO_FILES: Final = frozenset(f"{name}.js" for name in ("node", "next", "vue", "nuxt", "react", "express", "d3"))
 
 
 def files_of(said: Sequence[Said], most: int = FILES_MAX) -> list[str]:
