@@ -62,13 +62,15 @@ _PHRASE_FACTOR: Final = 1.5
 
 def topics_of(said: Sequence[Said], most: int = TOPICS_MAX) -> list[str]:
     """The words and pairs of words that were talked about, the weightiest first, lower case, none twice."""
-    weight: Counter[str] = Counter()
+    weight: dict[str, float] = {}
+    messages: Counter[str] = Counter()
     for one in said:
         if one.role in ("user", "assistant"):
             share = 1.0 if one.role == "user" else 0.5
             for term, count in _terms(one.text).items():
-                weight[term] += share * (1 + log1p(count - 1)) * min(len(term), 12)  # type: ignore[assignment]
-    messages = Counter(term for one in said for term in _terms(one.text) if " " in term)
+                said_here = share * (1 + log1p(count - 1)) * min(len(term), 12)
+                weight[term] = weight.get(term, 0.0) + said_here
+                messages[term] += 1
     repeated = {term for term in weight if " " not in term or messages[term] >= _PHRASE_MIN}
     ranked = sorted(repeated, key=lambda term: (-weight[term] * (_PHRASE_FACTOR if " " in term else 1), term))
     chosen: list[str] = []
