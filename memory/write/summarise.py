@@ -19,7 +19,7 @@ from memory.stored import StoredTurn, SummaryState
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
 from policies.summary import Sentence, extract, sentences_of
 
-EXTRACTOR_VERSION: Final = "sumbasic-1"
+EXTRACTOR_VERSION: Final = "sumbasic-2"
 TURNS_READ_MAX: Final = 1_000
 
 
@@ -103,6 +103,8 @@ def summary_of(session: SessionRef, earlier: str, turns: Sequence[StoredTurn], s
         if turn.role in ("user", "assistant"):
             read += sentences_of(turn.content, turn.role, index)
     chosen = extract(read, sentences_max)
+    while len("\n".join(s.text for s in chosen)) > len(earlier) + sum(len(turn.content) for turn in turns):
+        chosen.pop()  # never longer than what it sums up: a line's end where there was no space between two sentences
     if not chosen or not turns:
         return None
     used = list(dict.fromkeys(turns[s.turn].event_id for s in chosen if s.turn >= 0)) or [turns[-1].event_id]

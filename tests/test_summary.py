@@ -1,0 +1,116 @@
+"""The rolling summary: never longer than its source, made of the one before, and it keeps what was decided."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.chain import Digest
+from memory.ids import new_id
+from memory.model import SessionRef
+from memory.stored import StoredTurn
+from memory.write.summarise import summary_of
+from policies.summary import Sentence, bears, extract
+
+T0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SESSION = SessionRef(UUID(int=3), "s")
+BEARING = (
+    "We decided to use Postgres instead of MySQL for the project.",
+    "Open question: who pays for the hosting after March?",
+    "My goal is to publish the app before June.",
+)
+TALK = (
+    "The parser reads the header of each file before its body, and the header names the parts of the file.",
+    "Bread needs flour, water and salt. Thanks! I would like to bake bread with the children on a rainy day.",
+    "The train to Porto leaves at nine. The train is full of people on their way to the river and the sea.",
+    "A report about rivers has three chapters, and each chapter of the report tells of one river.",
+)
+
+
+def stored(seq: int, content: str, role: str = "user") -> StoredTurn:
+    return StoredTurn(
+        event_id=new_id(),
+        session_id=SESSION.session_id,
+        exchange_id=new_id(),
+        seq=seq,
+        chain=Digest(bytes(32)),
+        attempt=0,
+        role=role,
+        name=None,
+        content=content,
+        tool_calls=None,
+        tool_call_id=None,
+        source_id=None,
+        origin="live",
+        integrity=role,
+        sensitivity="internal",
+        model=None,
+        redactions=0,
+        token_count=None,
+        occurred_at=T0,
+        recorded_at=T0,
+    )
+
+
+def test_what_was_decided_meant_and_left_open_lasts_ten_rounds() -> None:
+    summary = ""
+    for number in range(11):
+        texts = [TALK[(number + n) % len(TALK)] for n in range(12)]
+        if number == 0:
+            texts[1], texts[5], texts[9] = (f"{TALK[n]} {BEARING[n]}" for n in range(3))
+        memory = summary_of(SESSION, summary, [stored(n, text) for n, text in enumerate(texts)], 8)
+        assert memory is not None
+        summary = memory.content
+        assert len(summary.splitlines()) <= 8
+        assert [sentence in summary for sentence in BEARING] == [True] * 3, number
+
+
+def test_the_later_of_many_decisions_stay_and_leave_room_for_the_rest() -> None:
+    decisions = [Sentence(f"We decided to paint room number {n} in colour {n}.", "user", n) for n in range(20)]
+    talk = [Sentence(text, "user", 30) for text in TALK]
+    chosen = extract([*decisions, *talk], 8)
+    assert chosen[-3:] != decisions[-3:] and set(decisions[-4:]) <= set(chosen)
+    assert any(sentence in talk for sentence in chosen)
+    assert extract([], 8) == [] and len(extract(decisions, 1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "bearing"),
+    [
+        *((text, True) for text in BEARING),
+        ("Let's go with the blue one", True),
+        ("I'm going with Rust", True),
+        ("Wir haben uns für Postgres entschieden", True),
+        ("Keep going with your dreams!", False),
+        ("Decision-making is a skill", False),
+        ("I want to write a poem", False),
+        ("I'm trying to schedule a meeting", False),
+    ],
+)
+def test_plain_words_alone_make_a_sentence_bear(text: str, bearing: bool) -> None:
+    assert bears(text) is bearing
+
+
+def test_what_the_assistant_decides_has_no_place_of_its_own() -> None:
+    said = [Sentence(BEARING[0], "assistant", 0), *(Sentence(text, "user", 1) for text in TALK)]
+    assert said[0] not in extract(said, 2)
+
+
+TEXTS = st.lists(
+    st.sampled_from(["we ", "decided ", "to bake", "甲乙。", "丙丁。", "bread.", "flour! ", "open question?", "\n"])
+    | st.text(max_size=5),
+    max_size=40,
+).map("".join)
+
+
+@given(st.lists(st.tuples(TEXTS, st.sampled_from(["user", "assistant", "tool"])), max_size=6), TEXTS, st.integers(1, 9))
+def test_a_summary_is_never_longer_than_what_it_sums_up(said: list[tuple[str, str]], earlier: str, most: int) -> None:
+    turns = [stored(n, text, role) for n, (text, role) in enumerate(said)]
+    memory = summary_of(SESSION, earlier, turns, most)
+    if memory is not None:
+        assert 0 < len(memory.content) <= len(earlier) + sum(len(text) for text, _ in said)
+        assert set(memory.source_turns) <= {turn.event_id for turn in turns}
