@@ -116,6 +116,11 @@ class Swept:
     empty: int = 0
     refused: int = 0
 
+    @property
+    def told(self) -> int:
+        """Ranges that sessions moved on by."""
+        return self.stored + self.empty + self.refused
+
 
 class Teller:
     """Makes the episodes of sessions that ended."""
@@ -135,24 +140,30 @@ class Teller:
         self._languages = languages
         self._bounds = bounds
         self._clock = clock
+        self._first = 0  # the tenant that the next sweep begins with
 
     async def sweep(self, lead: Callable[[], Awaitable[int | None]]) -> Swept:
         """Tell what is due, at most `sessions_max` ranges; before each `lead` says under which fence, None to stop."""
-        swept, bounds = Swept(), self._bounds
-        for tenant in await self._store.tenants():
-            left = bounds.sessions_max - swept.stored - swept.empty - swept.refused
-            while left > 0:
-                due = await self._store.due(tenant, idle_s=bounds.idle_s, turns_max=bounds.turns_max, limit=left)
+        swept, tenants = Swept(), await self._store.tenants()
+        first = self._first % len(tenants) if tenants else 0
+        for place, tenant in enumerate((*tenants[first:], *tenants[:first])):
+            while (left := self._bounds.sessions_max - swept.told) > 0:
                 before = swept
-                for one in due:
+                for one in await self._due(tenant, left):
                     fence = await lead()
                     if fence is None:
                         return swept
                     swept = await self._tell(one, fence, swept)
-                left = bounds.sessions_max - swept.stored - swept.empty - swept.refused
                 if swept == before:
                     break
+            else:
+                self._first = first + place + 1  # the next sweep begins with those whose turn did not come
+                break
         return swept
+
+    async def _due(self, tenant: UUID, limit: int) -> tuple[DueSession, ...]:
+        bounds = self._bounds
+        return await self._store.due(tenant, idle_s=bounds.idle_s, turns_max=bounds.turns_max, limit=limit)
 
     async def _tell(self, due: DueSession, fence: int, swept: Swept) -> Swept:
         """One range. One that the store refuses is passed over, so that it cannot stand in the way of the others."""

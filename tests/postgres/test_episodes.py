@@ -181,6 +181,33 @@ async def test_one_look_makes_so_many_episodes_at_most(store: Stores, postgres: 
     assert [(await sweeper.sweep(led(store))).stored for _ in range(4)] == [2, 2, 1, 0]
 
 
+async def test_no_tenant_and_no_scope_waits_for_ever(store: Stores, postgres: TestDatabase) -> None:
+    """Those with more than one look tells come first once, not always."""
+    other = await store.keys.ensure_tenant("other", T0)
+    for tenant in (store.tenant, other):
+        for n in range(3):
+            commit = exchange(replace(store.scope(), tenant=tenant), f"s{n}", 0, TALK)
+            await store.write.commit(commit, now=T0)
+    asleep(postgres)
+    sweeper = teller(store, postgres, sessions_max=1)
+    for _ in range(2):
+        assert (await sweeper.sweep(led(store))).stored == 1
+    assert postgres.psql("SELECT count(DISTINCT tenant_id) FROM memories WHERE collection = 'episode'") == "2"
+    postgres.psql(
+        "INSERT INTO scopes (tenant_id, user_name, project, agent)"
+        f" SELECT '{other}', 'u' || n, 'p', 'a' FROM generate_series(1, 1500) n"
+    )
+    postgres.psql(
+        "INSERT INTO sessions (tenant_id, session_id, scope_id, label, next_seq, created_at, last_at, active_at)"
+        " SELECT tenant_id, gen_random_uuid(), scope_id, 's', 2, now(), now(), now() - interval '1 d' FROM scopes"
+        f" WHERE tenant_id = '{other}' AND user_name IN ('u1', 'u2', 'u1400')"
+    )
+    of = episodes_of(store, postgres)
+    looks = [await of.due(other, idle_s=1800, turns_max=60, limit=2) for _ in range(2)]
+    assert [len(look) for look in looks] == [2, 1]
+    assert looks[1][0].scope_id > looks[0][1].scope_id
+
+
 async def test_a_greeting_leaves_no_episode_and_does_not_come_again(store: Stores, postgres: TestDatabase) -> None:
     await said(store, ("hi", "Hello! How can I help you today?"))
     await said(store, ("😀", "😀"), session="t")

@@ -29,6 +29,7 @@ class PostgresEpisodes:
 
     def __init__(self, database: Database, embeddings: str) -> None:
         self._database = database
+        self._after: dict[UUID, int] = {}  # by tenant: the scope behind which the next look begins
         self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
 
     async def tenants(self) -> tuple[UUID, ...]:
@@ -37,9 +38,12 @@ class PostgresEpisodes:
             return tuple(row["tenant_id"] for row in await tx.fetch("all_tenants"))
 
     async def due(self, tenant: UUID, *, idle_s: float, turns_max: int, limit: int) -> tuple[DueSession, ...]:
-        """Sessions of a tenant that ended, the longest idle first, at most `limit`."""
+        """Sessions of a tenant that ended, at most `limit`; of each page of scopes the longest idle first.
+
+        Where there are more, the next call goes on behind the last page, so that no scope waits for ever.
+        """
         found: list[Any] = []
-        after = -1
+        after = self._after.pop(tenant, -1)
         while len(found) < limit:
             async with self._database.transaction(tenant, read_only=True) as tx:
                 ids = [row["scope_id"] for row in await tx.fetch("scopes_of_tenant", tenant, after, _SCOPES_AT_ONCE)]
@@ -48,6 +52,8 @@ class PostgresEpisodes:
             if len(ids) < _SCOPES_AT_ONCE:
                 break
             after = ids[-1]
+        else:
+            self._after[tenant] = after
         return tuple(DueSession(tenant=tenant, **row) for row in found)
 
     async def turns(self, due: DueSession, *, limit: int, chars_max: int) -> tuple[ToldTurn, ...]:
