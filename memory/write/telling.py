@@ -19,7 +19,7 @@ from memory.write.episodes import Swept, Teller
 log = logging.getLogger("memory_proxy.episodes")
 LEASE_S: Final = 30.0
 CALM_S: Final = 2.0
-"""How long an entry of the queue may wait at most while episodes are made. An episode takes some 30 ms."""
+"""How long an entry of the queue may wait at most while episodes are made. An episode of 60 turns takes some 60 ms."""
 
 
 class Leader(Protocol):
