@@ -144,7 +144,8 @@ def test_searches_are_narrowed_before_they_are_ranked(api: Api) -> None:
     assert sources(api.search("bees", session="clocks")) == {"t3"}
     assert sources(api.search("bees", occurred_before="2025-12-31T00:00:00Z")) == {"t3"}
     assert sources(api.search("bees", filters={"roles": ["assistant"]})) == {"t2"}
-    assert sources(api.search("bees", kinds=["semantic"])) == set()
+    assert sources(api.search("bees", kinds=["procedural"])) == set()
+    assert sources(api.search("bees", kinds=["semantic"])) == {"t1"}
     assert len(api.search("bees", k=1)["candidates"]) == 1
     assert api.search("bees", as_of="2020-01-01T00:00:00Z")["candidates"] == []
     assert sources(api.search("bees", as_of="2999-01-01T00:00:00Z")) == {"t1", "t2", "t3"}
@@ -172,14 +173,14 @@ def test_known_lines_are_done_and_changed_ones_are_told(api: Api) -> None:
     assert told[-1] == {"accepted": 1, "done": 0, "failed": 1, "complete": True}
     assert api.take_in(changed, query="?on_conflict=update")[-1]["failed"] == 0
     assert "goats" in api.search("What does Ada keep?")["candidates"][0]["content"]
-    assert len(api.get("/memory/v1/memories").json["data"]) == 3
+    assert len(api.get("/memory/v1/memories", kind="episodic").json["data"]) == 3
 
 
 def test_lines_without_any_identity_are_known_by_all_they_say(api: Api) -> None:
     plain = [{"role": "user", "content": "I like rain."}, {"role": "assistant", "content": "Rain it is."}]
     api.take_in(*plain)
     assert api.take_in(*plain)[-1]["done"] == 2
-    assert len(api.get("/memory/v1/memories").json["data"]) == 2
+    assert len(api.get("/memory/v1/memories", kind="episodic").json["data"]) == 2
 
 
 def test_bad_lines_are_named_and_cost_no_other(api: Api) -> None:
@@ -204,7 +205,7 @@ def test_an_upload_may_come_in_pieces_of_any_size(api: Api) -> None:
 def test_accepted_lines_stay_when_nobody_waits(api: Api, service: Service) -> None:
     assert api.take_in(*TALK, query="?wait=false")[-1]["accepted"] == 3
     service.settle()
-    assert len(api.get("/memory/v1/memories").json["data"]) == 3
+    assert len(api.get("/memory/v1/memories", kind="episodic").json["data"]) == 3
 
 
 def test_an_import_of_thousands_keeps_its_order(api: Api) -> None:
@@ -253,7 +254,7 @@ def test_an_export_is_taken_back_where_it_came_from(api: Api) -> None:
 
 def test_a_change_makes_a_version_and_needs_the_last_one(api: Api) -> None:
     api.take_in(TALK[0])
-    memory = api.get("/memory/v1/memories").json["data"][0]
+    memory = api.get("/memory/v1/memories", kind="episodic").json["data"][0]
     path = f"/memory/v1/memories/{memory['id']}"
     assert api.call("PATCH", path, {"pinned": True}).error["code"] == "version_required"
     key = "sk-" + "proj-" + "T3BlbkFJ0aXq9LmZ4vB7cD2eF6gH8iJ1kL3mN5oP"
@@ -272,7 +273,7 @@ def test_a_change_makes_a_version_and_needs_the_last_one(api: Api) -> None:
 
 def test_what_is_hidden_is_gone_but_for_the_past(api: Api) -> None:
     api.take_in(TALK[0])
-    memory = api.get("/memory/v1/memories").json["data"][0]
+    memory = api.get("/memory/v1/memories", kind="episodic").json["data"][0]
     path = f"/memory/v1/memories/{memory['id']}"
     time.sleep(0.01)
     assert api.call("DELETE", path, If_Match="7").error["code"] == "conflict"

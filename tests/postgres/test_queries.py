@@ -67,9 +67,10 @@ INSERT INTO derivations
     SELECT tenant_id, md5(event_id::text || 'm')::uuid, 'memory', event_id, 'turn', 0, scope_id FROM turns;
 INSERT INTO facts
     SELECT tenant_id, memory_id, scope_id, 's' || changed_version % 50, 'p', 'o' || changed_version, false, 'many',
-           'fact', 'current', now(), 1, false FROM memories;
+           'fact', 'current', now(), 1, false, '', '', false FROM memories;
 INSERT INTO fact_sayings
-    SELECT tenant_id, derived_id, source_id, scope_id, now(), 1, 0, 'user', 'internal', false FROM derivations;
+    SELECT tenant_id, derived_id, source_id, scope_id, now(), 1, 0, 'user', 'internal', false, '', '', false, false
+    FROM derivations;
 INSERT INTO ledger (tenant_id, session_id, chain, scope_id, epoch, position, created_at)
     SELECT tenant_id, session_id, chain, scope_id, 0, seq, now() FROM turns;
 INSERT INTO retrievals (tenant_id, retrieval_id, scope_id, session_id, exchange_id, status, config_digest,

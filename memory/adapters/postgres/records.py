@@ -142,11 +142,14 @@ class Records:
             await tx.run("point_memory", scope.tenant, memory_id, version + 1, changed)
             await announce_patch(tx, scope.tenant, scope_id, memory_id, change, now)
             if change.validation_status is not None:
-                await self._resettle(tx, scope, scope_id, memory_id, now, changed)
+                await self._resettle(tx, scope, scope_id, [memory_id], now, changed)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def delete_memory(self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None) -> None:
-        """Hide a memory; `as_of` still sees it. Raises NotFound, and Conflict for another `version`."""
+        """Hide a memory, and the facts that nothing else supports; `as_of` still sees them.
+
+        Raises NotFound, and Conflict for another `version`.
+        """
         scope_id = await self._known_scope(scope)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -156,8 +159,10 @@ class Records:
             if version is not None and locked["version"] != version:
                 raise Conflict(f"the memory is at version {locked['version']}, not {version}")
             await tx.run("hide_memory", scope.tenant, memory_id, now, changed)
-            await announce(tx, scope.tenant, scope_id, "deleted", [memory_id], by="api", at=now)
-            await self._resettle(tx, scope, scope_id, memory_id, now, changed)
+            with_it = [row["memory_id"] for row in await tx.fetch("facts_left_alone", scope.tenant, memory_id)]
+            await tx.run_many("hide_memory", ((scope.tenant, fact, now, changed) for fact in with_it))
+            await announce(tx, scope.tenant, scope_id, "deleted", [memory_id, *with_it], by="api", at=now)
+            await self._resettle(tx, scope, scope_id, [memory_id, *with_it], now, changed)
 
     async def undelete_memory(self, scope: Scope, memory_id: UUID, now: datetime) -> MemoryRecord:
         """Show a deleted memory again, within 30 days. Raises NotFound."""
@@ -167,9 +172,11 @@ class Records:
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is None or locked["deleted_at"] < now - UNDO:
                 raise NotFound("no such deleted memory")
-            await tx.run("hide_memory", scope.tenant, memory_id, None, changed)
-            await announce(tx, scope.tenant, scope_id, "restored", [memory_id], by="api", at=now)
-            await self._resettle(tx, scope, scope_id, memory_id, now, changed)
+            gone = await tx.fetch("facts_gone_with", scope.tenant, memory_id, locked["deleted_at"])
+            back = [memory_id, *(row["memory_id"] for row in gone)]
+            await tx.run_many("hide_memory", ((scope.tenant, one, None, changed) for one in back))
+            await announce(tx, scope.tenant, scope_id, "restored", back, by="api", at=now)
+            await self._resettle(tx, scope, scope_id, back, now, changed)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
@@ -212,12 +219,12 @@ class Records:
         return Counts(0, 0, 0) if row is None else Counts(**row)
 
     async def _resettle(
-        self, tx: Transaction, scope: Scope, scope_id: ScopeId, memory_id: UUID, now: datetime, changed: int
+        self, tx: Transaction, scope: Scope, scope_id: ScopeId, memory_ids: list[UUID], now: datetime, changed: int
     ) -> None:
         """A fact that comes or goes changes what else is true: what it had superseded holds again, or no more."""
-        place = Place(scope.tenant, scope_id, memory_id, memory_id, now)
+        place = Place(scope.tenant, scope_id, memory_ids[0], memory_ids[0], now)
         embeddings = EmbeddingQueries(self._add_embedding, self._copy_embeddings)
-        await facts.resettle(tx, place, [memory_id], changed_version=changed, embeddings=embeddings)
+        await facts.resettle(tx, place, memory_ids, changed_version=changed, embeddings=embeddings)
 
     async def _write_version(
         self,

@@ -148,3 +148,29 @@ SET deleted_at = $3, changed_version = $4
 WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.deleted_at IS NULL
   AND NOT EXISTS (SELECT FROM fact_sayings s WHERE s.tenant_id = $1 AND s.memory_id = m.memory_id)
 RETURNING m.memory_id;
+
+-- name: facts_left_alone
+-- The facts that rest on the turns of this memory and on no turn whose own memory is shown: they go with it.
+-- $1 tenant uuid, $2 memory_id uuid
+-- Uses: derivations_pkey, derivations_of_source, memories_pkey. Rows: memory_id.
+SELECT DISTINCT f.memory_id
+FROM derivations d
+JOIN derivations e ON e.tenant_id = $1 AND e.source_id = d.source_id AND e.derived_kind = 'memory'
+JOIN memories f ON f.tenant_id = $1 AND f.memory_id = e.derived_id AND f.kind = 'semantic' AND f.deleted_at IS NULL
+WHERE d.tenant_id = $1 AND d.derived_id = $2 AND d.derived_kind = 'memory'
+  AND NOT EXISTS (
+      SELECT
+      FROM derivations o
+      JOIN derivations p ON p.tenant_id = $1 AND p.source_id = o.source_id AND p.derived_kind = 'memory'
+      JOIN memories t ON t.tenant_id = $1 AND t.memory_id = p.derived_id AND t.kind = 'episodic' AND t.deleted_at IS NULL
+      WHERE o.tenant_id = $1 AND o.derived_id = f.memory_id AND o.derived_kind = 'memory');
+
+-- name: facts_gone_with
+-- The facts of the turns of this memory that went when it did.
+-- $1 tenant uuid, $2 memory_id uuid, $3 deleted_at timestamptz
+-- Uses: derivations_pkey, derivations_of_source, memories_pkey. Rows: memory_id.
+SELECT DISTINCT f.memory_id
+FROM derivations d
+JOIN derivations e ON e.tenant_id = $1 AND e.source_id = d.source_id AND e.derived_kind = 'memory'
+JOIN memories f ON f.tenant_id = $1 AND f.memory_id = e.derived_id AND f.kind = 'semantic' AND f.deleted_at = $3
+WHERE d.tenant_id = $1 AND d.derived_id = $2 AND d.derived_kind = 'memory' AND f.memory_id <> $2;

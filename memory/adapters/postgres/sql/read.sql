@@ -71,7 +71,7 @@ WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn'
 -- name: turns_outdated_by
 -- The turns in which was said what these facts have taken the place of, at first or second hand.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: memories_superseded_by, fact_sayings_pkey. Rows: memory_id, event_id.
+-- Uses: memories_superseded_by, fact_sayings_in_order. Rows: memory_id, event_id.
 WITH RECURSIVE replaced (memory_id, by_id) AS (
     SELECT m.memory_id, m.superseded_by
     FROM memories m
