@@ -202,7 +202,8 @@ def _shifted(chance: float, log_odds: float) -> float:
     if log_odds == 0.0 or not 0.0 < chance < 1.0:
         return chance
     odds = math.log(chance / (1.0 - chance)) + log_odds
-    return 1.0 / (1.0 + math.exp(-min(max(odds, -50.0), 50.0)))
+    shifted = 1.0 / (1.0 + math.exp(-min(max(odds, -50.0), 50.0)))
+    return min(shifted, chance) if log_odds < 0.0 else max(shifted, chance)  # rounding must not turn it round
 
 
 def _small_scope_chance(features: Features) -> float:

@@ -34,9 +34,10 @@ def test_every_change_is_in_the_feed_once_and_in_order(api: Api) -> None:
     assert api.get("/memory/v1/events").json == {"data": [], "next_cursor": None, "missed": 0}
     api.take_in(*TALK)
     made = read(api, limit="2")
-    assert [(one["what"], one["version"], one["kind"]) for one in made] == [("created", 1, "episodic")] * 3
+    kinds = ["episodic"] * 3 + ["semantic"]  # what the three turns are, and that there is a sister called Ada
+    assert [(one["what"], one["version"], one["kind"]) for one in made] == [("created", 1, kind) for kind in kinds]
     assert made == read(api)
-    memory_id = made[0]["memory_id"]
+    memory_id, fact_id = made[0]["memory_id"], made[3]["memory_id"]
     path = f"/memory/v1/memories/{memory_id}"
     assert api.call("PATCH", path, {"content": "Ada keeps goats.", "pinned": True}, If_Match="1").status == 200
     assert api.call("PATCH", path, {"validation_status": "confirmed"}, If_Match="2").status == 200
@@ -47,8 +48,9 @@ def test_every_change_is_in_the_feed_once_and_in_order(api: Api) -> None:
         ("updated", 3, "api"),
         ("revalidated", 3, "api"),
         ("deleted", 3, "api"),
+        ("deleted", 1, "api"),
     ]
-    assert {one["memory_id"] for one in later} == {memory_id}
+    assert [one["memory_id"] for one in later] == [memory_id] * 4 + [fact_id]
     assert later[0]["metadata"] == {"integrity": "user", "sensitivity": "internal", "changed": ["content", "pinned"]}
     assert read(api, after=later[-1]["cursor"]) == []
     assert read(api) == made + later
@@ -94,8 +96,8 @@ def test_what_a_conversation_leaves_behind_is_told(service: Service, user: str) 
         answer.read()
     service.settle()
     told = read(Api(service.url, user))
-    assert [one["what"] for one in told] == ["created", "created"]
-    assert [one["metadata"]["integrity"] for one in told] == ["user", "assistant"]
+    assert [one["what"] for one in told] == ["created"] * 3
+    assert [one["metadata"]["integrity"] for one in told] == ["user", "assistant", "user"]
     assert len({one["by"] for one in told}) == 1
 
 
