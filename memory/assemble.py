@@ -27,6 +27,7 @@ _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 _TAG: Final = re.compile(r"<(?=\s*/?\s*memory\b)", re.IGNORECASE)
 _TIER: Final = {"episodic": "episodes", "summary": "episodes", "semantic": "facts", "procedural": "procedures"}
 _SECTIONS: Final = ("document", "semantic", "summary", "episodic", "procedural")
+_BEFORE: Final = "Earlier in this conversation:\n"
 _CHANGED: Final = ", changed later"
 
 
@@ -52,22 +53,24 @@ def build_block(
 ) -> Block:
     """Take admitted candidates best first while tier limits and the budget allow; write them by kind, oldest first.
 
-    `limits` gives the most items per tier (`episodes`, `facts`, `procedures`), `terms` the idf of each term of the
-    question. What does not fit is skipped, so that a short good one behind a long one still gets in.
+    `limits` gives the most items per tier (`episodes`, `facts`, `procedures`, `replay`), `terms` the idf of each term
+    of the question. What does not fit is skipped, so that a short good one behind a long one still gets in.
     """
-    frame = counter.count(OPENING + CLOSING)
+    frame = counter.count(OPENING + CLOSING + (_BEFORE if any(one.replayed for one in candidates) else ""))
     left = budget_tokens - frame
     taken: list[tuple[Candidate, str]] = []
     used: dict[str, int] = {}
     left_out: dict[UUID, str] = {}
     for candidate in candidates:
-        tier = _TIER.get(candidate.kind, "facts")
+        tier = "replay" if candidate.replayed else _TIER.get(candidate.kind, "facts")
         if not candidate.admitted:
             left_out[candidate.memory_id] = f"not admitted: {candidate.why}"
         elif used.get(tier, 0) >= limits.get(tier, 0):
             left_out[candidate.memory_id] = f"limit of {limits.get(tier, 0)} {tier}"
         else:
-            item = _render(candidate, router.excerpt_chars(candidate, len(taken), terms), terms, compressor)
+            item = _render(
+                candidate, router.excerpt_chars(candidate, len(taken) - used.get("replay", 0), terms), terms, compressor
+            )
             cost = counter.count(_opened(candidate, {candidate.later} if candidate.later else set()) + item) + 1
             if cost > left:
                 left_out[candidate.memory_id] = "budget"
@@ -79,13 +82,17 @@ def build_block(
         return Block("", 0, (), left_out)
     taken.sort(key=lambda pair: _order(pair[0]))
     shown = {candidate.memory_id for candidate, _ in taken}
-    text = OPENING + "".join(_opened(candidate, shown) + item for candidate, item in taken) + CLOSING
+    recalled = "".join(_opened(one, shown) + item for one, item in taken if not one.replayed)
+    before = "".join(_opened(one, shown) + item for one, item in taken if one.replayed)
+    text = OPENING + recalled + (_BEFORE + before if before else "") + CLOSING
     return Block(text, counter.count(text), tuple(candidate.memory_id for candidate, _ in taken), left_out)
 
 
 def _order(candidate: Candidate) -> tuple[int, bool, datetime, int]:
     """The place in the block: by kind, what has no date first, then as it happened."""
     section = _SECTIONS.index(candidate.kind) if candidate.kind in _SECTIONS else len(_SECTIONS)
+    if candidate.replayed:
+        return len(_SECTIONS) + 1, True, _EARLIEST, candidate.seq
     return section, candidate.occurred_at is not None, candidate.occurred_at or _EARLIEST, candidate.seq
 
 

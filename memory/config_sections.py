@@ -225,6 +225,12 @@ class Session(Section):
         le=86_400,
         description="Seconds in which a resent conversation is another attempt at the same turn.",
     )
+    replay_turns: int = Field(
+        default=0,
+        ge=0,
+        le=200,
+        description="Last turns that the block quotes where a client names its session and sends only what is new.",
+    )
 
 
 class Summary(Section):

@@ -95,6 +95,7 @@ class Candidate:
     event_ids: tuple[UUID, ...]
     why: str = ""  # in words, why it is admitted or not
     later: UUID | None = None  # the memory that says it otherwise, and was said later
+    replayed: bool = False  # of the same conversation, whose client does not send it again
 
 
 @dataclass(frozen=True, slots=True)

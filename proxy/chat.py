@@ -104,6 +104,7 @@ class ChatCompletions:
             "episodes": settings.recall.episodes_max,
             "facts": settings.recall.facts_max,
             "procedures": settings.recall.procedures_max,
+            "replay": settings.session.replay_turns,
         }
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
@@ -196,8 +197,16 @@ class ChatCompletions:
             announced=conversation.announced,
             as_of=asked.ask.as_of,
             skip_repeats=True,
+            replay=self._replay(asked, conversation),
         )
         return conversation, await parts.recaller.recall(question, embedding, max(left_s, 0.001))
+
+    def _replay(self, asked: Asked, conversation: Conversation) -> tuple[UUID, int] | None:
+        """The session whose last turns are to be quoted, and how many: its client named it and sent no answer of it."""
+        turns = self._parts.settings.session.replay_turns
+        if not turns or asked.ask.session is None or not conversation.opens or asked.ask.as_of is not None:
+            return None
+        return conversation.session.session_id, turns
 
     async def _conversation(self, asked: Asked, chat: ChatRequest) -> Conversation:
         parts, scope = self._parts, asked.ask.scope

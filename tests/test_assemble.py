@@ -105,6 +105,26 @@ def test_items_stand_in_the_order_they_happened_and_ids_with_them() -> None:
     assert block.memory_ids == (earlier.memory_id, later.memory_id)
 
 
+def test_what_was_said_before_in_this_conversation_stands_last_in_its_order() -> None:
+    said = [replace(candidate(n, f"turn {n}"), replayed=True) for n in (9, 8, 7)]  # newest first, as they are taken
+    block = block_of(*said, candidate(1, "I like tea."), limits=LIMITS | {"replay": 2})
+    assert items(block) == [
+        "[2026-03-01 user] I like tea.",
+        "Earlier in this conversation:",
+        "[2026-03-01 user] turn 8",
+        "[2026-03-01 user] turn 9",
+    ]
+    assert block.left_out == {UUID(int=7): "limit of 2 replay"}
+
+
+def test_the_newest_of_the_conversation_is_kept_where_the_budget_is_small() -> None:
+    said = [replace(candidate(n, "x" * 60), replayed=True) for n in (9, 8, 7)]
+    whole = block_of(*said, limits=LIMITS | {"replay": 9})
+    block = block_of(*said, limits=LIMITS | {"replay": 9}, budget=whole.tokens - 60)
+    assert block.memory_ids == (UUID(int=8), UUID(int=9))
+    assert block.tokens <= whole.tokens - 60
+
+
 def test_same_memories_give_the_same_bytes() -> None:
     given_ones = [candidate(n, f"text {n}", at=DAY + timedelta(hours=n)) for n in range(1, 8)]
     assert block_of(*given_ones).text == block_of(*reversed(given_ones)).text

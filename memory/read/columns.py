@@ -157,7 +157,7 @@ class Columns:
         if where.scope_ids is not None:
             mask &= np.isin(self._scope[part], list(where.scope_ids))
         if where.session_id is not None:
-            mask &= self._session[part] == self._codes.get(where.session_id, -1)
+            mask &= self.of_session(where.session_id, count)
         if where.occurred_after is not None:
             mask &= self.occurred[part] >= where.occurred_after.timestamp()
         if where.occurred_before is not None:
@@ -165,6 +165,11 @@ class Columns:
         if where.ceiling is not None:
             mask &= self._sensitivity[part] <= _SENSITIVITY[where.ceiling]
         return mask
+
+    def of_session(self, session_id: UUID, count: int) -> NDArray[np.bool_]:
+        """Which of the first `count` slots belong to a session."""
+        mine: NDArray[np.bool_] = self._session[:count] == self._codes.get(session_id, -1)
+        return mine
 
     def _code(self, name: str | UUID) -> int:
         return self._codes.setdefault(name, len(self._codes))

@@ -291,6 +291,12 @@ class ScopeIndex:
             for found, said, verdict, known in zip(chosen, explained, verdicts, features, strict=True)
         ]
 
+    def last_said(self, session_id: UUID, count: int, prepared: Prepared) -> list[IndexItem]:
+        """The last turns of a session that the question may see, newest first, at most `count`."""
+        slots = np.flatnonzero(prepared.allowed & self._columns.of_session(session_id, len(prepared.allowed)))
+        turns = [self._items[slot] for slot in slots.tolist()]
+        return heapq.nlargest(count, (one for one in turns if one.kind == "episodic"), key=lambda one: one.seq)
+
     def _take_unit(self) -> int:
         if self._free_units:
             return heapq.heappop(self._free_units)

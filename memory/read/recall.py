@@ -20,7 +20,7 @@ from memory.model import Candidate, IndexRow, Recall, Scope, ScopeVersion, Vecto
 from memory.ports import Embedder, QueryTransformer
 from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
 from memory.read.index import Scored
-from memory.read.items import Filter
+from memory.read.items import Filter, IndexItem
 from memory.read.prepared import Prepared
 from memory.read.rerank import Reranking
 from memory.read.tiers import cascaded
@@ -61,6 +61,7 @@ class Question:
     announced: Mapping[int, int] | None = None
     as_of: datetime | None = None
     skip_repeats: bool = False  # leave out turns that say no more than the question itself
+    replay: tuple[UUID, int] | None = None  # a session, and how many of its last turns are wanted whatever is asked
     strict: bool = False  # confirm the index with the store first: a search reads its own writes
 
 
@@ -234,10 +235,43 @@ def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vecto
     asked = _words(question.text) if question.skip_repeats else None
     scored = hot.index.rank(prepared, vector, question.k)
     hits = [hit for hit in scored if not _repeats(hit.item.content, asked)]
-    candidates = tuple(candidate_of(hit) for hit in cascaded(hits, hot))
+    replayed = _replayed(question, hot, prepared)
+    shown = {candidate.memory_id for candidate in replayed}
+    found = (candidate_of(hit) for hit in cascaded(hits, hot) if hit.item.memory_id not in shown)
+    candidates = (*replayed, *found)
     if vector is None:
         return Recall(candidates, "lexical", "embedder", terms=prepared.terms)
     return Recall(candidates, "full", terms=prepared.terms)
+
+
+def _replayed(question: Question, hot: HotScope, prepared: Prepared) -> tuple[Candidate, ...]:
+    """The last turns of the conversation that its client does not send again, newest first."""
+    if question.replay is None:
+        return ()
+    return tuple(_as_replayed(item) for item in hot.index.last_said(*question.replay, prepared))
+
+
+def _as_replayed(item: IndexItem) -> Candidate:
+    return Candidate(
+        memory_id=item.memory_id,
+        version=item.version,
+        kind=item.kind,
+        role=item.role,
+        content=item.content,
+        shown=(0, len(item.content)),
+        score=0.0,
+        parts={},
+        admitted=True,
+        occurred_at=item.occurred_at,
+        session_id=item.session_id,
+        seq=item.seq,
+        scope_id=item.scope_id,
+        integrity=item.integrity,
+        source_ids=item.source_ids,
+        event_ids=item.event_ids,
+        why="said before in this conversation",
+        replayed=True,
+    )
 
 
 def _within(rows: Sequence[IndexRow], chars_max: int) -> Sequence[IndexRow]:

@@ -493,3 +493,28 @@ async def test_exchange_of_an_error_event_is_kept_as_failed(service: Service, us
     assert said.raw.whole
     await asyncio.to_thread(service.settle)
     assert [row["status"] for row in await exchanges(service, user)] == ["failed"]
+
+
+def test_a_client_that_sends_only_its_newest_message_has_the_last_turns_quoted(
+    own_service: OwnService, upstream: str, user: str
+) -> None:
+    with own_service(env={"MEMORY_PROXY_SESSION__REPLAY_TURNS": "3"}) as service:
+        for text in (
+            "Shall we name the boat?\nsay: Yes.",
+            "Petrel or Gannet.\nsay: Gannet.",
+            "Why that?\nsay: It dives.",
+        ):
+            ask(service, text, user, session="boat")
+            service.settle()
+        ask(service, "So be it, which one?", user, session="boat")
+        (message,) = sent(upstream)
+        said = message["content"].partition("Earlier in this conversation:\n")[2].partition("</memory>")[0]
+        assert [line.partition("] ")[2] for line in said.splitlines() if line.startswith("[")] == [
+            "Gannet.",
+            "Why that?",
+            "It dives.",
+        ]
+        talk = [turn("user", "Hello there"), turn("assistant", "Hello."), turn("user", "So be it, which one?")]
+        for messages, named in ((talk, {"session": "boat"}), (talk[-1:], {})):  # the whole of it, or of no name
+            ask(service, messages, user, **named)
+            assert "Earlier in this conversation" not in json.dumps(sent(upstream))
