@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
@@ -27,14 +27,15 @@ from memory.ports import Evaluator
 from memory.read.arms import Arms, best, best_standing, explained_by, places, spread, unaided
 from memory.read.columns import Columns, Visible, grown
 from memory.read.dense import DenseIndex
-from memory.read.facts import Facts, is_asked
+from memory.read.facts import Facts
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, stem, tokenise, told, weigh
-from memory.read.prepared import Prepared
+from memory.read.newest_first import Found, NewestFirst
+from memory.read.prepared import Prepared, judged
 from memory.read.speakers import Speakers
 from memory.read.talk import Talk
 from memory.read.words import date_words, fingerprint, own_terms
-from policies import admission, newest, ranking
+from policies import admission, ranking
 from policies.labels import Sensitivity
 from policies.timespan import SAID_AFTER, asked_span, asks_what_was
 
@@ -42,10 +43,8 @@ _KEPT: Final = np.empty((0, 0), np.float32)  # the index has the vectors; an ite
 # Python objects around one item beside its text and arrays (dataclass, tuples, ids, dict entries): measured with
 # tracemalloc on LoCoMo, bytes.
 _BYTES_PER_ITEM: Final = 1_500
-_REPLACES: Final = "says now what an admitted one said before"
 # Candidates looked at beyond k, so that folding duplicates does not leave the list short.
 _FOLD_SLACK: Final = 32
-QUERY_CHARS_JUDGED: Final = 4_096  # of a query, from its end: the question comes last
 # A query of so few terms that names a time asks for that time: "what did I say yesterday?"
 TIMELY_TERMS_MAX: Final = 3
 # Turns of the named and of the others that are compared, best first.
@@ -74,14 +73,6 @@ class Scored:
     later: UUID | None = None
 
 
-class _Found(NamedTuple):
-    """What is found: the position that ranks, the slot that is shown for it, and other memories folded into it."""
-
-    at: int
-    slot: int
-    folded: tuple[UUID, ...]
-
-
 class ScopeIndex:
     """All that one caller's recall may look at, kept current item by item; or what of it is nearest to one question.
 
@@ -105,9 +96,10 @@ class ScopeIndex:
         self._columns = Columns()
         self._speakers = Speakers()
         self._talk = Talk()
-        self._facts = Facts()
-        self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
         self._dense = DenseIndex(dim)
+        self._facts = Facts()
+        self._newest = NewestFirst(self._items, self._units, self._dense, self._facts)
+        self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
         self._lexical = LexicalIndex()
         self._text_bytes = 0
         self._state = object()
@@ -213,14 +205,14 @@ class ScopeIndex:
         """All of a search that needs no vector."""
         allowed = self._visible(where, now)
         visible = Visible.of(self._facts.without_those_of_turns(allowed))
-        judged = query[-QUERY_CHARS_JUDGED:]
+        asked_for = judged(query)
         asked = self._lexical.asked(query)
         forms = {term: others for term, others in asked.items() if others}
         terms = self._lexical.weights(asked, forms)
         unit_lexical, unit_holds = self._lexical.score(terms, self._unit_count, forms)
         lexical = self._best_by_item(unit_lexical, 0.0)[visible.pick]
         traits = self._columns.traits(visible, now)
-        named = self._speakers.named(judged, visible)
+        named = self._speakers.named(asked_for, visible)
         weights = ranking.weights_for(query)
         parts = {
             "lexical": ranking.rescale(lexical, 0.0, float(lexical.max(initial=0.0))),
@@ -228,7 +220,7 @@ class ScopeIndex:
             "speaker": np.zeros(visible.count, np.float32) if named is None else named.theirs.astype(np.float32),
             "prior": traits.prior,
         }
-        in_time = self._in_time(judged, visible, now)
+        in_time = self._in_time(asked_for, visible, now)
         if in_time is not None:
             parts["in_time"] = in_time
         return Prepared(
@@ -238,7 +230,7 @@ class ScopeIndex:
             state=self._state,
             terms=terms,
             forms=forms,
-            personal=admission.is_personal(judged),
+            personal=admission.is_personal(asked_for),
             unspaced=ranking.is_unspaced(query),
             weights=weights,
             named=named,
@@ -270,11 +262,11 @@ class ScopeIndex:
         arms = self._arms(prepared, query_vector)
         scores, parts = self._scores(prepared, arms)
         order = best(scores, prepared.traits.occurred, prepared.traits.identity, k + _FOLD_SLACK)
-        settled, later = self._newest_first(self._fold(order, prepared.visible), prepared)
+        settled, later = self._newest.first(self._fold(order, prepared.visible), prepared)
         chosen = settled[:k]
         positions = [found.at for found in chosen]
         features = self._features_of(positions, prepared, arms, self._speaker_gap(prepared, scores))
-        verdicts = self._with_replacements(chosen, self._evaluate(features), later)
+        verdicts = self._newest.with_replacements(chosen, self._evaluate(features), later)
         explained = explained_by(parts, places(arms, positions), positions)
         return [
             Scored(
@@ -376,14 +368,14 @@ class ScopeIndex:
         start, end = span.start.timestamp(), (span.end + SAID_AFTER).timestamp()
         return ((occurred >= start) & (occurred < end)).astype(np.float32)
 
-    def _fold(self, order: NDArray[np.intp], visible: Visible) -> list[_Found]:
+    def _fold(self, order: NDArray[np.intp], visible: Visible) -> list[Found]:
         """What is found, in rank order; later ones that say the same words fold into the first."""
         slots = visible.slots(order)
         groups: dict[int, list[tuple[int, int]]] = {}
         for at, slot, words in zip(order.tolist(), slots, self._prints[slots].tolist(), strict=True):
             groups.setdefault(words, []).append((at, slot))
         return [
-            _Found(*group[0], tuple(self._items[slot].memory_id for _, slot in group[1:])) for group in groups.values()
+            Found(*group[0], tuple(self._items[slot].memory_id for _, slot in group[1:])) for group in groups.values()
         ]
 
     def _features_of(self, positions: list[int], query: Prepared, arms: Arms, gap: float) -> list[admission.Features]:
@@ -414,92 +406,6 @@ class ScopeIndex:
                 )
             )
         return found
-
-    def _newest_first(self, chosen: list[_Found], query: Prepared) -> tuple[list[_Found], dict[int, UUID]]:
-        """The same, the newest first where a value of today is asked for; and by position what says it later."""
-        asked = query.query[-QUERY_CHARS_JUDGED:]
-        if newest.asks_of_the_past(asked):
-            return chosen, {}
-        kinds = newest.kinds_asked(asked)
-        order, later = self._by_their_words(kinds, chosen, query) if kinds else (chosen, {})
-        return self._by_facts(order, later, kinds, query)
-
-    def _with_replacements(
-        self, chosen: list[_Found], verdicts: Sequence[admission.Verdict], later: Mapping[int, UUID]
-    ) -> list[admission.Verdict]:
-        """The verdicts, and what says now what an admitted one said is admitted with it: the old is never alone."""
-        pairs = zip(chosen, verdicts, strict=True)
-        replacing = {later[found.at] for found, one in pairs if one.admitted and found.at in later}
-        return [
-            replace(one, admitted=True, why=_REPLACES)
-            if not one.admitted and self._items[found.slot].memory_id in replacing
-            else one
-            for found, one in zip(chosen, verdicts, strict=True)
-        ]
-
-    def _by_their_words(
-        self, kinds: frozenset[str], chosen: list[_Found], query: Prepared
-    ) -> tuple[list[_Found], dict[int, UUID]]:
-        """Where two statements of a value of these kinds differ, the newer first."""
-        slots = [found.slot for found in chosen[: newest.DEPTH]]
-        units = [self._units[slot] for slot in slots]
-
-        def near(one: int, other: int) -> float:
-            """The cosine of the nearest windows of two of them."""
-            return self._dense.nearest(units[one], units[other])
-
-        said = [self._statement(self._items[slot], query) for slot in slots]
-        settled = newest.settle(kinds, said, query.terms, near)
-        later = {chosen[older].at: self._items[slots[newer]].memory_id for older, newer in settled.later.items()}
-        return [chosen[at] for at in settled.order] + chosen[newest.DEPTH :], later
-
-    def _by_facts(
-        self, chosen: list[_Found], later: dict[int, UUID], kinds: frozenset[str], query: Prepared
-    ) -> tuple[list[_Found], dict[int, UUID]]:
-        """Before a turn that says what is no longer so: the turn that says what is, found or not."""
-        order = list(chosen)
-        for found in chosen[: newest.DEPTH]:
-            newer = self._replacement(found.slot, kinds, query)
-            if newer is None:
-                continue
-            at = next((at for at, one in enumerate(order) if one.slot == newer.slot), None)
-            here = order.index(found)
-            if at is None or at > here:
-                order.insert(here, newer if at is None else order.pop(at))
-            later[found.at] = self._items[newer.slot].memory_id
-        return order, later
-
-    def _replacement(self, slot: int, kinds: frozenset[str], query: Prepared) -> _Found | None:
-        """What says now what this turn said, as far as the question asks for that; None for nothing."""
-        item = self._items[slot]
-        if item.kind != "episodic" or not item.event_ids:
-            return None
-        for one in sorted(self._facts.replacing(item.event_ids[0])):
-            fact = self._items[one]
-            if query.allowed[one]:
-                turns = (self._facts.turn(event_id) for event_id in reversed(fact.event_ids))
-                newer = next((turn for turn in turns if turn is not None and query.visible.has(turn)), one)
-                if newer == slot or not query.visible.has(newer):
-                    return None
-                shared = self._own(item, query) & self._own(self._items[newer], query)
-                if not is_asked(fact, kinds, shared, query.terms, query.forms):
-                    continue
-                return _Found(query.visible.position(newer), newer, ())
-        return None
-
-    def _own(self, item: IndexItem, query: Prepared) -> frozenset[str]:
-        return own_terms(item, query.terms, query.forms)
-
-    def _statement(self, item: IndexItem, query: Prepared) -> newest.Statement:
-        return newest.Statement(
-            text=item.content,
-            speaker=(item.role, item.speaker),
-            at=item.occurred_at,
-            arrived=item.created_at,
-            session=item.session_id,
-            seq=item.seq,
-            terms=self._own(item, query),
-        )
 
     def _speaker_gap(self, query: Prepared, scores: NDArray[np.float32]) -> float:
         """How much more of what is asked the best of those named says than the best of the others, -1..1.

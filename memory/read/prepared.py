@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,12 @@ from memory.read.speakers import Named
 from policies import ranking
 
 Floats = NDArray[np.float32]
+QUERY_CHARS_JUDGED: Final = 4_096
+
+
+def judged(query: str) -> str:
+    """What of a query is read for what it asks: its end, since the question comes last."""
+    return query[-QUERY_CHARS_JUDGED:]
 
 
 @dataclass(frozen=True, slots=True)
