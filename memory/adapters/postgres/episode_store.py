@@ -93,7 +93,7 @@ class PostgresEpisodes:
         await tx.run("add_provenance", *rows.provenance_row(place, memory.memory_id, 1, memory, None))
         # As of a summary: what replaces the words of one turn must not take all of this for that turn's memory.
         edges = [
-            (tenant, memory.memory_id, "summary", source, "turn", ordinal, scope_id)
+            (tenant, memory.memory_id, "summary", source, "turn", ordinal, scope_id, None, None)
             for ordinal, source in enumerate(memory.source_turns)
         ]
         await tx.run_many("add_derivation", edges)
