@@ -25,6 +25,7 @@ from memory.adapters.model_files import default_cache_dir, prepare_model
 from memory.adapters.model_registry import choose_model, read_registry
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.episode_store import JOB, PostgresEpisodes
+from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.leadership import Leadership
@@ -36,26 +37,36 @@ from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
-from memory.config import Settings, settings_from_environ
+from memory.adapters.vllm_client import VllmClient
+from memory.adapters.vllm_load import VllmLoad
+from memory.config import Settings, effective_cache_salt, settings_from_environ
 from memory.errors import ConfigInvalid, ModelFileInvalid, StartFailed, StoreUnavailable
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.telemetry import Metrics, configure_logging, event
 from memory.write.deliveries import Deliveries
 from memory.write.episodes import Bounds as EpisodeBounds
 from memory.write.episodes import Teller
+from memory.write.extraction import Extraction, ExtractionParts
+from memory.write.extraction_loop import HANDS_MORE, ExtractionLoop, LoopTimes
 from memory.write.facts import facts_of, no_facts
+from memory.write.pace import Limits, Pace, SpentHere
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.redact import Redactor
 from memory.write.retention import keep_dropping_expired
 from memory.write.succession import Succession
 from memory.write.summarise import Summariser
 from memory.write.telling import keep_telling
+from memory.write.thinking import ThinkingOff
+from memory.write.vllm_facts import VllmFacts
 from memory.write.worker import run_worker
 
 log = logging.getLogger("memory_proxy.memory")
 TRY_AGAIN = 75
 # Nine times less of a contended core than a process that answers requests (kernel: weight 110 against 1,024).
 NICENESS = 10
+# How often to look for exchanges that wait for a model; and where none should, since no model is asked.
+EXTRACT_POLL_S = 1.0
+LEFT_OVER_POLL_S = 60.0
 
 
 def main() -> int:
@@ -131,6 +142,7 @@ async def work(settings: Settings) -> None:
             counter=LocalTokenizer(directory) if directory else EstimatedTokens(),
             languages=languages,
             find_facts=no_facts if settings.extract.by == "off" else facts_of,
+            facts_later=settings.extract.by == "vllm",
             announcer=hot,
             summariser=Summariser(
                 store, every_turns=summary.every_turns, sentences_max=summary.sentences_max, clock=_now
@@ -148,6 +160,8 @@ async def work(settings: Settings) -> None:
         leader = Leadership(database, JOB, f"{holder}-episodes")
         telling = keep_telling(teller, leader, queue, metrics, every_s=settings.episode.sweep_s)
         sweeping.append(asyncio.create_task(telling))
+    sweeping = asyncio.create_task(keep_dropping_expired(store, settings.replay.retention_days))
+    extracting = asyncio.create_task(keep_extracting(settings, ExtractionStore(database, table), path.parts))
     try:
         await run_worker(
             queue,
@@ -165,6 +179,9 @@ async def work(settings: Settings) -> None:
         for task in sweeping:
             task.cancel()
         await asyncio.wait(sweeping)
+        sweeping.cancel()
+        extracting.cancel()
+        await asyncio.gather(extracting, return_exceptions=True)  # it gives back what it holds
         await queue.close()
         await hot.close()
         await database.close()
@@ -180,6 +197,41 @@ def episode_bounds(settings: Settings) -> EpisodeBounds:
         sentences_max=given.sentences_max,
         sessions_max=given.sessions_max,
     )
+async def keep_extracting(settings: Settings, store: ExtractionStore, parts: WriteParts) -> None:
+    """Take facts out of the exchanges that wait for a model, until cancelled.
+
+    Where none is asked (any more) the rules take what another configuration has left.
+    """
+    extract, upstream = settings.extract, settings.upstream
+    key = upstream.api_key.get_secret_value() if upstream.api_key else None
+    client = VllmClient(upstream.url, api_key=key, priority=extract.priority, wall_s=extract.wall_s)
+    load = VllmLoad(upstream.metrics_urls, running_max=extract.running_max)
+    limits = Limits(extract.concurrency, extract.defer_max_s, extract.tokens_per_day)
+    pace = Pace(limits, load, SpentHere(), _now)
+    facts = VllmFacts(client, pace, ThinkingOff(client.token_ids), max_tokens=extract.max_tokens)
+    asked = extract.by == "vllm"
+    extraction = Extraction(
+        ExtractionParts(
+            store=store,
+            keys=parts.keys,
+            ask=facts if asked else None,
+            find_facts=parts.find_facts,
+            embedder=parts.embedder,
+            windows=parts.windows,
+            redactor=parts.redactor,
+            announcer=parts.announcer,
+            metrics=parts.metrics,
+            clock=_now,
+            salted=effective_cache_salt(settings) == "tenant",
+        )
+    )
+    times = LoopTimes(poll_s=EXTRACT_POLL_S if asked else LEFT_OVER_POLL_S, defer_max_s=extract.defer_max_s)
+    hands = extract.concurrency + HANDS_MORE
+    try:
+        await ExtractionLoop(store, extraction, parts.metrics, _now, hands=hands, times=times).run()
+    finally:
+        await client.close()
+        await load.close()
 
 
 def _step_back() -> None:

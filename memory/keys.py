@@ -7,6 +7,7 @@ Refuses a master key file that others can read or that is no 32 bytes, and says 
 
 from __future__ import annotations
 
+import hmac
 import os
 import stat
 from collections import OrderedDict
@@ -147,6 +148,12 @@ class KeyRing:
         if key.subject_id is not None:
             wrapper = await self.by_id(tenant, key_id_of(key.wrapped))
         return DataKey(key.key_id, unseal(wrapper, _binding(tenant, key.subject_id, key.key_id), key.wrapped))
+
+
+def tenant_salt(chain_key: bytes, client_salt: str | None) -> str:
+    """The cache_salt of a tenant, the client's own folded in; never the client's alone (DESIGN promise 5)."""
+    words = b"cache_salt\x00" + (client_salt or "").encode("utf-8", "surrogatepass")
+    return hmac.digest(chain_key, words, "sha256").hex()
 
 
 def load_or_create_master_key(path: Path) -> bytes:

@@ -321,6 +321,7 @@ class Commit:
     lane: str
     fence: int
     facts: tuple[NewFact, ...] = ()  # those whose turn the session already has are skipped
+    facts_due: bool = False  # they are taken out later: the exchange is marked, where its user said anything new
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,27 @@ class Metrics:
             "memory_proxy_facts_dropped_total", "Facts that their turn did not support.", registry=own
         )
         self.episodes = Counter("memory_proxy_episodes_total", "Ended sessions told.", ["what"], registry=own)
+        self.extractions = Counter(
+            "memory_proxy_extractions_total",
+            "Exchanges that waited for a model, by what came of it.",
+            ["outcome"],
+            registry=own,
+        )
+        self.extraction_dropped = Counter(
+            "memory_proxy_extraction_dropped_total",
+            "Facts that a model named and that do not hold, by reason.",
+            ["reason"],
+            registry=own,
+        )
+        self.extraction_tokens = Counter(
+            "memory_proxy_extraction_tokens_total",
+            "Prompt tokens of questions to a model; cached of these.",
+            ["what"],
+            registry=own,
+        )
+        self.extraction_yields = Counter(
+            "memory_proxy_extraction_yields_total", "Questions given up because users waited.", registry=own
+        )
         self.redactions = Counter("memory_proxy_redactions_total", "Secrets replaced.", registry=own)
         self.write_seconds = Histogram(
             "memory_proxy_write_seconds", "Write path by step.", ["step"], registry=own, buckets=_SECONDS

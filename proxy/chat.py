@@ -26,7 +26,7 @@ from memory.chain import chain
 from memory.config import Settings
 from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
 from memory.ids import new_id
-from memory.keys import KeyRing
+from memory.keys import KeyRing, tenant_salt
 from memory.model import Captured, Recall, Retrieval
 from memory.off_loop import off_loop
 from memory.ports import Compressor, ContextRouter, TokenCounter
@@ -46,7 +46,6 @@ from proxy.prompt import (
     budget_for,
     edits_of,
     retrieval_record,
-    tenant_salt,
 )
 from proxy.relay import Upstream
 from proxy.wire.chat_request import ChatRequest, mentions_memory

@@ -8,7 +8,6 @@ for only when an upper bound of the prompt does not fit (bytes / 2: no tokenizer
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -61,13 +60,6 @@ class Prompt:
 def edits_of(chat: ChatRequest, salt: str | None, blocks: Mapping[int, str]) -> bytes:
     """The body with our edits: blocks in, `memory` out, the tenant's salt set."""
     return chat.edited(blocks, drop_memory=True, cache_salt=salt)
-
-
-def tenant_salt(chain_key: bytes, client_salt: str | None) -> str:
-    """The cache_salt of a tenant, the client's own folded in; never the client's alone (DESIGN promise 5)."""
-    return hmac.new(
-        chain_key, b"cache_salt\x00" + (client_salt or "").encode("utf-8", "surrogatepass"), "sha256"
-    ).hexdigest()
 
 
 def assemble(

@@ -22,6 +22,7 @@ from memory.adapters.model_files import ModelFiles, default_cache_dir, prepare_m
 from memory.adapters.model_registry import choose_model, read_registry
 from memory.adapters.postgres.database import Bounds as PoolBounds
 from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import embedding_table_name
@@ -51,6 +52,7 @@ from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
 from memory.write.redact import Redactor
 from proxy.api.own import OwnApi, OwnParts
+from proxy.api.queue import WithBackground
 from proxy.app import Front
 from proxy.auth import KeyedDoor, OpenDoor
 from proxy.capture import Bounds, Capture
@@ -235,7 +237,7 @@ def _own_api(
             feed=Feed(kept.database, kept.scopes),
             progress=ImportStore(kept.database, kept.scopes, kept.table),
             capture=parts.capture,
-            queue=queued.queue,
+            queue=WithBackground(queued.queue, ExtractionStore(kept.database, kept.table).waiting),
             hand_off=queued.hand_off,
             spooled=partial(spooled, _resolved(settings.data.dir, "data.dir") / "spool"),
             keys=kept.keys,

@@ -14,11 +14,12 @@ import pytest
 
 from memory.chain import Digest
 from memory.ids import new_id
+from memory.keys import tenant_salt
 from memory.model import Recall, Scope
 from memory.read.extract import SentenceCompressor
 from memory.read.route import ByLength
 from proxy.identity import Ask
-from proxy.prompt import ANSWER_TOKENS_RESERVED, Prompt, assemble, budget_for, retrieval_record, tenant_salt
+from proxy.prompt import ANSWER_TOKENS_RESERVED, Prompt, assemble, budget_for, retrieval_record
 from proxy.wire.chat_request import ChatRequest
 from tests.test_assemble import LIMITS, Characters, candidate
 

@@ -25,7 +25,7 @@ _NO_THING: Final = "it"
 def facts_of(turns: Iterable[Turn]) -> list[NewFact]:
     """The facts that these turns state, in their order."""
     return [
-        _new_fact(turn, number, fact)
+        new_fact(turn, number, fact)
         for turn in turns
         if turn.role == "user" and turn.integrity in _VOUCHED_FOR
         for number, fact in enumerate(facts_in(turn.content, said_at=turn.occurred_at, speaker=turn.name))
@@ -38,7 +38,8 @@ def no_facts(_: Sequence[Turn]) -> list[NewFact]:
     return []
 
 
-def _new_fact(turn: Turn, number: int, fact: Fact) -> NewFact:
+def new_fact(turn: Turn, number: int, fact: Fact, *, extractor: str = EXTRACTOR_VERSION) -> NewFact:
+    """A fact with the memory it becomes; `number`: its place among those of its turn."""
     memory = NewMemory(
         memory_id=derived_id(turn.event_id, "semantic", number),
         kind="semantic",
@@ -51,7 +52,7 @@ def _new_fact(turn: Turn, number: int, fact: Fact) -> NewFact:
         importance=fact.importance,
         confidence=fact.confidence,
         occurred_at=turn.occurred_at,
-        extractor_version=EXTRACTOR_VERSION,
+        extractor_version=extractor,
         source_turns=(turn.event_id,),
         language=turn.language,
     )

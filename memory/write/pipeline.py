@@ -44,12 +44,13 @@ from memory.ports import Delivery, Embedder, LanguageDetector, TokenCounter
 from memory.read.conversation import session_ref
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
+from memory.write.embedding import embedded
 from memory.write.homing import Homes, at_home
 from memory.write.parts import Redacts
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
 from memory.write.turns import Message, messages_of, turn_of, turn_of_line
-from memory.write.windows import TextTokenizer, dated, split_windows
+from memory.write.windows import TextTokenizer
 
 log = logging.getLogger("memory_proxy.write")
 EXTRACTOR_VERSION: Final = "episodic-1"
@@ -108,6 +109,7 @@ class WriteParts:
     counter: TokenCounter
     languages: LanguageDetector
     find_facts: Callable[[Sequence[Turn]], list[NewFact]]
+    facts_later: bool  # live exchanges wait for a model (memory.write.extraction)
     announcer: Announcer
     summariser: Summariser
     metrics: Metrics
@@ -119,6 +121,11 @@ class WritePath:
 
     def __init__(self, parts: WriteParts) -> None:
         self._parts = parts
+
+    @property
+    def parts(self) -> WriteParts:
+        """What it is made of, for work beside the lanes."""
+        return self._parts
 
     async def write(self, delivery: Delivery, fence: int) -> None:
         """Store one entry of the queue."""
@@ -133,7 +140,7 @@ class WritePath:
         captured = await at_home(self._parts.store, captured, await self._parts.keys.chain_key(captured.scope.tenant))
         turns = await self._fresh_turns(captured)
         memories = await self._embedded(self._episodes(turns, delivery.entry, live=True))
-        facts = await self._facts(turns)
+        facts = () if self._parts.facts_later else await self._facts(turns)
         commit = Commit(
             scope=captured.scope,
             session=captured.session,
@@ -145,6 +152,7 @@ class WritePath:
             retrieval=await self._sealed_retrieval(captured),
             lane=delivery.lane,
             fence=fence,
+            facts_due=self._parts.facts_later,
         )
         digests = await self._digests(captured.scope, [captured.session.label], turns)
         with self._parts.metrics.write_seconds.labels("store").time():
@@ -305,22 +313,10 @@ class WritePath:
 
     async def _embedded(self, memories: Sequence[NewMemory]) -> tuple[NewMemory, ...]:
         """The memories with their windows and vectors, embedded in one batch."""
-        windows = [tuple(split_windows(memory.content, self._parts.windows)) for memory in memories]
-        texts = [
-            dated(memory.content[start:end], memory.occurred_at)
-            for memory, ranges in zip(memories, windows, strict=True)
-            for start, end in ranges
-        ]
-        if not texts:
+        if not memories:
             return ()
         with self._parts.metrics.write_seconds.labels("embed").time():
-            vectors = await self._parts.embedder.embed_documents(texts)
-        found: list[NewMemory] = []
-        at = 0
-        for memory, ranges in zip(memories, windows, strict=True):
-            found.append(replace(memory, windows=ranges, vectors=vectors[at : at + len(ranges)]))
-            at += len(ranges)
-        return tuple(found)
+            return await embedded(memories, self._parts.embedder, self._parts.windows)
 
     async def _exchange_row(self, captured: Captured, delivery: Delivery) -> StoredExchange:
         choices = captured.answer.get("choices", [])

@@ -71,6 +71,8 @@ INSERT INTO facts
 INSERT INTO fact_sayings
     SELECT tenant_id, derived_id, source_id, scope_id, now(), 1, 0, 'user', 'internal', false, '', '', false, false
     FROM derivations;
+INSERT INTO extraction_due (tenant_id, exchange_id, scope_id, session_id, seq_from, seq_to, since)
+    SELECT tenant_id, exchange_id, scope_id, session_id, 0, 0, finished_at FROM exchanges;
 INSERT INTO ledger (tenant_id, session_id, chain, scope_id, epoch, position, created_at)
     SELECT tenant_id, session_id, chain, scope_id, 0, seq, now() FROM turns;
 INSERT INTO retrievals (tenant_id, retrieval_id, scope_id, session_id, exchange_id, status, config_digest,

@@ -16,6 +16,7 @@ from uuid import UUID
 from memory.adapters.postgres import batch, facts, rows
 from memory.adapters.postgres.batch import Numbered
 from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.extraction_store import mark_due
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.outbox import drop_old_events
@@ -105,6 +106,8 @@ class WriteStore:
             for turn in commit.turns
             if (seq := numbered.seq_of.get(turn.event_id)) is not None
         }
+        if commit.facts_due:
+            await mark_due(tx, place, session, heard.values(), commit.exchange.finished_at)
         offered, dropped = facts.sift(commit.facts, heard, gone.items)
         version, born = await self._store_memories(tx, place, session, commit, numbered, gone, offered)
         await self._store_injected(tx, place, session, commit, version)

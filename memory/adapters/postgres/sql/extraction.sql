@@ -1,0 +1,95 @@
+-- name: add_due
+-- Facts of this exchange are to be taken out later.
+-- $1 tenant uuid, $2 exchange_id uuid, $3 scope_id int8, $4 session_id uuid, $5 seq_from int8, $6 seq_to int8,
+-- $7 session_last timestamptz, $8 since timestamptz
+-- Uses: extraction_due_pkey. Rows: none.
+INSERT INTO extraction_due (tenant_id, exchange_id, scope_id, session_id, seq_from, seq_to, session_last, since)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (tenant_id, exchange_id) DO NOTHING;
+
+-- name: choose_due
+-- At most `limit` exchanges that nobody has, of those since before `before` (null: all): in turn from the tenants that
+-- have any, each one's oldest first, tenants of which less is held first; drawn among equals, so that none waits behind
+-- others for ever. `held`: a tenant for each exchange in hand. Costs by the tenants that wait, not by all.
+-- $1 limit int8, $2 held uuid[], $3 before timestamptz
+-- Uses: extraction_due_oldest. Rows: tenant_id, exchange_id.
+WITH RECURSIVE waiting AS (
+    (SELECT tenant_id FROM extraction_due ORDER BY tenant_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.tenant_id FROM extraction_due d WHERE d.tenant_id > w.tenant_id ORDER BY d.tenant_id LIMIT 1)
+    FROM waiting w
+    WHERE w.tenant_id IS NOT NULL)
+SELECT q.tenant_id, q.exchange_id
+FROM waiting w
+CROSS JOIN LATERAL (
+    SELECT o.tenant_id, o.exchange_id, row_number() OVER (ORDER BY o.since) AS place
+    FROM (SELECT d.tenant_id, d.exchange_id, d.since
+          FROM extraction_due d
+          WHERE d.tenant_id = w.tenant_id AND ($3::timestamptz IS NULL OR d.since < $3)
+            AND d.taken_until < clock_timestamp()
+          ORDER BY d.since
+          LIMIT $1) o) q
+ORDER BY q.place + cardinality(array_positions($2::uuid[], q.tenant_id)), random()
+LIMIT $1;
+
+-- name: take_due
+-- Take these for so many seconds, those that nobody has taken since they were chosen. The arrays go pairwise.
+-- $1 tenants uuid[], $2 exchange_ids uuid[], $3 seconds float8
+-- Uses: extraction_due_pkey. Rows: tenant_id, exchange_id, scope_id, session_id, seq_from, seq_to, session_last, since,
+-- takes.
+UPDATE extraction_due t
+SET taken_until = clock_timestamp() + make_interval(secs => $3), takes = t.takes + 1
+FROM unnest($1::uuid[], $2::uuid[]) AS w (tenant_id, exchange_id)
+WHERE t.tenant_id = w.tenant_id AND t.exchange_id = w.exchange_id AND t.taken_until < clock_timestamp()
+RETURNING t.tenant_id, t.exchange_id, t.scope_id, t.session_id, t.seq_from, t.seq_to, t.session_last, t.since, t.takes;
+
+-- name: keep_due
+-- Keep what is in hand for so many seconds more. The arrays go pairwise.
+-- $1 tenants uuid[], $2 exchange_ids uuid[], $3 seconds float8
+-- Uses: extraction_due_pkey. Rows: none.
+UPDATE extraction_due t
+SET taken_until = clock_timestamp() + make_interval(secs => $3)
+FROM unnest($1::uuid[], $2::uuid[]) AS w (tenant_id, exchange_id)
+WHERE t.tenant_id = w.tenant_id AND t.exchange_id = w.exchange_id;
+
+-- name: give_back_due
+-- Nobody has it now, and that it was taken does not count against it.
+-- $1 tenant uuid, $2 exchange_id uuid
+-- Uses: extraction_due_pkey. Rows: none.
+UPDATE extraction_due
+SET taken_until = '-infinity', takes = greatest(takes - 1, 0)
+WHERE tenant_id = $1 AND exchange_id = $2;
+
+-- name: finish_due
+-- It is done: nothing, where another has done it, or its exchange is gone.
+-- $1 tenant uuid, $2 exchange_id uuid
+-- Uses: extraction_due_pkey. Rows: exchange_id.
+DELETE FROM extraction_due
+WHERE tenant_id = $1 AND exchange_id = $2
+RETURNING exchange_id;
+
+-- name: count_due
+-- How many exchanges wait, of all tenants, counted up to a bound.
+-- $1 most int8
+-- Uses: none. Rows: waiting.
+SELECT count(*) AS waiting
+FROM (SELECT FROM extraction_due LIMIT $1) d;
+
+-- name: exchange_of_due
+-- What is needed of an exchange to ask about it.
+-- $1 tenant uuid, $2 exchange_id uuid
+-- Uses: exchanges_pkey. Rows: subject_id, model, sealed.
+SELECT subject_id, model, sealed
+FROM exchanges
+WHERE tenant_id = $1 AND exchange_id = $2;
+
+-- name: user_turns_of_due
+-- The exchange's own turns of the user, in order.
+-- $1 tenant uuid, $2 session_id uuid, $3 exchange_id uuid, $4 seq_from int8, $5 seq_to int8
+-- Uses: turns_tenant_id_session_id_seq_key. Rows: event_id, exchange_id, seq, chain, parent_chain, role, name, content,
+-- origin, integrity, sensitivity, model, redactions, token_count, occurred_at, language.
+SELECT event_id, exchange_id, seq, chain, parent_chain, role, name, content, origin, integrity, sensitivity, model,
+       redactions, token_count, occurred_at, language
+FROM turns
+WHERE tenant_id = $1 AND session_id = $2 AND seq BETWEEN $4 AND $5 AND exchange_id = $3 AND role = 'user'
+ORDER BY seq;
