@@ -1,0 +1,368 @@
+"""Facts of exchanges that waited: the model's where they hold, else the rules', once, whoever fails in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from memory import payload
+from memory.adapters.postgres.database import Bounds
+from memory.adapters.postgres.extraction_store import ExtractionStore
+from memory.adapters.secret_rules import secret_detectors
+from memory.envelope import Binding, seal
+from memory.errors import ExtractorUnavailable, QueueUnavailable, StoreUnavailable
+from memory.keys import KeyRing, tenant_salt
+from memory.model import Captured, Commit, NewFact, Placed, Retrieval
+from memory.telemetry import Metrics
+from memory.write.due import Due, DueExchange
+from memory.write.extraction import TAKES_MAX, TAKES_WITH_MODEL_MAX, Extraction, ExtractionParts
+from memory.write.extraction_loop import ExtractionLoop, LoopTimes
+from memory.write.facts import facts_of
+from memory.write.read_facts import heard
+from memory.write.redact import Redactor
+from memory.write.vllm_facts import Exchange, Outcome, Why
+from tests.postgres.seed import SUBJECT, T0, Stores, exchange, stores, vectors
+from tests.postgres.test_facts import texts
+from tests.postgres_fixture import DIM, TestDatabase
+
+LATER = T0 + timedelta(hours=1)
+SAID = "I live in Oslo and I am learning the viola."
+BY_RULES = {"The user lives in Oslo."}
+BY_MODEL = {"The user is learning the viola."}
+VIOLA = {
+    "evidence": "I am learning the viola", "subject": "user", "predicate": "learns", "object": "viola",
+    "statement": "The user is learning the viola.", "category": "fact", "cardinality": "many", "negated": False,
+    "correction": False,
+}  # fmt: skip
+
+
+@dataclass
+class Model:
+    """Hears these items in whatever is asked about, or does what it is told."""
+
+    items: list[Any] = field(default_factory=lambda: [VIOLA])
+    why: Why = "heard"
+    fault: Exception | None = None
+    waits: asyncio.Event | None = None
+    asked: list[Exchange] = field(default_factory=list)
+
+    async def ask(self, asked: Exchange) -> Outcome:
+        self.asked.append(asked)
+        if self.waits is not None:
+            await self.waits.wait()
+        if self.fault is not None:
+            raise self.fault
+        found = heard(self.items, asked.turns) if self.why == "heard" else None
+        return Outcome(self.why, found, prompt_tokens=100, cached_tokens=90, questions=1)
+
+
+class Embeds:
+    """Random unit vectors: nobody searches here."""
+
+    model, dim = "test", DIM
+
+    async def embed_query(self, text: str) -> Any:
+        return vectors(1)[0]
+
+    async def embed_documents(self, given: Sequence[str]) -> Any:
+        return vectors(len(given))
+
+
+class Words:
+    """No text of these tests is longer than one window."""
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        return [(0, len(text))]
+
+
+class Silent:
+    """Nobody listens."""
+
+    async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
+        raise QueueUnavailable("nobody there")
+
+
+@dataclass
+class Bench:
+    """One store and what a worker has."""
+
+    stores: Stores
+    dues: ExtractionStore
+    keys: KeyRing
+    metrics: Metrics
+    postgres: TestDatabase
+
+    async def keep(self, said: str = SAID, number: int = 0, **more: Any) -> Commit:
+        """Store an exchange that waits for a model."""
+        scope = self.stores.scope()
+        made = exchange(scope, f"s{number}", 0, (said, "Noted."), retrieval=None)
+        request = json.dumps({"model": "m", "messages": [{"role": "user", "content": more.pop("raw", said)}]})
+        captured = Captured(
+            exchange_id=made.exchange.exchange_id, scope=scope, session=made.session, mode="on", status="complete",
+            reason=None, http_status=200, model="m", arrived_at=T0, finished_at=T0, request=request.encode(),
+            answer={"choices": [{"index": 0, "message": {"role": "assistant", "content": "Noted."}}]},
+            digests=(made.turns[0].chain,),
+        )  # fmt: skip
+        key = await self.keys.subject_key(scope.tenant, scope.user)
+        binding = Binding(scope.tenant, SUBJECT, captured.exchange_id, "exchange")
+        sealed = seal(key, binding, payload.pack_captured(replace(captured, **more)))
+        stored = replace(made.exchange, sealed=sealed, finished_at=T0)
+        commit = replace(made, exchange=stored, facts_due=True)
+        await self.stores.write.commit(commit, now=T0)
+        return commit
+
+    def extraction(self, model: Model | None, store: Any = None, *, salted: bool = False) -> Extraction:
+        return Extraction(
+            ExtractionParts(
+                store=store or self.dues, keys=self.keys, ask=model, find_facts=facts_of, embedder=Embeds(),
+                windows=Words(), redactor=Redactor(secret_detectors()), announcer=Silent(), metrics=self.metrics,
+                clock=lambda: LATER, salted=salted,
+            )
+        )  # fmt: skip
+
+    async def take(self, **more: Any) -> Due:
+        (due,) = await self.dues.take(1, (), **{"lease_s": 60.0, **more})
+        return due
+
+    def counted(self, outcome: str) -> float:
+        return self.metrics.registry.get_sample_value("memory_proxy_extractions_total", {"outcome": outcome}) or 0.0
+
+    def loop(self, extraction: Extraction, **more: float) -> ExtractionLoop:
+        times = LoopTimes(**{"poll_s": 0.01, **more})
+        return ExtractionLoop(self.dues, extraction, self.metrics, lambda: LATER, hands=4, times=times)
+
+
+@pytest.fixture
+async def bench(postgres: TestDatabase) -> AsyncIterator[Bench]:
+    async with stores(postgres, Bounds(connections_max=16)) as made:
+        dues = ExtractionStore(made.database, postgres.embeddings)
+        yield Bench(made, dues, KeyRing(made.keys, bytes(32)), Metrics(), postgres)
+
+
+async def until(true: Callable[[], Any]) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            found = true()
+            if await found if asyncio.iscoroutine(found) else found:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_what_the_model_heard_is_stored_with_its_words(bench: Bench) -> None:
+    await bench.keep()
+    model = Model()
+    assert await bench.extraction(model).take_out(await bench.take()) == "heard"
+    assert await texts(bench.stores) == BY_MODEL
+    span = bench.postgres.psql(
+        "SELECT substr(t.content, d.span_start + 1, d.span_end - d.span_start), p.extractor_version FROM derivations d "
+        "JOIN turns t ON t.event_id = d.source_id JOIN provenance p ON p.memory_id = d.derived_id "
+        "WHERE d.span_end IS NOT NULL"
+    )
+    assert span == "I am learning the viola|model-1"
+    (asked,) = model.asked
+    assert (asked.answer or {})["content"] == "Noted."
+    assert (asked.finished_at, asked.salt, asked.blocks) == (T0, None, {})
+    assert bench.counted("heard") == 1
+
+
+async def test_the_question_is_asked_behind_the_prompt_that_was_served(bench: Bench) -> None:
+    placed = Placed(0, exchange(bench.stores.scope(), "x", 0).turns[0].chain, "<memory>boats</memory>", 5, ())
+    retrieval = Retrieval(
+        retrieval_id=SUBJECT, status="injected", reason=None, rung="full", config_digest="c", embedding_model="m",
+        query="q", candidates=(), placed=(placed,), tokens=5, tokens_exact=False, millis=1.0, sha256_sent=b"x",
+        created_at=T0,
+    )  # fmt: skip
+    await bench.keep(retrieval=retrieval)
+    model = Model()
+    await bench.extraction(model, salted=True).take_out(await bench.take())
+    (asked,) = model.asked
+    assert asked.blocks == {0: "<memory>boats</memory>"}
+    assert asked.salt == tenant_salt(await bench.keys.chain_key(bench.stores.tenant), None)
+
+
+@pytest.mark.parametrize("why", ["late", "not_askable", "refused", "unusable"])
+async def test_where_the_model_gives_nothing_the_rules_take_it(bench: Bench, why: Why) -> None:
+    await bench.keep()
+    assert await bench.extraction(Model(why=why)).take_out(await bench.take()) == why
+    assert await texts(bench.stores) == BY_RULES
+    assert await bench.dues.waiting() == 0
+
+
+async def test_a_model_of_which_nothing_holds_is_not_believed(bench: Bench) -> None:
+    await bench.keep()
+    lies = [{**VIOLA, "evidence": "I play the tuba"}, {**VIOLA, "object": "tuba"}, 7]
+    assert await bench.extraction(Model(lies)).take_out(await bench.take()) == "unfounded"
+    assert await texts(bench.stores) == BY_RULES
+    dropped = {
+        sample.labels["reason"]: sample.value
+        for metric in bench.metrics.extraction_dropped.collect()
+        for sample in metric.samples
+        if sample.name.endswith("_total")
+    }
+    assert dropped == {"not_said": 1, "unsupported": 1, "malformed": 1}
+
+
+async def test_a_model_that_finds_no_facts_is_believed(bench: Bench) -> None:
+    await bench.keep()
+    assert await bench.extraction(Model([])).take_out(await bench.take()) == "heard"
+    assert await texts(bench.stores) == set()
+
+
+async def test_a_secret_that_the_model_read_is_not_stored(bench: Bench) -> None:
+    said, raw = "My wifi password is [redacted:password] here", "My wifi password is Tr0ub4dor&3xy here"
+    made = await bench.keep(said, raw=raw)
+    bench.postgres.psql(f"UPDATE turns SET redactions = 1 WHERE exchange_id = '{made.exchange.exchange_id}'")
+    tells = {**VIOLA, "evidence": "My wifi password", "object": "wifi", "statement": "The word is Tr0ub4dor&3xy, wifi."}
+    await bench.extraction(Model([tells])).take_out(await bench.take())
+    assert "Tr0ub4dor" not in bench.postgres.psql("SELECT string_agg(content, ' ') FROM memory_versions")
+    reason = {"reason": "secret"}
+    assert bench.metrics.registry.get_sample_value("memory_proxy_extraction_dropped_total", reason) == 1
+
+
+@pytest.mark.parametrize("gone", ["UPDATE exchanges SET sealed = NULL", "UPDATE data_keys SET wrapped = NULL"])
+async def test_a_sealed_body_that_nothing_opens_leaves_the_turns_to_the_rules(bench: Bench, gone: str) -> None:
+    await bench.keep()
+    bench.postgres.psql(gone)
+    fresh = replace(bench, keys=KeyRing(bench.stores.keys, bytes(32)))
+    assert await fresh.extraction(Model()).take_out(await bench.take()) == "unreadable"
+    assert await texts(bench.stores) == BY_RULES
+
+
+async def test_where_no_model_is_asked_any_more_the_rules_take_what_is_left(bench: Bench) -> None:
+    await bench.keep()
+    assert await bench.extraction(None).take_out(await bench.take()) == "rules"
+    assert await texts(bench.stores) == BY_RULES
+
+
+async def test_what_kills_workers_goes_to_the_rules_and_then_to_nobody(bench: Bench) -> None:
+    await bench.keep()
+    for _ in range(TAKES_WITH_MODEL_MAX):
+        due = await bench.take(lease_s=0.0)
+    due = await bench.take()
+    model = Model()
+    assert await bench.extraction(model).take_out(due) == "rules"
+    assert model.asked == []
+    await bench.keep("I live in Rome.", 1)
+    due = replace(await bench.take(), takes=TAKES_MAX + 1)
+    assert await bench.extraction(model).take_out(due) == "given_up"
+    assert await bench.dues.waiting() == 0
+    assert await texts(bench.stores) == BY_RULES
+
+
+class Dying:
+    """The store, for a worker that dies before or after one of its steps."""
+
+    def __init__(self, store: ExtractionStore, step: str) -> None:
+        self._store = store
+        self._step = step
+
+    async def exchange(self, due: Due) -> DueExchange | None:
+        if self._step == "before it is read":
+            raise KeyboardInterrupt
+        return await self._store.exchange(due)
+
+    async def finish(self, due: Due, stored: DueExchange | None, facts: Sequence[NewFact], now: Any) -> Any:
+        if self._step == "before it is stored":
+            raise KeyboardInterrupt
+        await self._store.finish(due, stored, facts, now)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("step", ["before it is read", "before it is stored", "after it is stored"])
+async def test_a_worker_that_dies_at_any_step_leaves_it_to_the_next_once(bench: Bench, step: str) -> None:
+    await bench.keep()
+    with pytest.raises(KeyboardInterrupt):
+        await bench.extraction(Model(), Dying(bench.dues, step)).take_out(await bench.take(lease_s=0.0))
+    loop = asyncio.create_task(bench.loop(bench.extraction(Model())).run())
+    await until(lambda: _none_waits(bench))
+    loop.cancel()
+    assert await texts(bench.stores) == BY_MODEL
+    assert bench.postgres.psql("SELECT count(*) FROM fact_sayings") == "1"
+
+
+async def _none_waits(bench: Bench) -> bool:
+    return await bench.dues.waiting() == 0
+
+
+async def test_ten_equal_exchanges_at_once_are_one_fact(bench: Bench) -> None:
+    for number in range(10):
+        await bench.keep(number=number)
+    loops = [asyncio.create_task(bench.loop(bench.extraction(Model())).run()) for _ in range(2)]
+    await until(lambda: _none_waits(bench))
+    for loop in loops:
+        loop.cancel()
+    assert bench.postgres.psql("SELECT count(*) FROM memories WHERE kind = 'semantic'") == "1"
+    assert bench.postgres.psql("SELECT count(*) FROM fact_sayings") == "10"
+
+
+async def test_while_the_model_is_away_exchanges_wait_and_then_the_rules_take_them(bench: Bench) -> None:
+    await bench.keep()
+    model = Model(fault=ExtractorUnavailable("away"))
+    patient = asyncio.create_task(bench.loop(bench.extraction(model), defer_max_s=7200).run())
+    await until(lambda: bench.counted("unavailable") == 1)
+    await asyncio.sleep(0.1)
+    patient.cancel()
+    await asyncio.gather(patient, return_exceptions=True)
+    assert len(model.asked) == 1
+    assert await bench.dues.waiting() == 1
+    assert (await bench.take(lease_s=0.0)).takes == 1
+    late = asyncio.create_task(bench.loop(bench.extraction(Model(why="late")), defer_max_s=60).run())
+    await until(lambda: _none_waits(bench))
+    late.cancel()
+    assert await texts(bench.stores) == BY_RULES
+
+
+async def test_a_worker_that_stops_gives_back_what_it_holds(bench: Bench) -> None:
+    await bench.keep()
+    model = Model(waits=asyncio.Event())
+    loop = asyncio.create_task(bench.loop(bench.extraction(model)).run())
+    await until(lambda: model.asked)
+    assert await bench.dues.take(1, (), lease_s=1.0) == ()
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
+    assert (await bench.take()).takes == 1
+
+
+async def test_what_a_worker_holds_is_kept_while_the_model_thinks(bench: Bench) -> None:
+    await bench.keep()
+    model = Model(waits=asyncio.Event())
+    loop = asyncio.create_task(bench.loop(bench.extraction(model), lease_s=0.3).run())
+    await until(lambda: model.asked)
+    await asyncio.sleep(0.6)
+    assert await bench.dues.take(1, (), lease_s=1.0) == ()
+    model.waits = None
+    model.asked.clear()
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
+
+
+class Failing(Extraction):
+    """Fails in a way that nobody foresaw, and once because the store is away."""
+
+    def __init__(self) -> None:
+        self.faults: list[Exception] = [StoreUnavailable("away"), ZeroDivisionError()]
+        self.taken = 0
+
+    async def take_out(self, due: Due) -> Any:
+        self.taken += 1
+        if self.faults:
+            raise self.faults.pop(0)
+        return await asyncio.Event().wait()
+
+
+async def test_no_fault_ends_the_loop(bench: Bench) -> None:
+    await bench.keep()
+    failing = Failing()
+    loop = asyncio.create_task(bench.loop(failing, lease_s=0.1).run())
+    await until(lambda: failing.taken == 3)
+    assert bench.counted("fault") == 1
+    assert not loop.done()
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
