@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -46,9 +47,10 @@ from memory.telemetry import Metrics, configure_logging, event
 from memory.write.deliveries import Deliveries
 from memory.write.episodes import Bounds as EpisodeBounds
 from memory.write.episodes import Teller
-from memory.write.extraction import Extraction, ExtractionParts
+from memory.write.extraction import Asks, Extraction, ExtractionParts
 from memory.write.extraction_loop import HANDS_MORE, ExtractionLoop, LoopTimes
 from memory.write.facts import facts_of, no_facts
+from memory.write.model_facts import Chats, ModelFacts
 from memory.write.pace import Limits, Pace, SpentHere
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.redact import Redactor
@@ -142,7 +144,7 @@ async def work(settings: Settings) -> None:
             counter=LocalTokenizer(directory) if directory else EstimatedTokens(),
             languages=languages,
             find_facts=no_facts if settings.extract.by == "off" else facts_of,
-            facts_later=settings.extract.by == "vllm",
+            facts_later=settings.extract.by in ("vllm", "model"),
             announcer=hot,
             summariser=Summariser(
                 store, every_turns=summary.every_turns, sentences_max=summary.sentences_max, clock=_now
@@ -162,6 +164,7 @@ async def work(settings: Settings) -> None:
         sweeping.append(asyncio.create_task(telling))
     sweeping = asyncio.create_task(keep_dropping_expired(store, settings.replay.retention_days))
     extracting = asyncio.create_task(keep_extracting(settings, ExtractionStore(database, table), path.parts))
+    extracting.add_done_callback(_say_why_it_ended)
     try:
         await run_worker(
             queue,
@@ -205,16 +208,21 @@ async def keep_extracting(settings: Settings, store: ExtractionStore, parts: Wri
     extract, upstream = settings.extract, settings.upstream
     key = upstream.api_key.get_secret_value() if upstream.api_key else None
     client = VllmClient(upstream.url, api_key=key, priority=extract.priority, wall_s=extract.wall_s)
-    load = VllmLoad(upstream.metrics_urls, running_max=extract.running_max)
+    load = VllmLoad(upstream.metrics_urls if extract.by == "vllm" else (), running_max=extract.running_max)
     limits = Limits(extract.concurrency, extract.defer_max_s, extract.tokens_per_day)
     pace = Pace(limits, load, SpentHere(), _now)
-    facts = VllmFacts(client, pace, ThinkingOff(client.token_ids), max_tokens=extract.max_tokens)
-    asked = extract.by == "vllm"
+    facts: Asks | None = None
+    if extract.by == "vllm":
+        facts = VllmFacts(client, pace, ThinkingOff(client.token_ids), max_tokens=extract.max_tokens)
+    elif extract.by == "model":
+        facts = ModelFacts(
+            await asyncio.to_thread(other_model, settings), pace, extract.max_tokens, settings.chat_model.timeout_s
+        )
     extraction = Extraction(
         ExtractionParts(
             store=store,
             keys=parts.keys,
-            ask=facts if asked else None,
+            ask=facts,
             find_facts=parts.find_facts,
             embedder=parts.embedder,
             windows=parts.windows,
@@ -225,13 +233,35 @@ async def keep_extracting(settings: Settings, store: ExtractionStore, parts: Wri
             salted=effective_cache_salt(settings) == "tenant",
         )
     )
-    times = LoopTimes(poll_s=EXTRACT_POLL_S if asked else LEFT_OVER_POLL_S, defer_max_s=extract.defer_max_s)
+    times = LoopTimes(poll_s=EXTRACT_POLL_S if facts else LEFT_OVER_POLL_S, defer_max_s=extract.defer_max_s)
     hands = extract.concurrency + HANDS_MORE
     try:
         await ExtractionLoop(store, extraction, parts.metrics, _now, hands=hands, times=times).run()
     finally:
         await client.close()
         await load.close()
+
+
+def other_model(settings: Settings) -> Chats:
+    """The model of `chat_model`. Takes seconds. Raises ConfigInvalid where none is named."""
+    chat = settings.chat_model
+    if chat.model is None:
+        raise ConfigInvalid("extract.by is model: chat_model.model must name one")
+    # Not at the head of this file: litellm takes 3-11 s and 170 MiB, for nothing in every other configuration.
+    adapter = importlib.import_module("memory.adapters.chat_model")
+    model: Chats = adapter.LiteLlmChatModel(
+        chat.model,
+        api_base=chat.api_base or f"{settings.upstream.url}/v1",
+        api_key=chat.api_key.get_secret_value() if chat.api_key else None,
+        concurrency_max=settings.extract.concurrency,
+    )
+    return model
+
+
+def _say_why_it_ended(task: asyncio.Task[None]) -> None:
+    """The lanes go on without extraction; nobody may miss that it has stopped."""
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        log.error("extraction has stopped", exc_info=fault)
 
 
 def _step_back() -> None:

@@ -340,6 +340,8 @@ def _cross_problems(settings: Settings, given: Mapping[str, Given]) -> Iterator[
         yield Problem(where("database.owner_url"), "database.owner_url", "expected database.url as well")
     if settings.redis.cache_url is not None and settings.redis.url is None:
         yield Problem(where("redis.cache_url"), "redis.cache_url", "expected redis.url as well")
+    if settings.extract.by == "model" and settings.chat_model.model is None:
+        yield Problem(where("extract.by"), "extract.by", "expected chat_model.model as well, for extract.by model")
 
 
 def _expose(value: object) -> object:

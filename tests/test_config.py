@@ -54,6 +54,11 @@ def test_committed_config_file_is_the_generated_one_and_loads_to_the_defaults() 
     assert load_settings(committed, {}, {}) == Settings()
 
 
+def test_another_model_for_facts_must_be_named(tmp_path: Path) -> None:
+    assert "chat_model.model" in refusal(tmp_path, "extract: {by: model}\n")[-1]
+    assert accepted(tmp_path, "extract: {by: model}\nchat_model: {model: openai/x}\n").extract.by == "model"
+
+
 def test_every_setting_has_a_default_a_description_and_an_expectation() -> None:
     for key, field in fields_of().items():
         assert not field.is_required(), key

@@ -107,6 +107,15 @@ def test_a_faulty_configuration_is_told_fault_by_fault_and_the_rest_still_checke
     assert "Traceback" not in ran.stderr
 
 
+def test_extraction_that_nothing_watches_is_told(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:8000"
+    asking = check_upstream.paused_by(settings_with(upstream={"url": url}, extract={"by": "vllm"}))
+    assert (asking.level, f"metrics_urls: [{url}/metrics]" in (asking.mend or "")) == ("warn", True)
+    watched = settings_with(upstream={"url": url, "metrics_urls": [f"{url}/metrics"]}, extract={"by": "vllm"})
+    assert check_upstream.paused_by(watched).level == "ok"
+    assert check_upstream.paused_by(settings_with(upstream={"url": url})).level == "ok"
+
+
 # --- running the checks ----------------------------------------------------------------------------------------------
 
 

@@ -161,7 +161,7 @@ async def _metrics(asking: Asking, settings: Settings) -> Findings:
     if told.status != 200 or "vllm:" not in told.text:
         mend = "optional: without vLLM's /metrics background work cannot see that requests wait"
         return [Finding("warn", "upstream /metrics", f"says {told.status}, no vllm: series", mend)]
-    findings = [_paused_by(settings)]
+    findings = [paused_by(settings)]
     caching = "enable_prefix_caching="
     labels = told.text.partition(f'{caching}"')[2][:5]
     if labels.startswith("False"):
@@ -173,12 +173,15 @@ async def _metrics(asking: Asking, settings: Settings) -> Findings:
     return [*findings, Finding("warn", "prefix caching", "no counters in /metrics", mend)]
 
 
-def _paused_by(settings: Settings) -> Finding:
+def paused_by(settings: Settings) -> Finding:
+    """Whether background work sees that users wait."""
     what = "upstream /metrics"
     if settings.upstream.metrics_urls:
         return Finding("ok", what, f"works; background work watches {len(settings.upstream.metrics_urls)}")
-    mend = f"optional: upstream.metrics_urls: [{settings.upstream.url}/metrics] pauses background work under load"
-    return Finding("ok", what, "works", mend)
+    mend = f"upstream.metrics_urls: [{settings.upstream.url}/metrics] pauses background work under load"
+    if settings.extract.by == "vllm":
+        return Finding("warn", what, "works, but nothing watches it: extract.by vllm asks while users wait", mend)
+    return Finding("ok", what, "works", f"optional: {mend}")
 
 
 def _hit_rate(metrics: str) -> str:
