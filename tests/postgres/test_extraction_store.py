@@ -176,3 +176,6 @@ async def test_the_marks_of_a_foreign_tenant_open_nothing(store: Stores, dues: E
     assert await dues.exchange(replace(due, tenant=foreign)) is None
     assert await dues.exchange(replace(due, scope_id=due.scope_id + 1)) is None
     assert await dues.finish(replace(due, exchange_id=new_id()), None, [], LATER) is None
+    for tenant, seen in ((store.tenant, 1), (foreign, 0), (None, 0)):
+        async with store.database.transaction(tenant, [due.scope_id]) as tx:
+            assert await tx.value("count_due", 10) == seen

@@ -7,7 +7,8 @@ database's. Raises StoreUnavailable, after which the same may be tried again; St
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -49,7 +50,7 @@ class ExtractionStore:
 
         `held`: the tenant of each exchange in hand. `before`: only those that wait since before then.
         """
-        async with self._database.transaction(None) as tx:
+        async with self._all() as tx:
             chosen = await tx.fetch("choose_due", limit, list(held), before)
             ids = [row["tenant_id"] for row in chosen], [row["exchange_id"] for row in chosen]
             found = await tx.fetch("take_due", *ids, lease_s) if chosen else []
@@ -57,19 +58,26 @@ class ExtractionStore:
 
     async def keep(self, dues: Sequence[Due], lease_s: float) -> None:
         """Keep them for `lease_s` more."""
-        async with self._database.transaction(None) as tx:
+        async with self._all() as tx:
             await tx.run("keep_due", [due.tenant for due in dues], [due.exchange_id for due in dues], lease_s)
 
     async def give_back(self, dues: Iterable[Due]) -> None:
         """Another may take them at once; this time does not count."""
-        async with self._database.transaction(None) as tx:
+        async with self._all() as tx:
             await tx.run_many("give_back_due", ((due.tenant, due.exchange_id) for due in dues))
 
     async def waiting(self) -> int:
         """How many exchanges wait, at most COUNTED_MAX."""
-        async with self._database.transaction(None, read_only=True) as tx:
+        async with self._all() as tx:
             found: int = await tx.value("count_due", COUNTED_MAX)
         return found
+
+    @asynccontextmanager
+    async def _all(self) -> AsyncIterator[Transaction]:
+        """A transaction that sees the marks of every tenant."""
+        async with self._database.transaction(None) as tx:
+            await tx.run("see_all_due")
+            yield tx
 
     async def exchange(self, due: Due) -> DueExchange | None:
         """What is stored of it; None when it is gone."""

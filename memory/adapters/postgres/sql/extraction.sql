@@ -1,3 +1,8 @@
+-- name: see_all_due
+-- The rest of this transaction sees the exchanges that wait of all tenants, and still no content of any.
+-- Uses: none. Rows: set_config.
+SELECT set_config('mp.due', 'all', true);
+
 -- name: add_due
 -- Facts of this exchange are to be taken out later.
 -- $1 tenant uuid, $2 exchange_id uuid, $3 scope_id int8, $4 session_id uuid, $5 seq_from int8, $6 seq_to int8,
