@@ -17,6 +17,7 @@ import socket
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import uuid4
 
 import uvloop
 
@@ -27,6 +28,7 @@ from memory.adapters.model_registry import choose_model, read_registry
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.episode_store import JOB, PostgresEpisodes
 from memory.adapters.postgres.extraction_store import ExtractionStore
+from memory.adapters.postgres.hygiene_store import HygieneStore
 from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.leadership import Leadership
@@ -42,6 +44,7 @@ from memory.adapters.vllm_client import VllmClient
 from memory.adapters.vllm_load import VllmLoad
 from memory.config import Settings, effective_cache_salt, settings_from_environ
 from memory.errors import ConfigInvalid, ModelFileInvalid, StartFailed, StoreUnavailable
+from memory.hygiene import keep_measuring
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.telemetry import Metrics, configure_logging, event
 from memory.write.deliveries import Deliveries
@@ -165,6 +168,9 @@ async def work(settings: Settings) -> None:
     sweeping = asyncio.create_task(keep_dropping_expired(store, settings.replay.retention_days))
     extracting = asyncio.create_task(keep_extracting(settings, ExtractionStore(database, table), path.parts))
     extracting.add_done_callback(_say_why_it_ended)
+    measuring = asyncio.create_task(
+        keep_measuring(HygieneStore(database), Redactor(secret_detectors()), metrics, f"hygiene-{uuid4()}")
+    )
     try:
         await run_worker(
             queue,
@@ -185,6 +191,7 @@ async def work(settings: Settings) -> None:
         sweeping.cancel()
         extracting.cancel()
         await asyncio.gather(extracting, return_exceptions=True)  # it gives back what it holds
+        measuring.cancel()
         await queue.close()
         await hot.close()
         await database.close()

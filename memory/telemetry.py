@@ -112,6 +112,13 @@ class Metrics:
         self.write_seconds = Histogram(
             "memory_proxy_write_seconds", "Write path by step.", ["step"], registry=own, buckets=_SECONDS
         )
+        self.hygiene = Gauge(
+            "memory_proxy_hygiene_ratio",
+            "Share of sampled memories by what is wrong with them.",
+            ["rate"],
+            registry=own,
+            multiprocess_mode="mostrecent",
+        )
         self.hot_scopes = Gauge(
             "memory_proxy_hot_scopes", "Scopes held in process.", registry=own, multiprocess_mode="livesum"
         )

@@ -51,6 +51,7 @@ from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
 from memory.write.turns import Message, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer
+from policies.hygiene import is_junk, repeats
 
 log = logging.getLogger("memory_proxy.write")
 EXTRACTOR_VERSION: Final = "episodic-1"
@@ -141,6 +142,10 @@ class WritePath:
         turns = await self._fresh_turns(captured)
         memories = await self._embedded(self._episodes(turns, delivery.entry, live=True))
         facts = () if self._parts.facts_later else await self._facts(turns)
+        placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
+        said = [turn for turn in turns if turn.role != "assistant" or not repeats(turn.content, placed)]
+        memories = await self._embedded(self._episodes(said, delivery.entry, live=True))
+        facts = await self._facts(turns)
         commit = Commit(
             scope=captured.scope,
             session=captured.session,
@@ -167,7 +172,9 @@ class WritePath:
         fresh = await self._fresh_lines(chunk)
         turns = await self._chained(chunk, fresh)
         # Lines of one day, or of no time at all, still came in an order, and the later of two statements holds.
-        episodes = self._episodes([turn for _, turn in turns], delivery.entry, live=False)
+        # What replaces a turn's words replaces its memory, though they say nothing.
+        worth = [turn for _, turn in turns if chunk.on_conflict == "update" or not is_junk(turn.content)]
+        episodes = self._episodes(worth, delivery.entry, live=False)
         memories = await self._embedded([replace(memory, order=order) for order, memory in enumerate(episodes)])
         of_turn = {memory.source_turns[0]: memory for memory in memories}
         facts = await self._facts([turn for _, turn in turns])
@@ -301,7 +308,7 @@ class WritePath:
                 tool_name=turn.name if turn.role == "tool" else None,
             )
             for turn in turns
-            if turn.content.strip() and (turn.role in _REMEMBERED_ROLES or not live)
+            if turn.content.strip() and (not live or (turn.role in _REMEMBERED_ROLES and not is_junk(turn.content)))
         ]
 
     async def _facts(self, turns: Sequence[Turn]) -> tuple[NewFact, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from proxy.cli import data, doctor, evaluate, serve
+from proxy.cli import data, doctor, evaluate, hygiene, serve
 from proxy.cli.demo import run_demo
 
 _DESCRIPTION = """\
@@ -35,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     _search(commands)
     _sessions(commands)
     _memories(commands)
+    _hygiene(commands)
     _eval(commands)
     return parser
 
@@ -153,6 +154,25 @@ def _memories(commands: Commands) -> None:
     parser.add_argument("--limit", type=int, default=50)
     parser.add_argument("--json", action="store_true", help="the API's answer as it is")
     _with_service(parser)
+
+
+def _hygiene(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "hygiene",
+        hygiene.run_hygiene,
+        "Look for what should not be in the memory: junk, duplicates, contradictions, loops, secrets. Changes nothing.",
+        hygiene.TEACHES,
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file of the service")
+    parser.add_argument("--data-dir", metavar="DIR", help="data directory of the running service")
+    parser.add_argument("--user", help="only this user's memory")
+    parser.add_argument("--project", help="only this project's")
+    parser.add_argument("--limit", type=int, metavar="N", help="look at about N memories, oldest first (default: all)")
+    parser.add_argument("--unused-days", type=float, default=30.0, metavar="D", help="never used: older than D days")
+    parser.add_argument("--examples", type=int, default=3, metavar="N", help="examples of each (default %(default)s)")
+    parser.add_argument("--show", action="store_true", help="show what the examples say, not only their ids")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
 
 
 def _eval(commands: Commands) -> None:

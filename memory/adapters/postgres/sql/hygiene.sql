@@ -1,0 +1,102 @@
+-- name: hygiene_scopes
+-- Scopes of a tenant in pages, of one user and one project where these are named.
+-- $1 tenant uuid, $2 after int8, $3 limit int8, $4 user text, $5 project text
+-- Uses: scopes_pkey. Rows: scope_id.
+SELECT scope_id
+FROM scopes
+WHERE tenant_id = $1 AND scope_id > $2 AND ($4::text IS NULL OR user_name = $4)
+  AND ($5::text IS NULL OR project = $5)
+ORDER BY scope_id
+LIMIT $3;
+
+-- name: hygiene_memories
+-- Memories of a scope that are neither deleted nor quarantined, oldest first, from a cursor on, each text cut at `chars`
+-- characters.
+-- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 chars int4
+-- Uses: memories_recent, memory_versions_pkey, memory_access_pkey. Rows: memory_id, kind, created_at, content, injected,
+-- shown.
+SELECT m.memory_id, m.kind, m.created_at, left(v.content, $6) AS content, coalesce(a.injected, 0) AS injected,
+       m.superseded_by IS NULL AND v.validation_status <> 'rejected' AS shown
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
+LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
+WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3, $4) AND m.deleted_at IS NULL
+  AND m.quarantined_at IS NULL
+ORDER BY m.created_at, m.memory_id
+LIMIT $5;
+
+-- name: hygiene_evidence
+-- What memories were made of, of each the first `most`: the words of the span, at most 4,000 characters, and whether
+-- more blocks of memory open than close before it.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 most int8
+-- Uses: derivations_pkey, turns_pkey. Rows: memory_id, source_id, source_kind, role, name, span_start, span_end, chars,
+-- words, in_block.
+SELECT w.memory_id, d.source_id, d.source_kind, t.role, t.name, d.span_start, d.span_end,
+       CASE WHEN d.span_start IS NOT NULL THEN char_length(t.content) END AS chars,
+       substring(t.content FROM d.span_start + 1 FOR least(greatest(d.span_end - d.span_start, 0), 4000)) AS words,
+       coalesce((char_length(b.before) - char_length(replace(b.before, '<memory>', ''))) / 8
+           > (char_length(b.before) - char_length(replace(b.before, '</memory>', ''))) / 9, false) AS in_block
+FROM unnest($2::uuid[]) AS w (memory_id)
+CROSS JOIN LATERAL (SELECT source_id, source_kind, span_start, span_end, ordinal FROM derivations
+                    WHERE tenant_id = $1 AND derived_id = w.memory_id AND derived_kind IN ('memory', 'summary')
+                    ORDER BY ordinal LIMIT $3) d
+LEFT JOIN LATERAL (SELECT role, name, content FROM turns
+                   WHERE tenant_id = $1 AND event_id = d.source_id LIMIT 1) t ON true
+LEFT JOIN LATERAL (SELECT left(t.content, greatest(d.span_start, 0)) AS before) b ON true
+ORDER BY d.ordinal;
+
+-- name: hygiene_facts
+-- What these memories state, those of them that are facts.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: facts_pkey. Rows: memory_id, subject, predicate, object, negated, state, exclusive, aspect, unit.
+SELECT memory_id, subject, predicate, object, negated, state, exclusive, aspect, unit
+FROM facts
+WHERE tenant_id = $1 AND memory_id = ANY ($2);
+
+-- name: hygiene_rivals
+-- Other facts that hold of the keys of these, where both cannot: one denies, or both are the one object. Of each at
+-- most `most`.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 most int8
+-- Uses: facts_pkey, facts_of_key. Rows: memory_id, subject, predicate, object, negated, state, exclusive, aspect, unit.
+SELECT f.memory_id, o.subject, o.predicate, o.object, o.negated, o.state, o.exclusive, o.aspect, o.unit
+FROM facts f
+CROSS JOIN LATERAL (
+    SELECT subject, predicate, object, negated, state, exclusive, aspect, unit
+    FROM facts
+    WHERE tenant_id = $1 AND scope_id = f.scope_id AND subject = f.subject AND predicate = f.predicate
+      AND state = 'current' AND memory_id <> f.memory_id
+      AND (negated <> f.negated AND object = f.object OR exclusive AND f.exclusive)
+    LIMIT $3) o
+WHERE f.tenant_id = $1 AND f.memory_id = ANY ($2) AND f.state = 'current';
+
+-- name: hygiene_placed
+-- The texts that memory had placed for these answers, each cut at `chars` characters. The record of a request is looked
+-- for in its session around its time: it has no index of its own by exchange.
+-- $1 tenant uuid, $2 event_ids uuid[], $3 chars int4
+-- Uses: turns_pkey, exchanges_pkey, retrievals_of_session, memories_pkey, memory_versions_pkey. Rows: event_id, content.
+SELECT w.event_id, left(v.content, $3) AS content
+FROM unnest($2::uuid[]) AS w (event_id)
+CROSS JOIN LATERAL (SELECT session_id, exchange_id FROM turns WHERE tenant_id = $1 AND event_id = w.event_id LIMIT 1) t
+CROSS JOIN LATERAL (SELECT arrived_at, finished_at FROM exchanges
+                    WHERE tenant_id = $1 AND exchange_id = t.exchange_id LIMIT 1) e
+CROSS JOIN LATERAL (SELECT placements FROM retrievals
+                    WHERE tenant_id = $1 AND session_id = t.session_id AND exchange_id = t.exchange_id
+                      AND created_at BETWEEN e.arrived_at - interval '1 minute' AND e.finished_at + interval '1 minute'
+                    LIMIT 1) r
+CROSS JOIN LATERAL jsonb_array_elements(r.placements) AS p (placement)
+CROSS JOIN LATERAL jsonb_array_elements_text(p.placement -> 'memory_ids') AS i (memory_id)
+CROSS JOIN LATERAL (SELECT version FROM memories
+                    WHERE tenant_id = $1 AND memory_id = i.memory_id::uuid LIMIT 1) m
+CROSS JOIN LATERAL (SELECT content FROM memory_versions
+                    WHERE tenant_id = $1 AND memory_id = i.memory_id::uuid AND version = m.version LIMIT 1) v;
+
+-- name: lead_hygiene
+-- Be the one that measures, unless another one is and its time is not over. No row: another one is.
+-- $1 holder text, $2 ttl_s float8
+-- Uses: lane_leases_pkey. Rows: holder.
+INSERT INTO lane_leases AS held (lane, holder, fence, expires_at)
+VALUES ('hygiene', $1, 1, clock_timestamp() + make_interval(secs => $2))
+ON CONFLICT (lane) DO UPDATE
+SET holder = excluded.holder, fence = held.fence + 1, expires_at = excluded.expires_at
+WHERE held.holder = excluded.holder OR held.expires_at < clock_timestamp()
+RETURNING holder;
