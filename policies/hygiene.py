@@ -132,8 +132,8 @@ def bears(words: str, object_: str) -> bool:
 class Evidence:
     """One thing that a memory was made of. `role` is None when it is not there any more.
 
-    `span` are the characters that it rests on, `chars` how many there are, `words` those of the span. `in_block`: they
-    stand in a block as memory places it. `placed` are the texts that memory had placed for this answer.
+    `span` are the characters that it rests on, `chars` how many there are, `words` those of the span, or of an answer.
+    `in_block`: they stand in a block as memory places it. `placed` are the texts that memory had placed for it.
     """
 
     source: str  # turn, memory, exchange, document
@@ -233,8 +233,10 @@ def _contradicts(kept: Kept) -> bool:
 
 
 def _is_loop(kept: Kept) -> bool:
-    """One piece of evidence that is not memory's own words is enough. A summary is made of turns by design."""
-    return kept.kind != "summary" and bool(kept.evidence) and all(_is_own(kept, one) for one in kept.evidence)
+    """One piece of evidence that is not memory's own words is enough; for a summary one that is, is too much."""
+    if kept.kind == "summary":
+        return any(one.role == "assistant" and repeats(one.words, one.placed) for one in kept.evidence)
+    return bool(kept.evidence) and all(_is_own(kept, one) for one in kept.evidence)
 
 
 def _is_own(kept: Kept, one: Evidence) -> bool:

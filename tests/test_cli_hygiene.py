@@ -77,6 +77,22 @@ def test_an_answer_that_only_quotes_its_memory_makes_none(service: Service, user
     assert "loop" not in counts(report(service, "--user", user))
 
 
+def test_a_summary_does_not_learn_from_answers_that_quote_memory(service: Service, user: str) -> None:
+    told = "The boat lies in Faro beside the old crane."
+    take_in(service, user, told)
+    head = {"X-Memory-User": user, "X-Memory-Session": "asked", "Content-Type": "application/json"}
+    for number in range(7):
+        asked = f"Where does the boat lie, number {number}?\nsay: {told}"
+        body = {"model": "fake-model", "messages": [{"role": "user", "content": asked}]}
+        with urlopen(Request(f"{service.url}/v1/chat/completions", json.dumps(body).encode(), headers=head)) as answer:
+            answer.read()
+    service.settle()
+    session = service.call("GET", "/memory/v1/sessions/asked", X_Memory_User=user)
+    assert session["summary"]
+    assert told not in session["summary"].splitlines()
+    assert "loop" not in counts(report(service, "--user", user))
+
+
 def test_a_project_and_a_limit_narrow_what_is_looked_at(service: Service, user: str) -> None:
     take_in(service, user, "The crane comes on Monday.", "My boat is called Halcyon.")
     assert report(service, "--user", user, "--project", "none-such")["memories"] == 0

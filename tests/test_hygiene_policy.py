@@ -176,7 +176,8 @@ def test_what_memory_said_itself_is_a_loop() -> None:
     quoting = replace(answer, span=None, placed=("I live in Berlin.",))
     assert rates(replace(EPISODE, evidence=(quoting,))) == {"loop"}
     assert rates(replace(EPISODE, content="You live in Bergen.", evidence=(quoting,))) == set()
-    assert rates(replace(EPISODE, kind="summary", evidence=(quoting,))) == set()
+    assert rates(replace(EPISODE, kind="summary", evidence=(TURN, quoting))) == {"loop"}, "a summary must not hold it"
+    assert rates(replace(EPISODE, kind="summary", evidence=(TURN, replace(quoting, words="Rex")))) == set()
 
 
 def test_junk_is_told_under_the_name_of_who_spoke() -> None:

@@ -40,6 +40,9 @@ class SummaryStore(Protocol):
     async def turns_since(self, scope: Scope, session_id: UUID, seq: int, *, limit: int) -> tuple[StoredTurn, ...]:
         """The turns from number `seq` on, in order. Raises StoreUnavailable."""
 
+    async def learnt(self, scope: Scope, event_ids: Sequence[UUID]) -> frozenset[UUID]:
+        """Those of these turns that a memory of their own was made of. Raises StoreUnavailable."""
+
     async def put_summary(
         self,
         scope: Scope,
@@ -73,7 +76,10 @@ class Summariser:
             return None
         since = state.summarised_seq
         turns = await self._store.turns_since(scope, session.session_id, since, limit=TURNS_READ_MAX)
-        memory = summary_of(session, state.content or "", turns, self._sentences_max)
+        # An answer that only quoted memory made none: a summary must not learn it again either.
+        learnt = await self._store.learnt(scope, [turn.event_id for turn in turns if turn.role == "assistant"])
+        said = [turn for turn in turns if turn.role != "assistant" or turn.event_id in learnt]
+        memory = summary_of(session, state.content or "", said, self._sentences_max)
         return None if memory is None else DueSummary(memory, turns[-1].seq + 1)
 
     async def keep(

@@ -20,7 +20,7 @@ PAGE_MEMORIES: Final = 200
 # behind it: the write path has read all of it.
 TEXT_CHARS_MAX: Final = 16_000
 PLACED_CHARS_MAX: Final = 4_000
-EVIDENCE_MAX: Final = 8
+EVIDENCE_MAX: Final = 32
 RIVALS_MAX: Final = 20
 _SCOPES_PAGE: Final = 500
 _BEGIN: Final = (datetime(1, 1, 2, tzinfo=UTC), UUID(int=0))

@@ -26,14 +26,16 @@ ORDER BY m.created_at, m.memory_id
 LIMIT $5;
 
 -- name: hygiene_evidence
--- What memories were made of, of each the first `most`: the words of the span, at most 4,000 characters, and whether
--- more blocks of memory open than close before it.
+-- What memories were made of, of each the first `most`: the words of the span, or of an answer without one, at most
+-- 4,000 characters, and whether more blocks of memory open than close before it.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 most int8
 -- Uses: derivations_pkey, turns_pkey. Rows: memory_id, source_id, source_kind, role, name, span_start, span_end, chars,
 -- words, in_block.
 SELECT w.memory_id, d.source_id, d.source_kind, t.role, t.name, d.span_start, d.span_end,
        CASE WHEN d.span_start IS NOT NULL THEN char_length(t.content) END AS chars,
-       substring(t.content FROM d.span_start + 1 FOR least(greatest(d.span_end - d.span_start, 0), 4000)) AS words,
+       CASE WHEN d.span_start IS NOT NULL
+            THEN substring(t.content FROM d.span_start + 1 FOR least(greatest(d.span_end - d.span_start, 0), 4000))
+            WHEN t.role = 'assistant' THEN left(t.content, 4000) END AS words,
        coalesce((char_length(b.before) - char_length(replace(b.before, '<memory>', ''))) / 8
            > (char_length(b.before) - char_length(replace(b.before, '</memory>', ''))) / 9, false) AS in_block
 FROM unnest($2::uuid[]) AS w (memory_id)
@@ -89,6 +91,14 @@ CROSS JOIN LATERAL (SELECT version FROM memories
                     WHERE tenant_id = $1 AND memory_id = i.memory_id::uuid LIMIT 1) m
 CROSS JOIN LATERAL (SELECT content FROM memory_versions
                     WHERE tenant_id = $1 AND memory_id = i.memory_id::uuid AND version = m.version LIMIT 1) v;
+
+-- name: turns_learnt
+-- Those of these turns that a memory of their own was made of: not what says nothing or only quotes memory.
+-- $1 tenant uuid, $2 event_ids uuid[]
+-- Uses: derivations_of_source. Rows: event_id.
+SELECT DISTINCT source_id AS event_id
+FROM derivations
+WHERE tenant_id = $1 AND source_id = ANY ($2) AND source_kind = 'turn' AND derived_kind = 'memory';
 
 -- name: lead_hygiene
 -- Be the one that measures, unless another one is and its time is not over. No row: another one is.
