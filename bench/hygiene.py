@@ -180,6 +180,7 @@ async def replay(http: aiohttp.ClientSession, url: str, model: Model, of_set: Ev
                     model.texts[answer] = exchange.answer
                     statuses[await client.say(exchange.said, answer)] += 1
                     sys.stderr.write(f"\r{of_set.name}: {statuses.total()} requests ")
+                await settled(http, url)  # the next session may remember this one
 
     await asyncio.gather(*(person(scope, lines) for scope, lines in of_set.lines.items()))
     sys.stderr.write("\n")
