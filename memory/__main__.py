@@ -1,7 +1,8 @@
-"""`python -m memory worker|migrate|prepare-model`: the remembering side, without HTTP.
+"""`python -m memory worker|migrate|prepare-model|consolidate`: the remembering side, without HTTP.
 
 Reads the resolved settings that the supervisor left (MEMORY_PROXY_SETTINGS). Exit codes: 0 done; 75 (EX_TEMPFAIL) try
-again, a store is not there yet; 2 final, the reason is on stderr. Adapters are named here and passed down.
+again, a store is not there yet or another consolidates; 2 final, the reason is on stderr. Adapters are named here and
+passed down.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
 from memory.adapters.model_files import default_cache_dir, prepare_model
 from memory.adapters.model_registry import choose_model, read_registry
+from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.episode_store import JOB, PostgresEpisodes
 from memory.adapters.postgres.extraction_store import ExtractionStore
@@ -43,10 +45,20 @@ from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
 from memory.adapters.vllm_client import VllmClient
 from memory.adapters.vllm_load import VllmLoad
 from memory.config import Settings, effective_cache_salt, settings_from_environ
-from memory.errors import ConfigInvalid, ModelFileInvalid, StartFailed, StoreUnavailable
+from memory.consolidation import lives_of, terms_of
+from memory.errors import (
+    ConfigInvalid,
+    EmbedderUnavailable,
+    LeaseLost,
+    ModelFileInvalid,
+    StartFailed,
+    StoreUnavailable,
+)
 from memory.hygiene import keep_measuring
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.telemetry import Metrics, configure_logging, event
+from memory.write.consolidate import Consolidation, Parts, Standing, keep_consolidating
+from memory.write.consolidate_report import shown, told
 from memory.write.deliveries import Deliveries
 from memory.write.episodes import Bounds as EpisodeBounds
 from memory.write.episodes import Teller
@@ -56,6 +68,7 @@ from memory.write.facts import facts_of, no_facts
 from memory.write.model_facts import Chats, ModelFacts
 from memory.write.pace import Limits, Pace, SpentHere
 from memory.write.pipeline import WriteParts, WritePath
+from memory.write.rebuild import Rebuilder
 from memory.write.redact import Redactor
 from memory.write.retention import keep_dropping_expired
 from memory.write.succession import Succession
@@ -72,21 +85,28 @@ NICENESS = 10
 # How often to look for exchanges that wait for a model; and where none should, since no model is asked.
 EXTRACT_POLL_S = 1.0
 LEFT_OVER_POLL_S = 60.0
+# One transaction after the other, each of statements that hold nobody up for long.
+NIGHTLY = Bounds(connections_max=1, acquire_timeout_s=10.0, statement_timeout_ms=10_000)
 
 
 def main() -> int:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
-    parser.add_argument("what", choices=["worker", "migrate", "prepare-model"])
-    what = parser.parse_args().what
+    parser.add_argument("what", choices=["worker", "migrate", "prepare-model", "consolidate"])
+    parser.add_argument("--mode", choices=["now", "dry-run", "last"], default="now", help="of consolidate")
+    parser.add_argument("--json", action="store_true", help="of consolidate: the report as JSON")
+    given = parser.parse_args()
+    what = given.what
     try:
         settings = settings_from_environ(os.environ)
         configure_logging(settings.log.level, settings.log.format)
         if what == "prepare-model":
             prepared(settings)
+        elif what == "consolidate":
+            return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
         else:
             uvloop.run(migrated(settings) if what == "migrate" else work(settings))
-    except StoreUnavailable as fault:
+    except (StoreUnavailable, EmbedderUnavailable, LeaseLost) as fault:
         event(log, "not_there_yet", logging.WARNING, what=what, fault=str(fault))
         return TRY_AGAIN
     except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
@@ -154,6 +174,7 @@ async def work(settings: Settings) -> None:
             ),
             metrics=metrics,
             clock=_now,
+            lives=lives_of(settings),
         )
     )
     holder = f"{socket.gethostname()}-{os.getpid()}-{datetime.now(UTC):%H%M%S}"
@@ -171,6 +192,9 @@ async def work(settings: Settings) -> None:
     measuring = asyncio.create_task(
         keep_measuring(HygieneStore(database), Redactor(secret_detectors()), metrics, f"hygiene-{uuid4()}")
     )
+    at_night = await Database.open(database_url.get_secret_value(), NIGHTLY)
+    nights = consolidation(settings, at_night, embedder, languages, metrics)
+    consolidating = asyncio.create_task(keep_consolidating(nights, settings.consolidate.at, _now))
     try:
         await run_worker(
             queue,
@@ -192,8 +216,11 @@ async def work(settings: Settings) -> None:
         extracting.cancel()
         await asyncio.gather(extracting, return_exceptions=True)  # it gives back what it holds
         measuring.cancel()
+        consolidating.cancel()
+        await asyncio.wait([consolidating])
         await queue.close()
         await hot.close()
+        await at_night.close()
         await database.close()
 
 
@@ -269,6 +296,47 @@ def _say_why_it_ended(task: asyncio.Task[None]) -> None:
     """The lanes go on without extraction; nobody may miss that it has stopped."""
     if not task.cancelled() and (fault := task.exception()) is not None:
         log.error("extraction has stopped", exc_info=fault)
+def consolidation(
+    settings: Settings, database: Database, embedder: OnnxEmbedder, languages: LanguageModel, metrics: Metrics
+) -> Consolidation:
+    """The nightly work on this database."""
+    return Consolidation(
+        Parts(
+            store=ConsolidateStore(database, embedding_table_name(embedder.model, embedder.digest)),
+            summarise=Rebuilder(
+                embedder, embedder, languages, settings.summary.sentences_max, lives_of(settings), _now
+            ),
+            terms=lambda now: terms_of(settings, now),
+            clock=_now,
+            metrics=metrics,
+            holder=f"{socket.gethostname()}-{os.getpid()}-{datetime.now(UTC):%H%M%S}",
+            pause_s=settings.consolidate.pause_ms / 1000,
+        )
+    )
+
+
+async def consolidated(settings: Settings, mode: str, *, as_json: bool) -> int:
+    """Consolidate now, rehearse it, or show the last run: progress on stderr, the report on stdout. The exit code."""
+    _step_back()
+    if settings.database.url is None:
+        raise ConfigInvalid("database.url is not resolved")
+    embedder, languages = await asyncio.gather(asyncio.to_thread(prepared, settings), asyncio.to_thread(LanguageModel))
+    database = await Database.open(settings.database.url.get_secret_value(), NIGHTLY)
+    try:
+        one = consolidation(settings, database, embedder, languages, Metrics())
+        if mode == "last":
+            sys.stdout.write(shown(await one.last(), as_json=as_json))
+            return 0
+        began = _now()
+        report = await (one.rehearse(told) if mode == "dry-run" else one.run(told))
+    finally:
+        await database.close()
+    if report is None:
+        sys.stderr.write("another process consolidates; `memory-proxy consolidate` shows how far it is\n")
+        return TRY_AGAIN
+    standing = Standing(began, _now(), tuple(one.as_json() for one in report))
+    sys.stdout.write(shown(standing, as_json=as_json, rehearsed=mode == "dry-run"))
+    return 0
 
 
 def _step_back() -> None:

@@ -27,6 +27,7 @@ from memory.config_file import FILE_BYTES_MAX, Problem, parse_config, parse_scal
 from memory.config_sections import (
     Auth,
     ChatModel,
+    Consolidate,
     Data,
     Database,
     Embedding,
@@ -40,6 +41,7 @@ from memory.config_sections import (
     Recall,
     Redis,
     Replay,
+    Retention,
     Section,
     Session,
     Summary,
@@ -78,6 +80,8 @@ class Settings(Section):
     embedding: Embedding = Embedding()
     tokenizer: Tokenizer = Tokenizer()
     replay: Replay = Replay()
+    retention: Retention = Retention()
+    consolidate: Consolidate = Consolidate()
     worker: Worker = Worker()
     chat_model: ChatModel = ChatModel()
     extract: Extract = Extract()

@@ -7,12 +7,15 @@ Units stand last in a name: `_ms`, `_s`, `_bytes`, `_max`, `_days`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+_CLOCK_TIME = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,14 @@ def _to_path(value: object) -> object:
     return Path(value).expanduser() if isinstance(value, str) and value.strip() else value
 
 
+def _clock_time(value: str) -> str:
+    if not _CLOCK_TIME.fullmatch(value):
+        raise ValueError("a time of day from 00:00 to 23:59")
+    return value
+
+
 Word = Annotated[str, AfterValidator(_not_blank), Expects("text without spaces")]
+ClockTime = Annotated[str, AfterValidator(_clock_time), Expects("a time of day from 00:00 to 23:59")]
 HttpUrl = Annotated[str, AfterValidator(_http_url), Expects("an http:// or https:// URL")]
 PostgresUrl = Annotated[SecretStr, _url_of("postgresql", "postgres"), Expects("a postgresql:// URL")]
 RedisUrl = Annotated[SecretStr, _url_of("redis", "rediss", "unix"), Expects("a redis://, rediss:// or unix:// URL")]
@@ -285,6 +295,68 @@ class Replay(Section):
     """How long the exact request can be rebuilt."""
 
     retention_days: float = Field(default=7, ge=0, le=36_500, description="Days the sealed parts are kept.")
+
+
+class Retention(Section):
+    """How long a memory is in answers, by its kind, from when it is stored; null: for ever. And when facts go stale."""
+
+    working_days: float | None = Field(default=None, gt=0, le=36_500, description="State of a session.")
+    episodic_days: float | None = Field(default=None, gt=0, le=36_500, description="What was said and what happened.")
+    semantic_days: float | None = Field(
+        default=None, gt=0, le=36_500, description="Facts; one that is said again lives anew."
+    )
+    procedural_days: float | None = Field(default=None, gt=0, le=36_500, description="How things are done.")
+    summary_days: float | None = Field(default=None, gt=0, le=36_500, description="Summaries, from their last renewal.")
+    document_days: float | None = Field(default=None, gt=0, le=36_500, description="Chunks of documents.")
+    expired_keep_days: float = Field(
+        default=30,
+        ge=0,
+        le=36_500,
+        description="Days from expiry, when it leaves all answers, to erasure; at least replay.retention_days.",
+    )
+    revalidate_fact_days: float | None = Field(
+        default=365, gt=0, le=36_500, description="A fact not said or reviewed for so long is listed for review."
+    )
+    revalidate_preference_days: float | None = Field(
+        default=None, gt=0, le=36_500, description="The same for preferences."
+    )
+    revalidate_convention_days: float | None = Field(
+        default=365, gt=0, le=36_500, description="The same for conventions."
+    )
+    revalidate_topology_days: float | None = Field(
+        default=90, gt=0, le=36_500, description="The same for what runs where and how it hangs together."
+    )
+    revalidate_decision_days: float | None = Field(default=180, gt=0, le=36_500, description="The same for decisions.")
+
+
+class Consolidate(Section):
+    """The nightly work on what is stored: what has had its time goes, and stays within bounds."""
+
+    at: ClockTime | None = Field(default="03:00", description="When it begins, UTC; null: only by the command.")
+    superseded_keep_days: float = Field(
+        default=180,
+        ge=0,
+        le=36_500,
+        description="Days a fact that another took the place of can come back; at least replay.retention_days.",
+    )
+    never_used_keep_days: float | None = Field(
+        default=None, gt=0, le=36_500, description="Hide what was never placed in a prompt for so long; null: never."
+    )
+    rows_max: int | None = Field(
+        default=None, ge=1, le=1_000_000_000_000, description="Memories of one tenant; the least worth are hidden."
+    )
+    bytes_max: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000_000_000_000,
+        description="The same in bytes: text of the current versions and vectors.",
+    )
+    pause_ms: float = Field(
+        default=20,
+        ge=0,
+        le=60_000,
+        description="Least pause after a change, else as long as it took.",
+    )
 
 
 class Worker(Section):

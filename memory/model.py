@@ -248,6 +248,7 @@ class NewMemory:
     valid_to: datetime | None = None
     validation_status: str = "unreviewed"
     superseded_by: UUID | None = None  # out of date already when it is stored
+    expires_at: datetime | None = None  # in no answer from then on
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,6 +222,7 @@ class MemoryRecord:
     recorded_from: datetime
     source_ids: tuple[str, ...]
     event_ids: tuple[UUID, ...]
+    review_due_at: datetime | None = None  # since when somebody should look whether it holds
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,19 @@ class Metrics:
             "memory_proxy_hygiene_ratio",
             "Share of sampled memories by what is wrong with them.",
             ["rate"],
+        self.consolidated = Counter(
+            "memory_proxy_consolidated_total", "Rows that consolidation changed, by step.", ["step"], registry=own
+        )
+        self.consolidation_seconds = Gauge(
+            "memory_proxy_consolidation_seconds",
+            "Time of the last consolidation, by step.",
+            ["step"],
+            registry=own,
+            multiprocess_mode="mostrecent",
+        )
+        self.consolidation_end_seconds = Gauge(
+            "memory_proxy_consolidation_end_seconds",
+            "When the last consolidation ended, Unix time.",
             registry=own,
             multiprocess_mode="mostrecent",
         )

@@ -13,7 +13,7 @@ import hmac
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
@@ -50,8 +50,9 @@ from memory.write.parts import Redacts
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
 from memory.write.turns import Message, messages_of, turn_of, turn_of_line
-from memory.write.windows import TextTokenizer
+from memory.write.windows import TextTokenizer, dated, split_windows
 from policies.hygiene import is_junk, repeats
+from policies.lifetime import DaysOf, expires_at
 
 log = logging.getLogger("memory_proxy.write")
 EXTRACTOR_VERSION: Final = "episodic-1"
@@ -115,6 +116,7 @@ class WriteParts:
     summariser: Summariser
     metrics: Metrics
     clock: Callable[[], datetime]
+    lives: DaysOf = field(default_factory=dict)
 
 
 class WritePath:
@@ -324,6 +326,24 @@ class WritePath:
             return ()
         with self._parts.metrics.write_seconds.labels("embed").time():
             return await embedded(memories, self._parts.embedder, self._parts.windows)
+        """The memories as they are born: with windows and vectors, embedded in one batch, and with their end."""
+        windows = [tuple(split_windows(memory.content, self._parts.windows)) for memory in memories]
+        texts = [
+            dated(memory.content[start:end], memory.occurred_at)
+            for memory, ranges in zip(memories, windows, strict=True)
+            for start, end in ranges
+        ]
+        if not texts:
+            return ()
+        with self._parts.metrics.write_seconds.labels("embed").time():
+            vectors = await self._parts.embedder.embed_documents(texts)
+        found: list[NewMemory] = []
+        at, now = 0, self._parts.clock()
+        for memory, ranges in zip(memories, windows, strict=True):
+            ends = memory.expires_at or expires_at(memory.kind, now, self._parts.lives)
+            found.append(replace(memory, windows=ranges, vectors=vectors[at : at + len(ranges)], expires_at=ends))
+            at += len(ranges)
+        return tuple(found)
 
     async def _exchange_row(self, captured: Captured, delivery: Delivery) -> StoredExchange:
         choices = captured.answer.get("choices", [])

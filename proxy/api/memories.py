@@ -8,6 +8,7 @@ NotFound, Conflict, VersionRequired, Unprocessable, StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, get_args
 from uuid import UUID
@@ -29,7 +30,7 @@ from proxy.api.sessions import Labels
 UNDO: Final = timedelta(days=30)
 ATTRIBUTES_MAX: Final = 256
 _KINDS: Final = get_args(KindName)
-_LISTED_BY: Final = PARAMETERS | {"kind", "session"}
+_LISTED_BY: Final = PARAMETERS | {"kind", "session", "due"}
 
 
 class Memories:
@@ -40,13 +41,16 @@ class Memories:
         self._labels = labels
 
     async def list(self, request: web.Request) -> web.Response:
-        """Memories that are not hidden, newest first; `kind` and `session` narrow the list."""
+        """Memories that are neither hidden nor expired, newest first; `kind` and `session` narrow the list. Or, with
+        `due=review`, the facts that somebody should look at again, longest due first.
+        """
         caller = caller_of(request, self._parts.door, "memory:read:own")
         given = parameters(request, _LISTED_BY)
         kind = given.get("kind")
         if kind is not None and kind not in _KINDS:
             raise MemoryInvalid(f"kind must be one of {', '.join(_KINDS)}", param="kind")
-        page = page_of(given, "memories")
+        to_review = _to_review(given)
+        page = page_of(given, "memories to review", default="asc") if to_review else page_of(given, "memories")
         session_id: UUID | None = None
         if "session" in given:
             try:
@@ -60,6 +64,8 @@ class Memories:
             order=page.order,
             kind=kind,
             session_id=session_id,
+            to_review=to_review,
+            now=caller.now,
         )
         labels = await self._labels.of(caller.scope, (record.session_id for record in found.rows))
         rows = [_said(record, labels) for record in found.rows]
@@ -70,7 +76,8 @@ class Memories:
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
         return await self._shown(
-            caller.scope, await self._parts.records.memory(caller.scope, id_in_path(request, "memory"))
+            caller.scope,
+            await self._parts.records.memory(caller.scope, id_in_path(request, "memory"), now=caller.now),
         )
 
     async def change(self, request: web.Request) -> web.Response:
@@ -85,7 +92,7 @@ class Memories:
         if not asked.model_fields_set:
             raise Unprocessable(f"nothing to change; known: {', '.join(sorted(MemoryPatch.model_fields))}")
         records = self._parts.records
-        known = await records.memory(caller.scope, memory_id)
+        known = await records.memory(caller.scope, memory_id, now=caller.now)
         change = await self._change(asked, known)
         return await self._shown(
             caller.scope, await records.patch_memory(caller.scope, memory_id, version, change, caller.now)
@@ -122,6 +129,16 @@ class Memories:
         except EmbedderUnavailable as fault:
             raise StoreUnavailable(f"the new text cannot be embedded now: {fault}", retry_after_s=1) from fault
         return MemoryChange(content=text, windows=tuple(windows), vectors=vectors, **members)
+
+
+def _to_review(given: Mapping[str, str]) -> bool:
+    """Whether what is due for review is asked for. Raises MemoryInvalid."""
+    due = given.get("due")
+    if due not in (None, "review"):
+        raise MemoryInvalid("due must be review", param="due")
+    if due is not None and given.get("order", "asc") != "asc":
+        raise MemoryInvalid("what is due for review comes longest due first; leave order out", param="order")
+    return due is not None
 
 
 def _version_of(request: web.Request) -> int | None:
@@ -166,6 +183,7 @@ def _said(record: MemoryRecord, labels: dict[UUID, str]) -> MemorySaid:
         valid_from=record.valid_from,
         valid_to=record.valid_to,
         expires_at=record.expires_at,
+        review_due_at=record.review_due_at,
         created_at=record.created_at,
         recorded_at=record.recorded_from,
         source_ids=list(record.source_ids),

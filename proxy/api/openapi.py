@@ -123,9 +123,9 @@ CALLS: Final = (
         "GET",
         "/memory/v1/memories",
         "listMemories",
-        "Memories that are not hidden, newest first.",
+        "Memories that are neither hidden nor expired, newest first; or the facts due for review, longest due first.",
         schemas.MemoryList,
-        parameters=("limit", "cursor", "order", "kind", "session", "scope"),
+        parameters=("limit", "cursor", "order", "kind", "session", "due", "scope"),
         errors=_CALLER,
     ),
     Call(
@@ -337,6 +337,7 @@ _PARAMETERS: Final = {
         "Only memories of this kind.",
     ),
     "session": _parameter("query", "session", _LABEL, "Only what belongs to this conversation."),
+    "due": _parameter("query", "due", {"enum": ["review"]}, "Only facts that somebody should look at again."),
     "wait": _parameter(
         "query", "wait", {"enum": ["true", "false"], "default": "true"}, "false: end when all is accepted."
     ),

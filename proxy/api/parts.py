@@ -63,11 +63,15 @@ class Records(Protocol):
         order: Order = "desc",
         kind: str | None = None,
         session_id: UUID | None = None,
+        to_review: bool = False,
+        now: datetime | None = None,
     ) -> Page[MemoryRecord]:
-        """Memories that are not deleted, by when they were made. Raises MemoryInvalid for a bad cursor."""
+        """Memories that are neither deleted nor expired, by when they were made; or those to review, by since when.
+        Raises MemoryInvalid for a bad cursor.
+        """
 
-    async def memory(self, scope: Scope, memory_id: UUID) -> MemoryRecord:
-        """One memory. Raises NotFound."""
+    async def memory(self, scope: Scope, memory_id: UUID, *, now: datetime | None = None) -> MemoryRecord:
+        """One memory that has not expired. Raises NotFound."""
 
     async def patch_memory(
         self, scope: Scope, memory_id: UUID, version: int, change: MemoryChange, now: datetime

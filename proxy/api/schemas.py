@@ -169,6 +169,9 @@ class MemorySaid(Said):
     valid_from: Moment | None
     valid_to: Moment | None
     expires_at: Moment | None
+    review_due_at: Moment | None = Field(
+        description="Since when somebody should look whether it holds; confirm or reject it by validation_status."
+    )
     created_at: Moment
     recorded_at: Moment = Field(description="When this version was made.")
     source_ids: list[str]

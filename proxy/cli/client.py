@@ -39,17 +39,19 @@ class Client:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         return json.load(self._open("GET", path + (f"?{urlencode(given)}" if given else "")))
 
-    def send(self, method: str, path: str, body: Any = None) -> Any:
-        """POST, PATCH or DELETE with a JSON body; None where the answer is empty."""
-        raw = self._open(method, path, json.dumps(body).encode() if body is not None else None).read()
+    def send(self, method: str, path: str, body: Any = None, *, version: int | None = None) -> Any:
+        """POST, PATCH or DELETE with a JSON body, made from `version`; None where the answer is empty."""
+        raw = self._open(method, path, json.dumps(body).encode() if body is not None else None, version).read()
         return json.loads(raw) if raw else None
 
     def lines(self, method: str, path: str, body: IO[bytes] | None = None) -> Iterator[bytes]:
         """An NDJSON answer line by line; `body` is streamed."""
         yield from self._open(method, path, body)
 
-    def _open(self, method: str, path: str, body: bytes | IO[bytes] | None = None) -> Any:
+    def _open(self, method: str, path: str, body: bytes | IO[bytes] | None = None, version: int | None = None) -> Any:
         headers = dict(self._headers)
+        if version is not None:
+            headers["If-Match"] = f'"{version}"'
         if body is not None:
             headers["Content-Type"] = "application/json" if isinstance(body, bytes) else "application/x-ndjson"
         request = urllib.request.Request(self._base + path, data=body, method=method, headers=headers)  # noqa: S310  checked above

@@ -125,12 +125,20 @@ def run_sessions(options: argparse.Namespace) -> int:
 
 @_failing_kindly
 def run_memories(options: argparse.Namespace) -> int:
-    """List memories, show one, or hide one."""
+    """List memories, or those to review; show one, judge one, or hide one."""
     client = Client(options)
-    if options.memory is None:
-        answer = client.get("/memory/v1/memories", {"limit": options.limit, "kind": options.kind})
-        return _as_json(answer) if options.json else _table(answer["data"], ("id", "kind", "content"))
+    if options.memory in (None, "review"):
+        due = options.memory
+        answer = client.get("/memory/v1/memories", {"limit": options.limit, "kind": options.kind, "due": due})
+        columns = ("id", "review_due_at", "content") if due else ("id", "kind", "content")
+        return _as_json(answer) if options.json else _table(answer["data"], columns)
     path = f"/memory/v1/memories/{quote(options.memory, safe='')}"
+    if options.confirm or options.reject:
+        status = "confirmed" if options.confirm else "rejected"
+        known = client.get(path)
+        client.send("PATCH", path, {"validation_status": status}, version=known["version"])
+        sys.stdout.write(f"{status}: {options.memory}\n")
+        return 0
     if options.delete:
         client.send("DELETE", path)
         sys.stdout.write(f"hidden: {options.memory}\n")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from proxy.cli import data, doctor, evaluate, hygiene, serve
+from proxy.cli import consolidate, data, doctor, evaluate, hygiene, serve
 from proxy.cli.demo import run_demo
 
 _DESCRIPTION = """\
@@ -36,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     _sessions(commands)
     _memories(commands)
     _hygiene(commands)
+    _consolidate(commands)
     _eval(commands)
     return parser
 
@@ -147,8 +148,11 @@ def _sessions(commands: Commands) -> None:
 
 
 def _memories(commands: Commands) -> None:
-    parser = _command(commands, "memories", data.run_memories, "List memories, show one, or hide one.")
-    parser.add_argument("memory", nargs="?", help="its id")
+    parser = _command(commands, "memories", data.run_memories, "List memories, show, review or hide one.")
+    parser.add_argument("memory", nargs="?", help="its id; or `review`: the facts that somebody should look at again")
+    judged = parser.add_mutually_exclusive_group()
+    judged.add_argument("--confirm", action="store_true", help="it holds")
+    judged.add_argument("--reject", action="store_true", help="it does not hold: out of recall")
     parser.add_argument("--delete", action="store_true", help="hide it from recall (undo for 30 days)")
     parser.add_argument("--kind", help="only this kind")
     parser.add_argument("--limit", type=int, default=50)
@@ -173,6 +177,17 @@ def _hygiene(commands: Commands) -> None:
     parser.add_argument("--examples", type=int, default=3, metavar="N", help="examples of each (default %(default)s)")
     parser.add_argument("--show", action="store_true", help="show what the examples say, not only their ids")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+def _consolidate(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "consolidate",
+        consolidate.run_consolidate,
+        "Show the last nightly run; --now: run it, beside live traffic. Broken off, it goes on where it stood.",
+    )
+    parser.add_argument("--now", action="store_true", help="do not wait for the night")
+    parser.add_argument("--dry-run", action="store_true", help="with --now: say what would change, change nothing")
+    parser.add_argument("--json", action="store_true", help="the report as JSON")
+    _with_settings(parser)
 
 
 def _eval(commands: Commands) -> None:

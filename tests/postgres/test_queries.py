@@ -73,6 +73,9 @@ INSERT INTO fact_sayings
     FROM derivations;
 INSERT INTO extraction_due (tenant_id, exchange_id, scope_id, session_id, seq_from, seq_to, since)
     SELECT tenant_id, exchange_id, scope_id, session_id, 0, 0, finished_at FROM exchanges;
+INSERT INTO outdated_turns SELECT tenant_id, memory_id, memory_id, scope_id FROM memories;
+INSERT INTO consolidation_runs SELECT md5(n::text)::uuid, now() - n * interval '1 day' FROM generate_series(1, 2000) n;
+INSERT INTO consolidation_progress (tenant_id, run_id, step) SELECT t.id, run_id, 'expired' FROM t, consolidation_runs;
 INSERT INTO ledger (tenant_id, session_id, chain, scope_id, epoch, position, created_at)
     SELECT tenant_id, session_id, chain, scope_id, 0, seq, now() FROM turns;
 INSERT INTO retrievals (tenant_id, retrieval_id, scope_id, session_id, exchange_id, status, config_digest,
@@ -89,6 +92,8 @@ INSERT INTO embedding_models (name, digest, dim, created_at)
 INSERT INTO embedding_tables SELECT model_id, 'memory_embeddings_' || name FROM embedding_models WHERE name LIKE 'm%';
 INSERT INTO {embeddings} SELECT tenant_id, scope_id, memory_id, 1, 0, 0, 9,
     array_fill(0.05::real, ARRAY[384])::halfvec FROM memories;
+UPDATE memories SET superseded_at = created_at, pruned_at = created_at WHERE changed_version % 20 = 0;
+UPDATE memory_versions SET expires_at = now() WHERE ('x' || right(memory_id::text, 1))::bit(4)::int = 0;
 ANALYZE;
 """
 

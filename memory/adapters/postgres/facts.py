@@ -325,12 +325,19 @@ class _Settling:
         await tx.run_many(self._embeddings.copy, old)
         points = (self._pointer(one, one.labels.version + _needs_version(one)) for one in changed)
         await tx.run_many("point_fact", points)
+        await tx.run_many("renew_expiry", (self._renewal(one) for one in changed if one.entry.said))
         await self._tell(changed)
 
     def _pointer(self, one: _Ruled, version: int) -> tuple[Any, ...]:
         """Parameters of point_fact."""
         by = (one.labels.superseded_by, one.labels.reason if one.labels.superseded_by else None)
         return (self._place.tenant, one.entry.memory_id, version, self._changed_version, *by, self._place.now)
+
+    def _renewal(self, one: _Ruled) -> tuple[Any, ...]:
+        """Parameters of renew_expiry."""
+        _, latest = one.entry.said[-1]
+        version = one.labels.version + _needs_version(one)
+        return (self._place.tenant, one.entry.memory_id, version, latest.new.memory.expires_at)
 
     async def _tell(self, ruled: Sequence[_Ruled]) -> None:
         """Lines of the feed for what was superseded, and for what holds again."""

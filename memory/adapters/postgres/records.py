@@ -108,23 +108,36 @@ class Records:
         order: Order = "desc",
         kind: str | None = None,
         session_id: UUID | None = None,
+        to_review: bool = False,
+        now: datetime | None = None,
     ) -> Page[MemoryRecord]:
-        """Memories that are not deleted, by when they were made."""
+        """Memories that are neither deleted nor expired `now`, by when they were made; or, oldest first, those that are
+        due for review, by since when.
+        """
         scope_id = await self._scopes.find(scope)
         at = _read_cursor(cursor, order)
         if scope_id is None:
             return Page((), None)
         name = "memories_newest" if order == "desc" else "memories_oldest"
+        if to_review:
+            name = "memories_to_review"
+        asked = (scope_id, *at, limit + 1, kind, session_id, now or datetime.now(UTC))
         async with self._reading(scope, scope_id) as tx:
-            found = await tx.fetch(name, scope.tenant, scope_id, *at, limit + 1, kind, session_id)
+            found = await tx.fetch(name, scope.tenant, *asked)
             rows = await _with_sources(tx, scope.tenant, found[:limit])
-        return Page(rows, _cursor(rows[-1].created_at, rows[-1].memory_id) if len(found) > limit else None)
+        if len(found) <= limit:
+            return Page(rows, None)
+        last = rows[-1]
+        return Page(rows, _cursor((last.review_due_at if to_review else None) or last.created_at, last.memory_id))
 
-    async def memory(self, scope: Scope, memory_id: UUID) -> MemoryRecord:
-        """One memory. Raises NotFound, also for a deleted one."""
+    async def memory(self, scope: Scope, memory_id: UUID, *, now: datetime | None = None) -> MemoryRecord:
+        """One memory. Raises NotFound, also for one that is deleted, or expired `now`."""
         scope_id = await self._known_scope(scope)
         async with self._reading(scope, scope_id) as tx:
-            return await _read_memory(tx, scope, scope_id, memory_id)
+            found = await _read_memory(tx, scope, scope_id, memory_id)
+        if found.expires_at is not None and found.expires_at <= (now or datetime.now(UTC)):
+            raise NotFound("no such memory")
+        return found
 
     async def patch_memory(
         self, scope: Scope, memory_id: UUID, version: int, change: MemoryChange, now: datetime
@@ -141,6 +154,8 @@ class Records:
             await self._write_version(tx, scope.tenant, scope_id, memory_id, version, change, now)
             await tx.run("point_memory", scope.tenant, memory_id, version + 1, changed)
             await announce_patch(tx, scope.tenant, scope_id, memory_id, change, now)
+            if change.validation_status in ("confirmed", "rejected"):
+                await tx.run("mark_reviewed", scope.tenant, memory_id, now)
             if change.validation_status is not None:
                 await self._resettle(tx, scope, scope_id, [memory_id], now, changed)
             return await _read_memory(tx, scope, scope_id, memory_id)

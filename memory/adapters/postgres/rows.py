@@ -156,6 +156,7 @@ def version_row(place: Place, memory_id: UUID, version: int, memory: NewMemory) 
         memory.valid_to,
         memory.validation_status,
         memory.superseded_by,
+        memory.expires_at,
     )
 
 

@@ -112,6 +112,14 @@ SELECT tenant_id, memory_id, $3 + 1, scope_id, content, role, $5, $6, origin, so
 FROM memory_versions
 WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
 
+-- name: renew_expiry
+-- A fact that was said again lives anew; one that was to live for ever still does.
+-- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 expires_at timestamptz
+-- Uses: memory_versions_pkey. Rows: none.
+UPDATE memory_versions
+SET expires_at = $4
+WHERE tenant_id = $1 AND memory_id = $2 AND version = $3 AND expires_at IS NOT NULL;
+
 -- name: point_fact
 -- The memory's current version, and what has taken its place since when; null: it holds.
 -- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 changed_version int8, $5 superseded_by uuid, $6 reason text,

@@ -1,5 +1,6 @@
 -- name: changed_memories
--- Memories of one scope that changed after a scope version, with their current text, in the order of change.
+-- Memories of one scope that changed after a scope version, with their current text, in the order of change. A fact that
+-- was to end leaves all answers at its end; one that was of the past when it was said says so itself.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8
 -- Uses: memories_changed, memory_versions_pkey, memory_access_pkey. Rows: memory_id, version, kind, scope_id, session_id,
 -- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
@@ -7,7 +8,10 @@
 SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version,
        m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
            AND v.validation_status <> 'rejected' AS visible,
-       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
+       v.role, v.content, v.integrity, v.sensitivity, v.importance,
+       CASE WHEN m.kind = 'semantic' AND v.valid_to > v.occurred_at THEN least(v.expires_at, v.valid_to)
+            ELSE v.expires_at END AS expires_at,
+       v.occurred_at, m.created_at,
        v.attributes, v.validation_status, v.language, coalesce(a.injected, 0) AS injected, a.last_injected_at
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
@@ -36,6 +40,7 @@ WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) 
   AND m.created_at <= $7 AND m.quarantined_at IS NULL
   AND (m.deleted_at IS NULL OR m.deleted_at > $7) AND (m.superseded_at IS NULL OR m.superseded_at > $7)
   AND v.superseded_by IS NULL
+  AND (m.kind <> 'semantic' OR v.valid_to IS NULL OR v.valid_to > $7 OR v.valid_to <= v.occurred_at)
 ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
@@ -69,9 +74,11 @@ WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn'
   AND d.derived_kind IN ('memory', 'summary');
 
 -- name: turns_outdated_by
--- The turns in which was said what these facts have taken the place of, at first or second hand.
+-- The turns in which was said what these facts have taken the place of, at first or second hand; also where that fact is
+-- gone by now. By what facts rest on: of a fact that was said often not every saying is kept.
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: memories_superseded_by, fact_sayings_in_order. Rows: memory_id, event_id.
+-- Uses: memories_superseded_by, derivations_pkey, outdated_turns_pkey. Rows: memory_id, event_id.
 WITH RECURSIVE replaced (memory_id, by_id) AS (
     SELECT m.memory_id, m.superseded_by
     FROM memories m
@@ -80,9 +87,21 @@ WITH RECURSIVE replaced (memory_id, by_id) AS (
     SELECT m.memory_id, r.by_id
     FROM replaced r
     JOIN memories m ON m.tenant_id = $1 AND m.superseded_by = r.memory_id)
-SELECT DISTINCT r.by_id AS memory_id, s.event_id
+SELECT r.by_id AS memory_id, d.source_id AS event_id
 FROM replaced r
-JOIN fact_sayings s ON s.tenant_id = $1 AND s.memory_id = r.memory_id;
+CROSS JOIN LATERAL (
+    SELECT source_id
+    FROM derivations
+    WHERE tenant_id = $1 AND derived_id = r.memory_id AND derived_kind = 'memory' AND source_kind = 'turn'
+    OFFSET 0) d
+UNION
+SELECT w.by_id, o.event_id
+FROM (SELECT memory_id, by_id FROM replaced UNION ALL SELECT one, one FROM unnest($2::uuid[]) AS one) w
+CROSS JOIN LATERAL (
+    SELECT event_id
+    FROM outdated_turns
+    WHERE tenant_id = $1 AND memory_id = w.memory_id
+    OFFSET 0) o;
 
 -- name: vectors_of_memories
 -- The windows of these versions, each vector as its binary form: 2 bytes dimension, 2 unused, then big-endian halves.
@@ -121,6 +140,7 @@ LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = c.memory_id AN
     AND ($8::timestamptz IS NULL OR v.occurred_at >= $8) AND ($9::timestamptz IS NULL OR v.occurred_at <= $9)
     AND ($10::text[] IS NULL OR v.sensitivity = ANY ($10)) AND (v.expires_at IS NULL OR v.expires_at > $13)
     AND ($14::jsonb IS NULL OR v.attributes @> $14)
+    AND (m.kind <> 'semantic' OR v.valid_to IS NULL OR v.valid_to > $13 OR v.valid_to <= v.occurred_at)
 ORDER BY c.distance;
 
 -- name: memories_by_id

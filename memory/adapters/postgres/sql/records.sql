@@ -49,41 +49,65 @@ CROSS JOIN LATERAL (SELECT session_id, label, scope_id FROM sessions
 WHERE s.scope_id = $2;
 
 -- name: memories_newest
--- Memories of a scope that are not deleted, newest first, from a cursor on; null filters let everything pass.
+-- Memories of a scope that are neither deleted nor expired, newest first, from a cursor on; null filters let everything pass.
 -- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 limit int8, $6 kind text,
--- $7 session_id uuid
+-- $7 session_id uuid, $8 now timestamptz
 -- Uses: memories_recent, memory_versions_pkey. Rows: memory_id, version, kind, collection, session_id, scope_id, pinned,
 -- quarantine_reason, superseded_by, superseded_reason, deleted_at, created_at, content, role, integrity, sensitivity,
 -- origin, importance, confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to,
--- recorded_from.
+-- recorded_from, review_due_at.
 SELECT m.memory_id, m.version, m.kind, m.collection, m.session_id, m.scope_id, m.pinned, m.quarantine_reason,
        m.superseded_by, m.superseded_reason, m.deleted_at, m.created_at, v.content, v.role, v.integrity,
        v.sensitivity, v.origin, v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
-       v.valid_to, v.recorded_from
+       v.valid_to, v.recorded_from, m.review_due_at
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) < ($3, $4)
   AND m.deleted_at IS NULL AND ($6::text IS NULL OR m.kind = $6) AND ($7::uuid IS NULL OR m.session_id = $7)
+  AND (v.expires_at IS NULL OR v.expires_at > $8)
 ORDER BY m.created_at DESC, m.memory_id DESC
 LIMIT $5;
 
 -- name: memories_oldest
--- Memories of a scope that are not deleted, oldest first, from a cursor on; null filters let everything pass.
+-- Memories of a scope that are neither deleted nor expired, oldest first, from a cursor on; null filters let everything pass.
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 kind text,
--- $7 session_id uuid
+-- $7 session_id uuid, $8 now timestamptz
 -- Uses: memories_recent, memory_versions_pkey. Rows: memory_id, version, kind, collection, session_id, scope_id, pinned,
 -- quarantine_reason, superseded_by, superseded_reason, deleted_at, created_at, content, role, integrity, sensitivity,
 -- origin, importance, confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to,
--- recorded_from.
+-- recorded_from, review_due_at.
 SELECT m.memory_id, m.version, m.kind, m.collection, m.session_id, m.scope_id, m.pinned, m.quarantine_reason,
        m.superseded_by, m.superseded_reason, m.deleted_at, m.created_at, v.content, v.role, v.integrity,
        v.sensitivity, v.origin, v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
-       v.valid_to, v.recorded_from
+       v.valid_to, v.recorded_from, m.review_due_at
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3, $4)
   AND m.deleted_at IS NULL AND ($6::text IS NULL OR m.kind = $6) AND ($7::uuid IS NULL OR m.session_id = $7)
+  AND (v.expires_at IS NULL OR v.expires_at > $8)
 ORDER BY m.created_at, m.memory_id
+LIMIT $5;
+
+-- name: memories_to_review
+-- Facts of a scope that are due for review and still hold, longest due first, from a cursor on. One that was said again
+-- since it fell due is as good as reviewed.
+-- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 kind text,
+-- $7 session_id uuid, $8 now timestamptz
+-- Uses: memories_to_review, memory_versions_pkey, facts_pkey. Rows: memory_id, version, kind, collection, session_id,
+-- scope_id, pinned, quarantine_reason, superseded_by, superseded_reason, deleted_at, created_at, content, role,
+-- integrity, sensitivity, origin, importance, confidence, validation_status, attributes, expires_at, occurred_at,
+-- valid_from, valid_to, recorded_from, review_due_at.
+SELECT m.memory_id, m.version, m.kind, m.collection, m.session_id, m.scope_id, m.pinned, m.quarantine_reason,
+       m.superseded_by, m.superseded_reason, m.deleted_at, m.created_at, v.content, v.role, v.integrity,
+       v.sensitivity, v.origin, v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
+       v.valid_to, v.recorded_from, m.review_due_at
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
+JOIN facts f ON f.tenant_id = m.tenant_id AND f.memory_id = m.memory_id
+WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.review_due_at, m.memory_id) > ($3, $4) AND m.review_due_at <= $8
+  AND m.deleted_at IS NULL AND ($6::text IS NULL OR m.kind = $6) AND ($7::uuid IS NULL OR m.session_id = $7)
+  AND (v.expires_at IS NULL OR v.expires_at > $8) AND f.state = 'current' AND f.said_at < m.review_due_at
+ORDER BY m.review_due_at, m.memory_id
 LIMIT $5;
 
 -- name: memory_by_id
@@ -92,11 +116,11 @@ LIMIT $5;
 -- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, collection, session_id, scope_id, pinned,
 -- quarantine_reason, superseded_by, superseded_reason, deleted_at, created_at, content, role, integrity, sensitivity,
 -- origin, importance, confidence, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to,
--- recorded_from.
+-- recorded_from, review_due_at.
 SELECT m.memory_id, m.version, m.kind, m.collection, m.session_id, m.scope_id, m.pinned, m.quarantine_reason,
        m.superseded_by, m.superseded_reason, m.deleted_at, m.created_at, v.content, v.role, v.integrity,
        v.sensitivity, v.origin, v.importance, v.confidence, v.validation_status, v.attributes, v.expires_at, v.occurred_at, v.valid_from,
-       v.valid_to, v.recorded_from
+       v.valid_to, v.recorded_from, m.review_due_at
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND m.memory_id = $3;
@@ -151,6 +175,14 @@ WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
 -- Uses: memories_pkey. Rows: none.
 UPDATE memories
 SET pinned = $3
+WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: mark_reviewed
+-- Somebody looked whether a memory holds: it is off the list of what is due.
+-- $1 tenant uuid, $2 memory_id uuid, $3 now timestamptz
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET reviewed_at = $3, review_due_at = NULL
 WHERE tenant_id = $1 AND memory_id = $2;
 
 -- name: hide_memory

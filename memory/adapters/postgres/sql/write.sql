@@ -144,12 +144,13 @@ RETURNING memory_id;
 -- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 scope_id int8, $5 content text, $6 role text,
 -- $7 integrity text, $8 sensitivity text, $9 origin text, $10 importance float4, $11 confidence float4,
 -- $12 attributes jsonb, $13 occurred_at timestamptz, $14 now timestamptz, $15 language text, $16 tool_name text,
--- $17 valid_from timestamptz, $18 valid_to timestamptz, $19 validation_status text, $20 superseded_by uuid
+-- $17 valid_from timestamptz, $18 valid_to timestamptz, $19 validation_status text, $20 superseded_by uuid,
+-- $21 expires_at timestamptz
 -- Uses: none. Rows: none.
 INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
                              importance, confidence, attributes, occurred_at, recorded_from, language, tool_name,
-                             valid_from, valid_to, validation_status, superseded_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20);
+                             valid_from, valid_to, validation_status, superseded_by, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21);
 
 -- name: close_version
 -- The version in force ends.

@@ -1,0 +1,461 @@
+-- name: lead_consolidation
+-- Be the one that consolidates, or stay it; no row: another is. The fence rises whenever the holder changes.
+-- $1 holder text, $2 ttl_s float8
+-- Uses: lane_leases_pkey. Rows: fence.
+INSERT INTO lane_leases AS held (lane, holder, fence, expires_at)
+VALUES ('consolidation', $1, 1, clock_timestamp() + make_interval(secs => $2))
+ON CONFLICT (lane) DO UPDATE
+SET holder = excluded.holder,
+    fence = held.fence + CASE WHEN held.holder = excluded.holder THEN 0 ELSE 1 END,
+    expires_at = excluded.expires_at
+WHERE held.holder = excluded.holder OR held.expires_at < clock_timestamp()
+RETURNING fence;
+
+-- name: consolidation_runs_recent
+-- The latest runs, newest first.
+-- $1 limit int8
+-- Uses: consolidation_runs_recent. Rows: run_id, started_at, finished_at, report.
+SELECT run_id, started_at, finished_at, report
+FROM consolidation_runs
+ORDER BY started_at DESC
+LIMIT $1;
+
+-- name: begin_consolidation
+-- A new run.
+-- $1 run_id uuid, $2 now timestamptz
+-- Uses: none. Rows: none.
+INSERT INTO consolidation_runs (run_id, started_at)
+VALUES ($1, $2);
+
+-- name: end_consolidation
+-- A run is done.
+-- $1 run_id uuid, $2 now timestamptz, $3 report jsonb
+-- Uses: consolidation_runs_pkey. Rows: none.
+UPDATE consolidation_runs
+SET finished_at = $2, report = $3
+WHERE run_id = $1;
+
+-- name: drop_consolidations
+-- Runs that began before a moment, with what they noted.
+-- $1 before timestamptz
+-- Uses: consolidation_runs_recent. Rows: none.
+DELETE FROM consolidation_runs
+WHERE started_at < $1;
+
+-- name: consolidation_progress_of
+-- How far a run is with a tenant.
+-- $1 tenant uuid, $2 run_id uuid
+-- Uses: consolidation_progress_pkey. Rows: step, after, examined, changed, seconds, finished_at.
+SELECT step, after, examined, changed, seconds, finished_at
+FROM consolidation_progress
+WHERE tenant_id = $1 AND run_id = $2;
+
+-- name: note_progress
+-- Some more was looked at or changed; a null place leaves it where it was.
+-- $1 tenant uuid, $2 run_id uuid, $3 step text, $4 after jsonb, $5 examined int8, $6 changed int8, $7 seconds float8,
+-- $8 finished_at timestamptz
+-- Uses: consolidation_progress_pkey. Rows: none.
+INSERT INTO consolidation_progress AS p (tenant_id, run_id, step, after, examined, changed, seconds, finished_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (tenant_id, run_id, step) DO UPDATE
+SET after = coalesce(excluded.after, p.after), examined = p.examined + excluded.examined,
+    changed = p.changed + excluded.changed, seconds = p.seconds + excluded.seconds, finished_at = excluded.finished_at;
+
+-- name: lock_scope
+-- Keep other writers of a scope out to the end of the transaction, without a new version.
+-- $1 tenant uuid, $2 scope_id int8
+-- Uses: scope_versions_pkey. Rows: version.
+SELECT version
+FROM scope_versions
+WHERE tenant_id = $1 AND scope_id = $2
+FOR UPDATE;
+
+-- ---------------------------------------------------------------- what may be due, scope by scope, from a cursor on
+-- Of each of these scopes at most so many rows. With one row of many scopes it says which of them hold any at all; a row
+-- comparison that takes in the scope would be sorted anew for each page, because of the policy's own list of scopes.
+
+-- name: walk_expired
+-- Memories that expired before a moment.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 before timestamptz
+-- Uses: memory_versions_expiring. Rows: scope_id, at, memory_id.
+SELECT w.scope_id, m.at, m.memory_id
+FROM unnest($2::int8[]) AS w (scope_id)
+CROSS JOIN LATERAL (
+    SELECT expires_at AS at, memory_id
+    FROM memory_versions
+    WHERE tenant_id = $1 AND scope_id = w.scope_id AND (expires_at, memory_id) > ($3, $4) AND expires_at < $6
+      AND expires_at IS NOT NULL AND recorded_to IS NULL
+    ORDER BY expires_at, memory_id
+    LIMIT $5) m;
+
+-- name: walk_superseded
+-- Memories that something took the place of before a moment.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 before timestamptz
+-- Uses: memories_superseded. Rows: scope_id, at, memory_id.
+SELECT w.scope_id, m.at, m.memory_id
+FROM unnest($2::int8[]) AS w (scope_id)
+CROSS JOIN LATERAL (
+    SELECT superseded_at AS at, memory_id
+    FROM memories
+    WHERE tenant_id = $1 AND scope_id = w.scope_id AND (superseded_at, memory_id) > ($3, $4) AND superseded_at < $6
+      AND superseded_at IS NOT NULL
+    ORDER BY superseded_at, memory_id
+    LIMIT $5) m;
+
+-- name: walk_pruned
+-- Memories that consolidation hid before a moment.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 before timestamptz
+-- Uses: memories_pruned. Rows: scope_id, at, memory_id.
+SELECT w.scope_id, m.at, m.memory_id
+FROM unnest($2::int8[]) AS w (scope_id)
+CROSS JOIN LATERAL (
+    SELECT pruned_at AS at, memory_id
+    FROM memories
+    WHERE tenant_id = $1 AND scope_id = w.scope_id AND (pruned_at, memory_id) > ($3, $4) AND pruned_at < $6
+      AND pruned_at IS NOT NULL
+    ORDER BY pruned_at, memory_id
+    LIMIT $5) m;
+
+-- name: walk_facts
+-- Facts made before a moment.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 before timestamptz
+-- Uses: memories_facts. Rows: scope_id, at, memory_id.
+SELECT w.scope_id, m.at, m.memory_id
+FROM unnest($2::int8[]) AS w (scope_id)
+CROSS JOIN LATERAL (
+    SELECT created_at AS at, memory_id
+    FROM memories
+    WHERE tenant_id = $1 AND scope_id = w.scope_id AND (created_at, memory_id) > ($3, $4) AND created_at < $6
+      AND kind = 'semantic'
+    ORDER BY created_at, memory_id
+    LIMIT $5) m;
+
+-- name: walk_summaries
+-- Summaries made before a moment.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 before timestamptz
+-- Uses: memories_summaries. Rows: scope_id, at, memory_id.
+SELECT w.scope_id, m.at, m.memory_id
+FROM unnest($2::int8[]) AS w (scope_id)
+CROSS JOIN LATERAL (
+    SELECT created_at AS at, memory_id
+    FROM memories
+    WHERE tenant_id = $1 AND scope_id = w.scope_id AND (created_at, memory_id) > ($3, $4) AND created_at < $6
+      AND kind = 'summary'
+    ORDER BY created_at, memory_id
+    LIMIT $5) m;
+
+-- name: walk_memories
+-- All memories, by the scope version at which they changed.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 after int8, $4 after_id uuid, $5 limit int8
+-- Uses: memories_changed. Rows: scope_id, at, memory_id.
+SELECT w.scope_id, m.at, m.memory_id
+FROM unnest($2::int8[]) AS w (scope_id)
+CROSS JOIN LATERAL (
+    SELECT changed_version AS at, memory_id
+    FROM memories
+    WHERE tenant_id = $1 AND scope_id = w.scope_id AND (changed_version, memory_id) > ($3, $4)
+    ORDER BY changed_version, memory_id
+    LIMIT $5) m;
+
+-- ---------------------------------------------------------------- which of these are due: asked again under the lock
+
+-- name: due_expired
+-- Which of these expired before a moment, and what these have taken the place of, which goes before them: else it would
+-- seem to hold again. The deepest first.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
+-- Uses: memories_superseded_by. Rows: memory_id.
+WITH RECURSIVE gone (memory_id, depth) AS (
+    SELECT memory_id, 0
+    FROM memory_versions
+    WHERE tenant_id = $1 AND memory_id = ANY ($2) AND recorded_to IS NULL AND expires_at < $3
+    UNION
+    SELECT m.memory_id, g.depth + 1
+    FROM gone g
+    JOIN memories m ON m.tenant_id = $1 AND m.superseded_by = g.memory_id
+    WHERE m.memory_id <> g.memory_id AND g.depth < 1000)
+SELECT memory_id
+FROM gone
+GROUP BY memory_id
+ORDER BY max(depth) DESC, memory_id
+LIMIT $4;
+
+-- name: due_superseded
+-- Which of these may go: superseded before a moment by a memory that is there and is none of `besides` (the nearest to
+-- what holds goes first), neither pinned nor confirmed. Their key has seen no correction, since a correction stands against the
+-- repetition of all that was said before it; and what took their place was not said before them as well, since then its
+-- validity would be told from too early a day.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8, $5 besides uuid[]
+-- Uses: memories_pkey, facts_pkey, facts_of_key, fact_sayings_in_order, memory_versions_current. Rows: memory_id.
+SELECT m.memory_id
+FROM unnest($2::uuid[]) AS w (memory_id)
+CROSS JOIN LATERAL (
+    SELECT memory_id, superseded_by, pinned
+    FROM memories
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND superseded_at < $3
+    LIMIT 1) m
+CROSS JOIN LATERAL (
+    SELECT scope_id, subject, predicate, said_at
+    FROM facts
+    WHERE tenant_id = $1 AND memory_id = m.memory_id
+    LIMIT 1) f
+WHERE m.superseded_by <> ALL ($5) AND m.superseded_by <> m.memory_id AND NOT m.pinned
+  AND EXISTS (SELECT FROM memories s WHERE s.tenant_id = $1 AND s.memory_id = m.superseded_by)
+  AND NOT EXISTS (
+      SELECT FROM memory_versions v
+      WHERE v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.recorded_to IS NULL
+        AND v.validation_status = 'confirmed')
+  AND NOT EXISTS (
+      SELECT FROM fact_sayings s
+      WHERE s.tenant_id = $1 AND s.memory_id = m.superseded_by AND s.said_at <= f.said_at)
+  AND NOT EXISTS (
+      SELECT FROM facts x
+      CROSS JOIN LATERAL (
+          SELECT FROM fact_sayings
+          WHERE tenant_id = $1 AND memory_id = x.memory_id AND correction
+          LIMIT 1) y
+      WHERE x.tenant_id = $1 AND x.scope_id = f.scope_id AND x.subject = f.subject AND x.predicate = f.predicate)
+LIMIT $4;
+
+-- name: due_pruned
+-- Which of these were hidden by consolidation before a moment and by nobody else since, and are still hidden.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
+-- Uses: memories_pkey. Rows: memory_id.
+SELECT memory_id
+FROM memories
+WHERE tenant_id = $1 AND memory_id = ANY ($2) AND pruned_at < $3 AND deleted_at = pruned_at
+LIMIT $4;
+
+-- name: due_unused
+-- Which of these were never placed in a prompt since a moment by which they were there, and nothing rests on their being
+-- there: a fact that took the place of another would bring that back.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
+-- Uses: memories_pkey, memory_access_pkey, memory_versions_current. Rows: memory_id.
+SELECT m.memory_id
+FROM memories m
+WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.created_at < $3 AND m.deleted_at IS NULL AND NOT m.pinned
+  AND m.superseded_by IS NULL AND m.quarantined_at IS NULL AND m.kind IN ('episodic', 'semantic', 'document')
+  AND NOT EXISTS (
+      SELECT FROM memory_access a WHERE a.tenant_id = $1 AND a.memory_id = m.memory_id AND a.injected > 0)
+  AND NOT EXISTS (SELECT FROM memories o WHERE o.tenant_id = $1 AND o.superseded_by = m.memory_id)
+  AND NOT EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.memory_id = m.memory_id)
+  AND NOT EXISTS (
+      SELECT FROM memory_versions v
+      WHERE v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.recorded_to IS NULL
+        AND v.validation_status = 'confirmed')
+LIMIT $4;
+
+-- name: due_over_bound
+-- Which of these may be hidden to keep a bound.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
+-- Uses: memories_pkey. Rows: memory_id.
+SELECT m.memory_id
+FROM memories m
+WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.created_at < $3 AND m.deleted_at IS NULL AND NOT m.pinned
+  AND m.superseded_by IS NULL AND m.kind IN ('episodic', 'semantic', 'document')
+  AND NOT EXISTS (SELECT FROM memories o WHERE o.tenant_id = $1 AND o.superseded_by = m.memory_id)
+  AND NOT EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.memory_id = m.memory_id)
+LIMIT $4;
+
+-- name: due_evidence
+-- Which of these were said more often than ruling reads: 8 times first and 56 latest. The moment is not asked.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
+-- Uses: fact_sayings_in_order. Rows: memory_id.
+SELECT w.memory_id
+FROM unnest($2::uuid[]) AS w (memory_id)
+WHERE $3::timestamptz IS NOT NULL AND EXISTS (
+    SELECT FROM fact_sayings s
+    WHERE s.tenant_id = $1 AND s.memory_id = w.memory_id
+    ORDER BY s.said_at, s.seq
+    OFFSET 64)
+LIMIT $4;
+
+-- name: due_summaries
+-- Which of these hold words of a turn that is gone, that says something else by now, or whose memory its owner hid or
+-- rejected. The moment is not asked.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
+-- Uses: memories_pkey, memory_versions_pkey, derivations_pkey. Rows: memory_id.
+SELECT m.memory_id
+FROM unnest($2::uuid[]) AS w (memory_id)
+CROSS JOIN LATERAL (
+    SELECT memory_id, version
+    FROM memories
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND deleted_at IS NULL
+    LIMIT 1) m
+CROSS JOIN LATERAL (
+    SELECT recorded_from
+    FROM memory_versions
+    WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version
+    LIMIT 1) v
+WHERE $3::timestamptz IS NOT NULL AND EXISTS (
+    SELECT FROM derivations d
+    LEFT JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id
+    WHERE d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'summary' AND d.source_kind = 'turn'
+      AND (t.event_id IS NULL OR t.recorded_at > v.recorded_from OR EXISTS (
+          SELECT FROM derivations o
+          JOIN memories e ON e.tenant_id = $1 AND e.memory_id = o.derived_id AND e.kind = 'episodic'
+          JOIN memory_versions r ON r.tenant_id = $1 AND r.memory_id = e.memory_id AND r.version = e.version
+          WHERE o.tenant_id = $1 AND o.source_id = d.source_id AND o.source_kind = 'turn' AND o.derived_kind = 'memory'
+            AND o.ordinal = 0 AND (r.validation_status = 'rejected'
+                OR (e.deleted_at IS NOT NULL AND e.pruned_at IS DISTINCT FROM e.deleted_at)))))
+LIMIT $4;
+
+-- name: due_review
+-- What policy asks of these facts, those that hold: when they were last said or reviewed, and what is noted of that.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey, facts_pkey. Rows: memory_id, category, seen_at, review_due_at.
+SELECT m.memory_id, f.category, greatest(f.said_at, m.reviewed_at) AS seen_at, m.review_due_at
+FROM unnest($2::uuid[]) AS w (memory_id)
+CROSS JOIN LATERAL (
+    SELECT memory_id, reviewed_at, review_due_at
+    FROM memories
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND deleted_at IS NULL
+    LIMIT 1) m
+CROSS JOIN LATERAL (
+    SELECT category, said_at
+    FROM facts
+    WHERE tenant_id = $1 AND memory_id = m.memory_id AND state = 'current'
+    LIMIT 1) f;
+
+-- ---------------------------------------------------------------- changes
+
+-- name: set_review
+-- Since when these facts are due for review; null: they are not. One that was reviewed meanwhile stays as it is.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 due_at timestamptz[]
+-- Uses: memories_pkey. Rows: memory_id.
+UPDATE memories m
+SET review_due_at = w.due_at
+FROM unnest($2::uuid[], $3::timestamptz[]) AS w (memory_id, due_at)
+WHERE m.tenant_id = $1 AND m.memory_id = w.memory_id AND (m.reviewed_at IS NULL OR m.reviewed_at < w.due_at
+    OR w.due_at IS NULL)
+RETURNING m.memory_id;
+
+-- name: prune_memories
+-- Hide these, and say that nobody but us did.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 now timestamptz, $4 reason text, $5 changed_version int8
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET deleted_at = $3, pruned_at = $3, pruned_reason = $4, changed_version = $5
+WHERE tenant_id = $1 AND memory_id = ANY ($2);
+
+-- name: inherit_outdated
+-- What these facts say, and what they took the place of, is out of date for what took their place.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey, derivations_pkey, outdated_turns_pkey. Rows: none.
+INSERT INTO outdated_turns (tenant_id, memory_id, event_id, scope_id)
+SELECT DISTINCT m.tenant_id, m.superseded_by, e.event_id, m.scope_id
+FROM memories m
+CROSS JOIN LATERAL (
+    SELECT d.source_id AS event_id
+    FROM derivations d
+    WHERE d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'memory' AND d.source_kind = 'turn'
+    UNION ALL
+    SELECT o.event_id
+    FROM outdated_turns o
+    WHERE o.tenant_id = $1 AND o.memory_id = m.memory_id) e
+WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2)
+ON CONFLICT DO NOTHING;
+
+-- name: hand_on_superseded
+-- What these had taken the place of is superseded by what took theirs.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey, memories_superseded_by. Rows: none.
+UPDATE memories m
+SET superseded_by = g.superseded_by
+FROM memories g
+WHERE g.tenant_id = $1 AND g.memory_id = ANY ($2) AND m.tenant_id = $1 AND m.superseded_by = g.memory_id
+  AND m.memory_id <> g.memory_id;
+
+-- name: unlink_summaries
+-- Sessions whose summary is about to go have none.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: sessions_pkey. Rows: none.
+UPDATE sessions s
+SET summary_memory_id = NULL
+FROM memories m
+WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.kind = 'summary' AND s.tenant_id = $1
+  AND s.session_id = m.session_id AND s.summary_memory_id = m.memory_id;
+
+-- name: drop_derivations
+-- What these were made of.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: derivations_pkey. Rows: none.
+DELETE FROM derivations
+WHERE tenant_id = $1 AND derived_id = ANY ($2);
+
+-- name: erase_memories
+-- These go, with their versions, vectors, counters and sayings.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey. Rows: none.
+DELETE FROM memories
+WHERE tenant_id = $1 AND memory_id = ANY ($2);
+
+-- name: thin_sayings
+-- Some of the times a fact was said, of those that ruling does not read.
+-- $1 tenant uuid, $2 memory_id uuid, $3 first int8, $4 latest int8, $5 limit int8
+-- Uses: fact_sayings_in_order, fact_sayings_pkey. Rows: none.
+DELETE FROM fact_sayings s
+USING (
+    SELECT event_id, span_start
+    FROM (SELECT event_id, span_start, said_at, seq
+          FROM fact_sayings
+          WHERE tenant_id = $1 AND memory_id = $2
+          ORDER BY said_at DESC, seq DESC
+          OFFSET $4) old
+    ORDER BY said_at, seq
+    OFFSET $3
+    LIMIT $5) w
+WHERE s.tenant_id = $1 AND s.memory_id = $2 AND s.event_id = w.event_id AND s.span_start = w.span_start;
+
+-- ---------------------------------------------------------------- bounds
+
+-- name: rows_of_scopes
+-- How many memories of these scopes are not hidden.
+-- $1 tenant uuid, $2 scope_ids int8[]
+-- Uses: memories_recent. Rows: rows.
+SELECT coalesce(sum(m.rows), 0)::int8 AS rows
+FROM unnest($2::int8[]) AS w (scope_id)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS rows
+    FROM memories
+    WHERE tenant_id = $1 AND scope_id = w.scope_id AND deleted_at IS NULL) m;
+
+-- name: uses_of_memories
+-- What the worth of these follows from, those that are not hidden; bytes are those of the current version's text and
+-- vectors. may_go: a bound may hide it.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey, memory_versions_pkey, memory_access_pkey, {embeddings}_pkey.
+-- Rows: memory_id, scope_id, bytes, importance, injected, born_at, used_at, may_go.
+SELECT m.memory_id, m.scope_id, (octet_length(v.content) + e.bytes)::int8 AS bytes, v.importance,
+       coalesce(a.injected, 0) AS injected, m.created_at AS born_at, a.last_injected_at AS used_at,
+       NOT m.pinned AND m.superseded_by IS NULL AND m.kind IN ('episodic', 'semantic', 'document') AS may_go
+FROM unnest($2::uuid[]) AS w (memory_id)
+JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id AND m.deleted_at IS NULL
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
+LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(pg_column_size(embedding)), 0) AS bytes
+    FROM {embeddings}
+    WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version) e;
+
+-- ---------------------------------------------------------------- summaries made anew
+
+-- name: summary_to_rebuild
+-- A session's summary as it stands.
+-- $1 tenant uuid, $2 memory_id uuid
+-- Uses: memories_pkey, sessions_pkey. Rows: session_id, label, version, subject_id, summarised_seq.
+SELECT s.session_id, s.label, m.version, m.subject_id, s.summarised_seq
+FROM memories m
+JOIN sessions s ON s.tenant_id = $1 AND s.session_id = m.session_id AND s.summary_memory_id = m.memory_id
+WHERE m.tenant_id = $1 AND m.memory_id = $2;
+
+-- name: turns_not_shown
+-- Turns of a session whose memory its owner hid or rejected.
+-- $1 tenant uuid, $2 session_id uuid
+-- Uses: memories_of_session, memory_versions_pkey, derivations_pkey. Rows: event_id.
+SELECT d.source_id AS event_id
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
+JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'memory'
+    AND d.source_kind = 'turn' AND d.ordinal = 0
+WHERE m.tenant_id = $1 AND m.session_id = $2 AND m.kind = 'episodic' AND (v.validation_status = 'rejected'
+    OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at));

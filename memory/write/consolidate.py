@@ -1,0 +1,387 @@
+"""Consolidation: what is stored and the terms of a run in, what has had its time gone, counts of each step out.
+
+`Consolidation.run` goes through the tenants and, for each, through the steps of memory.consolidation.STEPS. One leads
+among many; the others are told so (None). It is safe beside live traffic: changes are small transactions in one scope
+each, between which it pauses as long as they took, and nothing is held across a pause or an embedding. Killed
+anywhere, the next run goes on where this one stood; each step done twice changes nothing the second time.
+
+Import copies are not merged: a file whose lines were stored adds nothing (their identity is unique), and of two equal
+turns nothing else tells a copy from the same words said twice, which stay two.
+Raises StoreUnavailable, EmbedderUnavailable (come again), LeaseLost (another leads now).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from memory.consolidation import (
+    ROWS_UNDER_LOCK,
+    STEPS,
+    Changed,
+    Counted,
+    Due,
+    Lead,
+    OldSummary,
+    Place,
+    Progress,
+    Run,
+    Step,
+    Terms,
+    Window,
+)
+from memory.errors import LeaseLost, MemoryProxyFault
+from memory.model import NewMemory
+from memory.stored import StoredTurn
+from memory.telemetry import Metrics, event
+from policies.lifetime import Use, latest_due, lowest
+
+log = logging.getLogger("memory_proxy.consolidate")
+LEASE_S: Final = 60.0
+SCOPES_AT_ONCE: Final = 1_000
+ROWS_AT_ONCE: Final = 2_000
+NOTE_EVERY_S: Final = 1.0
+# Of the bound: how many candidates are held in memory; more than that is another round.
+HIDDEN_AT_ONCE: Final = 20_000
+# An unfinished run that is older began under terms of another day.
+RESUMED_WITHIN: Final = timedelta(hours=24)
+ASK_EVERY_S: Final = 60.0
+
+Say = Callable[[UUID, Counted], None]
+
+
+class ConsolidateStore(Protocol):
+    """What consolidation asks of the store. Every method may raise StoreUnavailable; those with a lead LeaseLost."""
+
+    async def lead(self, holder: str, ttl_s: float) -> int | None: ...
+    async def resign(self, holder: str) -> None: ...
+    async def runs(self, limit: int) -> list[Run]: ...
+    async def begin(self, now: datetime) -> Run: ...
+    async def end(self, lead: Lead, now: datetime, report: Sequence[Counted]) -> None: ...
+    async def progress(self, tenant: UUID, run_id: UUID) -> dict[Step, Progress]: ...
+    async def note(
+        self, tenant: UUID, lead: Lead, counted: Counted, after: Place | None, finished_at: datetime | None
+    ) -> None: ...
+    async def tenants(self) -> list[UUID]: ...
+    async def scopes_after(self, tenant: UUID, scope_id: int, limit: int) -> list[int]: ...
+    async def scopes_with(self, tenant: UUID, scope_ids: Sequence[int], step: Step, terms: Terms) -> list[int]: ...
+    async def window(
+        self, tenant: UUID, scope_id: int, step: Step, after: Place | None, limit: int, terms: Terms
+    ) -> Window: ...
+    async def rows_of(self, tenant: UUID, scope_ids: Sequence[int]) -> int: ...
+    async def uses(
+        self, tenant: UUID, scope_id: int, after: Place | None, limit: int, terms: Terms
+    ) -> tuple[Place | None, list[tuple[Use, bool]]]: ...
+    async def change(
+        self, tenant: UUID, scope_id: int, step: Step, due: Sequence[Due], terms: Terms, lead: Lead
+    ) -> Changed: ...
+    async def old_summary(self, tenant: UUID, scope_id: int, memory_id: UUID) -> OldSummary | None: ...
+    async def summarised_turns(self, tenant: UUID, old: OldSummary, seq: int, limit: int) -> list[StoredTurn]: ...
+    async def turns_not_shown(self, tenant: UUID, old: OldSummary) -> frozenset[UUID]: ...
+    async def put_rebuilt(
+        self, tenant: UUID, old: OldSummary, memory: NewMemory | None, terms: Terms, lead: Lead
+    ) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What consolidation needs. `summarise` makes a summary of turns anew, with vectors; None where none is left."""
+
+    store: ConsolidateStore
+    summarise: Callable[[OldSummary, Sequence[StoredTurn]], Awaitable[NewMemory | None]]
+    terms: Callable[[datetime], Terms]
+    clock: Callable[[], datetime]
+    metrics: Metrics
+    holder: str
+    pause_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A run as it stands: when it began and ended (None: it runs, or was broken off), and the counts of its steps."""
+
+    started_at: datetime
+    finished_at: datetime | None
+    report: tuple[dict[str, Any], ...]
+
+
+class Consolidation:
+    """Runs, one after the other."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._store = parts.store
+
+    async def run(self, say: Say) -> list[Counted] | None:
+        """One whole run, or the rest of one that was broken off: the counts of each step. None: another leads."""
+        fence = await self._store.lead(self._parts.holder, LEASE_S)
+        if fence is None:
+            return None
+        try:
+            run = await self.unfinished() or await self._store.begin(self._parts.clock())
+            lead = Lead(self._parts.holder, fence, run.run_id)
+            totals = {step: Counted(step) for step in STEPS}
+            for tenant in await self._store.tenants():
+                known = await self._store.progress(tenant, run.run_id)
+                terms = self._parts.terms(self._parts.clock())
+                for step in STEPS:
+                    pace = _Pace(self._parts, lead)
+                    done = await _TenantStep(self._parts, tenant, step, terms, pace, say).run(known.get(step))
+                    totals[step] += done
+            report = list(totals.values())
+            await self._store.end(lead, self._parts.clock(), report)
+        finally:
+            await self._store.resign(self._parts.holder)
+        self._count(report)
+        return report
+
+    async def rehearse(self, say: Say) -> list[Counted]:
+        """What a run would change first; nothing is changed."""
+        terms = self._parts.terms(self._parts.clock())
+        totals = {step: Counted(step) for step in STEPS}
+        for tenant in await self._store.tenants():
+            for step in STEPS:
+                pace = _Pace(self._parts, None)
+                totals[step] += await _TenantStep(self._parts, tenant, step, terms, pace, say).run(None)
+        return list(totals.values())
+
+    async def unfinished(self) -> Run | None:
+        """A run that was broken off and is to go on."""
+        latest = next(iter(await self._store.runs(1)), None)
+        if latest is None or latest.finished_at is not None:
+            return None
+        return latest if self._parts.clock() - latest.started_at < RESUMED_WITHIN else None
+
+    async def last(self) -> Standing | None:
+        """The latest run: its report, or how far it is; None before the first."""
+        latest = next(iter(await self._store.runs(1)), None)
+        if latest is None:
+            return None
+        if latest.finished_at is not None:
+            return Standing(latest.started_at, latest.finished_at, tuple(latest.report))
+        totals = {step: Counted(step) for step in STEPS}
+        for tenant in await self._store.tenants():
+            for step, known in (await self._store.progress(tenant, latest.run_id)).items():
+                totals[step] += known.counted
+        return Standing(latest.started_at, None, tuple(one.as_json() for one in totals.values()))
+
+    async def is_due(self, at: str, since: datetime) -> bool:
+        """Whether a run should begin or go on: none has since the clock last struck `at` (the first waits for it)."""
+        latest = next(iter(await self._store.runs(1)), None)
+        began = since if latest is None else latest.started_at
+        return began < latest_due(at, self._parts.clock()) or await self.unfinished() is not None
+
+    def _count(self, report: Sequence[Counted]) -> None:
+        metrics = self._parts.metrics
+        for one in report:
+            metrics.consolidated.labels(one.step).inc(one.changed)
+            metrics.consolidation_seconds.labels(one.step).set(one.seconds)
+        metrics.consolidation_end_seconds.set(self._parts.clock().timestamp())
+
+
+async def keep_consolidating(consolidation: Consolidation, at: str | None, clock: Callable[[], datetime]) -> None:
+    """Run each night at this time of day for ever, and go on with a run that was broken off; run as a task."""
+    since = clock()
+    while at is not None:
+        await asyncio.sleep(ASK_EVERY_S)
+        try:
+            if not await consolidation.is_due(at, since):
+                continue
+            report = await consolidation.run(_to_log)
+            if report is not None:
+                event(log, "consolidated", **{one.step: one.changed for one in report})
+        except MemoryProxyFault as fault:
+            event(log, "consolidation_postponed", logging.WARNING, fault=f"{type(fault).__name__}: {fault}")
+
+
+def _to_log(_: UUID, counted: Counted) -> None:
+    event(log, "consolidating", logging.DEBUG, **counted.as_json())
+
+
+class _Pace:
+    """Keeps the lead, and the machine free: after each change a pause as long as the change took."""
+
+    def __init__(self, parts: Parts, lead: Lead | None) -> None:
+        self._parts = parts
+        self.lead = lead
+        self._led_s = -LEASE_S
+
+    async def rest(self, worked_s: float, *, least_s: float = 0.0) -> None:
+        """Wait, and stay the leader. Raises LeaseLost."""
+        await asyncio.sleep(max(least_s, worked_s))
+        now_s = asyncio.get_running_loop().time()
+        if self.lead is None or now_s - self._led_s < LEASE_S / 4:
+            return
+        if await self._parts.store.lead(self.lead.holder, LEASE_S) != self.lead.fence:
+            raise LeaseLost("another process consolidates now")
+        self._led_s = now_s
+
+
+class _TenantStep:
+    """One step of one tenant. Without a lead it only counts."""
+
+    def __init__(self, parts: Parts, tenant: UUID, step: Step, terms: Terms, pace: _Pace, say: Say) -> None:
+        self._parts = parts
+        self._store = parts.store
+        self._tenant = tenant
+        self._step = step
+        self._terms = terms
+        self._pace = pace
+        self._say = say
+        self._all = Counted(step)
+        self._fresh = Counted(step)  # not noted yet; what was changed notes itself
+        self._noted_s = self._now_s()
+
+    async def run(self, known: Progress | None) -> Counted:
+        """Go on from where it stood, to the end; the counts of the whole step."""
+        if known is not None:
+            self._all = known.counted
+        if self._step in self._terms.idle or (known is not None and known.finished):
+            return self._all
+        if self._step == "bound":
+            await self._keep_bound()
+        else:
+            await self._walk(None if known is None else known.after)
+        await self._note(None, finished=True)
+        self._say(self._tenant, self._all)
+        return self._all
+
+    async def _walk(self, after: Place | None) -> None:
+        async for scope_id in self._scopes(after):
+            place = after if after is not None and after.scope_id == scope_id else None
+            while True:
+                began_s = self._now_s()
+                window = await self._store.window(self._tenant, scope_id, self._step, place, ROWS_AT_ONCE, self._terms)
+                worked_s = self._now_s() - began_s
+                await self._count(examined=window.examined, worked_s=worked_s)
+                await self._pace.rest(worked_s)
+                await self._change_all(scope_id, window.due)
+                place = window.last
+                if place is None or window.examined < ROWS_AT_ONCE:
+                    break
+                await self._note(place)
+
+    async def _scopes(self, after: Place | None) -> AsyncIterator[int]:
+        """The scopes that hold anything for this step, in order, from the place's own on."""
+        last = -1 if after is None else after.scope_id - 1
+        while page := await self._store.scopes_after(self._tenant, last, SCOPES_AT_ONCE):
+            for scope_id in await self._store.scopes_with(self._tenant, page, self._step, self._terms):
+                yield scope_id
+            last = page[-1]
+
+    async def _change_all(self, scope_id: int, due: Sequence[Due]) -> None:
+        lead = self._pace.lead
+        if lead is None:
+            await self._count(changed=len(due))
+            return
+        size = 1 if self._step == "summaries" else ROWS_UNDER_LOCK
+        for start in range(0, len(due), size):
+            batch = due[start : start + size]
+            more = True
+            while more:
+                began_s = self._now_s()
+                changed = await self._change(scope_id, batch, lead)
+                worked_s = self._now_s() - began_s
+                await self._count(changed=changed.rows, worked_s=worked_s)
+                await self._pace.rest(worked_s, least_s=self._parts.pause_s)
+                more = changed.more
+
+    async def _change(self, scope_id: int, batch: Sequence[Due], lead: Lead) -> Changed:
+        if self._step != "summaries":
+            return await self._store.change(self._tenant, scope_id, self._step, batch, self._terms, lead)
+        return Changed(await self._rebuild(scope_id, batch[0].memory_id, lead))
+
+    async def _rebuild(self, scope_id: int, memory_id: UUID, lead: Lead) -> int:
+        """A summary anew, of the turns that are left; how many were written, 0 or 1."""
+        old = await self._store.old_summary(self._tenant, scope_id, memory_id)
+        if old is None:
+            return 0
+        hidden = await self._store.turns_not_shown(self._tenant, old)
+        turns: list[StoredTurn] = []
+        seq = 0
+        while page := await self._store.summarised_turns(self._tenant, old, seq, ROWS_AT_ONCE):
+            turns += [turn for turn in page if turn.event_id not in hidden]
+            seq = page[-1].seq + 1
+        memory = await self._parts.summarise(old, turns)
+        return await self._store.put_rebuilt(self._tenant, old, memory, self._terms, lead)
+
+    # ------------------------------------------------------------ bounds
+
+    async def _keep_bound(self) -> None:
+        """Hide what is worth least until the tenant is within its bounds, in rounds of HIDDEN_AT_ONCE."""
+        while True:
+            rows_over, bytes_over = await self._over()
+            if rows_over <= 0 and bytes_over <= 0:
+                return
+            chosen = await self._least_worth(rows_over, bytes_over)
+            before = self._all.changed
+            by_scope: dict[int, list[Due]] = {}
+            for use in chosen:
+                by_scope.setdefault(use.scope_id, []).append(Due(use.memory_id))
+            for scope_id, due in sorted(by_scope.items()):
+                await self._change_all(scope_id, due)
+            if self._pace.lead is None or self._all.changed == before:
+                return  # rehearsed; or what is left may not go
+
+    async def _over(self) -> tuple[int, int]:
+        """By how many rows and bytes the tenant has too much; 0 or less: not."""
+        rows, size = 0, 0
+        if self._terms.rows_max is not None:
+            last = -1
+            while page := await self._store.scopes_after(self._tenant, last, SCOPES_AT_ONCE):
+                rows += await self._store.rows_of(self._tenant, page)
+                last = page[-1]
+            rows -= self._terms.rows_max
+        if self._terms.bytes_max is not None:
+            async for uses in self._uses():
+                size += sum(use.bytes for use, _ in uses)
+            size -= self._terms.bytes_max
+        return rows, size
+
+    async def _least_worth(self, rows_over: int, bytes_over: int) -> list[Use]:
+        held: list[Use] = []
+        async for uses in self._uses():
+            held += [use for use, may_go in uses if may_go]
+            if len(held) >= 2 * HIDDEN_AT_ONCE:
+                held = self._lowest(held, rows_over, bytes_over)
+        return self._lowest(held, rows_over, bytes_over)
+
+    def _lowest(self, uses: Sequence[Use], rows_over: int, bytes_over: int) -> list[Use]:
+        return lowest(uses, rows_over, bytes_over, at_most=HIDDEN_AT_ONCE, now=self._terms.now)
+
+    async def _uses(self) -> AsyncIterator[list[tuple[Use, bool]]]:
+        async for scope_id in self._scopes(None):
+            place: Place | None = None
+            while True:
+                began_s = self._now_s()
+                place, uses = await self._store.uses(self._tenant, scope_id, place, ROWS_AT_ONCE, self._terms)
+                if place is None:
+                    break
+                yield uses
+                worked_s = self._now_s() - began_s
+                await self._count(examined=len(uses), worked_s=worked_s)
+                await self._pace.rest(worked_s)
+
+    # ------------------------------------------------------------ counting
+
+    async def _count(self, *, examined: int = 0, changed: int = 0, worked_s: float = 0.0) -> None:
+        self._all += Counted(self._step, examined, changed, worked_s)
+        self._fresh += Counted(self._step, examined, 0, worked_s)
+
+    async def _note(self, after: Place | None, *, finished: bool = False) -> None:
+        """Note where it stands, once in a while and at the end."""
+        lead, now_s = self._pace.lead, self._now_s()
+        if lead is None or (not finished and now_s - self._noted_s < NOTE_EVERY_S):
+            return
+        ended = self._parts.clock() if finished else None
+        await self._store.note(self._tenant, lead, replace(self._fresh, changed=0), after, ended)
+        self._fresh, self._noted_s = Counted(self._step), now_s
+        self._say(self._tenant, self._all)
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,114 @@
+"""How long a memory lives: its kind and its use in; when it ends, when it is looked at again, what goes first out.
+
+Each question is a pure function; every moment is an argument.
+* `expires_at`: until when a memory born now is in answers at all. `ended_before`: what ended so long ago that its row
+  may go, which is never while a request of that time can still be rebuilt.
+* `review_due_at`: when somebody should look whether a fact still holds.
+* `worth`: how likely a memory is to be asked for again; under a bound what is least likely goes first (`lowest`).
+* `latest_due`: when a daily run should last have begun.
+
+Refuses nothing; numbers outside their range are taken as the nearest in it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+DaysOf = Mapping[str, float | None]
+"""Days by kind of memory, or by category of fact; None or absent: for ever."""
+
+UNDO_DAYS: Final = 30.0
+"""A memory that was hidden, by whomever, can be shown again so long (DESIGN section 2)."""
+FIRST_SAYINGS_KEPT: Final = 8
+LATEST_SAYINGS_KEPT: Final = 56
+"""Of one fact: what ruling on it reads (docs/decisions/0009). Those between them decide nothing."""
+
+# An hour: what was used a moment ago is as good as certain to be needed, and 1/sqrt(0) is no number.
+_AGE_DAYS_MIN: Final = 1 / 24
+_IMPORTANCE: Final = (0.01, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What is known of how a memory is used. `used_at`: when it was last placed in a prompt."""
+
+    memory_id: UUID
+    scope_id: int
+    bytes: int
+    importance: float
+    injected: int
+    born_at: datetime
+    used_at: datetime | None
+
+
+def expires_at(kind: str, born: datetime, days_of: DaysOf) -> datetime | None:
+    """When a memory of this kind that is stored now leaves all answers; None: never."""
+    return _after(born, days_of.get(kind))
+
+
+def review_due_at(category: str, seen_at: datetime, days_of: DaysOf) -> datetime | None:
+    """When a fact that was last said or reviewed at `seen_at` is to be looked at again; None: never."""
+    return _after(seen_at, days_of.get(category))
+
+
+def ended_before(now: datetime, keep_days: float, replay_days: float) -> datetime:
+    """What ended before this may be erased. A request of the last `replay_days` may still be asked for as of then, and
+    what was visible at any such moment ended later than this.
+    """
+    return now - timedelta(days=max(keep_days, replay_days))
+
+
+def latest_due(at: str, now: datetime) -> datetime:
+    """The last time that a daily clock of `at` ("HH:MM", in the zone of `now`) struck."""
+    hour, minute = (int(part) for part in at.split(":"))
+    today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return today if today <= now else today - timedelta(days=1)
+
+
+def worth(use: Use, now: datetime) -> float:
+    """Log odds that a memory is needed next, any number: larger is kept longer.
+
+    By Bayes need odds are prior odds times history odds. The prior is its importance. History is the base level of
+    Anderson and Schooler (Psychological Science 2, 1991: the odds that a thing is needed fall with the age of each
+    past need as a power law, d = .5), in Petrov's form with one exact term (ICCM 2006): of `n` needs over a life of
+    `L` days, the latest `t` days ago, ln(t^-.5 + 2 (n - 1) / (L^.5 + t^.5)). Being said is the first need, each
+    injection one more.
+    """
+    life = max(_days(now - use.born_at), _AGE_DAYS_MIN)
+    last = life if use.used_at is None else min(max(_days(now - use.used_at), _AGE_DAYS_MIN), life)
+    least, most = _IMPORTANCE
+    important = min(max(use.importance, least), most)
+    needs = max(use.injected, 0)
+    base = last**-0.5 + 2 * needs / (life**0.5 + last**0.5)
+    return math.log(base) + math.log(important / (1 - important))
+
+
+def lowest(uses: Iterable[Use], rows_over: int, bytes_over: int, *, at_most: int, now: datetime) -> list[Use]:
+    """The memories of least worth, least first, that together take away so many rows and so many bytes.
+
+    At most `at_most` of them, which is also how many are held meanwhile; ties go by id, so that two runs agree.
+    """
+    if rows_over <= 0 and bytes_over <= 0:
+        return []
+    asked = rows_over if bytes_over <= 0 else at_most
+    held = heapq.nsmallest(min(asked, at_most), uses, key=lambda use: (worth(use, now), use.memory_id))
+    freed = 0
+    for number, use in enumerate(held):
+        if number >= rows_over and freed >= bytes_over:
+            return held[:number]
+        freed += use.bytes
+    return held
+
+
+def _after(moment: datetime, days: float | None) -> datetime | None:
+    return None if days is None else moment + timedelta(days=days)
+
+
+def _days(span: timedelta) -> float:
+    return span.total_seconds() / 86_400
