@@ -381,7 +381,8 @@ class _TenantStep:
         ended = self._parts.clock() if finished else None
         await self._store.note(self._tenant, lead, replace(self._fresh, changed=0), after, ended)
         self._fresh, self._noted_s = Counted(self._step), now_s
-        self._say(self._tenant, self._all)
+        if not finished:
+            self._say(self._tenant, self._all)
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()

@@ -62,10 +62,12 @@ def new_fact(one: Turn, what: Fact, number: int = 0) -> NewFact:
 
 def saying(store: Stores, *facts: Fact, day: float = 0, session: str | None = None, **more: Any) -> Commit:
     """An exchange of one turn of the user that states these facts, said on a day."""
+    ends = more.pop("ends", None)
     changes = {name: more.pop(name) for name in ("role", "integrity", "sensitivity", "content") if name in more}
     made = exchange(store.scope(), session or f"s{new_id()}", more.pop("at", 0), ("said so",), retrieval=None, **more)
     turn = replace(made.turns[0], occurred_at=T0 + day * DAY, **changes)
     stated = tuple(new_fact(turn, one, number) for number, one in enumerate(facts))
+    stated = tuple(replace(one, memory=replace(one.memory, expires_at=ends)) for one in stated)
     arrived = replace(made.exchange, arrived_at=turn.occurred_at)
     return replace(made, exchange=arrived, turns=(turn,), memories=(), facts=stated)
 

@@ -1,0 +1,655 @@
+"""Consolidation on a real store: what has had its time goes, nothing else does, whoever kills it at whatever moment."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from memory.adapters.postgres.consolidate_store import ConsolidateStore
+from memory.adapters.postgres.database import Bounds
+from memory.config import Settings, load_settings
+from memory.consolidation import STEPS, Counted, Due, Lead, terms_of
+from memory.errors import LeaseLost, NotFound, StoreUnavailable
+from memory.model import IndexRow
+from memory.read.items import Filter
+from memory.stored import MemoryChange
+from memory.telemetry import Metrics
+from memory.write.consolidate import Consolidation, Parts
+from memory.write.rebuild import Rebuilder
+from policies.fact import Fact
+from tests.postgres.seed import SUBJECT, T0, Stores, digest, exchange, memory_of, retrieval, stores, vectors
+from tests.postgres.test_facts import DAY, fact, say, texts
+from tests.postgres_fixture import DIM, TestDatabase
+
+ALL = {
+    "consolidate.never_used_keep_days": 100,
+    "consolidate.rows_max": 1_000,
+    "consolidate.pause_ms": 0,
+}
+
+
+class Words:
+    """Windows, vectors and language of a test: one window, any vector, no language."""
+
+    model, dim = "test-model", DIM
+
+    def offsets(self, text: str) -> Sequence[tuple[int, int]]:
+        return [(0, len(text))] if text else []
+
+    async def embed_query(self, text: str) -> Any:
+        return vectors(1)[0]
+
+    async def embed_documents(self, texts: Sequence[str]) -> Any:
+        return vectors(len(texts)) if texts else np.zeros((0, DIM), np.float32)
+
+    def detect(self, text: str) -> None:
+        return None
+
+
+@dataclass
+class Night:
+    """The stores with a consolidation on them, and its clock."""
+
+    stores: Stores
+    settings: Settings
+    now: datetime = T0
+    holder: str = "night"
+    said: list[Counted] = field(default_factory=list)
+
+    @property
+    def store(self) -> ConsolidateStore:
+        return ConsolidateStore(self.stores.database, "memory_embeddings_test_model_1d820189")
+
+    def on(self, store: Any) -> Consolidation:
+        words = Words()
+        rebuilder = Rebuilder(words, words, words, 8, {}, lambda: self.now)  # type: ignore[arg-type]
+        return Consolidation(
+            Parts(
+                store=store,
+                summarise=rebuilder,
+                terms=lambda now: terms_of(self.settings, now),
+                clock=lambda: self.now,
+                metrics=Metrics(),
+                holder=self.holder,
+                pause_s=0.0,
+            )
+        )
+
+    async def run(self, now: datetime | None = None) -> dict[str, int]:
+        """A whole run; what each step changed, those that changed something."""
+        self.now = now or self.now
+        report = await self.on(self.store).run(lambda _, counted: self.said.append(counted))
+        assert report is not None
+        return {one.step: one.changed for one in report if one.changed}
+
+
+@pytest.fixture
+async def night(postgres: TestDatabase) -> AsyncIterator[Night]:
+    async with stores(postgres, Bounds(connections_max=8)) as made:
+        yield Night(made, load_settings(None, ALL, {}))
+
+
+async def shown(night: Night, as_of: datetime | None = None) -> list[IndexRow]:
+    """What recall may look at."""
+    store = night.stores
+    scopes = [one.scope_id for one in await store.read.visible_scopes(store.scope())]
+    batches = [rows async for rows in store.read.index_rows(store.tenant, scopes, as_of=as_of)]
+    now = as_of or night.now
+    return [
+        row
+        for row in itertools.chain.from_iterable(batches)
+        if row.visible and (row.expires_at is None or row.expires_at > now)
+    ]
+
+
+async def contents(night: Night, as_of: datetime | None = None) -> set[str]:
+    return {row.content for row in await shown(night, as_of)}
+
+
+async def tell(
+    night: Night, *said: str, at: datetime = T0, ends: datetime | None = None, session: str = "s"
+) -> list[UUID]:
+    """An exchange with a memory for each text, stored at a moment; their ids."""
+    made = exchange(night.stores.scope(), f"{session}-{said[0]}", 0, said, retrieval=None)
+    memories = tuple(replace(one, expires_at=ends) for one in made.memories)
+    await night.stores.write.commit(replace(made, memories=memories), now=at)
+    return [one.memory_id for one in memories]
+
+
+async def patch(night: Night, memory_id: UUID, version: int = 1, **change: Any) -> None:
+    await night.stores.records.patch_memory(night.stores.scope(), memory_id, version, MemoryChange(**change), night.now)
+
+
+def events(postgres: TestDatabase, what: str) -> int:
+    return int(postgres.psql(f"SELECT count(*) FROM outbox WHERE event = '{what}'"))
+
+
+# ---------------------------------------------------------------- expiry
+
+
+async def test_an_expired_memory_is_in_no_answer_before_it_is_deleted(night: Night) -> None:
+    store = night.stores
+    (gone,) = await tell(night, "for a day", ends=T0 + DAY)
+    (kept,) = await tell(night, "for ever")
+    night.now = T0 + DAY
+    assert await contents(night) == {"for ever"}
+    scopes = [one.scope_id for one in await store.read.visible_scopes(store.scope())]
+    near = await store.read.nearest(store.tenant, scopes, vectors(1)[0], 9, Filter(), now=night.now)
+    assert [row.memory_id for row in near] == [kept]
+    for order in ("asc", "desc"):
+        page = await store.records.memories(store.scope(), limit=9, order=order, now=night.now)
+        assert [row.memory_id for row in page.rows] == [kept]
+    with pytest.raises(NotFound):
+        await store.records.memory(store.scope(), gone, now=night.now)
+    assert (await store.records.memory(store.scope(), gone, now=T0)).memory_id == gone
+
+
+async def test_what_expired_long_ago_is_erased_and_the_feed_says_so(night: Night, postgres: TestDatabase) -> None:
+    await tell(night, "one", "two", ends=T0 + DAY)
+    await tell(night, "three", ends=T0 + 40 * DAY)
+    assert await night.run(T0 + 30 * DAY) == {}
+    assert await night.run(T0 + 32 * DAY) == {"expired": 2}
+    assert postgres.psql("SELECT content FROM memory_versions") == "three"
+    for table in (postgres.embeddings, "derivations", "provenance", "memories"):
+        assert postgres.psql(f"SELECT count(*) FROM {table}") == "1", table
+    assert postgres.psql("SELECT count(*) FROM turns") == "3"
+    assert events(postgres, "expired") == 2
+
+
+async def test_what_an_expired_fact_had_replaced_goes_before_it(night: Night, postgres: TestDatabase) -> None:
+    for number in range(70):
+        await say(night.stores, fact(f"city {number}"), day=number)
+    postgres.psql(
+        f"UPDATE memory_versions SET expires_at = '{T0 + 80 * DAY}' WHERE superseded_by IS NULL AND recorded_to IS NULL"
+    )
+    assert await night.run(T0 + 111 * DAY) == {"expired": 70}
+    assert postgres.psql("SELECT count(*) FROM memories") == "0"
+
+
+async def test_a_summary_that_expired_leaves_a_session_that_can_have_another(
+    night: Night, postgres: TestDatabase
+) -> None:
+    store = night.stores
+    made = exchange(store.scope(), "s", 0, retrieval=None)
+    await store.write.commit(made, now=T0)
+    summary = replace(memory_of(made.turns[0]), memory_id=digest_id("sum"), kind="summary", expires_at=T0 + DAY)
+    put = {"subject_id": SUBJECT, "now": T0}
+    assert await store.write.put_summary(store.scope(), made.session.session_id, summary, 1, **put) == 1
+    assert (await night.run(T0 + 60 * DAY))["expired"] == 1
+    assert await store.write.put_summary(store.scope(), made.session.session_id, summary, 2, **put) == 1
+
+
+def digest_id(name: str) -> UUID:
+    return UUID(bytes=bytes(digest(name))[:16])
+
+
+async def test_a_fact_said_again_lives_anew(night: Night) -> None:
+    def ending(what: Fact, at: datetime) -> Any:
+        return say(night.stores, what, day=(at - T0).days, ends=at + 10 * DAY)
+
+    await ending(fact("berlin"), T0)
+    night.now = T0 + 11 * DAY
+    assert await contents(night) == set()
+    await ending(fact("berlin"), T0 + 12 * DAY)
+    night.now = T0 + 13 * DAY
+    assert await contents(night) == {"The user lives in berlin."}
+    night.now = T0 + 23 * DAY
+    assert await contents(night) == set()
+
+
+async def test_a_fact_whose_time_in_the_world_is_over_is_not_given(night: Night) -> None:
+    store = night.stores
+    await say(store, fact("lisbon", valid_to=T0 + 5 * DAY))
+    await say(store, fact("rome", predicate="lived_in", valid_to=T0 - 500 * DAY, cardinality="many"))
+    both = {"The user lives in lisbon.", "The user lives in rome."}
+    night.now = T0 + 4 * DAY
+    assert await contents(night) == both
+    night.now = T0 + 6 * DAY
+    assert await contents(night) == {"The user lives in rome."}  # said as what was
+    assert await contents(night, as_of=T0 + 4 * DAY) == both
+    assert await contents(night, as_of=T0 + 6 * DAY) == {"The user lives in rome."}
+    scopes = [one.scope_id for one in await store.read.visible_scopes(store.scope())]
+    near = await store.read.nearest(store.tenant, scopes, vectors(1)[0], 9, Filter(), now=night.now)
+    assert [row.content for row in near] == ["The user lives in rome."]
+
+
+# ---------------------------------------------------------------- superseded facts
+
+
+async def outdated(night: Night, content: str) -> set[UUID]:
+    (row,) = [row for row in await shown(night) if row.content == content]
+    return set(row.outdates)
+
+
+async def test_a_superseded_fact_goes_and_its_turn_stays_out_of_date(night: Night, postgres: TestDatabase) -> None:
+    for number, city in enumerate(("berlin", "paris", "rome")):
+        await say(night.stores, fact(city), day=10 * number)
+    before = await outdated(night, "The user lives in rome.")
+    assert len(before) == 2
+    assert await night.run(T0 + 189 * DAY) == {}
+    assert await night.run(T0 + 201 * DAY) == {"superseded": 2}
+    assert postgres.psql("SELECT object FROM facts") == "rome"
+    assert await outdated(night, "The user lives in rome.") == before
+    await say(night.stores, fact("oslo"), day=202)
+    night.now = T0 + 203 * DAY
+    assert before < await outdated(night, "The user lives in oslo.")
+    assert await night.run(T0 + 400 * DAY) == {"superseded": 1}
+    assert before < await outdated(night, "The user lives in oslo.")
+    assert events(postgres, "erased") == 3
+
+
+async def test_as_of_inside_the_replay_retention_sees_what_was(night: Night) -> None:
+    night.settings = load_settings(
+        None, {**ALL, "consolidate.superseded_keep_days": 0, "replay.retention_days": 20}, {}
+    )
+    await say(night.stores, fact("berlin"))
+    await say(night.stores, fact("paris"), day=10)
+    assert await night.run(T0 + 29 * DAY) == {}
+    assert await contents(night, as_of=T0 + 9 * DAY) == {"The user lives in berlin."}
+    assert await night.run(T0 + 31 * DAY) == {"superseded": 1}
+    assert await contents(night, as_of=T0 + 11 * DAY) == {"The user lives in paris."}
+
+
+async def test_a_key_that_was_corrected_keeps_what_the_correction_stands_against(night: Night) -> None:
+    await say(night.stores, fact("berlin"))
+    await say(night.stores, fact("paris", correction=True), day=10)
+    assert await night.run(T0 + 300 * DAY) == {}
+    await say(night.stores, fact("berlin"), day=301)
+    assert await texts(night.stores) == {"The user lives in paris."}
+
+
+async def test_pinned_and_confirmed_facts_and_one_said_in_between_are_kept(
+    night: Night, postgres: TestDatabase
+) -> None:
+    for key in ("pinned", "confirmed", "between"):
+        if key == "between":
+            await say(night.stores, fact("new", predicate=key), day=-5)
+        await say(night.stores, fact("old", predicate=key))
+        if key != "between":
+            (row,) = [row for row in await shown(night) if row.attributes["predicate"] == key]
+            change = {"pinned": True} if key == "pinned" else {"validation_status": "confirmed"}
+            await patch(night, row.memory_id, **change)
+        await say(night.stores, fact("new", predicate=key), day=10)
+    assert "superseded" not in await night.run(T0 + 300 * DAY)
+    assert postgres.psql("SELECT count(*) FROM facts WHERE state = 'superseded'") == "3"
+
+
+async def test_evidence_is_bounded_and_what_holds_stays(night: Night, postgres: TestDatabase) -> None:
+    await say(night.stores, fact("berlin"), day=-1)
+    for number in range(90):
+        await say(night.stores, fact("paris"), day=number / 2)
+    turns = await outdated(night, "The user lives in paris.")
+    assert await night.run(T0 + 50 * DAY) == {"evidence": 26}
+    assert postgres.psql("SELECT count(*) FROM fact_sayings") == "65"
+    assert await night.run(T0 + 50 * DAY) == {}
+    assert await texts(night.stores) == {"The user lives in paris."}
+    await say(night.stores, fact("rome"), day=51)
+    assert len(await outdated(night, "The user lives in rome.")) == 91
+    assert turns < await outdated(night, "The user lives in rome.")
+
+
+# ---------------------------------------------------------------- hidden, and erased later
+
+
+async def test_what_was_never_used_is_hidden_can_come_back_and_goes_later(night: Night, postgres: TestDatabase) -> None:
+    store = night.stores
+    ids = await tell(night, "unused", "used", "pinned", "confirmed", "asked back")
+    done = exchange(store.scope(), "other", 0, ("x",), memories=(), retrieval=retrieval(SUBJECT, ids[1]))
+    await store.write.commit(done, now=T0)
+    await patch(night, ids[2], pinned=True)
+    await patch(night, ids[3], validation_status="confirmed")
+    kept = {"used", "pinned", "confirmed"}
+    assert await night.run(T0 + 99 * DAY) == {}
+    assert await night.run(T0 + 101 * DAY) == {"unused": 2}
+    assert await contents(night) == kept
+    assert await contents(night, as_of=T0 + 100 * DAY) == kept | {"unused", "asked back"}
+    await store.records.undelete_memory(store.scope(), ids[4], night.now)
+    assert await contents(night) == kept | {"asked back"}
+    await patch(night, ids[4], validation_status="confirmed")
+    assert await night.run(T0 + 130 * DAY) == {}
+    assert await night.run(T0 + 132 * DAY) == {"pruned": 1}
+    assert postgres.psql("SELECT count(*) FROM memories") == "4"
+    assert events(postgres, "deleted") == 2
+
+
+async def test_what_a_person_hid_is_not_erased(night: Night, postgres: TestDatabase) -> None:
+    ids = await tell(night, "hidden")
+    await night.stores.records.delete_memory(night.stores.scope(), ids[0], T0)
+    assert await night.run(T0 + 500 * DAY) == {}
+    assert postgres.psql("SELECT count(*) FROM memories") == "1"
+
+
+async def test_a_fact_in_force_is_not_hidden_where_that_would_bring_back_another(night: Night) -> None:
+    await say(night.stores, fact("berlin"))
+    await say(night.stores, fact("paris"), day=1)
+    await say(night.stores, fact("tea", predicate="likes", cardinality="many"), day=1)
+    changed = await night.run(T0 + 150 * DAY)
+    assert changed["unused"] == 1
+    assert await texts(night.stores) == {"The user lives in paris."}
+
+
+async def test_a_bound_takes_the_least_worth_and_nothing_pinned(night: Night, postgres: TestDatabase) -> None:
+    night.settings = load_settings(None, {"consolidate.rows_max": 3, "consolidate.pause_ms": 0}, {})
+    low = await tell(night, "low 1", "low 2", "pinned low")
+    await tell(night, "a", "b", "c", at=T0 + DAY)
+    for memory_id in low:
+        await patch(night, memory_id, importance=0.1)
+    await patch(night, low[2], version=2, pinned=True)
+    night.now = T0 + 2 * DAY
+    assert [one.changed for one in await night.on(night.store).rehearse(lambda *_: None) if one.step == "bound"] == [3]
+    assert len(await shown(night)) == 6
+    assert await night.run(T0 + 2 * DAY) == {"bound": 3}
+    left = await contents(night)
+    assert "pinned low" in left
+    assert len(left) == 3
+    assert not left & {"low 1", "low 2"}
+    assert await night.run(T0 + 2 * DAY) == {}
+
+
+async def test_a_bound_in_bytes(night: Night) -> None:
+    await tell(night, *(f"text {number}" for number in range(8)))
+    size = 8 * (6 + 776)  # text, and a vector of 384 halves with its head
+    bounded = {"consolidate.bytes_max": size - 2_000, "consolidate.pause_ms": 0}
+    night.settings = load_settings(None, bounded, {})
+    assert await night.run(T0 + DAY) == {"bound": 3}
+    assert await night.run(T0 + DAY) == {}
+
+
+async def test_a_bound_that_cannot_be_kept_ends(night: Night) -> None:
+    night.settings = load_settings(None, {"consolidate.rows_max": 1, "consolidate.pause_ms": 0}, {})
+    for memory_id in await tell(night, "one", "two", "three"):
+        await patch(night, memory_id, pinned=True)
+    assert await night.run(T0 + DAY) == {}
+
+
+# ---------------------------------------------------------------- summaries
+
+
+async def summarised(night: Night, *said: str) -> tuple[Any, UUID]:
+    """A session of these words with a summary that rests on all of them."""
+    store = night.stores
+    made = exchange(store.scope(), "s", 0, said, retrieval=None)
+    await store.write.commit(made, now=T0)
+    summary = replace(
+        memory_of(made.turns[0], content="\n".join(said)),
+        memory_id=digest_id("sum"),
+        kind="summary",
+        content_key=digest("sum"),
+        source_turns=tuple(one.event_id for one in made.turns),
+        windows=((0, 5),),
+    )
+    put = {"subject_id": SUBJECT, "now": T0 + timedelta(minutes=1)}
+    await store.write.put_summary(store.scope(), made.session.session_id, summary, len(said), **put)
+    return made, summary.memory_id
+
+
+def summary_text(postgres: TestDatabase) -> str:
+    return postgres.psql(
+        "SELECT v.content FROM memory_versions v JOIN memories m USING (tenant_id, memory_id, version)"
+        " WHERE m.kind = 'summary'"
+    )
+
+
+BOAT, SECRET = "My boat is called Halcyon.", "My neighbour drinks too much."
+
+
+async def test_a_summary_is_made_anew_without_a_turn_that_its_owner_hid(night: Night, postgres: TestDatabase) -> None:
+    made, _ = await summarised(night, BOAT, SECRET)
+    assert await night.run(T0 + DAY) == {}
+    await night.stores.records.delete_memory(night.stores.scope(), made.memories[1].memory_id, T0 + DAY)
+    assert await night.run(T0 + DAY) == {"summaries": 1}
+    assert summary_text(postgres) == BOAT
+    assert await night.run(T0 + DAY) == {}
+    assert {row.content for row in await shown(night) if row.kind == "summary"} == {BOAT}
+
+
+async def test_a_summary_is_made_anew_without_a_turn_that_is_gone(night: Night, postgres: TestDatabase) -> None:
+    made, _ = await summarised(night, BOAT, SECRET)
+    postgres.psql(f"DELETE FROM turns WHERE event_id = '{made.turns[1].event_id}'")
+    assert await night.run(T0 + DAY) == {"summaries": 1}
+    assert summary_text(postgres) == BOAT
+
+
+async def test_a_summary_of_nothing_is_erased(night: Night, postgres: TestDatabase) -> None:
+    await summarised(night, BOAT)
+    postgres.psql("DELETE FROM turns")
+    assert await night.run(T0 + DAY) == {"summaries": 1}
+    assert summary_text(postgres) == ""
+    assert postgres.psql("SELECT summary_memory_id FROM sessions") == ""
+
+
+# ---------------------------------------------------------------- review
+
+
+async def to_review(night: Night) -> list[str]:
+    page = await night.stores.records.memories(
+        night.stores.scope(), limit=2, order="asc", to_review=True, now=night.now
+    )
+    rows = list(page.rows)
+    while page.next_cursor:
+        page = await night.stores.records.memories(
+            night.stores.scope(), limit=2, cursor=page.next_cursor, order="asc", to_review=True, now=night.now
+        )
+        rows += page.rows
+    return [row.attributes["object"] for row in rows]
+
+
+async def test_facts_that_may_be_stale_are_listed_until_somebody_looked(night: Night, postgres: TestDatabase) -> None:
+    night.settings = load_settings(None, {"consolidate.pause_ms": 0}, {})
+    for number, name in enumerate(("api", "db", "cache", "proxy")):
+        await say(night.stores, fact(name, predicate="runs_on", cardinality="many", category="topology"), day=number)
+    await say(night.stores, fact("tea", predicate="likes", cardinality="many", category="preference"))
+    assert await night.run(T0 + 89 * DAY) == {}
+    assert await night.run(T0 + 92 * DAY + timedelta(hours=1)) == {"review": 3}
+    assert await to_review(night) == ["api", "db", "cache"]
+    by_object = {row.attributes["object"]: row.memory_id for row in await shown(night)}
+    await patch(night, by_object["api"], validation_status="confirmed")
+    await patch(night, by_object["db"], validation_status="rejected")
+    assert events(postgres, "revalidated") == 2
+    assert await to_review(night) == ["cache"]
+    await say(night.stores, fact("cache", predicate="runs_on", cardinality="many", category="topology"), day=93)
+    assert await to_review(night) == []
+    assert await night.run(T0 + 94 * DAY) == {"review": 2}  # proxy is due, cache is not any more
+    assert await to_review(night) == ["proxy"]
+    assert await night.run(T0 + 94 * DAY) == {}
+    await night.run(T0 + 184 * DAY)
+    assert await to_review(night) == ["proxy", "api", "cache"]
+
+
+# ---------------------------------------------------------------- runs
+
+
+async def much(night: Night) -> None:
+    """Something to do for every step."""
+    for number in range(60):
+        await tell(night, f"ends {number}", ends=T0 + DAY)
+    for number in range(8):
+        await say(night.stores, fact(f"city {number}"), day=number)
+    for number in range(70):
+        await say(night.stores, fact("x", predicate="p", cardinality="many", category="topology"), day=number / 10)
+    made, _ = await summarised(night, BOAT, SECRET)
+    await night.stores.records.delete_memory(night.stores.scope(), made.memories[1].memory_id, T0)
+    (row,) = [row for row in await shown(night) if row.attributes.get("object") == "x"]
+    await patch(night, row.memory_id, row.version, pinned=True)
+    other = night.stores.scope("eve")
+    await night.stores.write.commit(exchange(other, "e", 0, ("of eve",), retrieval=None), now=T0)
+
+
+DUMP = """
+SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
+    SELECT concat_ws('|', kind, content, m.version, deleted_at IS NULL, pruned_reason, review_due_at) AS line
+    FROM memories m JOIN memory_versions v USING (tenant_id, memory_id, version)
+    UNION ALL SELECT 'saying ' || said_at FROM fact_sayings
+    UNION ALL SELECT 'outdated ' || count(*) FROM outdated_turns
+    UNION ALL SELECT concat_ws('|', event, count(*)) FROM outbox GROUP BY event) l
+"""
+MUCH_LATER = T0 + 250 * DAY
+
+
+async def test_a_second_run_changes_nothing(night: Night, postgres: TestDatabase) -> None:
+    await much(night)
+    assert set(await night.run(MUCH_LATER)) == {"expired", "superseded", "evidence", "summaries", "unused", "review"}
+    after = postgres.psql(DUMP)
+    assert await night.run(MUCH_LATER) == {}
+    assert postgres.psql(DUMP) == after
+
+
+async def test_a_rehearsal_counts_and_changes_nothing(night: Night, postgres: TestDatabase) -> None:
+    await much(night)
+    before = postgres.psql(DUMP)
+    night.now = MUCH_LATER
+    report = await night.on(night.store).rehearse(lambda *_: None)
+    would = {one.step: one.changed for one in report if one.changed}
+    assert postgres.psql(DUMP) == before
+    assert postgres.psql("SELECT count(*) FROM consolidation_runs") == "0"
+    assert (would["expired"], would["superseded"], would["summaries"]) == (60, 7, 1)
+
+
+class Dying:
+    """The store, for a process that is killed after so many of its calls."""
+
+    def __init__(self, store: ConsolidateStore, calls: int) -> None:
+        self._store = store
+        self.left = calls
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*arguments: Any, **named: Any) -> Any:
+            if name == "resign":
+                return None  # a dead process says no good-bye
+            if self.left <= 0:
+                raise asyncio.CancelledError
+            self.left -= 1
+            return await getattr(self._store, name)(*arguments, **named)
+
+        return call
+
+
+async def test_a_run_that_is_killed_at_any_call_goes_on_and_does_all_of_it_once(
+    night: Night, postgres: TestDatabase
+) -> None:
+    await much(night)
+    night.now = MUCH_LATER
+    report: list[Counted] | None = None
+    for calls in itertools.count(1):  # each process lives one call longer than the one before
+        try:
+            report = await night.on(Dying(night.store, calls)).run(lambda *_: None)
+            break
+        except asyncio.CancelledError:
+            postgres.psql("UPDATE lane_leases SET expires_at = '-infinity' WHERE lane = 'consolidation'")
+    assert report is not None
+    assert calls > 15
+    changed = {one.step: one.changed for one in report if one.changed}
+    assert changed == {
+        "expired": 60, "superseded": 7, "evidence": 6, "summaries": 1, "unused": changed["unused"], "review": 1,
+    }  # fmt: skip
+    assert postgres.psql("SELECT count(*) FROM consolidation_runs") == "1"
+    assert (events(postgres, "expired"), events(postgres, "erased")) == (60, 7)
+    after = postgres.psql(DUMP)
+    assert await night.run() == {}
+    assert postgres.psql(DUMP) == after
+
+
+async def test_of_two_one_leads_and_the_one_that_lost_it_changes_nothing(night: Night, postgres: TestDatabase) -> None:
+    ids = await tell(night, "ends", ends=T0 + DAY)
+    night.now = T0 + 40 * DAY
+    first, scope_id = night.store, await night.stores.scopes.ensure(night.stores.scope())
+    fence = await first.lead("first", 600)
+    assert fence is not None
+    assert await first.lead("first", 600) == fence
+    assert await night.on(first).run(lambda *_: None) is None
+    run = await first.begin(night.now)
+    postgres.psql("UPDATE lane_leases SET expires_at = '-infinity' WHERE lane = 'consolidation'")
+    second = await first.lead("second", 600)
+    assert second is not None
+    assert second > fence
+    stale = Lead("first", fence, run.run_id)
+    terms = terms_of(night.settings, night.now)
+    with pytest.raises(LeaseLost):
+        await first.change(night.stores.tenant, scope_id, "expired", [Due(ids[0])], terms, stale)
+    with pytest.raises(LeaseLost):
+        await first.note(night.stores.tenant, stale, Counted("expired", 1), None, night.now)
+    with pytest.raises(LeaseLost):
+        await first.end(stale, night.now, [])
+    assert postgres.psql("SELECT count(*) FROM memories") == "1"
+    assert postgres.psql("SELECT count(*) FROM consolidation_progress") == "0"
+
+
+async def test_two_that_start_at_once_do_the_work_once(night: Night, postgres: TestDatabase) -> None:
+    await much(night)
+    night.now = MUCH_LATER
+    other = replace(night, holder="other")
+    await asyncio.gather(night.on(night.store).run(lambda *_: None), other.on(other.store).run(lambda *_: None))
+    assert events(postgres, "expired") == 60
+    assert events(postgres, "erased") == 7
+
+
+async def test_what_changes_between_the_look_and_the_change_is_looked_at_again(night: Night) -> None:
+    (memory_id,) = await tell(night, "ends", ends=T0 + DAY)
+    night.now = T0 + 40 * DAY
+    store, terms = night.store, terms_of(night.settings, night.now)
+    scope_id = await night.stores.scopes.ensure(night.stores.scope())
+    window = await store.window(night.stores.tenant, scope_id, "expired", None, 10, terms)
+    assert [one.memory_id for one in window.due] == [memory_id]
+    await patch(night, memory_id, set_expires_at=True, expires_at=None)
+    fence = await store.lead("night", 600)
+    assert fence is not None
+    run = await store.begin(night.now)
+    done = await store.change(
+        night.stores.tenant, scope_id, "expired", window.due, terms, Lead("night", fence, run.run_id)
+    )
+    assert done.rows == 0
+    assert await contents(night) == {"ends"}
+
+
+async def test_a_scope_of_more_rows_than_a_window_is_walked_to_its_end(
+    night: Night, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.write.consolidate.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("memory.write.consolidate.SCOPES_AT_ONCE", 1)
+    await much(night)
+    changed = await night.run(MUCH_LATER)
+    assert (changed["expired"], changed["superseded"]) == (60, 7)
+    assert await night.run(MUCH_LATER) == {}
+
+
+async def test_a_run_is_due_once_after_the_clock_struck_and_at_once_when_it_was_broken_off(night: Night) -> None:
+    one, noon = night.on(night.store), T0
+    night.now = noon
+    assert not await one.is_due("03:00", noon)  # nothing ran ever: it waits for the night
+    night.now = noon + timedelta(hours=15)
+    assert await one.is_due("03:00", noon)
+    await night.run()
+    assert not await one.is_due("03:00", noon)
+    night.now += DAY
+    assert await one.is_due("03:00", noon)
+    await night.store.begin(night.now)
+    assert await one.is_due("03:00", noon)
+    standing = await one.last()
+    assert standing is not None
+    assert standing.finished_at is None
+    night.now += timedelta(hours=23)
+    assert await one.unfinished() is not None
+    night.now += timedelta(hours=1)
+    assert await one.unfinished() is None
+
+
+async def test_a_store_that_is_away_ends_the_run_and_the_next_goes_on(night: Night, postgres: TestDatabase) -> None:
+    await tell(night, "ends", ends=T0 + DAY)
+    night.now = T0 + 40 * DAY
+    run = night.on(night.store)
+    postgres.psql("ALTER TABLE memories RENAME TO elsewhere")
+    with pytest.raises(StoreUnavailable):
+        await run.run(lambda *_: None)
+    postgres.psql("ALTER TABLE elsewhere RENAME TO memories")
+    assert await night.run() == {"expired": 1}
+    assert postgres.psql("SELECT count(*) FROM consolidation_runs") == "1"
+    assert [one.step for one in night.said if one.changed] == ["expired"]
+    assert {one.step for one in night.said} <= set(STEPS)
