@@ -18,7 +18,6 @@ import socket
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import uuid4
 
 import uvloop
 
@@ -186,15 +185,13 @@ async def work(settings: Settings) -> None:
         leader = Leadership(database, JOB, f"{holder}-episodes")
         telling = keep_telling(teller, leader, queue, metrics, every_s=settings.episode.sweep_s)
         sweeping.append(asyncio.create_task(telling))
-    sweeping = asyncio.create_task(keep_dropping_expired(store, settings.replay.retention_days))
     extracting = asyncio.create_task(keep_extracting(settings, ExtractionStore(database, table), path.parts))
     extracting.add_done_callback(_say_why_it_ended)
-    measuring = asyncio.create_task(
-        keep_measuring(HygieneStore(database), Redactor(secret_detectors()), metrics, f"hygiene-{uuid4()}")
-    )
+    measuring = keep_measuring(HygieneStore(database), Redactor(secret_detectors()), metrics, f"{holder}-hygiene")
     at_night = await Database.open(database_url.get_secret_value(), NIGHTLY)
     nights = consolidation(settings, at_night, embedder, languages, metrics)
     consolidating = asyncio.create_task(keep_consolidating(nights, settings.consolidate.at, _now))
+    sweeping += [extracting, asyncio.create_task(measuring), consolidating]
     try:
         await run_worker(
             queue,
@@ -211,13 +208,7 @@ async def work(settings: Settings) -> None:
     finally:
         for task in sweeping:
             task.cancel()
-        await asyncio.wait(sweeping)
-        sweeping.cancel()
-        extracting.cancel()
-        await asyncio.gather(extracting, return_exceptions=True)  # it gives back what it holds
-        measuring.cancel()
-        consolidating.cancel()
-        await asyncio.wait([consolidating])
+        await asyncio.gather(*sweeping, return_exceptions=True)  # each gives back what it holds
         await queue.close()
         await hot.close()
         await at_night.close()
@@ -234,6 +225,8 @@ def episode_bounds(settings: Settings) -> EpisodeBounds:
         sentences_max=given.sentences_max,
         sessions_max=given.sessions_max,
     )
+
+
 async def keep_extracting(settings: Settings, store: ExtractionStore, parts: WriteParts) -> None:
     """Take facts out of the exchanges that wait for a model, until cancelled.
 
@@ -296,6 +289,8 @@ def _say_why_it_ended(task: asyncio.Task[None]) -> None:
     """The lanes go on without extraction; nobody may miss that it has stopped."""
     if not task.cancelled() and (fault := task.exception()) is not None:
         log.error("extraction has stopped", exc_info=fault)
+
+
 def consolidation(
     settings: Settings, database: Database, embedder: OnnxEmbedder, languages: LanguageModel, metrics: Metrics
 ) -> Consolidation:

@@ -116,6 +116,9 @@ class Metrics:
             "memory_proxy_hygiene_ratio",
             "Share of sampled memories by what is wrong with them.",
             ["rate"],
+            registry=own,
+            multiprocess_mode="mostrecent",
+        )
         self.consolidated = Counter(
             "memory_proxy_consolidated_total", "Rows that consolidation changed, by step.", ["step"], registry=own
         )

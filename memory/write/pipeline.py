@@ -50,7 +50,7 @@ from memory.write.parts import Redacts
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
 from memory.write.turns import Message, messages_of, turn_of, turn_of_line
-from memory.write.windows import TextTokenizer, dated, split_windows
+from memory.write.windows import TextTokenizer
 from policies.hygiene import is_junk, repeats
 from policies.lifetime import DaysOf, expires_at
 
@@ -142,12 +142,10 @@ class WritePath:
         captured = payload.unpack_captured(await self._opened(delivery))
         captured = await at_home(self._parts.store, captured, await self._parts.keys.chain_key(captured.scope.tenant))
         turns = await self._fresh_turns(captured)
-        memories = await self._embedded(self._episodes(turns, delivery.entry, live=True))
-        facts = () if self._parts.facts_later else await self._facts(turns)
         placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
         said = [turn for turn in turns if turn.role != "assistant" or not repeats(turn.content, placed)]
         memories = await self._embedded(self._episodes(said, delivery.entry, live=True))
-        facts = await self._facts(turns)
+        facts = () if self._parts.facts_later else await self._facts(turns)
         commit = Commit(
             scope=captured.scope,
             session=captured.session,
@@ -321,29 +319,13 @@ class WritePath:
         return tuple(replace(fact, memory=memory) for fact, memory in zip(found, memories, strict=True))
 
     async def _embedded(self, memories: Sequence[NewMemory]) -> tuple[NewMemory, ...]:
-        """The memories with their windows and vectors, embedded in one batch."""
+        """The memories as they are born: with windows and vectors, embedded in one batch, and with their end."""
         if not memories:
             return ()
         with self._parts.metrics.write_seconds.labels("embed").time():
-            return await embedded(memories, self._parts.embedder, self._parts.windows)
-        """The memories as they are born: with windows and vectors, embedded in one batch, and with their end."""
-        windows = [tuple(split_windows(memory.content, self._parts.windows)) for memory in memories]
-        texts = [
-            dated(memory.content[start:end], memory.occurred_at)
-            for memory, ranges in zip(memories, windows, strict=True)
-            for start, end in ranges
-        ]
-        if not texts:
-            return ()
-        with self._parts.metrics.write_seconds.labels("embed").time():
-            vectors = await self._parts.embedder.embed_documents(texts)
-        found: list[NewMemory] = []
-        at, now = 0, self._parts.clock()
-        for memory, ranges in zip(memories, windows, strict=True):
-            ends = memory.expires_at or expires_at(memory.kind, now, self._parts.lives)
-            found.append(replace(memory, windows=ranges, vectors=vectors[at : at + len(ranges)], expires_at=ends))
-            at += len(ranges)
-        return tuple(found)
+            made = await embedded(memories, self._parts.embedder, self._parts.windows)
+        now, lives = self._parts.clock(), self._parts.lives
+        return tuple(replace(one, expires_at=one.expires_at or expires_at(one.kind, now, lives)) for one in made)
 
     async def _exchange_row(self, captured: Captured, delivery: Delivery) -> StoredExchange:
         choices = captured.answer.get("choices", [])

@@ -177,6 +177,8 @@ def _hygiene(commands: Commands) -> None:
     parser.add_argument("--examples", type=int, default=3, metavar="N", help="examples of each (default %(default)s)")
     parser.add_argument("--show", action="store_true", help="show what the examples say, not only their ids")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+
+
 def _consolidate(commands: Commands) -> None:
     parser = _command(
         commands,
