@@ -31,8 +31,9 @@ WHOLE = json.dumps({"facts": [FACT, {**FACT, "object": "trumpet"}]})
 BY_VLLM = {"MEMORY_PROXY_EXTRACT__BY": "vllm"}
 FACTS = (
     "SELECT v.content, substr(t.content, d.span_start + 1, d.span_end - d.span_start) AS words, p.extractor_version "
-    "FROM memories m JOIN scopes s USING (tenant_id, scope_id) JOIN memory_versions v USING (tenant_id, memory_id) "
-    "JOIN provenance p USING (tenant_id, memory_id) JOIN derivations d ON d.derived_id = m.memory_id "
+    "FROM memories m JOIN scopes s USING (tenant_id, scope_id) "
+    "JOIN memory_versions v USING (tenant_id, memory_id, version) "
+    "JOIN provenance p USING (tenant_id, memory_id, version) JOIN derivations d ON d.derived_id = m.memory_id "
     "JOIN turns t ON t.event_id = d.source_id WHERE m.kind = 'semantic' AND s.user_name = $1 ORDER BY t.event_id"
 )
 
