@@ -78,7 +78,7 @@ async def test_a_clean_store_has_no_fault(store: Stores) -> None:
     await say(store, "I moved, I live in Paris now.", "How is it?")
     _, inspection = await looked(store)
     assert counted(inspection) == {}
-    assert inspection.tally.facts == 2, "one for each place, the first of them superseded"
+    assert inspection.tally.facts == 3, "a dog, and one for each place, the first of them superseded"
 
 
 async def test_junk_duplicates_and_secrets_are_found_with_examples(store: Stores) -> None:

@@ -176,7 +176,7 @@ WHERE d.tenant_id = $1 AND d.derived_id = $2 AND d.derived_kind = 'memory'
 -- name: facts_gone_with
 -- The facts of the turns of this memory that went when it did.
 -- $1 tenant uuid, $2 memory_id uuid, $3 deleted_at timestamptz
--- Uses: derivations_pkey, derivations_of_source, memories_pkey. Rows: memory_id.
+-- Uses: derivations_pkey, derivations_of_source, memories_facts. Rows: memory_id.
 SELECT DISTINCT f.memory_id
 FROM derivations d
 JOIN derivations e ON e.tenant_id = $1 AND e.source_id = d.source_id AND e.derived_kind = 'memory'

@@ -77,7 +77,6 @@ WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn'
 -- The turns in which was said what these facts have taken the place of, at first or second hand; also where that fact is
 -- gone by now. By what facts rest on: of a fact that was said often not every saying is kept.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: memories_superseded_by, fact_sayings_in_order. Rows: memory_id, event_id.
 -- Uses: memories_superseded_by, derivations_pkey, outdated_turns_pkey. Rows: memory_id, event_id.
 WITH RECURSIVE replaced (memory_id, by_id) AS (
     SELECT m.memory_id, m.superseded_by
