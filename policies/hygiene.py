@@ -12,7 +12,7 @@
 * never_used: older than so many days and never placed in a prompt.
 * secret: the detectors of the write path find something in it (they are the caller's).
 
-Near-duplicates by vector are not counted: two budgets of $5,000 and $6,000 are .98 alike, so that would be noise.
+Near-duplicates by vector are not counted: two budgets of $5,000 and $6,000 are .92 alike, so that would be noise.
 """
 
 from __future__ import annotations

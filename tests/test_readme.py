@@ -60,6 +60,8 @@ def test_commands_of_the_readme_run(command: str, service: Service, tmp_path: Pa
         words += ["--url", service.url]
     if words[0] == "doctor":  # beside the service's data: as root, Postgres' account must be able to enter
         words += ["--upstream", service.upstream, "--data-dir", str(service.data.parent / "doctor"), "--port", "0"]
+    if words[0] == "hygiene":  # it reads the running service's database
+        words += ["--data-dir", str(service.data)]
     ran = subprocess.run(
         [sys.executable, "-m", "proxy", *words], cwd=tmp_path, capture_output=True, text=True, timeout=100
     )
