@@ -355,7 +355,7 @@ class Consolidate(Section):
         default=20,
         ge=0,
         le=60_000,
-        description="Least pause after a change, else as long as it took.",
+        description="Least pause after a change; else twice as long as it took.",
     )
 
 

@@ -28,11 +28,14 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(work: Path, upstream: str, hot_bytes: int) -> AsyncIterator[Served]:
-    """A service on `work`/data with one proxy worker; all else is the product's default. Raises NotStarted."""
+async def serving(work: Path, upstream: str, hot_bytes: int, more: str = "") -> AsyncIterator[Served]:
+    """A service on `work`/data with one proxy worker; all else is the product's default, or as `more`, YAML, says.
+
+    Raises NotStarted.
+    """
     port = free_port()
     url, log, config, data = f"http://127.0.0.1:{port}", work / "service.log", work / "config.yaml", work / "data"
-    config.write_text(f"recall:\n  hot_scope_bytes_max: {hot_bytes}\n")
+    config.write_text(f"recall:\n  hot_scope_bytes_max: {hot_bytes}\n{more}")
     argv = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port)]
     argv += ["--data-dir", str(data), "--config", str(config)]
     async with started(argv, log) as process:

@@ -1,6 +1,6 @@
 """`consolidate`: the nightly work on what is stored, now: options in, its report on stdout, progress on stderr out.
 
-Runs as a process of its own, `python -m memory consolidate`, with the settings of the service that runs on the data
+Becomes the process `python -m memory consolidate`, with the settings of the service that runs on the data
 directory; so it is wanted that one does. Exit codes: 0 done; 1 it cannot be; 75 another process is at it, or a store
 does not answer: what was done is kept, and the next run goes on there.
 """
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 from memory.config import ENV_PREFIX, effective_data_dir
 from memory.errors import ConfigInvalid
@@ -38,7 +39,13 @@ def run_consolidate(options: argparse.Namespace) -> int:
     told = {f"{ENV_PREFIX}SETTINGS": str(root / "run" / "settings.json")}
     if (metrics := root / "run" / "metrics").is_dir():
         told["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
-    # -P: as the service starts its own: a directory called `memory` here must not take the place of ours.
-    return subprocess.run(
-        (sys.executable, "-P", "-m", "memory", *words), env={**os.environ, **told}, check=False
-    ).returncode
+    return _become(words, told)
+
+
+def _become(words: tuple[str, ...], told: Mapping[str, str]) -> NoReturn:
+    """Run `python -m memory` in this process's place, so that Ctrl-C reaches it alone and it gives back the lead.
+
+    -P, as the service starts its own: a directory called `memory` here must not take the place of ours.
+    """
+    sys.stdout.flush()
+    os.execve(sys.executable, (sys.executable, "-P", "-m", "memory", *words), {**os.environ, **told})  # noqa: S606
