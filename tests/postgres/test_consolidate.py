@@ -22,7 +22,7 @@ from memory.model import IndexRow
 from memory.read.items import Filter
 from memory.stored import MemoryChange
 from memory.telemetry import Metrics
-from memory.write.consolidate import Consolidation, Parts
+from memory.write.consolidate import Consolidation, Parts, keep_consolidating
 from memory.write.rebuild import Rebuilder
 from policies.fact import Fact
 from tests.postgres.seed import SUBJECT, T0, Stores, digest, exchange, memory_of, retrieval, stores, vectors
@@ -639,6 +639,47 @@ async def test_a_run_is_due_once_after_the_clock_struck_and_at_once_when_it_was_
     assert await one.unfinished() is not None
     night.now += timedelta(hours=1)
     assert await one.unfinished() is None
+
+
+async def test_the_night_is_waited_for_and_a_store_that_is_away_does_not_end_the_waiting(
+    night: Night, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.write.consolidate.ASK_EVERY_S", 0.01)
+    await tell(night, "ends", ends=T0 + DAY)
+    night.now = T0 + 40 * DAY
+    waiting = asyncio.create_task(keep_consolidating(night.on(night.store), "13:00", lambda: night.now))
+    await asyncio.sleep(0.1)
+    assert postgres.psql("SELECT count(*) FROM consolidation_runs") == "0"
+    postgres.psql("ALTER TABLE consolidation_runs RENAME TO elsewhere")
+    night.now += timedelta(hours=1)
+    await asyncio.sleep(0.1)
+    postgres.psql("ALTER TABLE elsewhere RENAME TO consolidation_runs")
+    async with asyncio.timeout(10):
+        while postgres.psql("SELECT count(*) FROM consolidation_runs WHERE finished_at IS NOT NULL") == "0":
+            await asyncio.sleep(0.01)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert postgres.psql("SELECT count(*) FROM memories") == "0"
+    async with asyncio.timeout(1):
+        await keep_consolidating(night.on(night.store), None, lambda: night.now)
+
+
+async def test_an_expiring_summary_and_a_live_exchange_do_not_wait_for_each_other_in_a_circle(
+    night: Night, postgres: TestDatabase
+) -> None:
+    """The exchange holds its session and is about to lock the scope, while the sweep wants both."""
+    made, _ = await summarised(night, BOAT)
+    postgres.psql(f"UPDATE memory_versions SET expires_at = '{T0 + DAY}'")
+    night.now = T0 + 40 * DAY
+    scope_id = await night.stores.scopes.ensure(night.stores.scope())
+    async with night.stores.database.transaction(night.stores.tenant, [scope_id]) as live:
+        await live.row("lock_session_by_id", night.stores.tenant, made.session.session_id)
+        sweep = asyncio.create_task(night.run())
+        while postgres.psql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == "0":
+            await asyncio.sleep(0.01)
+        await live.value("bump_scope", night.stores.tenant, scope_id)
+    assert (await sweep)["expired"] == 2
 
 
 async def test_a_store_that_is_away_ends_the_run_and_the_next_goes_on(night: Night, postgres: TestDatabase) -> None:

@@ -230,6 +230,7 @@ class ConsolidateStore:
         return changed
 
     async def _expire(self, tx: Transaction, task: _Task) -> Changed:
+        await tx.fetch("lock_sessions_of_summaries", task.tenant, task.ids)
         due = await _locked(tx, task, ROWS_UNDER_LOCK + 1)
         await self._erase(tx, task, due[:ROWS_UNDER_LOCK], "expired", "retention")
         return Changed(min(len(due), ROWS_UNDER_LOCK), len(due) > ROWS_UNDER_LOCK)

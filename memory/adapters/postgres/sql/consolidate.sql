@@ -61,6 +61,17 @@ ON CONFLICT (tenant_id, run_id, step) DO UPDATE
 SET after = coalesce(excluded.after, p.after), examined = p.examined + excluded.examined,
     changed = p.changed + excluded.changed, seconds = p.seconds + excluded.seconds, finished_at = excluded.finished_at;
 
+-- name: lock_sessions_of_summaries
+-- The sessions whose summaries these are, before their scope is locked: everybody locks sessions first, by label.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: sessions_pkey. Rows: session_id.
+SELECT s.session_id
+FROM memories m
+JOIN sessions s ON s.tenant_id = $1 AND s.session_id = m.session_id AND s.summary_memory_id = m.memory_id
+WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.kind = 'summary'
+ORDER BY s.label
+FOR UPDATE OF s;
+
 -- name: lock_scope
 -- Keep other writers of a scope out to the end of the transaction, without a new version.
 -- $1 tenant uuid, $2 scope_id int8
