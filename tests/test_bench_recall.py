@@ -197,6 +197,7 @@ def test_a_sample_is_the_same_for_a_seed(tmp_path: Path) -> None:
 
 async def test_a_set_goes_through_the_running_service(tmp_path: Path, service: Service, user: str) -> None:
     turns = [{**turn, "scope": f"{user}-{turn['scope']}"} for turn in TURNS]
+    turns[0]["text"] = "It is cold."  # a greeting makes no memory
     queries = [{**query, "scope": f"{user}-{query['scope']}", "audit": None} for query in QUERIES]
     chosen = read_set(written(tmp_path, turns, queries), "locomo")
     said: list[str] = []

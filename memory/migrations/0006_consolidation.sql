@@ -1,5 +1,5 @@
 -- migrate:up
--- What the nightly work needs (docs/decisions/0012): why a memory was hidden, when a fact is due for review, how far a run
+-- What the nightly work needs (docs/decisions/0014): why a memory was hidden, when a fact is due for review, how far a run
 -- is. Its indexes are partial or on what is rare, so that storing a turn pays for none of them.
 
 ALTER TABLE memories
