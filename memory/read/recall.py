@@ -150,7 +150,7 @@ class Recaller:
                 hot = await self._index_or_none(loading, vector, deadline_s * self._index_share(question))
                 if hot is None:
                     return await self._from_store(question, vector)
-                prepared = await preparing
+                prepared = preparing.result() if preparing.done() else await preparing
                 return await self._hot.run(lambda: _ranked(question, hot, prepared, vector))
         except TimeoutError:
             return Recall(reason="deadline")
@@ -193,6 +193,8 @@ class Recaller:
     ) -> HotScope | None:
         """The index, or None where Postgres must answer. Loading goes on for the next question."""
         try:
+            if loading.done():
+                return loading.result()
             return await asyncio.wait_for(asyncio.shield(loading), limit_s if vector is not None else None)
         except (TimeoutError, ScopeTooLarge):
             if vector is None:
