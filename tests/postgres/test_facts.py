@@ -325,6 +325,22 @@ async def test_imports_that_come_late_are_stored_as_superseded(store: Stores, po
     assert await texts(store, T0 + 7 * DAY) == IN_PARIS
 
 
+async def test_of_one_day_the_line_that_came_last_holds_whatever_its_number_in_its_session(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    said = ["hello", "hello", "I live in berlin", "hello", "I live in paris"]  # every other one is the assistant's
+    lines = [("one" if at < 3 else "two", text, str(at)) for at, text in enumerate(said)]
+    made, items = chunk(store.scope(), lines)
+    stated = {2: fact("berlin"), 4: fact("paris")}
+    for at, item in enumerate(items):
+        one = replace(item.turn, occurred_at=T0)
+        items[at] = replace(item, turn=one, memories=(), facts=(new_fact(one, stated[at]),) if at in stated else ())
+    how: dict[str, Any] = {"subject_id": UUID(int=7), "lane": "live-0", "fence": 1, "now": T0 + 6 * DAY}
+    done, _ = await store.imports.commit_import(made, items, **how)
+    assert done.facts_new == 2
+    assert await texts(store) == IN_PARIS
+
+
 async def test_a_line_that_is_replaced_takes_its_facts_with_it(store: Stores, postgres: TestDatabase) -> None:
     scope = store.scope()
     how: dict[str, Any] = {"subject_id": UUID(int=7), "lane": "live-0", "fence": 1, "now": T0 + 6 * DAY}

@@ -176,17 +176,19 @@ def _hear(book: _Book, offered: Sequence[Offered], now: datetime) -> None:
     for entry in book.values():
         for saying in entry.sayings:
             last[entry.key] = max(saying.said_at, last.get(entry.key, saying.said_at))
-    for one in offered:
+    arrived = int(now.timestamp() * 1_000_000)
+    for arrival, one in enumerate(offered, arrived):
         fact = one.new.fact
         key, statement = fact_key(fact.subject, fact.predicate), statement_of(fact)
         born = _Entry(one.new.memory.memory_id, key, statement, offered=one)
         entry = book.setdefault(_spot(key, statement), born)
-        saying = _saying(entry.statement, one, last.get(key), now)
+        saying = _saying(entry.statement, one, last.get(key), now, arrival)
         entry.sayings.append(saying)
         entry.said.append((saying, one))
 
 
-def _saying(statement: Statement, one: Offered, key_last: datetime | None, now: datetime) -> Saying:
+def _saying(statement: Statement, one: Offered, key_last: datetime | None, now: datetime, arrival: int) -> Saying:
+    """What is said of one day in several sessions is told apart by its arrival: a session's own numbers cannot."""
     fact, heard, memory = one.new.fact, one.heard, one.new.memory
     turn = heard.turn
     return Saying(
@@ -199,7 +201,7 @@ def _saying(statement: Statement, one: Offered, key_last: datetime | None, now: 
             now=now,
         ),
         integrity=memory.integrity,
-        seq=heard.seq,
+        seq=arrival,
         at=fact.span[0],
         correction=fact.correction,
         sensitivity=memory.sensitivity,
