@@ -262,6 +262,8 @@ class _TenantStep:
                 worked_s = self._now_s() - began_s
                 await self._count(examined=window.examined, worked_s=worked_s)
                 await self._pace.rest(worked_s)
+                if window.due:
+                    await self._note(None, at_once=True)  # so that a run never changed more than it looked at
                 await self._change_all(scope_id, window.due)
                 place = window.last
                 if place is None or window.examined < ROWS_AT_ONCE:
@@ -375,10 +377,10 @@ class _TenantStep:
         self._all += Counted(self._step, examined, changed, worked_s)
         self._fresh += Counted(self._step, examined, 0, worked_s)
 
-    async def _note(self, after: Place | None, *, finished: bool = False) -> None:
+    async def _note(self, after: Place | None, *, finished: bool = False, at_once: bool = False) -> None:
         """Note where it stands, once in a while and at the end."""
         lead, now_s = self._pace.lead, self._now_s()
-        if lead is None or (not finished and now_s - self._noted_s < NOTE_EVERY_S):
+        if lead is None or (not (finished or at_once) and now_s - self._noted_s < NOTE_EVERY_S):
             return
         ended = self._parts.clock() if finished else None
         await self._store.note(self._tenant, lead, replace(self._fresh, changed=0), after, ended)

@@ -550,6 +550,7 @@ async def test_a_run_that_is_killed_at_any_call_goes_on_and_does_all_of_it_once(
     assert changed == {
         "expired": 60, "superseded": 7, "evidence": 6, "summaries": 1, "unused": changed["unused"], "review": 1,
     }  # fmt: skip
+    assert all(one.examined >= one.changed for one in report if one.step != "evidence")
     assert postgres.psql("SELECT count(*) FROM consolidation_runs") == "1"
     assert (events(postgres, "expired"), events(postgres, "erased")) == (60, 7)
     after = postgres.psql(DUMP)
