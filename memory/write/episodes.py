@@ -21,7 +21,8 @@ from memory.errors import StoreRefused
 from memory.ids import derived_id
 from memory.model import NewMemory
 from memory.ports import Embedder, LanguageDetector
-from memory.write.windows import TextTokenizer, dated, split_windows
+from memory.write.embedding import embedded
+from memory.write.windows import TextTokenizer
 from policies.episode import Said, calls_in, outcome_of, sentences_told, task_of, told, worth_telling
 from policies.episode_words import entities_of, files_of, tools_of, topics_of, urls_of
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
@@ -190,16 +191,14 @@ class Teller:
             return None
         told_in_full = len(turns) == len(read) or read[len(turns)].exchange_id != turns[-1].exchange_id
         memory = await asyncio.to_thread(self._memory, due, turns, told_in_full)
-        return Episode(turns, await self._embedded(memory) if memory else None)
+        if memory is None:
+            return Episode(turns, None)
+        (made,) = await embedded([memory], self._embedder, self._windows)
+        return Episode(turns, made)
 
     def _memory(self, due: DueSession, turns: Sequence[ToldTurn], told_in_full: bool) -> NewMemory | None:
         memory = episode_of(due, turns, self._bounds.sentences_max, told_in_full=told_in_full)
         return memory and replace(memory, language=self._languages.detect(memory.content))
-
-    async def _embedded(self, memory: NewMemory) -> NewMemory:
-        windows = tuple(split_windows(memory.content, self._windows))
-        texts = [dated(memory.content[start:end], memory.occurred_at) for start, end in windows]
-        return replace(memory, windows=windows, vectors=await self._embedder.embed_documents(texts))
 
 
 def cut_range(turns: Sequence[ToldTurn], turns_max: int, tokens_max: int) -> tuple[ToldTurn, ...]:

@@ -16,8 +16,9 @@ from memory.consolidation import OldSummary
 from memory.model import NewMemory, SessionRef
 from memory.ports import Embedder, LanguageDetector
 from memory.stored import StoredTurn
+from memory.write.embedding import embedded
 from memory.write.summarise import TURNS_READ_MAX, summary_of
-from memory.write.windows import TextTokenizer, dated, split_windows
+from memory.write.windows import TextTokenizer
 from policies.labels import derived_integrity, derived_sensitivity
 from policies.lifetime import DaysOf, expires_at
 
@@ -38,12 +39,9 @@ class Rebuilder:
         memory = await asyncio.to_thread(self._read, SessionRef(old.session_id, old.label), turns)
         if memory is None:
             return None
-        spans = tuple(await asyncio.to_thread(split_windows, memory.content, self.windows))
-        texts = [dated(memory.content[start:end], memory.occurred_at) for start, end in spans]
+        (made,) = await embedded([memory], self.embedder, self.windows)
         return replace(
-            memory,
-            windows=spans,
-            vectors=await self.embedder.embed_documents(texts),
+            made,
             language=self.languages.detect(memory.content),
             expires_at=expires_at(memory.kind, self.clock(), self.lives),
         )
