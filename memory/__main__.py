@@ -27,8 +27,10 @@ from memory.adapters.model_files import default_cache_dir, prepare_model
 from memory.adapters.model_registry import choose_model, read_registry
 from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds, Database
-from memory.adapters.postgres.episode_store import JOB, PostgresEpisodes
+from memory.adapters.postgres.episode_store import JOB as EPISODES
+from memory.adapters.postgres.episode_store import PostgresEpisodes
 from memory.adapters.postgres.extraction_store import ExtractionStore
+from memory.adapters.postgres.hygiene_store import JOB as HYGIENE
 from memory.adapters.postgres.hygiene_store import HygieneStore
 from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.keys import KeyStore
@@ -182,12 +184,13 @@ async def work(settings: Settings) -> None:
         teller = Teller(
             PostgresEpisodes(database, table), embedder, embedder, languages, episode_bounds(settings), clock=_now
         )
-        leader = Leadership(database, JOB, f"{holder}-episodes")
+        leader = Leadership(database, EPISODES, f"{holder}-episodes")
         telling = keep_telling(teller, leader, queue, metrics, every_s=settings.episode.sweep_s)
         sweeping.append(asyncio.create_task(telling))
     extracting = asyncio.create_task(keep_extracting(settings, ExtractionStore(database, table), path.parts))
     extracting.add_done_callback(_say_why_it_ended)
-    measuring = keep_measuring(HygieneStore(database), Redactor(secret_detectors()), metrics, f"{holder}-hygiene")
+    measurer = Leadership(database, HYGIENE, f"{holder}-hygiene")
+    measuring = keep_measuring(HygieneStore(database), measurer, path.parts.redactor, metrics)
     at_night = await Database.open(database_url.get_secret_value(), NIGHTLY)
     nights = consolidation(settings, at_night, embedder, languages, metrics)
     consolidating = asyncio.create_task(keep_consolidating(nights, settings.consolidate.at, _now))

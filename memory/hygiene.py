@@ -16,6 +16,7 @@ from uuid import UUID
 
 from memory.assemble import OPENING
 from memory.errors import StoreUnavailable
+from memory.ports import Leader
 from memory.telemetry import Metrics, event
 from policies.hygiene import RATES, Kept, Rate, SeenWords, Tally, faults, is_aged
 from policies.redaction import Redacted
@@ -64,9 +65,6 @@ class Pages(Protocol):
     ) -> AsyncIterator[Sequence[Found]]:
         """Every memory of every tenant by scope, oldest first. Raises StoreUnavailable."""
 
-    async def lead(self, holder: str, ttl_s: float) -> bool:
-        """Whether this holder is the one that measures for so many seconds. Raises StoreUnavailable."""
-
 
 class Inspection:
     """One walk through what is kept; mutable. `examples`: the first few memories of each rate, with their text."""
@@ -99,9 +97,9 @@ class Inspection:
 
 async def keep_measuring(
     store: Pages,
+    leader: Leader,
     redactor: Redacts,
     metrics: Metrics,
-    holder: str,
     *,
     first_s: float = FIRST_S,
     every_s: float = EVERY_S,
@@ -112,7 +110,7 @@ async def keep_measuring(
     await asyncio.sleep(first_s)
     while True:
         try:
-            if await store.lead(holder, 2 * every_s):
+            if await leader.lead(2 * every_s) is not None:
                 inspection, ended = await _sampled(walk, redactor, sample)
                 walk = store.pages() if ended else walk
                 _publish(inspection.tally, metrics)

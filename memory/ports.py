@@ -163,3 +163,12 @@ class LanguageDetector(Protocol):
 
     def detect(self, text: str) -> str | None:
         """A code of ISO 639 ("de"), None where that is not clear. Microseconds, on any thread; never raises."""
+
+
+class Leader(Protocol):
+    """Says which of many workers does a job that one does for all."""
+
+    async def lead(self, ttl_s: float) -> int | None:
+        """The fence under which this process leads for so many seconds, again and again the same; None while another
+        does. Raises StoreUnavailable.
+        """

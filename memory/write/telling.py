@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from memory.errors import MemoryProxyFault
-from memory.ports import QueueDepth
+from memory.ports import Leader, QueueDepth
 from memory.telemetry import Metrics, event
 from memory.write.episodes import Swept, Teller
 
@@ -20,13 +20,6 @@ log = logging.getLogger("memory_proxy.episodes")
 LEASE_S: Final = 30.0
 CALM_S: Final = 2.0
 """How long an entry of the queue may wait at most while episodes are made. An episode of 60 turns takes some 60 ms."""
-
-
-class Leader(Protocol):
-    """Says who makes the episodes."""
-
-    async def lead(self, ttl_s: float) -> int | None:
-        """The fence to write under; None while another worker leads. Raises StoreUnavailable."""
 
 
 class Depth(Protocol):

@@ -543,7 +543,7 @@ async def test_a_run_that_is_killed_at_any_call_goes_on_and_does_all_of_it_once(
             report = await night.on(Dying(night.store, calls)).run(lambda *_: None)
             break
         except asyncio.CancelledError:
-            postgres.psql("UPDATE lane_leases SET expires_at = '-infinity' WHERE lane = 'consolidation'")
+            postgres.psql("UPDATE lane_leases SET expires_at = '-infinity' WHERE lane = 'job:consolidation'")
     assert report is not None
     assert calls > 15
     changed = {one.step: one.changed for one in report if one.changed}
@@ -567,7 +567,7 @@ async def test_of_two_one_leads_and_the_one_that_lost_it_changes_nothing(night: 
     assert await first.lead("first", 600) == fence
     assert await night.on(first).run(lambda *_: None) is None
     run = await first.begin(night.now)
-    postgres.psql("UPDATE lane_leases SET expires_at = '-infinity' WHERE lane = 'consolidation'")
+    postgres.psql("UPDATE lane_leases SET expires_at = '-infinity' WHERE lane = 'job:consolidation'")
     second = await first.lead("second", 600)
     assert second is not None
     assert second > fence

@@ -10,7 +10,8 @@ from datetime import timedelta
 
 import pytest
 
-from memory.adapters.postgres.hygiene_store import Found, HygieneStore
+from memory.adapters.postgres.hygiene_store import JOB, Found, HygieneStore
+from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.secret_rules import secret_detectors
 from memory.hygiene import Inspection, keep_measuring
 from memory.ids import new_id
@@ -158,13 +159,14 @@ async def test_deleted_and_superseded_memories_are_not_counted_as_shown(store: S
 
 
 async def test_one_of_many_measures_until_its_time_is_over(store: Stores, postgres: TestDatabase) -> None:
-    hygiene = HygieneStore(store.database)
-    assert await hygiene.lead("first", 60)
-    assert not await hygiene.lead("second", 60)
-    assert await hygiene.lead("first", 60), "who leads goes on leading"
-    postgres.psql("UPDATE lane_leases SET expires_at = '-infinity' WHERE lane = 'hygiene'")
-    assert await hygiene.lead("second", 60)
-    assert not await hygiene.lead("first", 60)
+    first, second = (Leadership(store.database, JOB, holder) for holder in ("first", "second"))
+    fence = await first.lead(60)
+    assert fence is not None
+    assert await second.lead(60) is None
+    assert await first.lead(60) == fence, "who leads goes on leading"
+    postgres.psql("UPDATE lane_leases SET expires_at = '-infinity' WHERE lane = 'job:hygiene'")
+    assert await second.lead(60) is not None
+    assert await first.lead(60) is None
     assert await store.leases.renew("worker", 60) == {"live-0": 1}, "the lanes are not touched"
 
 
@@ -172,8 +174,9 @@ async def test_the_gauges_say_what_is_in_the_store_and_go_round(store: Stores) -
     for number in range(6):
         await say(store, "Thanks!", f"boat {number}")
     metrics, hygiene = Metrics(), HygieneStore(store.database)
+    leader = Leadership(store.database, JOB, "me")
     task = asyncio.create_task(
-        keep_measuring(hygiene, Redactor(secret_detectors()), metrics, "me", first_s=0, every_s=0.01, sample=4)
+        keep_measuring(hygiene, leader, Redactor(secret_detectors()), metrics, first_s=0, every_s=0.01, sample=4)
     )
     while metrics.registry.get_sample_value("memory_proxy_hygiene_ratio", {"rate": "junk"}) != 0.5:
         await asyncio.sleep(0.01)

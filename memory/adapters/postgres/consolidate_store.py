@@ -17,6 +17,7 @@ from uuid import UUID
 from memory.adapters.postgres import batch, facts, outbox, rows
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
+from memory.adapters.postgres.leadership import Leadership, lane_of_job
 from memory.adapters.postgres.leases import hold_fence
 from memory.consolidation import (
     ROWS_UNDER_LOCK,
@@ -37,7 +38,8 @@ from memory.model import NewMemory
 from memory.stored import StoredTurn
 from policies.lifetime import FIRST_SAYINGS_KEPT, LATEST_SAYINGS_KEPT, Use, review_due_at
 
-LANE: Final = "consolidation"
+JOB: Final = "consolidation"
+_LANE: Final = lane_of_job(JOB)
 RUNS_KEPT: Final = timedelta(days=90)
 _SAYINGS_AT_ONCE: Final = 1_000
 _FIRST: Final = datetime(1, 1, 2, tzinfo=UTC)
@@ -107,14 +109,11 @@ class ConsolidateStore:
 
     async def lead(self, holder: str, ttl_s: float) -> int | None:
         """The fence of the one that consolidates, this holder; None where another does. Again: stay it."""
-        async with self._database.transaction(None) as tx:
-            fence: int | None = await tx.value("lead_consolidation", holder, ttl_s)
-        return fence
+        return await Leadership(self._database, JOB, holder).lead(ttl_s)
 
     async def resign(self, holder: str) -> None:
         """Let another lead at once."""
-        async with self._database.transaction(None) as tx:
-            await tx.run("release_lanes", holder, [LANE])
+        await Leadership(self._database, JOB, holder).resign()
 
     async def runs(self, limit: int) -> list[Run]:
         """The latest runs, newest first."""
@@ -132,7 +131,7 @@ class ConsolidateStore:
     async def end(self, lead: Lead, now: datetime, report: Sequence[Counted]) -> None:
         """The run is done."""
         async with self._database.transaction(None) as tx:
-            await hold_fence(tx, LANE, lead.fence)
+            await hold_fence(tx, _LANE, lead.fence)
             await tx.run("end_consolidation", lead.run_id, now, [one.as_json() for one in report])
 
     async def progress(self, tenant: UUID, run_id: UUID) -> dict[Step, Progress]:
@@ -147,7 +146,7 @@ class ConsolidateStore:
         """A step came so far. What was changed is noted by the changes themselves."""
         place = None if after is None else _packed(after)
         async with self._database.transaction(tenant) as tx:
-            await hold_fence(tx, LANE, lead.fence)
+            await hold_fence(tx, _LANE, lead.fence)
             asked = (tenant, lead.run_id, counted.step, place, counted.examined, 0, counted.seconds, finished_at)
             await tx.run("note_progress", *asked)
 
@@ -224,7 +223,7 @@ class ConsolidateStore:
         """Change what of these memories of a scope is still due, at most ROWS_UNDER_LOCK of them."""
         task = _Task(tenant, scope_id, step, due[:ROWS_UNDER_LOCK], terms, lead)
         async with self._database.transaction(tenant, [scope_id]) as tx:
-            await hold_fence(tx, LANE, lead.fence)
+            await hold_fence(tx, _LANE, lead.fence)
             changed = await self._changes[step](tx, task)
             await _note_change(tx, task.tenant, lead, step, changed.rows)
         return changed
@@ -315,7 +314,7 @@ class ConsolidateStore:
         """
         task = _Task(tenant, old.scope_id, "summaries", [Due(old.memory_id)], terms, lead)
         async with self._database.transaction(tenant, [old.scope_id]) as tx:
-            await hold_fence(tx, LANE, lead.fence)
+            await hold_fence(tx, _LANE, lead.fence)
             session = await tx.row("lock_session_by_id", tenant, old.session_id)
             known = await tx.value("current_version_of", tenant, old.memory_id)
             if session is None or session["summary_memory_id"] != old.memory_id or known != old.version:

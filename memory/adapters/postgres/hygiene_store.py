@@ -1,7 +1,7 @@
 """Memories as hygiene judges them: a tenant and a scope in, pages of what is kept with what it was made of out.
 
 Reads by key in pages of bounded rows and characters, each in a transaction of its own, and only under the roles and
-scopes of every other reader. Writes nothing but who leads. Raises StoreUnavailable.
+scopes of every other reader. Writes nothing. Raises StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from uuid import UUID
 from memory.adapters.postgres.database import Database, Transaction
 from policies.hygiene import Evidence, Kept, Stated
 
+JOB: Final = "hygiene"
 PAGE_MEMORIES: Final = 200
 # A page is 3 MB at most. What is junk or twice there shows in the beginning; of a longer text a secret's place may be
 # behind it: the write path has read all of it.
@@ -57,11 +58,6 @@ class HygieneStore:
                         yield found
                     if len(found) < page:
                         break
-
-    async def lead(self, holder: str, ttl_s: float) -> bool:
-        """Whether this holder is the one that measures for so many seconds; asked again it stays so."""
-        async with self._database.transaction(None) as tx:
-            return await tx.value("lead_hygiene", holder, ttl_s) is not None
 
     async def _scopes(self, tenant: UUID, user: str | None, project: str | None) -> AsyncIterator[int]:
         after = -1

@@ -99,14 +99,3 @@ CROSS JOIN LATERAL (SELECT content FROM memory_versions
 SELECT DISTINCT source_id AS event_id
 FROM derivations
 WHERE tenant_id = $1 AND source_id = ANY ($2) AND source_kind = 'turn' AND derived_kind = 'memory';
-
--- name: lead_hygiene
--- Be the one that measures, unless another one is and its time is not over. No row: another one is.
--- $1 holder text, $2 ttl_s float8
--- Uses: lane_leases_pkey. Rows: holder.
-INSERT INTO lane_leases AS held (lane, holder, fence, expires_at)
-VALUES ('hygiene', $1, 1, clock_timestamp() + make_interval(secs => $2))
-ON CONFLICT (lane) DO UPDATE
-SET holder = excluded.holder, fence = held.fence + 1, expires_at = excluded.expires_at
-WHERE held.holder = excluded.holder OR held.expires_at < clock_timestamp()
-RETURNING holder;
