@@ -26,6 +26,7 @@ from memory.chain import chain
 from memory.config import Settings
 from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
 from memory.ids import new_id
+from memory.json_spans import JsonUnreadable
 from memory.keys import KeyRing, tenant_salt
 from memory.model import Captured, Recall, Retrieval
 from memory.off_loop import off_loop
@@ -49,7 +50,6 @@ from proxy.prompt import (
 )
 from proxy.relay import Upstream
 from proxy.wire.chat_request import ChatRequest, mentions_memory
-from proxy.wire.json_spans import JsonUnreadable
 
 log = logging.getLogger("memory_proxy.chat")
 CREDENTIAL: Final = web.RequestKey("credential", Credential)

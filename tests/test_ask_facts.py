@@ -14,6 +14,7 @@ from bench.fake_vllm.answer import least_value
 from bench.fake_vllm.asked import read_asked
 from bench.fake_vllm.settings import Settings
 from bench.fake_vllm.tokens import chat_prompt
+from memory.json_spans import parse_document
 from memory.write.ask_facts import (
     ASKED_BYTES_MAX,
     SCHEMA,
@@ -23,7 +24,6 @@ from memory.write.ask_facts import (
     instruction,
     other_model_messages,
 )
-from memory.write.raw_json import elements, members
 from memory.write.read_facts import UserTurn, heard, read_answer
 from proxy.prompt import edits_of
 from proxy.wire.chat_request import ChatRequest
@@ -104,12 +104,19 @@ def test_any_conversation_keeps_its_prompt_as_a_prefix(
     assert rendered(question).startswith(rendered(was, add_generation_prompt=False))
     assert {key: question.get(key) for key in shape} == {key: was[key] for key in shape}
     assert not (noise.keys() & question.keys()) - {"stream", "n", "temperature", "response_format", "tool_choice"}
+    (said, model), (raw_said, raw_model) = raw_parts(body), raw_parts(raw)
+    assert said[: len(raw_said)] == raw_said
+    assert model == raw_model
+
+
+def raw_parts(body: bytes) -> tuple[list[str], str]:
+    """Each message and the model, as they stand in a body."""
     text = body.decode()
-    spans = elements(text, members(text)["messages"].start)
-    raw_text = raw.decode()
-    raw_spans = elements(raw_text, members(raw_text)["messages"].start)
-    assert [text[a:b] for a, b in spans[: len(raw_spans)]] == [raw_text[a:b] for a, b in raw_spans]
-    assert text[slice(*members(text)["model"][1:])] == raw_text[slice(*members(raw_text)["model"][1:])]
+    parsed = parse_document(text, split=("messages",))
+    messages, model = parsed.last("messages"), parsed.last("model")
+    assert messages is not None
+    assert model is not None
+    return [text[one.start : one.end] for one in messages.elements], text[model.value_start : model.end]
 
 
 @given(st.lists(message, min_size=1, max_size=4).filter(lambda m: m[-1]["role"] == "user"), st.booleans())

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory.json_spans import JsonUnreadable
 from proxy.wire.chat_request import ChatRequest, mentions_memory
-from proxy.wire.json_spans import JsonUnreadable
 from tests.test_json_spans import BLANKS, RawObject, pairs_of, raw_array, raw_objects, raw_strings, raw_values
 
 UNTIMED = settings(deadline=None)  # the machine is shared: a slow example proves nothing

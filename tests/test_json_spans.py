@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.wire.json_spans import (
+from memory.json_spans import (
     Edit,
     JsonUnreadable,
     apply_edits_to_body,

@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from memory.chain import message_text
-from memory.write.raw_json import Member, elements, members
+from memory.json_spans import Element, JsonObject, JsonUnreadable, decode_utf8, parse_document
+from memory.placing import block_edit
 
 ASKED_BYTES_MAX: Final = 4_194_304  # 1 MiB of JSON is 10 ms of parsing; images beyond this are not sent a second time
 FACTS_MAX: Final = 16
@@ -135,16 +136,16 @@ def ask_body(
         return None
     form = replace(form, full=form.full or len(request) >= FULL_FROM_BYTES)
     try:
-        text = request.decode("utf-8")
-        found = members(text)
-        said = _with_blocks(text, found["messages"], blocks or {})
-        values = [json.loads(raw) for raw in said]
-        own = _own_members(text, found, form.thinking)
-    except (ValueError, KeyError, RecursionError):
+        text = decode_utf8(request)
+        served = parse_document(text, split=("messages",))
+        messages = _elements(served)
+        said = _with_blocks(text, messages, blocks or {})
+        own = _own_members(text, served, form.thinking)
+    except ValueError:
         return None
-    if not any(isinstance(value, dict) and value.get("role") == "user" for value in values):
+    if not any(isinstance(one.value, dict) and one.value.get("role") == "user" for one in messages):
         return None
-    said += [json.dumps(message) for message in _added(values[-1], answer, form)]
+    said += [json.dumps(message) for message in _added(messages[-1].value, answer, form)]
     if salt is not None:
         own["cache_salt"] = json.dumps(salt)
     pairs = {"messages": f"[{','.join(said)}]", **own, **_fixed(form, tools="tools" in own)}
@@ -172,39 +173,33 @@ def other_model_messages(turns: Iterable[tuple[str, str]], form: AskForm) -> lis
 def cache_salt_in(request: bytes) -> str | None:
     """The client's own cache_salt, which the tenant's is derived from."""
     try:
-        text = request.decode("utf-8")
-        member = members(text).get("cache_salt")
-        value = json.loads(text[member.start : member.end]) if member else None
-    except (ValueError, RecursionError):
+        member = parse_document(decode_utf8(request)).last("cache_salt")
+    except JsonUnreadable:
         return None
-    return value if isinstance(value, str) else None
+    return member.value if member and isinstance(member.value, str) else None
 
 
-def _with_blocks(text: str, messages: Member, blocks: Mapping[int, str]) -> list[str]:
-    """Each message raw, with its block before the client's own text, as the proxy placed it."""
-    spans = elements(text, messages.start)
-    return [
-        _placed(text[start:end], blocks[index]) if blocks.get(index) else text[start:end]
-        for index, (start, end) in enumerate(spans)
-    ]
+def _elements(served: JsonObject) -> tuple[Element, ...]:
+    messages = served.last("messages")
+    return () if messages is None else messages.elements
 
 
-def _placed(message: str, block: str) -> str:
-    content = members(message)["content"]
-    opening, raw = message[content.start], json.dumps(block)
-    if opening == '"':
-        raw = raw[1:-1]
-    elif opening == "[":
-        empty = not elements(message, content.start)
-        raw = f'{{"type":"text","text":{raw}}}' + ("" if empty else ",")
-    else:
-        raise ValueError("a content that takes no block")
-    return message[: content.start + 1] + raw + message[content.start + 1 :]
+def _with_blocks(text: str, messages: Iterable[Element], blocks: Mapping[int, str]) -> list[str]:
+    """Each message raw, with its block as the proxy placed it."""
+    said: list[str] = []
+    for index, message in enumerate(messages):
+        raw = text[message.start : message.end]
+        if block := blocks.get(index):
+            place = block_edit(raw, 0, block)
+            raw = raw[: place.start] + place.replacement + raw[place.end :]
+        said.append(raw)
+    return said
 
 
-def _own_members(text: str, found: Mapping[str, Member], thinking: Thinking) -> dict[str, str]:
+def _own_members(text: str, served: JsonObject, thinking: Thinking) -> dict[str, str]:
     """The served members that shape the prompt, raw; nulls are as good as absent."""
-    own = {key: text[found[key].start : found[key].end] for key in PROMPT_MEMBERS if key in found}
+    found = {member.key: text[member.value_start : member.end] for member in served.members}
+    own: dict[str, str] = {key: found[key] for key in PROMPT_MEMBERS if key in found}
     own = {key: raw for key, raw in own.items() if raw != "null"}
     if own.get("tools", "").replace(" ", "") == "[]":
         del own["tools"]

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from memory.errors import ExtractorRefused
+from memory.json_spans import decode_utf8, parse_document
 from memory.write.ask_facts import Thinking
-from memory.write.raw_json import members
 
 KNOWN_MAX: Final = 256
 _MESSAGES: Final = (
@@ -45,9 +45,8 @@ class Probe:
 
 def probe_of(request: bytes) -> Probe | None:
     """The probe of a served body; None where the client has turned thinking off itself. Raises ValueError."""
-    text = request.decode("utf-8")
-    found = members(text)
-    values = {key: json.loads(text[found[key].start : found[key].end]) for key in _ASKED if key in found}
+    served = parse_document(decode_utf8(request))
+    values: dict[str, Any] = {one.key: one.value for one in served.members if one.key in _ASKED}
     given = values.get("chat_template_kwargs") or {}
     if not isinstance(given, dict):
         raise ValueError("chat_template_kwargs is no object")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from memory.chain import message_text
-from proxy.wire.json_spans import (
+from memory.json_spans import (
     Edit,
     Element,
     JsonObject,
@@ -23,10 +23,10 @@ from proxy.wire.json_spans import (
     edit_members,
     json_string,
     parse_document,
-    parse_object,
     replace_value,
     without_surrogates,
 )
+from memory.placing import block_edit
 
 EARLIER_TEXTS = 2
 EARLIER_CHARACTERS = 250
@@ -176,15 +176,7 @@ class ChatRequest:
     def _block_edit(self, index: int, block: str) -> Edit:
         if not 0 <= index < len(self.messages) or not self.messages[index].takes_block:
             raise ValueError(f"message {index} does not take a block")
-        content = parse_object(self.text, self.messages[index].start).last("content")
-        if content is None:
-            raise ValueError(f"message {index} has no content")
-        raw = json_string(block)
-        if isinstance(content.value, str):
-            raw = raw[1:-1]
-        else:
-            raw = f'{{"type":"text","text":{raw}}}' + ("," if content.value else "")
-        return Edit(content.value_start + 1, content.value_start + 1, raw)
+        return block_edit(self.text, self.messages[index].start, block)
 
     def _memory_indices(self) -> list[int]:
         return [index for index in self.root.indices("memory") if isinstance(self.root.members[index].value, dict)]

@@ -19,7 +19,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_ORDER_MARK = "\ufeff"
 
 
-class JsonUnreadable(Exception):
+class JsonUnreadable(ValueError):
     """This is not one JSON object in UTF-8 that can be edited: bad syntax, nesting or an integer past the limits."""
 
 
