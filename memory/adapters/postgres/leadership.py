@@ -11,12 +11,12 @@ from memory.adapters.postgres.database import Database
 
 
 class Leadership:
-    """Who leads the job `job`. Its `holder` must not be the name under which a worker holds lanes."""
+    """Who leads the job `job`, for the worker `holder`."""
 
     def __init__(self, database: Database, job: str, holder: str) -> None:
         self._database = database
         self._lane = lane_of_job(job)
-        self._holder = holder
+        self._holder = f"{holder} {self._lane}"  # not the name under which the worker renews its lanes
 
     async def lead(self, ttl_s: float) -> int | None:
         """The fence under which this process leads for the next `ttl_s` seconds; None while another does."""

@@ -1,0 +1,366 @@
+"""Where the remembering side is put together: settings in, the worker and what runs beside it out.
+
+The only module of that side that names adapters; they are passed down. `work` runs until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from memory.adapters.embedder import OnnxEmbedder
+from memory.adapters.language import LanguageModel
+from memory.adapters.model_files import default_cache_dir, prepare_model
+from memory.adapters.model_registry import choose_model, read_registry
+from memory.adapters.postgres.consolidate_store import ConsolidateStore
+from memory.adapters.postgres.database import Bounds, Database
+from memory.adapters.postgres.episode_store import JOB as EPISODES
+from memory.adapters.postgres.episode_store import PostgresEpisodes
+from memory.adapters.postgres.extraction_store import ExtractionStore
+from memory.adapters.postgres.hygiene_store import JOB as HYGIENE
+from memory.adapters.postgres.hygiene_store import HygieneStore
+from memory.adapters.postgres.import_store import ImportStore
+from memory.adapters.postgres.keys import KeyStore
+from memory.adapters.postgres.leadership import Leadership
+from memory.adapters.postgres.leases import Leases
+from memory.adapters.postgres.migrate import embedding_table_name
+from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.write_store import WriteStore
+from memory.adapters.redis_hot import RedisHot
+from memory.adapters.redis_queue import RedisQueue, lane_names
+from memory.adapters.secret_rules import secret_detectors
+from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
+from memory.adapters.vllm_client import VllmClient
+from memory.adapters.vllm_load import VllmLoad
+from memory.config import Settings, effective_cache_salt
+from memory.consolidation import lives_of, terms_of
+from memory.errors import ConfigInvalid
+from memory.hygiene import keep_measuring
+from memory.keys import KeyRing, load_or_create_master_key
+from memory.telemetry import Metrics, event
+from memory.write.consolidate import Consolidation, Parts, keep_consolidating
+from memory.write.deliveries import Deliveries
+from memory.write.episodes import Bounds as EpisodeBounds
+from memory.write.episodes import Teller
+from memory.write.extraction import Asks, Extraction, ExtractionParts
+from memory.write.extraction_loop import HANDS_MORE, ExtractionLoop, LoopTimes
+from memory.write.facts import facts_of, no_facts
+from memory.write.model_facts import Chats, ModelFacts
+from memory.write.pace import Limits, Pace, SpentHere
+from memory.write.pipeline import WriteParts, WritePath
+from memory.write.rebuild import Rebuilder
+from memory.write.redact import Redactor
+from memory.write.retention import keep_dropping_expired
+from memory.write.succession import Succession
+from memory.write.summarise import Summariser
+from memory.write.telling import keep_telling
+from memory.write.thinking import ThinkingOff
+from memory.write.vllm_facts import VllmFacts
+from memory.write.worker import run_worker
+
+log = logging.getLogger("memory_proxy.memory")
+# Nine times less of a contended core than a process that answers requests (kernel: weight 110 against 1,024).
+NICENESS = 10
+# How often to look for exchanges that wait for a model; and where none should, since no model is asked.
+EXTRACT_POLL_S = 1.0
+LEFT_OVER_POLL_S = 60.0
+# One transaction after the other, each of statements that hold nobody up for long.
+NIGHTLY = Bounds(connections_max=1, acquire_timeout_s=10.0, statement_timeout_ms=10_000)
+
+
+def prepared(settings: Settings) -> OnnxEmbedder:
+    """The embedding model, its files verified and built where needed. Raises ModelFileInvalid."""
+    embedding = settings.embedding
+    spec = choose_model(read_registry(), embedding.model, directory=embedding.directory, dim=embedding.dim)
+    cache = embedding.cache_dir or default_cache_dir(os.environ)
+    files = prepare_model(spec, cache, lambda step: event(log, "model", step=str(step)))
+    return OnnxEmbedder(files, document_threads=embedding.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all jobs of a worker share: its models, its stores and its name among the workers."""
+
+    settings: Settings
+    data: Path
+    database_url: str
+    metrics: Metrics
+    embedder: OnnxEmbedder
+    languages: LanguageModel
+    database: Database
+    scopes: Scopes
+    store: WriteStore
+    queue: RedisQueue
+    hot: RedisHot
+    holder: str
+    table: str  # of the model's embeddings
+
+
+async def work(settings: Settings) -> None:
+    """Store what the proxies captured, until SIGTERM."""
+    step_back()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with contextlib.AsyncExitStack() as closing:
+        shared = await opened(settings, closing)
+        path = write_path(shared)
+        await closing.enter_async_context(beside(await jobs(shared, path.parts, closing)))
+        await run_worker(
+            shared.queue,
+            _leases(shared),
+            Deliveries(path).handle,
+            holder=shared.holder,
+            lanes=lane_names(settings.queue.lanes),
+            batch_max=settings.worker.batch_max,
+            bulk_share_min=settings.worker.bulk_share_min,
+            attempts_max=settings.queue.attempts_max,
+            stop=stop,
+            meter=WorkMeter(shared.metrics),
+        )
+
+
+async def opened(settings: Settings, closing: contextlib.AsyncExitStack) -> Shared:
+    """The models loaded and the stores opened; `closing` closes them."""
+    data, database_url, redis_url = settings.data.dir, settings.database.url, settings.redis.url
+    if data is None or database_url is None or redis_url is None:
+        raise ConfigInvalid("unresolved settings: this process is started by `memory-proxy serve`")
+    embedder = await asyncio.to_thread(prepared, settings)
+    languages = await asyncio.to_thread(LanguageModel)
+    url = database_url.get_secret_value()
+    database = await Database.open(url, Bounds(statement_timeout_ms=60_000))
+    closing.push_async_callback(database.close)
+    hot = RedisHot((settings.redis.cache_url or redis_url).get_secret_value())
+    closing.push_async_callback(hot.close)
+    queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
+    closing.push_async_callback(queue.close)
+    scopes, table = Scopes(database), embedding_table_name(embedder.model, embedder.digest)
+    return Shared(
+        settings=settings,
+        data=data,
+        database_url=url,
+        metrics=Metrics(),
+        embedder=embedder,
+        languages=languages,
+        database=database,
+        scopes=scopes,
+        store=WriteStore(database, scopes, table),
+        queue=queue,
+        hot=hot,
+        holder=holder_name(),
+        table=table,
+    )
+
+
+def write_path(shared: Shared) -> WritePath:
+    """What one captured exchange goes through."""
+    settings, database, embedder = shared.settings, shared.database, shared.embedder
+    directory, summary = settings.tokenizer.directory, settings.summary
+    return WritePath(
+        WriteParts(
+            store=shared.store,
+            lines=ImportStore(database, shared.scopes, shared.table),
+            keys=KeyRing(KeyStore(database), load_or_create_master_key(shared.data / "master.key")),
+            embedder=embedder,
+            windows=embedder,
+            redactor=Redactor(secret_detectors()),
+            counter=LocalTokenizer(directory) if directory else EstimatedTokens(),
+            languages=shared.languages,
+            find_facts=no_facts if settings.extract.by == "off" else facts_of,
+            facts_later=settings.extract.by in ("vllm", "model"),
+            announcer=shared.hot,
+            summariser=Summariser(
+                shared.store, every_turns=summary.every_turns, sentences_max=summary.sentences_max, clock=_now
+            ),
+            metrics=shared.metrics,
+            clock=_now,
+            lives=lives_of(settings),
+        )
+    )
+
+
+async def jobs(
+    shared: Shared, parts: WriteParts, closing: contextlib.AsyncExitStack
+) -> dict[str, Coroutine[Any, Any, None]]:
+    """What runs beside the lanes, by name: each for ever, on its own, and each gives back what it holds at its end."""
+    settings, database, metrics = shared.settings, shared.database, shared.metrics
+    # Not the lanes' pool, whose statements may take a minute.
+    at_night = await Database.open(shared.database_url, NIGHTLY)
+    closing.push_async_callback(at_night.close)
+    nights = consolidation(settings, at_night, shared.embedder, shared.languages, metrics, shared.holder)
+    measurer = Leadership(database, HYGIENE, shared.holder)
+    found = {
+        "retention": keep_dropping_expired(shared.store, settings.replay.retention_days),
+        "extraction": keep_extracting(settings, ExtractionStore(database, shared.table), parts),
+        "hygiene": keep_measuring(HygieneStore(database), measurer, parts.redactor, metrics),
+        "consolidation": keep_consolidating(nights, settings.consolidate.at, _now),
+    }
+    if settings.episode.enabled:
+        store, leader = PostgresEpisodes(database, shared.table), Leadership(database, EPISODES, shared.holder)
+        bounds = episode_bounds(settings)
+        teller = Teller(store, shared.embedder, shared.embedder, shared.languages, bounds, clock=_now)
+        found["episodes"] = keep_telling(teller, leader, shared.queue, metrics, every_s=settings.episode.sweep_s)
+    return found
+
+
+@contextlib.asynccontextmanager
+async def beside(named: Mapping[str, Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Run these while the body runs. One that fails is logged with its reason, and the others go on without it."""
+    tasks = [asyncio.create_task(job, name=name) for name, job in named.items()]
+    for task in tasks:
+        task.add_done_callback(_say_why_it_ended)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _say_why_it_ended(task: asyncio.Task[None]) -> None:
+    """The lanes go on without it; nobody may miss that it has stopped."""
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        log.error("%s has stopped", task.get_name(), exc_info=fault)
+
+
+def episode_bounds(settings: Settings) -> EpisodeBounds:
+    """When a session has ended, and how much of it is told at once."""
+    given = settings.episode
+    return EpisodeBounds(
+        idle_s=given.idle_s,
+        turns_max=given.turns_max,
+        tokens_max=given.tokens_max,
+        sentences_max=given.sentences_max,
+        sessions_max=given.sessions_max,
+    )
+
+
+async def keep_extracting(settings: Settings, store: ExtractionStore, parts: WriteParts) -> None:
+    """Take facts out of the exchanges that wait for a model, until cancelled.
+
+    Where none is asked (any more) the rules take what another configuration has left.
+    """
+    extract, upstream = settings.extract, settings.upstream
+    key = upstream.api_key.get_secret_value() if upstream.api_key else None
+    client = VllmClient(upstream.url, api_key=key, priority=extract.priority, wall_s=extract.wall_s)
+    load = VllmLoad(upstream.metrics_urls if extract.by == "vllm" else (), running_max=extract.running_max)
+    limits = Limits(extract.concurrency, extract.defer_max_s, extract.tokens_per_day)
+    pace = Pace(limits, load, SpentHere(), _now)
+    facts: Asks | None = None
+    if extract.by == "vllm":
+        facts = VllmFacts(client, pace, ThinkingOff(client.token_ids), max_tokens=extract.max_tokens)
+    elif extract.by == "model":
+        facts = ModelFacts(
+            await asyncio.to_thread(other_model, settings), pace, extract.max_tokens, settings.chat_model.timeout_s
+        )
+    extraction = Extraction(
+        ExtractionParts(
+            store=store,
+            keys=parts.keys,
+            ask=facts,
+            find_facts=parts.find_facts,
+            embedder=parts.embedder,
+            windows=parts.windows,
+            redactor=parts.redactor,
+            announcer=parts.announcer,
+            metrics=parts.metrics,
+            clock=_now,
+            salted=effective_cache_salt(settings) == "tenant",
+        )
+    )
+    times = LoopTimes(poll_s=EXTRACT_POLL_S if facts else LEFT_OVER_POLL_S, defer_max_s=extract.defer_max_s)
+    hands = extract.concurrency + HANDS_MORE
+    try:
+        await ExtractionLoop(store, extraction, parts.metrics, _now, hands=hands, times=times).run()
+    finally:
+        await client.close()
+        await load.close()
+
+
+def other_model(settings: Settings) -> Chats:
+    """The model of `chat_model`. Takes seconds. Raises ConfigInvalid where none is named."""
+    chat = settings.chat_model
+    if chat.model is None:
+        raise ConfigInvalid("extract.by is model: chat_model.model must name one")
+    # Not at the head of this file: litellm takes 3-11 s and 170 MiB, for nothing in every other configuration.
+    adapter = importlib.import_module("memory.adapters.chat_model")
+    model: Chats = adapter.LiteLlmChatModel(
+        chat.model,
+        api_base=chat.api_base or f"{settings.upstream.url}/v1",
+        api_key=chat.api_key.get_secret_value() if chat.api_key else None,
+        concurrency_max=settings.extract.concurrency,
+    )
+    return model
+
+
+def consolidation(
+    settings: Settings,
+    database: Database,
+    embedder: OnnxEmbedder,
+    languages: LanguageModel,
+    metrics: Metrics,
+    holder: str,
+) -> Consolidation:
+    """The nightly work on this database."""
+    return Consolidation(
+        Parts(
+            store=ConsolidateStore(database, embedding_table_name(embedder.model, embedder.digest)),
+            summarise=Rebuilder(
+                embedder, embedder, languages, settings.summary.sentences_max, lives_of(settings), _now
+            ),
+            terms=lambda now: terms_of(settings, now),
+            clock=_now,
+            metrics=metrics,
+            holder=holder,
+            pause_s=settings.consolidate.pause_ms / 1000,
+        )
+    )
+
+
+def step_back() -> None:
+    """Let whoever answers requests go first where cores are short: what is written may wait, a person may not.
+
+    Where the kernel groups processes by session (autogroup), the group must step back too; nice alone would order
+    this process's own threads only.
+    """
+    os.nice(NICENESS)
+    with contextlib.suppress(OSError):  # not Linux, or no such grouping: then nice was enough
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
+
+
+def holder_name() -> str:
+    """This process among all that have ever asked for a lease."""
+    return f"{socket.gethostname()}-{os.getpid()}-{datetime.now(UTC):%H%M%S}"
+
+
+def _leases(shared: Shared) -> Succession | Leases:
+    leases, slot = Leases(shared.database), os.environ.get("MEMORY_PROXY_SLOT")
+    if not slot:
+        return leases
+    # One living worker of this data directory has the slot.
+    return Succession(leases, shared.data / "run" / f"memory-worker-{slot}.holder")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class WorkMeter:
+    """Counts of the worker loop, as metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to the counter of this event."""
+        self._metrics.work.labels(name).inc(amount)
