@@ -7,7 +7,7 @@
 User turns only; LoCoMo's speakers are users with a name. `--data` is the directory of the sets, as for bench.recall.
 For updates, "found" is a question whose new value stands in a fact of a gold turn, "same key" one in which such a fact
 has (subject, predicate) in common with a fact of a stale turn and another object, "may replace" one in which
-`policies.extraction.may_replace` says so too. "Collisions" are all such pairs in the set, asked about or not: the price
+`may_replace` says so too. "Collisions" are all such pairs in the set, asked about or not: the price
 of a coarse key. Refuses (SetUnreadable) missing files. No model judges.
 """
 
@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.recall.corpus import SETS, SetUnreadable, read_objects, read_set
-from policies.extraction import facts_in, may_replace
-from policies.fact import Fact
+from policies.extraction import facts_in
+from policies.fact import Fact, aspect_of
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 KNOWN: Final = ("locomo", "beam", "sharegpt", "beam_ku")
@@ -62,6 +62,14 @@ class Update:
     value_found: bool
     same_key: bool
     may_replace: bool
+
+
+def may_replace(newer: Fact, older: Fact) -> bool:
+    """Whether two facts speak of the same thing, so that the newer value ends the older: one key, of cardinality one,
+    and of one aspect.
+    """
+    same = (newer.subject, newer.predicate) == (older.subject, older.predicate) and newer.cardinality == "one"
+    return same and aspect_of(newer).replaces(aspect_of(older))
 
 
 def user_turns(data: Path, name: str) -> list[Turn]:

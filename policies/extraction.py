@@ -6,7 +6,7 @@ an exact range of the text in which its object's words stand. Linear, and bounde
 only its two ends are read. Pure; refuses nothing. Not for words of models, tools or the web: the caller knows whose.
 
 Keys: (subject, predicate) of a thing is its head noun and the kind of value; `qualifiers["of"]` are the words that tell
-one such thing from another, `qualifiers["value"]` is the value in one way of writing. `may_replace` reads both.
+one such thing from another, `qualifiers["value"]` is the value in one way of writing (policies.fact.Aspect).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from policies.fact import Fact, aspect_of
+from policies.fact import Fact
 from policies.fact_patterns import OPENS, RULES, TRIGGER, UNREAL, Rule
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
@@ -27,7 +27,7 @@ from policies.fact_patterns_values import Stated, stated_values
 from policies.fact_patterns_words import as_object, head_and_rest, in_third_person, normalised
 from policies.standing import CHARS_MAX
 
-__all__ = ["facts_in", "may_replace", "normalised"]
+__all__ = ["facts_in", "normalised"]
 
 # A fact stated in passing inside a question ("how do I use the budget of $5,000") is likelier to be mistaken.
 _STATED: Final = 0.8
@@ -99,14 +99,6 @@ def _shifted(fact: Fact, shift: int) -> Fact:
     """A fact of `both_ends` in the text's own offsets."""
     start, end = fact.span
     return fact if start <= CHARS_KEPT else replace(fact, span=(start + shift, end + shift))
-
-
-def may_replace(newer: Fact, older: Fact) -> bool:
-    """Whether two facts speak of the same thing, so that the newer value ends the older: one key, of cardinality one,
-    and of one aspect.
-    """
-    same = (newer.subject, newer.predicate) == (older.subject, older.predicate) and newer.cardinality == "one"
-    return same and aspect_of(newer).replaces(aspect_of(older))
 
 
 def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:

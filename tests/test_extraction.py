@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.extraction import facts_in, may_replace, normalised
+from bench.facts import may_replace
+from policies.extraction import facts_in, normalised
 from policies.fact import Fact
 from policies.fact_patterns_prose import CHARS_KEPT, CHARS_MAX
 

@@ -250,30 +250,8 @@ def _replayed(question: Question, hot: HotScope, prepared: Prepared) -> tuple[Ca
     """The last turns of the conversation that its client does not send again, newest first."""
     if question.replay is None:
         return ()
-    return tuple(_as_replayed(item) for item in hot.index.last_said(*question.replay, prepared))
-
-
-def _as_replayed(item: IndexItem) -> Candidate:
-    return Candidate(
-        memory_id=item.memory_id,
-        version=item.version,
-        kind=item.kind,
-        role=item.role,
-        content=item.content,
-        shown=(0, len(item.content)),
-        score=0.0,
-        parts={},
-        admitted=True,
-        occurred_at=item.occurred_at,
-        session_id=item.session_id,
-        seq=item.seq,
-        scope_id=item.scope_id,
-        integrity=item.integrity,
-        source_ids=item.source_ids,
-        event_ids=item.event_ids,
-        why="said before in this conversation",
-        replayed=True,
-    )
+    said = hot.index.last_said(*question.replay, prepared)
+    return tuple(replace(_candidate(item), why="said before in this conversation", replayed=True) for item in said)
 
 
 def _within(rows: Sequence[IndexRow], chars_max: int) -> Sequence[IndexRow]:
@@ -304,17 +282,29 @@ def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope] | asynci
 
 def candidate_of(hit: Scored) -> Candidate:
     """A hit of an index as recall gives it."""
-    item = hit.item
+    return replace(
+        _candidate(hit.item),
+        shown=hit.best_window,
+        score=hit.score,
+        parts={**hit.parts, **_judged(hit.features)},
+        admitted=hit.admitted,
+        why=hit.why,
+        later=hit.later,
+    )
+
+
+def _candidate(item: IndexItem) -> Candidate:
+    """An item as it is, whole and admitted, not scored."""
     return Candidate(
         memory_id=item.memory_id,
         version=item.version,
         kind=item.kind,
         role=item.role,
         content=item.content,
-        shown=hit.best_window,
-        score=hit.score,
-        parts={**hit.parts, **_judged(hit.features)},
-        admitted=hit.admitted,
+        shown=(0, len(item.content)),
+        score=0.0,
+        parts={},
+        admitted=True,
         occurred_at=item.occurred_at,
         session_id=item.session_id,
         seq=item.seq,
@@ -322,8 +312,7 @@ def candidate_of(hit: Scored) -> Candidate:
         integrity=item.integrity,
         source_ids=item.source_ids,
         event_ids=item.event_ids,
-        why=hit.why,
-        later=hit.later,
+        why="",
     )
 
 
