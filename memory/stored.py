@@ -187,6 +187,7 @@ class SessionRecord:
     summary_memory_id: UUID | None
     created_at: datetime
     last_at: datetime
+    ended_at: datetime | None  # its client said so; turns of a later time go on with it
     attributes: dict[str, Any]
 
 

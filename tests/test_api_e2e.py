@@ -315,6 +315,19 @@ def test_a_session_is_found_by_any_label(api: Api) -> None:
         assert [turn["content"] for turn in found.json["turns"]] == [f"in {label}"]
 
 
+def test_a_session_is_ended_by_its_client_and_by_nobody_else(api: Api, service: Service) -> None:
+    api.take_in(*TALK)
+    path = "/memory/v1/sessions/bees"
+    assert api.get(path).json["ended_at"] is None
+    ended = api.call("POST", f"{path}/end")
+    assert (ended.status, ended.json["id"]) == (200, "bees")
+    assert ended.json["ended_at"] == api.get(path).json["ended_at"] is not None
+    assert api.call("POST", "/memory/v1/sessions/never/end").error["code"] == "not_found"
+    assert Api(service.url, "somebody-else").call("POST", f"{path}/end").status == 404
+    assert api.call("POST", f"{path}/end?now=1").status == 400
+    assert api.get(f"{path}/end").error["code"] == "method_not_allowed"
+
+
 def chat(service: Service, api: Api, text: str) -> Answer:
     model = Api(service.url, "x").get("/v1/models").json["data"][0]["id"]
     body = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": 8}

@@ -108,13 +108,13 @@ class CpuMeter:
     """CPU seconds of a process tree by kind; what ended processes had used stays counted."""
 
     def __init__(self, root: int) -> None:
-        self._root = root
+        self.root = root
         self._seen: dict[int, tuple[str, float]] = {}
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
 
     def sample(self) -> dict[str, float]:
         """CPU seconds since the processes started, by kind."""
-        for pid in process_tree(self._root):
+        for pid in process_tree(self.root):
             try:
                 stat = Path(f"/proc/{pid}/stat").read_text()
                 command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")

@@ -184,6 +184,15 @@ CALLS: Final = (
         errors=(*_CALLER, "not_found"),
     ),
     Call(
+        "POST",
+        "/memory/v1/sessions/{id}/end",
+        "endSession",
+        "Say that a conversation has ended: its episode is told at the next sweep. What is said later goes on with it.",
+        schemas.SessionListed,
+        parameters=("session_id", "scope"),
+        errors=(*_CALLER, "not_found"),
+    ),
+    Call(
         "GET",
         "/memory/v1/retrievals/{id}",
         "getRetrieval",

@@ -88,6 +88,7 @@ class OwnApi:
             Route("GET", "/memory/v1/events", Events(parts).list),
             Route("GET", "/memory/v1/sessions", sessions.list),
             Route("GET", "/memory/v1/sessions/{id}", sessions.show),
+            Route("POST", "/memory/v1/sessions/{id}/end", sessions.end),
             Route("GET", "/memory/v1/retrievals/{id}", Retrievals(parts, labels).show),
             Route("GET", "/memory/v1/queue", Waiting(parts).show),
             Route("GET", "/memory/v1/queue/dead", dead.list),

@@ -46,6 +46,9 @@ class Records(Protocol):
     async def session(self, scope: Scope, name: str) -> SessionRecord:
         """A conversation by its label, else its id. Raises NotFound."""
 
+    async def end_session(self, scope: Scope, name: str, now: datetime) -> SessionRecord:
+        """Note that its client ended a conversation. Raises NotFound."""
+
     async def labels(self, scope: Scope, session_ids: Sequence[UUID]) -> dict[UUID, str]:
         """The labels of these conversations; one that is not there has none."""
 

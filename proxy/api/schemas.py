@@ -253,6 +253,7 @@ class SessionListed(Said):
     summarised_turns: int = Field(description="How many turns, from the first, the rolling summary covers.")
     created_at: Moment
     last_at: Moment
+    ended_at: Moment | None = Field(description="When its client said that it ended; it may have gone on since.")
     attributes: dict[str, Any]
 
 
@@ -300,6 +301,7 @@ class SessionSaid(Said):
     summary_memory_id: str | None
     created_at: Moment
     last_at: Moment
+    ended_at: Moment | None
     attributes: dict[str, Any]
     turns: list[TurnSaid]
     next_cursor: str | None = Field(description="Leads to the turns behind the last one here.")

@@ -51,7 +51,7 @@ class Labels:
 
 
 class Sessions:
-    """`GET /memory/v1/sessions` and `/memory/v1/sessions/{id}`."""
+    """`GET /memory/v1/sessions` and `/memory/v1/sessions/{id}`, and `POST …/end`."""
 
     def __init__(self, parts: OwnParts) -> None:
         self._parts = parts
@@ -82,11 +82,18 @@ class Sessions:
                 summary_memory_id=_text(session.summary_memory_id),
                 created_at=session.created_at,
                 last_at=session.last_at,
+                ended_at=session.ended_at,
                 attributes=session.attributes,
                 turns=[turn_said(turn) for turn in turns.rows],
                 next_cursor=page.next_cursor(turns.next_cursor),
             )
         )
+
+    async def end(self, request: web.Request) -> web.Response:
+        """Its client says that a conversation has ended."""
+        caller = caller_of(request, self._parts.door, "memory:write")
+        parameters(request, ())
+        return said(_listed(await self._parts.records.end_session(caller.scope, request.match_info["id"], caller.now)))
 
     async def _summary(self, scope: Scope, memory_id: UUID | None) -> str | None:
         if memory_id is None:
@@ -128,6 +135,7 @@ def _listed(record: SessionRecord) -> SessionListed:
         summarised_turns=record.summarised_seq,
         created_at=record.created_at,
         last_at=record.last_at,
+        ended_at=record.ended_at,
         attributes=record.attributes,
     )
 

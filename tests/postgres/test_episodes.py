@@ -18,7 +18,7 @@ from memory.adapters.postgres.database import Bounds
 from memory.adapters.postgres.episode_store import JOB, PostgresEpisodes
 from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.outbox import Feed
-from memory.errors import LeaseLost, QueueUnavailable
+from memory.errors import LeaseLost, NotFound, QueueUnavailable
 from memory.ids import new_id
 from memory.model import Commit
 from memory.ports import QueueDepth
@@ -107,6 +107,30 @@ async def listed(store: Stores) -> list[MemoryRecord]:
     page = await store.records.memories(store.scope(), limit=200, kind="episodic")
     found = [row for row in page.rows if row.collection == "episode"]
     return sorted(found, key=lambda row: row.attributes["first_seq"])
+
+
+async def test_a_session_that_its_client_ended_is_told_at_once_and_goes_on_with_what_is_said_later(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    await said(store)
+    sweeping = teller(store, postgres)
+    assert (await sweeping.sweep(led(store))).stored == 0
+    last = (await store.records.session(store.scope(), "s")).last_at
+    before = await store.records.end_session(store.scope(), "s", last - timedelta(seconds=1))
+    assert (await sweeping.sweep(led(store))).stored == 0, "something was said after that moment"
+    ended = await store.records.end_session(store.scope(), "s", last)
+    assert (before.ended_at, ended.ended_at) == (last - timedelta(seconds=1), last)
+    assert (await store.records.end_session(store.scope(), "s", T0 - timedelta(days=9))).ended_at == last
+    assert (await sweeping.sweep(led(store))).stored == 1
+    later = exchange(store.scope(), "s", len(TALK), TALK[:2])
+    arrived = replace(later.exchange, arrived_at=last + timedelta(seconds=1))
+    await store.write.commit(replace(later, exchange=arrived), now=T0)
+    assert (await sweeping.sweep(led(store))).stored == 0
+    asleep(postgres)
+    assert (await sweeping.sweep(led(store))).stored == 1
+    assert [row.attributes["first_seq"] for row in await listed(store)] == [0, len(TALK)]
+    with pytest.raises(NotFound):
+        await store.records.end_session(store.scope("eve"), "s", last)
 
 
 async def test_an_idle_session_is_told_once_with_all_that_belongs_to_it(store: Stores, postgres: TestDatabase) -> None:

@@ -80,6 +80,14 @@ class Records:
             raise NotFound("no such session")
         return SessionRecord(**row)
 
+    async def end_session(self, scope: Scope, name: str, now: datetime) -> SessionRecord:
+        """Note that its client ended a conversation. Raises NotFound."""
+        session = await self.session(scope, name)
+        scope_id = await self._known_scope(scope)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            await tx.run("end_session", scope.tenant, scope_id, session.session_id, now)
+        return await self.session(scope, name)
+
     async def labels(self, scope: Scope, session_ids: Sequence[UUID]) -> dict[UUID, str]:
         """What clients call these conversations; one that is not there has none."""
         scope_id = await self._scopes.find(scope)

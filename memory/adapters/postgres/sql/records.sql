@@ -2,8 +2,9 @@
 -- Sessions of a scope, newest first, from a cursor on.
 -- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 limit int8
 -- Uses: sessions_recent. Rows: session_id, label, turns, epoch, summarised_seq, summary_memory_id, created_at, last_at,
--- attributes.
-SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, attributes
+-- ended_at, attributes.
+SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, ended_at,
+       attributes
 FROM sessions
 WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, session_id) < ($3, $4)
 ORDER BY created_at DESC, session_id DESC
@@ -13,8 +14,9 @@ LIMIT $5;
 -- Sessions of a scope, oldest first, from a cursor on.
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8
 -- Uses: sessions_recent. Rows: session_id, label, turns, epoch, summarised_seq, summary_memory_id, created_at, last_at,
--- attributes.
-SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, attributes
+-- ended_at, attributes.
+SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, ended_at,
+       attributes
 FROM sessions
 WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, session_id) > ($3, $4)
 ORDER BY created_at, session_id
@@ -24,8 +26,9 @@ LIMIT $5;
 -- A session by what the client calls it.
 -- $1 tenant uuid, $2 scope_id int8, $3 label text
 -- Uses: sessions_tenant_id_scope_id_label_key. Rows: session_id, label, turns, epoch, summarised_seq,
--- summary_memory_id, created_at, last_at, attributes.
-SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, attributes
+-- summary_memory_id, created_at, last_at, ended_at, attributes.
+SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, ended_at,
+       attributes
 FROM sessions
 WHERE tenant_id = $1 AND scope_id = $2 AND label = $3;
 
@@ -33,9 +36,18 @@ WHERE tenant_id = $1 AND scope_id = $2 AND label = $3;
 -- A session by its id.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
 -- Uses: sessions_pkey. Rows: session_id, label, turns, epoch, summarised_seq, summary_memory_id, created_at, last_at,
--- attributes.
-SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, attributes
+-- ended_at, attributes.
+SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, ended_at,
+       attributes
 FROM sessions
+WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;
+
+-- name: end_session
+-- Its client says that a session ended at a moment.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 ended_at timestamptz
+-- Uses: sessions_pkey. Rows: none.
+UPDATE sessions
+SET ended_at = greatest(ended_at, $4)
 WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;
 
 -- name: labels_of_sessions
