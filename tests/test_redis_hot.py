@@ -115,6 +115,22 @@ async def test_who_listens_hears_each_version_that_is_new(hot: RedisHot) -> None
     assert (second.version, third.version) == (first.version + 1, first.version + 2)
 
 
+async def test_what_is_no_announcement_does_not_end_the_listening(
+    hot: RedisHot, valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    versions = count(1)
+
+    async def speak() -> None:
+        async with connect(valkey.url) as client:
+            for message in (b"", b"a b", b"\xff\xfe 1 2", b"not-a-uuid 1 2", f"{SCOPE.tenant.hex} one 2".encode()):
+                await client.publish("mp:h:announced", message)
+        await hot.announce(SCOPE.tenant, 42, next(versions))
+
+    (found,) = await heard(hot, speak, 1)
+    assert (found.tenant, found.scope_id) == (SCOPE.tenant, 42)
+    assert "announcement_unreadable" in caplog.text
+
+
 async def test_who_listens_is_told_that_the_server_is_gone(hot: RedisHot, valkey: ValkeyServer) -> None:
     async def listen() -> None:
         async for _ in hot.announcements():

@@ -13,6 +13,7 @@ answer, each call raises QueueUnavailable, and the store or a new session stands
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -21,7 +22,9 @@ from memory.adapters import redis_scripts
 from memory.adapters.redis_client import connect, faults
 from memory.model import Announcement, Scope, SessionRef
 from memory.read.conversation import Hot
+from memory.telemetry import event
 
+log: Final = logging.getLogger("memory_proxy.hot")
 _VERSION_TTL_S: Final = 3600  # far beyond the staleness bound; afterwards the store says it
 _CHANNEL: Final = "mp:h:announced"
 # A connection that says nothing for so long is asked whether it lives, seconds.
@@ -123,8 +126,8 @@ class RedisHot:
                     heard = await listening.get_message(timeout=_SILENCE_S)
                     if heard is None:
                         await listening.ping()
-                    elif heard["type"] == "message":
-                        yield _announcement(heard["data"])
+                    elif heard["type"] == "message" and (said := _announcement(heard["data"])) is not None:
+                        yield said
 
     async def _get(self, keys: Sequence[str]) -> list[bytes | None]:
         """The values of keys of several slots, in one round trip."""
@@ -149,9 +152,14 @@ def _version_key(tenant: UUID, scope_id: int) -> str:
     return f"mp:h:{{{tenant.hex}}}:v:{scope_id}"
 
 
-def _announcement(message: bytes) -> Announcement:
-    tenant, scope_id, version = message.split()
-    return Announcement(UUID(tenant.decode()), int(scope_id), int(version))
+def _announcement(message: bytes) -> Announcement | None:
+    """What was announced; None for what is no announcement: the server may be shared, and listening goes on."""
+    try:
+        tenant, scope_id, version = message.split()
+        return Announcement(UUID(tenant.decode()), int(scope_id), int(version))
+    except ValueError:
+        event(log, "announcement_unreadable", logging.WARNING, channel=_CHANNEL, bytes=len(message))
+        return None
 
 
 def _session(value: bytes) -> SessionRef:
