@@ -37,6 +37,7 @@ from memory.config_sections import (
     Ledger,
     Listen,
     Log,
+    Procedure,
     Queue,
     Recall,
     Redis,
@@ -77,6 +78,7 @@ class Settings(Section):
     )
     summary: Summary = Summary()
     episode: Episode = Episode()
+    procedure: Procedure = Procedure()
     embedding: Embedding = Embedding()
     tokenizer: Tokenizer = Tokenizer()
     replay: Replay = Replay()

@@ -268,6 +268,16 @@ class Episode(Section):
     sessions_max: int = Field(default=50, ge=1, le=100_000, description="Episodes made at one look.")
 
 
+class Procedure(Section):
+    """How things are done, as people teach it and as it was done before."""
+
+    approve: Literal["taught", "all", "none"] = Field(
+        default="taught",
+        description="taught: what a user teaches is used at once, what was only done waits for `memories review`. "
+        "all: both are used. none: both wait.",
+    )
+
+
 class Embedding(Section):
     """The model that turns text into vectors."""
 

@@ -18,6 +18,7 @@ from memory.chain import Digest
 from policies.cascade import Visibility
 from policies.fact import Fact
 from policies.labels import Integrity, Sensitivity
+from policies.procedure import Procedure
 
 ScopeId = NewType("ScopeId", int)
 Vector = NDArray[np.float32]  # [dim], unit length
@@ -265,6 +266,19 @@ class NewFact:
 
 
 @dataclass(frozen=True, slots=True)
+class NewProcedure:
+    """A procedure to be stored, as the memory it becomes and the turn that its spans are ranges of.
+
+    The store sets what follows from what is known of its trigger. One that is known already adds its evidence and no
+    memory.
+    """
+
+    memory: NewMemory
+    procedure: Procedure
+    event_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerNode:
     """One chain position: how many tokens the client's message has, and what was placed there, sealed."""
 
@@ -323,6 +337,7 @@ class Commit:
     fence: int
     facts: tuple[NewFact, ...] = ()  # those whose turn the session already has are skipped
     facts_due: bool = False  # they are taken out later: the exchange is marked, where its user said anything new
+    procedures: tuple[NewProcedure, ...] = ()  # those whose turn the session already has are skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +351,7 @@ class Committed:
     erased: int = 0  # turns and memories left out because their content, source or owner was forgotten
     facts_new: int = 0  # facts that became memories; the others were known, or dropped
     facts_dropped: int = 0  # facts that their turn does not support
+    procedures_new: int = 0  # procedures that became memories; the others were known
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.chain import Digest
-from memory.model import LineConflict, NewFact, NewMemory, SessionRef, Turn
+from memory.model import LineConflict, NewFact, NewMemory, NewProcedure, SessionRef, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,14 @@ class Digests:
 
 @dataclass(frozen=True, slots=True)
 class ImportItem:
-    """One line of an import that passed the law: its turn, chained after its session's tail, its memories and facts."""
+    """One line of an import that passed the law: its turn, chained after its session's tail, and what became of it."""
 
     line: int
     session: SessionRef
     turn: Turn
     memories: tuple[NewMemory, ...]
     facts: tuple[NewFact, ...] = ()
+    procedures: tuple[NewProcedure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ from memory.write.facts import facts_of, no_facts
 from memory.write.model_facts import Chats, ModelFacts
 from memory.write.pace import Limits, Pace, SpentHere
 from memory.write.pipeline import WriteParts, WritePath
+from memory.write.procedures import finder, no_procedures
 from memory.write.rebuild import Rebuilder
 from memory.write.redact import Redactor
 from memory.write.retention import keep_dropping_expired
@@ -185,6 +186,7 @@ def write_path(shared: Shared) -> WritePath:
             metrics=shared.metrics,
             clock=_now,
             lives=lives_of(settings),
+            find_procedures=no_procedures if settings.extract.by == "off" else finder(settings.procedure.approve),
         )
     )
 
@@ -208,7 +210,8 @@ async def jobs(
     if settings.episode.enabled:
         store, leader = PostgresEpisodes(database, shared.table), Leadership(database, EPISODES, shared.holder)
         bounds = episode_bounds(settings)
-        teller = Teller(store, shared.embedder, shared.embedder, shared.languages, bounds, clock=_now)
+        embedder, approve = shared.embedder, settings.procedure.approve
+        teller = Teller(store, embedder, embedder, shared.languages, bounds, clock=_now, approve=approve)
         found["episodes"] = keep_telling(teller, leader, shared.queue, metrics, every_s=settings.episode.sweep_s)
     return found
 

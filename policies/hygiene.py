@@ -177,13 +177,18 @@ class Kept:
     def is_fact(self) -> bool:
         return self.kind == "semantic"
 
+    @property
+    def needs_evidence(self) -> bool:
+        """Whether it must rest on words that were said, or for a procedure on episodes."""
+        return self.kind in ("semantic", "procedural")
+
 
 def faults(kept: Kept, *, now: datetime, unused_after: timedelta) -> set[Rate]:
     """What a memory counts for, all but `duplicate` and `secret`, which it cannot be asked alone."""
     found: set[Rate] = set()
     if kept.shown and _says_nothing(kept):
         found.add("junk")
-    if kept.is_fact and not any(_supports(kept, one) for one in kept.evidence):
+    if kept.needs_evidence and not any(_supports(kept, one) for one in kept.evidence):
         found.add("unsupported")
     if kept.shown and _contradicts(kept):
         found.add("contradiction")
@@ -215,6 +220,8 @@ def _says_nothing(kept: Kept) -> bool:
 
 
 def _supports(kept: Kept, one: Evidence) -> bool:
+    if kept.kind == "procedural" and one.source == "memory":
+        return True
     if one.role is None or one.span is None:
         return False
     start, end = one.span
@@ -240,7 +247,9 @@ def _is_loop(kept: Kept) -> bool:
 
 
 def _is_own(kept: Kept, one: Evidence) -> bool:
-    if one.source == "memory" or one.in_block:
+    if one.source == "memory":
+        return kept.kind != "procedural"  # what was done alike in several episodes is made of these
+    if one.in_block:
         return True
     if one.role != "assistant":
         return False
@@ -268,7 +277,7 @@ class SeenWords:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of a walk; mutable. `aged` are shown memories that have had time to be used."""
+    """Counts of a walk; mutable. `facts` with procedures; `aged` are shown memories that have had time to be used."""
 
     memories: int = 0
     facts: int = 0
@@ -278,7 +287,7 @@ class Tally:
     def add(self, kept: Kept, rates: Iterable[Rate], *, aged: bool) -> None:
         """Count one memory."""
         self.memories += kept.shown
-        self.facts += kept.is_fact
+        self.facts += kept.needs_evidence
         self.aged += kept.shown and aged
         for rate in rates:
             self.found[rate] += 1

@@ -46,6 +46,7 @@ class Facts:
         elif item.kind == "semantic":
             self._said_in.setdefault(event_id, set()).add(slot)
             self._turn_of[slot] = self._turns.get(event_id, _NONE)
+        if item.kind in ("semantic", "procedural"):
             for outdated in set(item.outdates).difference(item.event_ids):  # said there too: it is not out of date
                 self._replacing.setdefault(outdated, set()).add(slot)
 
@@ -60,6 +61,7 @@ class Facts:
             self._turn_of[list(self._said_in.get(event_id, ()))] = _NONE
         elif item.kind == "semantic":
             _discard(self._said_in, event_id, slot)
+        if item.kind in ("semantic", "procedural"):
             for outdated in item.outdates:
                 _discard(self._replacing, outdated, slot)
 
@@ -76,7 +78,7 @@ class Facts:
         return self._turns.get(event_id)
 
     def replacing(self, event_id: UUID) -> Set[int]:
-        """The slots of the facts that have taken the place of something said in this turn."""
+        """The slots of the facts and procedures that have taken the place of something said in this turn."""
         return self._replacing.get(event_id, frozenset())
 
 

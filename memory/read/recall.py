@@ -25,6 +25,7 @@ from memory.read.prepared import Prepared
 from memory.read.rerank import Reranking
 from memory.read.tiers import cascaded
 from memory.read.transform import FollowUp
+from memory.teachings import without_retaught
 from memory.telemetry import Metrics
 from policies.admission import Features
 
@@ -239,7 +240,7 @@ def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vecto
     hits = [hit for hit in scored if not _repeats(hit.item.content, asked)]
     replayed = _replayed(question, hot, prepared)
     shown = {candidate.memory_id for candidate in replayed}
-    found = (candidate_of(hit) for hit in cascaded(hits, hot) if hit.item.memory_id not in shown)
+    found = (candidate_of(hit) for hit in without_retaught(cascaded(hits, hot)) if hit.item.memory_id not in shown)
     candidates = (*replayed, *found)
     if vector is None:
         return Recall(candidates, "lexical", "embedder", terms=prepared.terms)

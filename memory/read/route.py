@@ -24,6 +24,10 @@ class ByLength:
     """A short memory stands whole, a long one by an excerpt; whatever its kind and whatever was asked."""
 
     def excerpt_chars(self, candidate: Candidate, place: int, terms: Mapping[str, float]) -> int | None:
-        """400 characters of each of the best four, 80 of one below; None for one that is no longer, or 200 at most."""
+        """400 characters of each of the best four, 80 of one below; None for one that is no longer, or 200 at most, and
+        for a procedure: one without some of its steps is wrong.
+        """
+        if candidate.kind == "procedural":
+            return None
         chars = EXCERPT_CHARS if place < EXCERPTS_LONG else EXCERPT_CHARS_BELOW
         return None if len(candidate.content) <= max(chars, WHOLE_CHARS) else chars

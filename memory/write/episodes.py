@@ -22,10 +22,12 @@ from memory.ids import derived_id
 from memory.model import NewMemory
 from memory.ports import Embedder, LanguageDetector
 from memory.write.embedding import embedded
+from memory.write.procedures import Approve, PastRun, embedded_procedures, proposal
 from memory.write.windows import TextTokenizer
 from policies.episode import Said, calls_in, outcome_of, sentences_told, task_of, told, worth_telling
 from policies.episode_words import entities_of, files_of, tools_of, topics_of, urls_of
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
+from policies.procedure_runs import pattern_of, sequence_of
 
 COLLECTION: Final = "episode"
 EXTRACTOR_VERSION: Final = "episode-1"
@@ -68,10 +70,13 @@ class ToldTurn:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """What is put: the range from `first` to `last`, and its memory, None where nothing is worth telling."""
+    """What is put: the range from `first` to `last`, and its memory, None where nothing is worth telling. `proposal`:
+    the procedure that it shows together with earlier ones.
+    """
 
     turns: tuple[ToldTurn, ...]
     memory: NewMemory | None
+    proposal: NewMemory | None = None
 
     @property
     def upto_seq(self) -> int:
@@ -90,6 +95,12 @@ class EpisodeStore(Protocol):
 
     async def turns(self, due: DueSession, *, limit: int, chars_max: int) -> tuple[ToldTurn, ...]:
         """Its untold turns, in order. Raises StoreUnavailable."""
+
+    async def past_runs(self, due: DueSession, pattern: str) -> tuple[PastRun, ...]:
+        """Earlier episodes in which the same was called in the same order; none where that has a procedure already.
+
+        Raises StoreUnavailable.
+        """
 
     async def put(self, due: DueSession, episode: Episode, *, fence: int, now: datetime) -> bool:
         """Store it and move on behind it; False where the range is told already or not as it was read any more.
@@ -134,8 +145,10 @@ class Teller:
         languages: LanguageDetector,
         bounds: Bounds,
         clock: Callable[[], datetime],
+        approve: Approve = "taught",
     ) -> None:
         self._store = store
+        self._approve = approve
         self._embedder = embedder
         self._windows = windows
         self._languages = languages
@@ -174,7 +187,8 @@ class Teller:
         try:
             put = await self._store.put(due, episode, fence=fence, now=self._clock())
         except StoreRefused:
-            passed = await self._store.put(due, replace(episode, memory=None), fence=fence, now=self._clock())
+            nothing = replace(episode, memory=None, proposal=None)
+            passed = await self._store.put(due, nothing, fence=fence, now=self._clock())
             return replace(swept, refused=swept.refused + 1) if passed else swept
         if not put:
             return swept
@@ -194,7 +208,16 @@ class Teller:
         if memory is None:
             return Episode(turns, None)
         (made,) = await embedded([memory], self._embedder, self._windows)
-        return Episode(turns, made)
+        return Episode(turns, made, await self._proposal(due, memory))
+
+    async def _proposal(self, due: DueSession, memory: NewMemory) -> NewMemory | None:
+        """The procedure that this episode completes; the store counts again when it puts it."""
+        pattern = pattern_of(memory.attributes)
+        if pattern is None:
+            return None
+        offered = proposal(memory, await self._store.past_runs(due, pattern), self._approve)
+        made = await embedded_procedures([offered] if offered else [], self._embedder, self._windows)
+        return made[0] if made else None
 
     def _memory(self, due: DueSession, turns: Sequence[ToldTurn], told_in_full: bool) -> NewMemory | None:
         memory = episode_of(due, turns, self._bounds.sentences_max, told_in_full=told_in_full)
@@ -268,6 +291,7 @@ def _about(said: Sequence[Said]) -> dict[str, Any]:
         "outcome_evidence": evidence,
         "entities": entities_of(said),
         "tools": tools_of(said),
+        "tool_sequence": sequence_of(call.name for one in said for call in one.calls),
         "files": files_of(said),
         "urls": urls_of(said),
     }

@@ -34,6 +34,7 @@ from memory.model import (
     LineConflict,
     NewFact,
     NewMemory,
+    NewProcedure,
     Scope,
     SealedRetrieval,
     SessionRef,
@@ -47,6 +48,7 @@ from memory.telemetry import Metrics, event
 from memory.write.embedding import embedded
 from memory.write.homing import Homes, at_home
 from memory.write.parts import Redacts
+from memory.write.procedures import embedded_procedures, no_procedures
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
 from memory.write.turns import Message, messages_of, turn_of, turn_of_line
@@ -117,6 +119,7 @@ class WriteParts:
     metrics: Metrics
     clock: Callable[[], datetime]
     lives: DaysOf = field(default_factory=dict)
+    find_procedures: Callable[[Sequence[Turn]], list[NewProcedure]] = no_procedures
 
 
 class WritePath:
@@ -158,6 +161,7 @@ class WritePath:
             lane=delivery.lane,
             fence=fence,
             facts_due=self._parts.facts_later,
+            procedures=await self._procedures(turns),
         )
         digests = await self._digests(captured.scope, [captured.session.label], turns)
         with self._parts.metrics.write_seconds.labels("store").time():
@@ -178,6 +182,7 @@ class WritePath:
         memories = await self._embedded([replace(memory, order=order) for order, memory in enumerate(episodes)])
         of_turn = {memory.source_turns[0]: memory for memory in memories}
         facts = await self._facts([turn for _, turn in turns])
+        procedures = await self._procedures([turn for _, turn in turns])
         items = [
             ImportItem(
                 line.line,
@@ -185,6 +190,7 @@ class WritePath:
                 turn,
                 (of_turn[turn.event_id],) if turn.event_id in of_turn else (),
                 tuple(fact for fact in facts if fact.event_id == turn.event_id),
+                tuple(one for one in procedures if one.event_id == turn.event_id),
             )
             for (line, ref), turn in turns
         ]
@@ -318,14 +324,25 @@ class WritePath:
         memories = await self._embedded([fact.memory for fact in found])
         return tuple(replace(fact, memory=memory) for fact, memory in zip(found, memories, strict=True))
 
+    async def _procedures(self, turns: Sequence[Turn]) -> tuple[NewProcedure, ...]:
+        """What the turns teach, with vectors. By rules, whoever takes the facts out."""
+        with self._parts.metrics.write_seconds.labels("extract").time():
+            found = await asyncio.to_thread(self._parts.find_procedures, turns)
+        made = await embedded_procedures([one.memory for one in found], self._parts.embedder, self._parts.windows)
+        return tuple(replace(one, memory=self._lasting(memory)) for one, memory in zip(found, made, strict=True))
+
     async def _embedded(self, memories: Sequence[NewMemory]) -> tuple[NewMemory, ...]:
         """The memories as they are born: with windows and vectors, embedded in one batch, and with their end."""
         if not memories:
             return ()
         with self._parts.metrics.write_seconds.labels("embed").time():
             made = await embedded(memories, self._parts.embedder, self._parts.windows)
-        now, lives = self._parts.clock(), self._parts.lives
-        return tuple(replace(one, expires_at=one.expires_at or expires_at(one.kind, now, lives)) for one in made)
+        return tuple(map(self._lasting, made))
+
+    def _lasting(self, memory: NewMemory) -> NewMemory:
+        """With its end, where it has none of its own."""
+        end = memory.expires_at or expires_at(memory.kind, self._parts.clock(), self._parts.lives)
+        return replace(memory, expires_at=end)
 
     async def _exchange_row(self, captured: Captured, delivery: Delivery) -> StoredExchange:
         choices = captured.answer.get("choices", [])
@@ -397,6 +414,7 @@ class WritePath:
         for memory in memories:
             metrics.memories.labels(memory.kind).inc()
         metrics.memories.labels("semantic").inc(done.facts_new)
+        metrics.memories.labels("procedural").inc(done.procedures_new)
         metrics.facts_dropped.inc(done.facts_dropped)
 
 

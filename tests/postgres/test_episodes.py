@@ -154,6 +154,7 @@ async def test_an_idle_session_is_told_once_with_all_that_belongs_to_it(store: S
         "outcome_evidence": {"event_id": str(events[2]), "reason": "user_confirmed"},
         "entities": ["Ada Lovelace", "Lisbon"],
         "tools": {},
+        "tool_sequence": [],
         "files": ["src/parse.py"],
         "urls": [],
         "tokens": {"prompt_tokens": 200, "completion_tokens": 40, "total_tokens": 240},

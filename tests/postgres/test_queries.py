@@ -71,6 +71,13 @@ INSERT INTO facts
 INSERT INTO fact_sayings
     SELECT tenant_id, derived_id, source_id, scope_id, now(), 1, 0, 'user', 'internal', false, '', '', false, false
     FROM derivations;
+INSERT INTO procedures
+    SELECT tenant_id, memory_id, scope_id, 't' || changed_version % 50, 'taught', changed_version, 'approved', '', false,
+           NULL, 0, 0 FROM memories;
+INSERT INTO procedure_teachings
+    SELECT tenant_id, derived_id, source_id, scope_id, now(), 1, 0, 9 FROM derivations;
+INSERT INTO procedure_runs
+    SELECT tenant_id, memory_id, scope_id, 'p' || changed_version % 50, true, now() FROM memories;
 INSERT INTO extraction_due (tenant_id, exchange_id, scope_id, session_id, seq_from, seq_to, since)
     SELECT tenant_id, exchange_id, scope_id, session_id, 0, 0, finished_at FROM exchanges;
 INSERT INTO outdated_turns SELECT tenant_id, memory_id, memory_id, scope_id FROM memories;

@@ -144,7 +144,7 @@ def resting_on_new(memories: Iterable[NewMemory], new: Iterable[UUID], without: 
 async def store_memories(
     tx: Transaction,
     place: Place,
-    memories: Sequence[tuple[UUID, NewMemory]],
+    memories: Sequence[tuple[UUID | None, NewMemory]],
     *,
     numbered: Numbered,
     changed_version: int,

@@ -7,21 +7,24 @@ where the last one ended, and its content key is unique. Raises StoreUnavailable
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from memory.adapters.postgres import rows
+from memory.adapters.postgres import derived_procedures, rows
 from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.leadership import lane_of_job
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.rows import Place
 from memory.model import NewMemory
 from memory.write.episodes import COLLECTION, DueSession, Episode, ToldTurn
+from memory.write.procedures import PastRun
 
 JOB: Final = "episodes"
 _SCOPES_AT_ONCE: Final = 1_000
+_NO_TIME: Final = datetime.min.replace(tzinfo=UTC)  # of what only reads
 
 
 class PostgresEpisodes:
@@ -31,6 +34,8 @@ class PostgresEpisodes:
         self._database = database
         self._after: dict[UUID, int] = {}  # by tenant: the scope behind which the next look begins
         self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+        copy = database.queries["copy_embeddings"].of_table(embeddings)
+        self._embeddings = EmbeddingQueries(self._add_embedding, copy)
 
     async def tenants(self) -> tuple[UUID, ...]:
         """Every tenant."""
@@ -62,6 +67,12 @@ class PostgresEpisodes:
             found = await tx.fetch("episode_turns", due.tenant, due.session_id, due.first_seq, limit, chars_max)
         return tuple(ToldTurn(**row) for row in found)
 
+    async def past_runs(self, due: DueSession, pattern: str) -> tuple[PastRun, ...]:
+        """Earlier episodes of this pattern, the latest first; none where it has a procedure already."""
+        place = Place(due.tenant, due.scope_id, due.session_id, due.session_id, _NO_TIME)
+        async with self._database.transaction(due.tenant, [due.scope_id], read_only=True) as tx:
+            return await derived_procedures.past_runs(tx, place, pattern)
+
     async def put(self, due: DueSession, episode: Episode, *, fence: int, now: datetime) -> bool:
         """Store the range and move the session on behind it; False where somebody was there before, or it changed."""
         tenant, session_id, upto = due.tenant, due.session_id, episode.upto_seq
@@ -74,21 +85,23 @@ class PostgresEpisodes:
             if now_there is None or (now_there["turns"], now_there["recorded_at"]) != read:
                 return False
             if episode.memory is not None:
-                await self._store(tx, due, episode.turns[-1].exchange_id, episode.memory, now)
+                await self._store(tx, due, episode, episode.memory, now)
             await tx.run("mark_told", tenant, session_id, upto)
         return True
 
     async def _store(
-        self, tx: Transaction, due: DueSession, exchange_id: UUID, memory: NewMemory, now: datetime
+        self, tx: Transaction, due: DueSession, episode: Episode, memory: NewMemory, now: datetime
     ) -> None:
-        """The memory with all that belongs to it. The scope's version stays: recall has nothing new to see."""
+        """The memory with all that belongs to it. The scope's version stays: recall has nothing new to see, unless a
+        procedure is proposed or retired.
+        """
         tenant, scope_id = due.tenant, due.scope_id
         subject_id = await tx.value("subject_of_scope", tenant, scope_id)
         version = await tx.value("scope_version", tenant, scope_id)
         of = (tenant, memory.memory_id, scope_id, COLLECTION, memory.content_key, due.session_id, subject_id, version)
         if await tx.value("add_episode", *of, now) is None:
             return
-        place = Place(tenant, scope_id, subject_id, exchange_id, now)
+        place = Place(tenant, scope_id, subject_id, episode.turns[-1].exchange_id, now)
         await tx.run("add_version", *rows.version_row(place, memory.memory_id, 1, memory))
         await tx.run("add_provenance", *rows.provenance_row(place, memory.memory_id, 1, memory, None))
         # As of a summary: what replaces the words of one turn must not take all of this for that turn's memory.
@@ -99,3 +112,4 @@ class PostgresEpisodes:
         await tx.run_many("add_derivation", edges)
         await tx.run_many(self._add_embedding, rows.embedding_rows(place, memory.memory_id, 1, memory))
         await announce(tx, tenant, scope_id, "created", [memory.memory_id], by="episodes", at=now)
+        await derived_procedures.note_run(tx, place, memory, episode.proposal, self._embeddings)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from memory.adapters.postgres import batch, facts, rows
+from memory.adapters.postgres import batch, facts, procedures, rows
 from memory.adapters.postgres.batch import Numbered
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard, Offered
@@ -139,13 +139,16 @@ class _Storing:
         heard = await self._heard(lines, sessions, numbered)
         stated = [fact for item in (*lines.new, *(item for _, item in lines.changed)) for fact in item.facts]
         sifted, dropped = facts.sift(stated, heard, gone.items)
-        version, born = await self._store_memories(lines, sessions, numbered, gone, sifted)
+        told = [one for item in (*lines.new, *(item for _, item in lines.changed)) for one in item.procedures]
+        taught = procedures.sift(told, heard, gone.items)
+        version, born, learnt = await self._store_memories(lines, sessions, numbered, gone, sifted, taught)
         for label, session in sessions.items():
             last = [item.turn for item in lines.new if item.session.label == label]
             if last:
                 seq, at = session.next_seq + given[session.session_id], max(turn.occurred_at for turn in last)
                 await tx.run("advance_session", place.tenant, session.session_id, seq, last[-1].chain, at)
-        done = Committed(ScopeId(place.scope_id), version, len(numbered.new), False, len(gone.items), born, dropped)
+        counts = (len(gone.items), born, dropped, learnt)
+        done = Committed(ScopeId(place.scope_id), version, len(numbered.new), False, *counts)
         return done, lines.conflicts
 
     async def _heard(self, lines: _Sorted, sessions: dict[str, OpenSession], numbered: Numbered) -> dict[UUID, Heard]:
@@ -210,17 +213,18 @@ class _Storing:
         numbered: Numbered,
         gone: batch.Forgotten,
         sifted: Sequence[Offered],
-    ) -> tuple[int, int]:
-        """Returns the scope's version, raised when there is something new, and how many facts are new."""
+        taught: Sequence[procedures.Offered],
+    ) -> tuple[int, int, int]:
+        """Returns the scope's version, raised when there is something new, and how many facts and procedures are."""
         tx, place = self._tx, self._place
         fresh = [
             (sessions[item.session.label].session_id, memory)
             for item in lines.new
             for memory in batch.resting_on_new(item.memories, numbered.new, gone.items)
         ]
-        if not fresh and not lines.changed and not sifted:
+        if not fresh and not lines.changed and not sifted and not taught:
             version: int = await tx.value("scope_version", place.tenant, place.scope_id)
-            return version, 0
+            return version, 0, 0
         version = await tx.value("bump_scope", place.tenant, place.scope_id)
         await batch.store_memories(
             tx,
@@ -232,6 +236,11 @@ class _Storing:
             embeddings=self._embeddings.add,
         )
         await self._replace(lines, version)
+        replaced = [event_id for event_id, _ in lines.changed]
+        # Both take the evidence of what is replaced away: each of its own memories only.
+        learnt = await procedures.store_procedures(
+            tx, place, taught, changed_version=version, embeddings=self._embeddings, replaced=replaced
+        )
         born = await facts.store_facts(
             tx,
             place,
@@ -239,9 +248,9 @@ class _Storing:
             changed_version=version,
             model=None,
             embeddings=self._embeddings,
-            replaced=[event_id for event_id, _ in lines.changed],
+            replaced=replaced,
         )
-        return version, born
+        return version, born, learnt
 
     async def _replace(self, lines: _Sorted, version: int) -> None:
         """New versions of the memories that rest on turns with a new text first of all."""

@@ -204,7 +204,7 @@ class ReadStore:
             return _Parts({}, {}, {})
         ids, versions = [row["memory_id"] for row in shown], [row["version"] for row in shown]
         outdated: dict[UUID, list[UUID]] = {}
-        if facts := [row["memory_id"] for row in shown if row["kind"] == "semantic"]:
+        if facts := [row["memory_id"] for row in shown if row["kind"] in ("semantic", "procedural")]:
             for row in await tx.fetch("turns_outdated_by", tenant, facts):
                 outdated.setdefault(row["memory_id"], []).append(row["event_id"])
         windows = _windows(await tx.fetch(self._vectors, tenant, ids, versions))

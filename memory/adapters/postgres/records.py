@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from memory.adapters.postgres import facts
+from memory.adapters.postgres import facts, procedures
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.outbox import announce, announce_patch
@@ -165,7 +165,7 @@ class Records:
             if change.validation_status in ("confirmed", "rejected"):
                 await tx.run("mark_reviewed", scope.tenant, memory_id, now)
             if change.validation_status is not None:
-                await self._resettle(tx, scope, scope_id, [memory_id], now, changed)
+                await self._resettle(tx, scope, scope_id, [memory_id], now, changed, reviewed=True)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def delete_memory(self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None) -> None:
@@ -183,6 +183,7 @@ class Records:
                 raise Conflict(f"the memory is at version {locked['version']}, not {version}")
             await tx.run("hide_memory", scope.tenant, memory_id, now, changed)
             with_it = [row["memory_id"] for row in await tx.fetch("facts_left_alone", scope.tenant, memory_id)]
+            with_it += [row["memory_id"] for row in await tx.fetch("procedures_left_alone", scope.tenant, memory_id)]
             await tx.run_many("hide_memory", ((scope.tenant, fact, now, changed) for fact in with_it))
             await announce(tx, scope.tenant, scope_id, "deleted", [memory_id, *with_it], by="api", at=now)
             await self._resettle(tx, scope, scope_id, [memory_id, *with_it], now, changed)
@@ -196,6 +197,7 @@ class Records:
             if locked is None or locked["deleted_at"] is None or locked["deleted_at"] < now - UNDO:
                 raise NotFound("no such deleted memory")
             gone = await tx.fetch("facts_gone_with", scope.tenant, memory_id, locked["deleted_at"])
+            gone += await tx.fetch("procedures_gone_with", scope.tenant, memory_id, locked["deleted_at"])
             back = [memory_id, *(row["memory_id"] for row in gone)]
             await tx.run_many("hide_memory", ((scope.tenant, one, None, changed) for one in back))
             await announce(tx, scope.tenant, scope_id, "restored", back, by="api", at=now)
@@ -242,12 +244,23 @@ class Records:
         return Counts(0, 0, 0) if row is None else Counts(**row)
 
     async def _resettle(
-        self, tx: Transaction, scope: Scope, scope_id: ScopeId, memory_ids: list[UUID], now: datetime, changed: int
+        self,
+        tx: Transaction,
+        scope: Scope,
+        scope_id: ScopeId,
+        memory_ids: list[UUID],
+        now: datetime,
+        changed: int,
+        *,
+        reviewed: bool = False,
     ) -> None:
-        """A fact that comes or goes changes what else is true: what it had superseded holds again, or no more."""
+        """A fact or procedure that comes or goes changes what else holds: what it had superseded does again, or not."""
         place = Place(scope.tenant, scope_id, memory_ids[0], memory_ids[0], now)
         embeddings = EmbeddingQueries(self._add_embedding, self._copy_embeddings)
         await facts.resettle(tx, place, memory_ids, changed_version=changed, embeddings=embeddings)
+        await procedures.resettle(
+            tx, place, memory_ids, changed_version=changed, embeddings=embeddings, reviewed=reviewed
+        )
 
     async def _write_version(
         self,

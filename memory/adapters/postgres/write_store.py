@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from memory.adapters.postgres import batch, facts, rows
+from memory.adapters.postgres import batch, facts, procedures, rows
 from memory.adapters.postgres.batch import Numbered
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.extraction_store import mark_due
@@ -109,13 +109,14 @@ class WriteStore:
         if commit.facts_due:
             await mark_due(tx, place, session, heard.values(), commit.exchange.finished_at)
         offered, dropped = facts.sift(commit.facts, heard, gone.items)
-        version, born = await self._store_memories(tx, place, session, commit, numbered, gone, offered)
+        taught = procedures.sift(commit.procedures, heard, gone.items)
+        version, born, learnt = await self._store_memories(tx, place, session, commit, numbered, gone, offered, taught)
         await self._store_injected(tx, place, session, commit, version)
         tip = commit.turns[-1].chain if commit.turns else None
         next_seq = session.next_seq + given[session.session_id]
         await tx.run("advance_session", place.tenant, session.session_id, next_seq, tip, commit.exchange.arrived_at)
         erased = len(gone.items)
-        return Committed(ScopeId(place.scope_id), version, len(numbered.new), False, erased, born, dropped)
+        return Committed(ScopeId(place.scope_id), version, len(numbered.new), False, erased, born, dropped, learnt)
 
     async def _store_memories(
         self,
@@ -126,12 +127,13 @@ class WriteStore:
         numbered: Numbered,
         gone: batch.Forgotten,
         offered: Sequence[facts.Offered],
-    ) -> tuple[int, int]:
+        taught: Sequence[procedures.Offered],
+    ) -> tuple[int, int, int]:
         """Returns the scope's version, raised when readers have something new to see (memories, counters), and how many
-        facts are new.
+        facts and procedures are new.
         """
         kept = batch.resting_on_new(commit.memories, numbered.new, gone.items)
-        changes = kept or offered or _injected(commit.retrieval)
+        changes = kept or offered or taught or _injected(commit.retrieval)
         version: int = await tx.value("bump_scope" if changes else "scope_version", place.tenant, place.scope_id)
         if kept:
             await batch.store_memories(
@@ -146,7 +148,10 @@ class WriteStore:
         born = await facts.store_facts(
             tx, place, offered, changed_version=version, model=commit.exchange.model, embeddings=self._embeddings
         )
-        return version, born
+        learnt = await procedures.store_procedures(
+            tx, place, taught, changed_version=version, embeddings=self._embeddings
+        )
+        return version, born, learnt
 
     async def _store_injected(
         self, tx: Transaction, place: Place, session: OpenSession, commit: Commit, version: int

@@ -16,7 +16,8 @@ LIMIT $3;
 -- Uses: memories_recent, memory_versions_pkey, memory_access_pkey. Rows: memory_id, kind, created_at, content, injected,
 -- shown.
 SELECT m.memory_id, m.kind, m.created_at, left(v.content, $6) AS content, coalesce(a.injected, 0) AS injected,
-       m.superseded_by IS NULL AND v.validation_status <> 'rejected' AS shown
+       m.superseded_by IS NULL AND v.validation_status <> 'rejected'
+           AND (m.kind <> 'procedural' OR v.validation_status = 'confirmed') AS shown
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id

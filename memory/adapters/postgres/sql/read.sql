@@ -1,13 +1,15 @@
 -- name: changed_memories
 -- Memories of one scope that changed after a scope version, with their current text, in the order of change. A fact that
--- was to end leaves all answers at its end; one that was of the past when it was said says so itself.
+-- was to end leaves all answers at its end; one that was of the past when it was said says so itself. A procedure is
+-- seen when it is approved.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8
 -- Uses: memories_changed, memory_versions_pkey, memory_access_pkey. Rows: memory_id, version, kind, scope_id, session_id,
 -- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
 -- attributes, validation_status, language, injected, last_injected_at.
 SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version,
        m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
-           AND v.validation_status <> 'rejected' AS visible,
+           AND v.validation_status <> 'rejected'
+           AND (m.kind <> 'procedural' OR v.validation_status = 'confirmed') AS visible,
        v.role, v.content, v.integrity, v.sensitivity, v.importance,
        CASE WHEN m.kind = 'semantic' AND v.valid_to > v.occurred_at THEN least(v.expires_at, v.valid_to)
             ELSE v.expires_at END AS expires_at,
@@ -41,6 +43,7 @@ WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) 
   AND (m.deleted_at IS NULL OR m.deleted_at > $7) AND (m.superseded_at IS NULL OR m.superseded_at > $7)
   AND v.superseded_by IS NULL
   AND (m.kind <> 'semantic' OR v.valid_to IS NULL OR v.valid_to > $7 OR v.valid_to <= v.occurred_at)
+  AND (m.kind <> 'procedural' OR v.validation_status = 'confirmed')
 ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
@@ -140,6 +143,7 @@ LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = c.memory_id AN
     AND ($10::text[] IS NULL OR v.sensitivity = ANY ($10)) AND (v.expires_at IS NULL OR v.expires_at > $13)
     AND ($14::jsonb IS NULL OR v.attributes @> $14)
     AND (m.kind <> 'semantic' OR v.valid_to IS NULL OR v.valid_to > $13 OR v.valid_to <= v.occurred_at)
+    AND (m.kind <> 'procedural' OR v.validation_status = 'confirmed')
 ORDER BY c.distance;
 
 -- name: memories_by_id

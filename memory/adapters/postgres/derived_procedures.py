@@ -1,0 +1,120 @@
+"""Procedures that nobody taught: an episode that is put in; a run more, a proposal or a retirement out, in the
+transaction of the episode.
+
+So a run is counted once, whoever is killed: with its episode or not at all. Counts are always taken anew from the runs
+whose episodes are shown. The session is locked already; the scope comes next (the order of locks), so a review beside
+it waits or is waited for. Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from memory.adapters.postgres import batch
+from memory.adapters.postgres.database import Transaction
+from memory.adapters.postgres.facts import EmbeddingQueries
+from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.rows import Place
+from memory.model import NewMemory
+from memory.write.procedures import PastRun
+from policies.labels import Integrity, Sensitivity
+from policies.procedure_runs import RUNS_READ, Run, failed_reason, fails, is_a_way, pattern_of, succeeded
+
+WAITS: Final = "done alike in several conversations, waits for review"
+APPROVED: Final = "done alike in several conversations"
+
+
+async def past_runs(tx: Transaction, place: Place, pattern: str) -> tuple[PastRun, ...]:
+    """The earlier runs of a pattern, the latest first; none where a procedure is there already."""
+    if await tx.fetch("procedures_of_triggers", place.tenant, place.scope_id, [pattern], 1):
+        return ()
+    found = await tx.fetch("runs_of_pattern", place.tenant, place.scope_id, pattern, RUNS_READ)
+    return tuple(
+        PastRun(
+            row["memory_id"],
+            row["succeeded"],
+            tuple(topic for topic in row["topics"] or () if isinstance(topic, str)),
+            Integrity(row["integrity"]),
+            Sensitivity(row["sensitivity"]),
+        )
+        for row in found
+    )
+
+
+async def note_run(
+    tx: Transaction, place: Place, episode: NewMemory, proposal: NewMemory | None, embeddings: EmbeddingQueries
+) -> None:
+    """Count the run that this episode is, and propose or retire the procedure of its pattern where that is due."""
+    pattern, good = pattern_of(episode.attributes), succeeded(episode.attributes)
+    if pattern is None or good is None:
+        return
+    await tx.run("add_run", place.tenant, episode.memory_id, place.scope_id, pattern, good, place.now)
+    await tx.value("lock_scope", place.tenant, place.scope_id)
+    known = await tx.row("procedures_of_triggers", place.tenant, place.scope_id, [pattern], 1)
+    runs = await tx.fetch("runs_of_pattern", place.tenant, place.scope_id, pattern, RUNS_READ)
+    if known is not None:
+        await _count(tx, place, known, runs, embeddings)
+    elif proposal is not None and is_a_way([Run(row["succeeded"]) for row in runs]):
+        await _propose(tx, place, proposal, pattern, runs, embeddings)
+
+
+async def _count(tx: Transaction, place: Place, known: Any, runs: Sequence[Any], embeddings: EmbeddingQueries) -> None:
+    """Bring the counts up to date; a procedure whose runs fail since it was last judged is retired."""
+    tenant, memory_id = place.tenant, known["memory_id"]
+    good = sum(row["succeeded"] for row in runs)
+    await tx.run("count_runs", tenant, memory_id, good, len(runs) - good)
+    since = [row["succeeded"] for row in runs if known["ruled_at"] is None or row["ended_at"] > known["ruled_at"]]
+    if known["state"] != "retired" and known["deleted_at"] is None and fails(since):
+        version, changed = known["version"], await tx.value("bump_scope", tenant, place.scope_id)
+        labels = (known["integrity"], known["sensitivity"], "rejected", known["occurred_at"], None, None, None)
+        await tx.run("set_procedure", tenant, memory_id, "retired", failed_reason(since), False, place.now)
+        await tx.run("close_version", tenant, memory_id, place.now)
+        await tx.run("next_fact_version", tenant, memory_id, version, place.now, *labels)
+        await tx.run("copy_provenance", tenant, memory_id, version, place.now, "episodes")
+        await tx.run(embeddings.copy, tenant, memory_id, version)
+        await tx.run("point_memory", tenant, memory_id, version + 1, changed)
+        await tx.run("mark_reviewed", tenant, memory_id, place.now)
+        told = {memory_id: {"state": "retired", "reason": failed_reason(since).replace(" ", "_")}}
+        await announce(
+            tx, tenant, place.scope_id, "revalidated", [memory_id], by="episodes", at=place.now, metadata=told
+        )
+    await tx.run("show_procedures", tenant, [memory_id])
+
+
+async def _propose(
+    tx: Transaction,
+    place: Place,
+    proposal: NewMemory,
+    pattern: str,
+    runs: Sequence[Any],
+    embeddings: EmbeddingQueries,
+) -> None:
+    tenant, memory_id = place.tenant, proposal.memory_id
+    changed = await tx.value("bump_scope", tenant, place.scope_id)
+    kept = await batch.store_memories(
+        tx,
+        place,
+        [(None, proposal)],
+        numbered=batch.Numbered((), {}),
+        changed_version=changed,
+        model=None,
+        embeddings=embeddings.add,
+    )
+    if not kept:
+        return
+    approved = proposal.validation_status == "confirmed"
+    state, reason = ("approved", APPROVED) if approved else ("proposed", WAITS)
+    good = [row["memory_id"] for row in runs if row["succeeded"]]
+    counts = (len(good), len(runs) - len(good))
+    row = (tenant, memory_id, place.scope_id, pattern, "derived", 1, state, reason, approved, None, *counts)
+    await tx.run("add_procedure", *row)
+    # As of a summary: no turn is its own evidence, and what is hidden with a turn must not take all of this for it.
+    edges = (
+        (tenant, memory_id, "summary", source, "memory", ordinal, place.scope_id, None, None)
+        for ordinal, source in enumerate(good)
+    )
+    await tx.run_many("add_derivation", edges)
+    if not approved:
+        await tx.fetch("set_review", tenant, [memory_id], [place.now])
+    await tx.run("show_procedures", tenant, [memory_id])

@@ -1,0 +1,152 @@
+"""The words by which people teach how a thing is done: patterns of leads, of steps and of what joins them. Data only.
+
+English. A lead names what the steps are for ("To deploy", "Whenever a build fails"); it must fill its sentence up to
+the steps, so what merely holds such words is none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_VERBS_TEXT: Final = """
+    accept access activate add adjust agree aim align allow amend analyse analyze announce answer append apply
+    approve archive arrange ask assemble assess assign attach back backup bake batch begin blend boil book boot brew
+    bring browse build bump buy calculate calibrate call cancel capture change charge check cherry-pick choose chop
+    clean clear click clone close code collect combine commit compare compile complete compress configure confirm
+    connect contact convert cook copy count cover create crop cut deactivate debug decide define delete deliver
+    deploy describe design develop dial disable disconnect discuss dismiss display distribute do document
+    double-check download draft drag drain draw dress drive drop dry dump duplicate edit email enable encrypt ensure
+    enter escalate establish estimate evaluate examine execute exit expand explain export extract feed fetch file
+    fill filter find finish fix flash flip flush focus fold follow forward freeze fry gather generate get give go
+    grab grant greet grep group guide hand have head heat highlight hire hold hook identify ignore implement import
+    include increase inform initialise initialize insert inspect install integrate interview introduce investigate
+    invite isolate issue join keep label launch lay leave let limit link list listen load locate lock log look lower
+    mail make mark match measure meet merge message migrate mix monitor mount move name note notify obtain offer
+    onboard open order organise organize pack page paste patch pause pay peel perform pick pin ping place plan play
+    plug post pour practice prepare press preview print process produce promote propose provide provision publish
+    pull purge push put queue raise rank reach read rebase reboot rebuild receive recheck record redeploy reduce
+    refactor refer refresh register reject release reload remind remove rename render repeat replace reply report
+    request rerun reset resolve respond restart restore retry return revert review revise revoke rewrite rinse roll
+    rollback rotate route run sanitise sanitize save scale scan schedule scroll search select send separate serve
+    set setup share ship show shut sign simmer sketch skip slice snapshot soak sort spin split spread sprinkle
+    squash stage start state step stick stir stop store strip submit subtract suggest summarise summarize suspend
+    swap switch sync tag take talk tell terminate test thank think tick tidy toggle trace track train transfer
+    translate treat trigger trim try turn type undo uninstall unlock unplug unzip update upgrade upload use validate
+    verify view visit wait walk warm warn wash watch water weigh wipe wire work wrap write zip"""
+VERBS: Final = frozenset(_VERBS_TEXT.split())
+_COMMANDS_TEXT: Final = """
+    ansible apt aws az brew bundle cargo cd chmod cmake curl docker docker-compose gcloud gh git go gradle helm java
+    kubectl make mvn node npm npx pip pnpm poetry psql pytest python python3 rsync ruff scp ssh sudo systemctl
+    terraform tox uv yarn"""
+COMMANDS: Final = frozenset(_COMMANDS_TEXT.split())
+
+# What may stand before a lead, and says nothing of it.
+PRELUDE: Final = (
+    r"(?:(?:ok(?:ay)?|so|hey|hi|also|and|well|now|btw|by the way|note(?: that)?|fyi|just so you know"
+    r"|for (?:the|your|future) (?:record|reference)|remember(?: this| that)?|please(?: remember| note)?(?: this| that)?"
+    r"|keep in mind(?: that)?|from now on|going forward|in (?:the )?future|important|one more thing|for next time)"
+    r"[,:.!]?\s+){0,4}"
+)
+_HABIT: Final = r"(?:(?:usually|always|normally|typically|generally)\s+)?"
+_FOLLOWS: Final = (
+    r"(?:[,;]?\s*(?:please\s+)?(?:(?:you|we)\s+)?(?:(?:should|must|need to|have to|always|will)\s+)?"
+    r"(?:do|follow|use|take|go through|run through)\s+(?:the following|this|these|it like this|as follows)"
+    r"(?:\s+(?:steps?|things|procedure|process|order|in order|in this order))?"
+    r"|[,;]?\s*(?:as follows|like this|like so|the steps are|these are the steps|in this order))?"
+)
+_PROCESS: Final = (
+    r"(?:process|procedure|workflow|work flow|checklist|routine|runbook|run book|protocol|playbook|pipeline|ritual"
+    r"|steps|drill|flow)"
+)
+_WHEN: Final = r"(?:when(?:ever)?|every\s+time|each\s+time|any\s?time|as soon as|before|after)"
+_THING: Final = r"[^,;:.!?\n]{2,100}?"
+_IS: Final = r"(?:\s+(?:is|are|goes|looks|works)(?:\s+(?:as follows|like this|this|the following|simple|to))?)"
+
+# Each fills a sentence from its start to the steps. `goal`: what is to be done; `event`: when it is done; `own`: those
+# who say so speak of what is their custom, which lets steps be told ("I check it") and named ("a call").
+LEADS: Final = tuple(
+    re.compile(PRELUDE + body, re.IGNORECASE)
+    for body in (
+        rf"to\s+(?P<goal>{_THING}){_FOLLOWS}\s*[,:]\s*",
+        rf"(?:(?:here(?:'s| is)|this is|that(?:'s| is)|remember|learn)\s+)?(?:exactly\s+)?how\s+to\s+(?P<goal>{_THING})"
+        rf"{_FOLLOWS}{_IS}?\s*[:,]\s*",
+        rf"(?P<own>(?:here(?:'s| is)|this is|that(?:'s| is)|remember)\s+how\s+(?:we|i|you)\s+){_HABIT}"
+        rf"(?P<goal>{_THING}){_FOLLOWS}\s*[:,]\s*",
+        rf"(?P<own>the\s+way\s+(?:that\s+)?(?:we|i|you)\s+){_HABIT}(?P<goal>{_THING})(?:{_IS}\s*[:,]?|\s*:)\s*",
+        rf"(?P<own>(?:our|my|the(?:\s+team's|\s+usual|\s+standard|\s+official|\s+correct|\s+right)?)\s+(?:[\w'-]+\s+)?"
+        rf"{_PROCESS}\s+(?:for|to|of|when|on)\s+)(?P<goal>{_THING})(?:{_IS}\s*[:,]?|\s*:)\s*",
+        rf"(?P<own>(?:our|my|the)\s+)(?P<goal>[\w'-]+(?:\s+[\w'-]+){{0,3}})\s+{_PROCESS}(?:{_IS}\s*[:,]?|\s*:)\s*",
+        rf"(?:the\s+)?steps\s+(?:to|for)\s+(?P<goal>{_THING})(?:{_IS}\s*[:,]?|\s*:)\s*",
+        rf"(?P<event>{_WHEN}\s+{_THING}){_FOLLOWS}\s*[,:]\s*",
+    )
+)
+# Said for how a text goes on, for one thing at hand, or of a fault: nothing that anybody would look up.
+NO_GOAL: Final = re.compile(
+    r"(?:be|sum|summari[sz]e|clarify|recap|conclude|reiterate|reproduce|answer|give you|put it|make it short|elaborate"
+    r"|make a long|make matters|add to|get started|name a few|help you|say|have|understand|explain|illustrate|quote"
+    r"|tell you|achieve (?:this|that)|do (?:this|that|so|it))\b"
+    r"|(?:start|begin|continue|finish|test|see|start (?:off|with)|begin with|kick off)\s*$"
+    r"|.*\b(?:this|that|these|those|it|them|him|her|above|below|following|here|your (?:\w+ )?question)\s*$"
+    r"|(?:fix|solve|do|achieve|accomplish|address|avoid|prevent|implement|complete) (?:this|that|these|it)\b",
+    re.IGNORECASE,
+)
+PAST: Final = re.compile(
+    r"\b(?:was|were|had|did|got|went|came|said|told|saw|would|could|took|began|became|felt|yesterday|ago|last"
+    r"|(?:i|we|he|she|they|you) \w+ed)\b",
+    re.IGNORECASE,
+)
+# Before and after what is joined: "a, then b", "a. After that b", "a and finally c".
+JOIN: Final = re.compile(
+    r"(?<![\s,;.])[\s,;.]{1,8}(?:and\s{1,4})?(?:then|next|after(?:\s+(?:that|this)|wards?)|finally|lastly|at last"
+    r"|in the end|second(?:ly)?|third(?:ly)?|fourth(?:ly)?|last)(?:\s*,)?(?:\s+then)?\s+"
+    r"|(?:->|→|⇒|=>)",
+    re.IGNORECASE,
+)
+JOINED: Final = re.compile(
+    r"(?:and\s+)?(?:then|next|after(?:\s+(?:that|this)|wards?)|finally|lastly|second(?:ly)?|third(?:ly)?|fourth(?:ly)?)"
+    r"\b[,\s]",
+    re.IGNORECASE,
+)
+COMMA: Final = re.compile(r"[;,]\s{0,4}(?:and\s+)?", re.IGNORECASE)
+# Before the words of a step.
+STEP_HEAD: Final = re.compile(
+    r"(?:(?:and|also|please|just|first(?:ly)?(?:\s+of\s+all)?|second(?:ly)?|third(?:ly)?|then|next|finally|lastly"
+    r"|start\s+by|begin\s+by|by)\b[,:]?\s*"
+    r"|(?:you|we)(?:'ll)?\s+(?:(?:should|must|need\s+to|have\s+to|can|always|first|then|will|usually|just|also)"
+    r"\s+){0,2}){0,4}",
+    re.IGNORECASE,
+)
+STEP_HEAD_OWN: Final = re.compile(r"i\s+(?:(?:first|then|always|usually|just)\s+)?", re.IGNORECASE)
+STEP_ADVERB: Final = re.compile(
+    r"(?:(?:always|never|do\s+not|don't|carefully|immediately|manually|quickly|quietly|only|simply|again|once\s+more"
+    r"|if\s+[^,]{2,60},|when\s+[^,]{2,60},|in\s+[^,]{2,30},|on\s+[^,]{2,30},|under\s+[^,]{2,30},)\s+){0,2}",
+    re.IGNORECASE,
+)
+ITEM: Final = re.compile(
+    r"[ \t]{0,3}(?:step\s+(?P<step>\d{1,2})\s*[:.)]|\(?(?P<number>\d{1,2})[.)]|[-•–])[ \t]+", re.IGNORECASE
+)
+INLINE_ITEM: Final = re.compile(r"(?:(?<=[\s:])|\A)(?:step\s+(\d{1,2})\s*[:.)]|\(?(\d{1,2})[.)])\s+", re.IGNORECASE)
+_FILLERS_TEXT: Final = """
+    a an the my our your their his her its i we you me us to for of on in at with is are be do does when whenever every
+    each time any anytime as soon and or new some someone somebody ask asks asked want wants need needs get gets
+    please"""
+_FILLERS: Final = frozenset(_FILLERS_TEXT.split())
+_KEY_WORD: Final = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
+_ENDING: Final = re.compile(r"(?<=\w{3})(?:ing|ment|s)\Z")
+
+
+def trigger_key(trigger: str) -> str:
+    """What a trigger is about: its words without fillers and endings, each once and sorted; "" for none."""
+    words = [word.casefold().replace("’", "'").removesuffix("'s") for word in _KEY_WORD.findall(trigger)]
+    own = [word for word in words if word not in _FILLERS] or words
+    return " ".join(sorted({_stem(word) for word in own}))
+
+
+def _stem(word: str) -> str:
+    """ "deploying", "deployment", "deploys": one trigger."""
+    if word.endswith("ss"):
+        return word
+    stem = _ENDING.sub("", word)
+    stem = stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] and stem != word else stem
+    return stem.removesuffix("e") if len(stem) > 3 else stem
