@@ -26,7 +26,13 @@ OPENING: Final = (
 CLOSING: Final = "</memory>\n\n"
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 _TAG: Final = re.compile(r"<(?=\s*/?\s*memory\b)", re.IGNORECASE)
-_TIER: Final = {"episodic": "episodes", "summary": "episodes", "semantic": "facts", "procedural": "procedures"}
+_TIER: Final = {
+    "episodic": "episodes",
+    "summary": "episodes",
+    "semantic": "facts",
+    "procedural": "procedures",
+    "working": "working",
+}
 _SECTIONS: Final = ("document", "semantic", "summary", "episodic", "procedural")
 _BEFORE: Final = "Earlier in this conversation:\n"
 _CHANGED: Final = ", changed later"
@@ -54,10 +60,10 @@ def build_block(
 ) -> Block:
     """Take admitted candidates best first while tier limits and the budget allow; write them by kind, oldest first.
 
-    `limits` gives the most items per tier (`episodes`, `facts`, `procedures`, `replay`), `terms` the idf of each term
-    of the question. What does not fit is skipped, so that a short good one behind a long one still gets in.
+    `limits` gives the most items per tier (`episodes`, `facts`, `procedures`, `replay`, `working`), `terms` the idf of
+    each term of the question. What does not fit is skipped, so that a short good one behind a long one still gets in.
     """
-    frame = counter.count(OPENING + CLOSING + (_BEFORE if any(one.replayed for one in candidates) else ""))
+    frame = counter.count(OPENING + CLOSING + (_BEFORE if any(map(_is_of_session, candidates)) else ""))
     left = budget_tokens - frame
     taken: list[tuple[Candidate, str]] = []
     used: dict[str, int] = {}
@@ -72,7 +78,7 @@ def build_block(
             left_out[candidate.memory_id] = f"limit of {limits.get(tier, 0)} {tier}"
         else:
             item = _render(
-                candidate, router.excerpt_chars(candidate, len(taken) - used.get("replay", 0), terms), terms, compressor
+                candidate, router.excerpt_chars(candidate, len(taken) - _of_session(used), terms), terms, compressor
             )
             cost = counter.count(_opened(candidate, {candidate.later} if candidate.later else set()) + item) + 1
             if cost > left:
@@ -85,10 +91,19 @@ def build_block(
         return Block("", 0, (), left_out)
     taken.sort(key=lambda pair: _order(pair[0]))
     shown = {candidate.memory_id for candidate, _ in taken}
-    recalled = "".join(_opened(one, shown) + item for one, item in taken if not one.replayed)
-    before = "".join(_opened(one, shown) + item for one, item in taken if one.replayed)
+    recalled = "".join(_opened(one, shown) + item for one, item in taken if not _is_of_session(one))
+    before = "".join(_opened(one, shown) + item for one, item in taken if _is_of_session(one))
     text = OPENING + recalled + (_BEFORE + before if before else "") + CLOSING
     return Block(text, counter.count(text), tuple(candidate.memory_id for candidate, _ in taken), left_out)
+
+
+def _is_of_session(candidate: Candidate) -> bool:
+    """Whether it stands under "Earlier in this conversation": what it is about, then its last turns."""
+    return candidate.replayed or candidate.kind == "working"
+
+
+def _of_session(used: Mapping[str, int]) -> int:
+    return used.get("replay", 0) + used.get("working", 0)
 
 
 def _order(candidate: Candidate) -> tuple[int, bool, datetime, int]:

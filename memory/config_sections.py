@@ -241,12 +241,27 @@ class Session(Section):
         le=200,
         description="Last turns that the block quotes where a client names its session and sends only what is new.",
     )
+    working_tokens: int = Field(
+        default=1000,
+        ge=0,
+        le=16_000,
+        description="Tokens of recent turns in a session's working context. 0: none is kept.",
+    )
+    working_ttl_s: int = Field(
+        default=3600,
+        ge=1,
+        le=604_800,
+        description="Seconds for which Redis holds the working context of a session after it was last spoken in.",
+    )
 
 
 class Summary(Section):
     """The rolling summary of a conversation."""
 
     every_turns: int = Field(default=12, ge=1, le=10_000, description="Turns between two summaries.")
+    every_tokens: int = Field(
+        default=8000, ge=1, le=10_000_000, description="Tokens said since the last summary that make a new one due too."
+    )
     sentences_max: int = Field(default=8, ge=1, le=1000, description="Sentences of an extractive summary.")
 
 

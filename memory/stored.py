@@ -140,6 +140,8 @@ class SummaryState:
     next_seq: int
     memory_id: UUID | None
     content: str | None
+    tokens_since: int = 0  # of the turns that it does not cover
+    attributes: dict[str, Any] | None = None
 
 
 T = TypeVar("T")

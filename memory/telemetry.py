@@ -135,6 +135,9 @@ class Metrics:
             registry=own,
             multiprocess_mode="mostrecent",
         )
+        self.working = Counter(
+            "memory_proxy_working_contexts_total", "Readings of working contexts.", ["how"], registry=own
+        )
         self.hot_scopes = Gauge(
             "memory_proxy_hot_scopes", "Scopes held in process.", registry=own, multiprocess_mode="livesum"
         )

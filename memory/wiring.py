@@ -35,6 +35,7 @@ from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.leases import Leases
 from memory.adapters.postgres.migrate import embedding_table_name
 from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.working_store import PostgresWorking
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue, lane_names
@@ -47,6 +48,8 @@ from memory.consolidation import lives_of, terms_of
 from memory.errors import ConfigInvalid
 from memory.hygiene import keep_measuring
 from memory.keys import KeyRing, load_or_create_master_key
+from memory.ports import TokenCounter
+from memory.read.working import WorkingContexts, WorkingParts
 from memory.telemetry import Metrics, event
 from memory.write.consolidate import Consolidation, Parts, keep_consolidating
 from memory.write.deliveries import Deliveries
@@ -167,26 +170,52 @@ def write_path(shared: Shared) -> WritePath:
     """What one captured exchange goes through."""
     settings, database, embedder = shared.settings, shared.database, shared.embedder
     directory, summary = settings.tokenizer.directory, settings.summary
+    keys = KeyRing(KeyStore(database), load_or_create_master_key(shared.data / "master.key"))
+    counter = LocalTokenizer(directory) if directory else EstimatedTokens()
     return WritePath(
         WriteParts(
             store=shared.store,
             lines=ImportStore(database, shared.scopes, shared.table),
-            keys=KeyRing(KeyStore(database), load_or_create_master_key(shared.data / "master.key")),
+            keys=keys,
             embedder=embedder,
             windows=embedder,
             redactor=Redactor(secret_detectors()),
-            counter=LocalTokenizer(directory) if directory else EstimatedTokens(),
+            counter=counter,
             languages=shared.languages,
             find_facts=no_facts if settings.extract.by == "off" else facts_of,
             facts_later=settings.extract.by in ("vllm", "model"),
             announcer=shared.hot,
             summariser=Summariser(
-                shared.store, every_turns=summary.every_turns, sentences_max=summary.sentences_max, clock=_now
+                shared.store,
+                every_turns=summary.every_turns,
+                every_tokens=summary.every_tokens,
+                sentences_max=summary.sentences_max,
+                clock=_now,
             ),
             metrics=shared.metrics,
             clock=_now,
             lives=lives_of(settings),
             find_procedures=no_procedures if settings.extract.by == "off" else finder(settings.procedure.approve),
+            working=working_contexts(shared, keys, counter),
+        )
+    )
+
+
+def working_contexts(shared: Shared, keys: KeyRing, counter: TokenCounter) -> WorkingContexts | None:
+    """What conversations are about; None where none is kept."""
+    session = shared.settings.session
+    if not session.working_tokens:
+        return None
+    return WorkingContexts(
+        WorkingParts(
+            hot=shared.hot,
+            store=PostgresWorking(shared.database, shared.scopes),
+            keys=keys,
+            count=counter.count,
+            clock=_now,
+            metrics=shared.metrics,
+            budget_tokens=session.working_tokens,
+            ttl_s=session.working_ttl_s,
         )
     )
 

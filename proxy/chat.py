@@ -35,6 +35,8 @@ from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
 from memory.read.items import Filter
 from memory.read.recall import Question, Recaller
+from memory.read.working import WorkingContexts
+from memory.read.working_lines import LINES_MAX, affordable, with_working
 from memory.telemetry import Metrics, event
 from proxy.answering import Answering, Outcome
 from proxy.capture import Capture
@@ -76,6 +78,7 @@ class Parts:
     models: ServedModels
     metrics: Metrics
     embedding_model: str
+    working: WorkingContexts | None
     salted: bool
 
 
@@ -104,6 +107,7 @@ class ChatCompletions:
             "facts": settings.recall.facts_max,
             "procedures": settings.recall.procedures_max,
             "replay": settings.session.replay_turns,
+            "working": LINES_MAX,
         }
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
@@ -185,6 +189,9 @@ class ChatCompletions:
         if embedding is None:
             return conversation, Recall()
         left_s = self._deadline_s - (perf_counter() - asked.started)
+        replay = self._replay(asked, conversation)
+        working = parts.working.follow(scope, replay[0]) if replay and parts.working else None
+        reading = asyncio.create_task(working) if working else None
         question = Question(
             scope=scope,
             text=query,
@@ -196,9 +203,11 @@ class ChatCompletions:
             announced=conversation.announced,
             as_of=asked.ask.as_of,
             skip_repeats=True,
-            replay=self._replay(asked, conversation),
+            replay=replay,
         )
-        return conversation, await parts.recaller.recall(question, embedding, max(left_s, 0.001))
+        recall = await parts.recaller.recall(question, embedding, max(left_s, 0.001))
+        left_s = self._deadline_s - (perf_counter() - asked.started)
+        return conversation, await with_working(recall, reading, max(left_s, 0.001))
 
     def _replay(self, asked: Asked, conversation: Conversation) -> tuple[UUID, int] | None:
         """The session whose last turns are to be quoted, and how many: its client named it and sent no answer of it."""
@@ -229,7 +238,7 @@ class ChatCompletions:
         work = partial(
             assemble,
             chat,
-            recall,
+            affordable(recall, budget, counter.count),
             budget_tokens=budget,
             limits=self._limits,
             counter=counter,

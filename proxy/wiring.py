@@ -30,6 +30,7 @@ from memory.adapters.postgres.outbox import Feed
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
 from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.working_store import PostgresWorking
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
 from memory.adapters.secret_rules import secret_detectors
@@ -48,6 +49,7 @@ from memory.read.hot import HotScopes
 from memory.read.recall import Recaller
 from memory.read.rerank import Reranking
 from memory.read.route import ByLength
+from memory.read.working import WorkingContexts, WorkingParts
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
 from memory.write.redact import Redactor
@@ -159,6 +161,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         models=models,
         metrics=metrics,
         embedding_model=kept.embedder.model,
+        working=working_contexts(settings, kept, queued, metrics),
         salted=effective_cache_salt(settings) == "tenant",
     )
     door = KeyedDoor(kept.key_store, stale_max_s=settings.auth.stale_max_s) if keyed else OpenDoor()
@@ -244,6 +247,26 @@ def _own_api(
             redactor=Redactor(secret_detectors()),
             embedder=kept.embedder,
             windows=kept.embedder,
+            working=parts.working,
+        )
+    )
+
+
+def working_contexts(settings: Settings, kept: Kept, queued: Queued, metrics: Metrics) -> WorkingContexts | None:
+    """What conversations are about; None where none is kept."""
+    session = settings.session
+    if not session.working_tokens:
+        return None
+    return WorkingContexts(
+        WorkingParts(
+            hot=queued.hot_state,
+            store=PostgresWorking(kept.database, kept.scopes),
+            keys=kept.keys,
+            count=token_counter(settings).count,
+            clock=partial(datetime.now, UTC),
+            metrics=metrics,
+            budget_tokens=session.working_tokens,
+            ttl_s=session.working_ttl_s,
         )
     )
 

@@ -4,10 +4,12 @@
     mp:h:{tenant:scope}:o:<digest>   the session opened by these messages: "1" when somebody has gone on from it,
                                      else "0"; then as above
     mp:h:{tenant}:v:<scope id>       the version of a scope that was announced last
+    mp:h:{tenant:scope}:w:<session>  a working context: the scope's version and the turns it is of, 20 digits each, then
+                                     the envelope it is sealed in
     mp:h:announced (channel)         "tenant scope_id version" as it is announced
 
-Ids, digests and labels only; every key has a time to live. Fails open: past its bound, or when the server does not
-answer, each call raises QueueUnavailable, and the store or a new session stands in.
+Ids, digests, labels and what is sealed; every key has a time to live. Fails open: past its bound, or when the server
+does not answer, each call raises QueueUnavailable, and the store or a new session stands in.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from memory.adapters import redis_scripts
 from memory.adapters.redis_client import connect, faults
 from memory.model import Announcement, Scope, SessionRef
 from memory.read.conversation import Hot
+from memory.read.working import Known
 from memory.telemetry import event
 
 log: Final = logging.getLogger("memory_proxy.hot")
@@ -29,6 +32,7 @@ _VERSION_TTL_S: Final = 3600  # far beyond the staleness bound; afterwards the s
 _CHANNEL: Final = "mp:h:announced"
 # A connection that says nothing for so long is asked whether it lives, seconds.
 _SILENCE_S: Final = 15.0
+_MARK: Final = 40  # characters before the envelope of a working context
 
 
 class RedisHot:
@@ -105,6 +109,23 @@ class RedisHot:
         with faults("keep session"):
             async with asyncio.timeout(self._keep_timeout_s):
                 await pipe.execute()
+
+    async def working(self, scope: Scope, scope_key: bytes, session_id: UUID) -> tuple[int, bytes] | None:
+        """The working context of a session: the version of its scope, the envelope. Raises QueueUnavailable."""
+        found = (await self._get([f"{_prefix(scope.tenant, scope_key)}:w:{session_id.hex}"]))[0]
+        if found is None or not found[:_MARK].isdigit():
+            return None
+        return int(found[: _MARK // 2]), found[_MARK:]
+
+    async def keep_working(
+        self, scope: Scope, scope_key: bytes, session_id: UUID, known: Known, sealed: bytes, ttl_s: int
+    ) -> None:
+        """Keep a working context unless a newer one is there. Raises QueueUnavailable."""
+        key = f"{_prefix(scope.tenant, scope_key)}:w:{session_id.hex}"
+        mark = f"{known.version:020d}{known.upto_seq:020d}"
+        with faults("keep working context"):
+            async with asyncio.timeout(self._keep_timeout_s):
+                await self._client.execute_command("EVAL", redis_scripts.KEEP_NEWER, 1, key, mark, sealed, ttl_s)
 
     async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
         """Tell readers that a scope has reached `version`; an older one changes nothing. Raises QueueUnavailable."""

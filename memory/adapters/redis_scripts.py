@@ -64,6 +64,15 @@ if old and string.sub(old, 2) == ARGV[1] then redis.call('SETRANGE', KEYS[1], 0,
 return old and 1 or 0
 """
 
+# KEYS context; ARGV its mark (version and number, each of 20 digits, so that their order is that of the text),
+# envelope, seconds to live. What is newer stays.
+KEEP_NEWER: Final = """
+local old = redis.call('GETRANGE', KEYS[1], 0, 39)
+if old > ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[3])
+return 1
+"""
+
 # KEYS version; ARGV version, seconds to live, channel, message. Never backwards, whatever order they arrive in; who
 # listens is told only what is new.
 ANNOUNCE: Final = """

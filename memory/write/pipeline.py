@@ -100,6 +100,13 @@ class Announcer(Protocol):
         """Best effort: readers confirm with the store anyway. Raises QueueUnavailable."""
 
 
+class Follows(Protocol):
+    """Keeps what conversations are about."""
+
+    async def follow(self, scope: Scope, session_id: UUID) -> object:
+        """Bring a session's working context up to date. Never raises a fault: who reads it next does the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriteParts:
     """What the write path needs."""
@@ -120,6 +127,7 @@ class WriteParts:
     clock: Callable[[], datetime]
     lives: DaysOf = field(default_factory=dict)
     find_procedures: Callable[[Sequence[Turn]], list[NewProcedure]] = no_procedures
+    working: Follows | None = None
 
 
 class WritePath:
@@ -168,6 +176,8 @@ class WritePath:
             done = await self._parts.store.commit(commit, now=self._parts.clock(), digests=digests)
         self._count(turns, memories, done)
         await self._announce(captured.scope, done)
+        if self._parts.working is not None and done.new_turns:
+            await self._parts.working.follow(captured.scope, captured.session.session_id)
         await self._summarise(captured.scope, captured.session, delivery, fence)
 
     async def write_import(self, delivery: Delivery, fence: int) -> None:

@@ -21,6 +21,7 @@ from memory.write.summarise import TURNS_READ_MAX, summary_of
 from memory.write.windows import TextTokenizer
 from policies.labels import derived_integrity, derived_sensitivity
 from policies.lifetime import DaysOf, expires_at
+from policies.summary_kept import Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ class Rebuilder:
         pieces: list[NewMemory] = []
         for start in range(0, len(turns), TURNS_READ_MAX):
             earlier = pieces[-1].content if pieces else ""
-            piece = summary_of(session, earlier, turns[start : start + TURNS_READ_MAX], self.sentences_max)
+            kept = Kept.of(pieces[-1].attributes) if pieces else Kept()
+            piece = summary_of(session, earlier, turns[start : start + TURNS_READ_MAX], self.sentences_max, kept)
             pieces += [piece] if piece is not None else []
         if not pieces:
             return None

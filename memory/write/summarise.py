@@ -1,7 +1,8 @@
-"""The rolling summary: a session in, an extractive summary as a memory of kind `summary` out, every M turns.
+"""The rolling summary: a session in, an extractive summary as a memory of kind `summary` out.
 
-It is made of the summary before it and the turns since, never of the whole conversation again, and names the turns
-whose words it holds. Raises StoreUnavailable, LeaseLost. No model.
+Every M turns or N tokens, whichever is first. It is made of the summary before it and the turns since, never of the
+whole conversation again, and names the turns whose words it holds. Beside its sentences it keeps intent, decisions,
+open questions and names as attributes (policies.summary_kept). Raises StoreUnavailable, LeaseLost. No model.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from uuid import UUID
 from memory.ids import derived_id
 from memory.model import NewMemory, Scope, SessionRef
 from memory.stored import StoredTurn, SummaryState
+from policies.episode import Said
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
 from policies.summary import Sentence, extract, sentences_of
+from policies.summary_kept import Kept, fitted, keep
 
-EXTRACTOR_VERSION: Final = "sumbasic-2"
+EXTRACTOR_VERSION: Final = "sumbasic-3"
 TURNS_READ_MAX: Final = 1_000
+_NOTHING_KEPT: Final = Kept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +66,37 @@ class Summariser:
     """Keeps the rolling summaries of sessions."""
 
     def __init__(
-        self, store: SummaryStore, *, every_turns: int, sentences_max: int, clock: Callable[[], datetime]
+        self,
+        store: SummaryStore,
+        *,
+        every_turns: int,
+        every_tokens: int,
+        sentences_max: int,
+        clock: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._every_turns = every_turns
+        self._every_tokens = every_tokens
         self._sentences_max = sentences_max
         self._clock = clock
 
     async def due(self, scope: Scope, session: SessionRef) -> DueSummary | None:
         """The next summary, when enough was said since the last. Raises StoreUnavailable."""
         state = await self._store.summary_state(scope, session.session_id)
-        if state is None or state.next_seq - state.summarised_seq < self._every_turns:
+        if state is None or not self._is_due(state):
             return None
         since = state.summarised_seq
         turns = await self._store.turns_since(scope, session.session_id, since, limit=TURNS_READ_MAX)
         # An answer that only quoted memory made none: a summary must not learn it again either.
         learnt = await self._store.learnt(scope, [turn.event_id for turn in turns if turn.role == "assistant"])
         said = [turn for turn in turns if turn.role != "assistant" or turn.event_id in learnt]
-        memory = summary_of(session, state.content or "", said, self._sentences_max)
+        kept = Kept.of(state.attributes)
+        memory = summary_of(session, state.content or "", said, self._sentences_max, kept)
         return None if memory is None else DueSummary(memory, turns[-1].seq + 1)
+
+    def _is_due(self, state: SummaryState) -> bool:
+        untold = state.next_seq - state.summarised_seq
+        return untold >= self._every_turns or (untold > 0 and state.tokens_since >= self._every_tokens)
 
     async def keep(
         self, scope: Scope, session: SessionRef, due: DueSummary, subject_id: UUID, lane: str, fence: int
@@ -98,22 +114,28 @@ class Summariser:
         )
 
 
-def summary_of(session: SessionRef, earlier: str, turns: Sequence[StoredTurn], sentences_max: int) -> NewMemory | None:
+def summary_of(
+    session: SessionRef, earlier: str, turns: Sequence[StoredTurn], sentences_max: int, before: Kept = _NOTHING_KEPT
+) -> NewMemory | None:
     """The summary memory of a session, or None where nothing was said in words.
 
-    Sentences of the earlier summary compete with the new ones as what the user said, before the first turn. The
-    memory rests on the turns whose sentences it holds; edges of earlier versions are the store's to keep.
+    Sentences of the earlier summary compete with the new ones as what the user said, before the first turn; what it
+    kept (`before`) stays. With its attributes it is never longer than what it is made of. The memory rests on the turns
+    whose words it holds; edges of earlier versions are the store's to keep.
     """
     read: list[Sentence] = sentences_of(earlier, "user", -1)
     for index, turn in enumerate(turns):
         if turn.role in ("user", "assistant"):
             read += sentences_of(turn.content, turn.role, index)
     chosen = extract(read, sentences_max)
-    while len("\n".join(s.text for s in chosen)) > len(earlier) + sum(len(turn.content) for turn in turns):
+    chars_max = len(earlier) + sum(len(turn.content) for turn in turns)
+    while len("\n".join(s.text for s in chosen)) > chars_max:
         chosen.pop()  # never longer than what it sums up: a line's end where there was no space between two sentences
     if not chosen or not turns:
         return None
-    used = list(dict.fromkeys(turns[s.turn].event_id for s in chosen if s.turn >= 0)) or [turns[-1].event_id]
+    kept = keep(before, [Said(turn.event_id, turn.role, turn.content) for turn in turns])
+    kept = fitted(kept, chars_max + before.chars - len("\n".join(s.text for s in chosen)))
+    used = dict.fromkeys(turns[s.turn].event_id for s in chosen if s.turn >= 0) | dict.fromkeys(kept.sources)
     memory_id = derived_id(session.session_id, "summary")
     return NewMemory(
         memory_id=memory_id,
@@ -128,5 +150,6 @@ def summary_of(session: SessionRef, earlier: str, turns: Sequence[StoredTurn], s
         confidence=1.0,
         occurred_at=turns[-1].occurred_at,
         extractor_version=EXTRACTOR_VERSION,
-        source_turns=tuple(used),
+        source_turns=tuple(used) or (turns[-1].event_id,),
+        attributes=kept.attributes(),
     )

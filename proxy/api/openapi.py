@@ -178,7 +178,7 @@ CALLS: Final = (
         "GET",
         "/memory/v1/sessions/{id}",
         "getSession",
-        "One conversation with its turns in order and its rolling summary.",
+        "One conversation with its turns in order, its rolling summary and its working context.",
         schemas.SessionSaid,
         parameters=("session_id", "turns_limit", "cursor", "scope"),
         errors=(*_CALLER, "not_found"),

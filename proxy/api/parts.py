@@ -29,6 +29,7 @@ from memory.stored import (
 from memory.telemetry import Metrics
 from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted
+from policies.working import WorkingContext
 from proxy.app import Door
 from proxy.readiness import Readiness
 
@@ -127,6 +128,13 @@ class Letter(Protocol):
     def attempts(self) -> int: ...
 
 
+class WorksOn(Protocol):
+    """What conversations are about."""
+
+    async def of(self, scope: Scope, session_id: UUID) -> WorkingContext | None:
+        """The working context of a session; None for no such session. Raises StoreUnavailable."""
+
+
 class Depths(Protocol):
     """How much waits in the durable queue, and what was given up."""
 
@@ -180,3 +188,4 @@ class OwnParts:
     redactor: Redacts
     embedder: EmbedsDocuments
     windows: TextTokenizer
+    working: WorksOn | None  # None: none are kept

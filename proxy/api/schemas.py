@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from proxy.api.asking import rfc3339, to_rfc3339
+from proxy.api.working import WorkingSaid
 
 QUERY_CHARS_MAX = 100_000
 CONTENT_CHARS_MAX = 500_000
@@ -292,13 +293,14 @@ class TurnSaid(Said):
 
 
 class SessionSaid(Said):
-    """One conversation with its turns, in order, and its rolling summary."""
+    """One conversation with its turns, in order, its rolling summary and its working context."""
 
     id: str
     turn_count: int
     summarised_turns: int
     summary: str | None
     summary_memory_id: str | None
+    working: WorkingSaid | None = Field(description="What it is about now; null where session.working_tokens is 0.")
     created_at: Moment
     last_at: Moment
     ended_at: Moment | None

@@ -21,6 +21,7 @@ from proxy.api.asking import caller_of, parameters
 from proxy.api.paging import PARAMETERS, TURNS_DEFAULT, bad_cursor, page_of
 from proxy.api.parts import OwnParts, Records
 from proxy.api.schemas import SessionList, SessionListed, SessionSaid, TurnSaid
+from proxy.api.working import working_said
 
 LABELS_HELD_MAX: Final = 20_000
 _PAGE_OF_ONE: Final = frozenset({"limit", "cursor"})
@@ -65,7 +66,7 @@ class Sessions:
         return said(SessionList(data=rows, next_cursor=page.next_cursor(found.next_cursor)))
 
     async def show(self, request: web.Request) -> web.Response:
-        """One conversation: its turns in order, a page at a time, and its summary."""
+        """One conversation: its turns in order, a page at a time, its summary and its working context."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
         label = request.match_info["id"]
         page = page_of(parameters(request, _PAGE_OF_ONE), "turns", default="asc", limit=TURNS_DEFAULT)
@@ -73,6 +74,8 @@ class Sessions:
         records = self._parts.records
         session = await records.session(caller.scope, label)
         turns = await records.session_turns(caller.scope, session.session_id, limit=page.limit, after_seq=after)
+        working = self._parts.working
+        context = await working.of(caller.scope, session.session_id) if working else None
         return said(
             SessionSaid(
                 id=session.label,
@@ -80,6 +83,7 @@ class Sessions:
                 summarised_turns=session.summarised_seq,
                 summary=await self._summary(caller.scope, session.summary_memory_id),
                 summary_memory_id=_text(session.summary_memory_id),
+                working=working_said(context),
                 created_at=session.created_at,
                 last_at=session.last_at,
                 ended_at=session.ended_at,

@@ -249,10 +249,15 @@ ORDER BY seq
 LIMIT $5;
 
 -- name: summary_state
--- The rolling summary of a session as it stands.
+-- The rolling summary of a session as it stands, and how many tokens were said since; of a turn that was not counted a
+-- quarter of its characters.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
--- Uses: sessions_pkey, memory_versions_current. Rows: summarised_seq, next_seq, memory_id, content.
-SELECT s.summarised_seq, s.next_seq, v.memory_id, v.content
+-- Uses: sessions_pkey, memory_versions_current, turns_tenant_id_session_id_seq_key. Rows: summarised_seq, next_seq,
+-- memory_id, content, attributes, tokens_since.
+SELECT s.summarised_seq, s.next_seq, v.memory_id, v.content, v.attributes,
+       (SELECT coalesce(sum(coalesce(t.token_count, length(t.content) / 4)), 0)
+        FROM turns t
+        WHERE t.tenant_id = $1 AND t.session_id = $3 AND t.seq >= s.summarised_seq) AS tokens_since
 FROM sessions s
 LEFT JOIN memory_versions v ON v.tenant_id = s.tenant_id AND v.memory_id = s.summary_memory_id AND v.recorded_to IS NULL
 WHERE s.tenant_id = $1 AND s.scope_id = $2 AND s.session_id = $3;
