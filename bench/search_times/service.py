@@ -20,11 +20,15 @@ READY_TIMEOUT_S = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A running service. Without a meter nothing is said about CPU."""
+    """A running service. Without a meter nothing is said about CPU. `pid` and `data` are those of one of our own: its
+    supervisor and its data directory.
+    """
 
     url: str
     dsn: str
     meter: CpuMeter | None
+    pid: int | None = None
+    data: Path | None = None
 
 
 @asynccontextmanager
@@ -44,4 +48,4 @@ async def serving(work: Path, upstream: str, hot_bytes: int, more: str = "") -> 
             settings = json.loads((data / "run" / "settings.json").read_text())
         except (OSError, ValueError) as exc:
             raise NotStarted(f"the service tells no way to its store: {exc}") from exc
-        yield Served(url, str(settings["database"]["owner_url"]), CpuMeter(process.pid))
+        yield Served(url, str(settings["database"]["owner_url"]), CpuMeter(process.pid), process.pid, data)

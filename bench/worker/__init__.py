@@ -1,0 +1,1 @@
+"""What the write path does, measured: see `python -m bench.worker --help`."""
