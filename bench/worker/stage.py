@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import asyncpg
 import redis.asyncio
 
 from bench.overhead.processes import CpuMeter, NotStarted, process_tree, used_between
@@ -29,8 +30,9 @@ from bench.worker.envelopes import Sealer
 from memory.config import Settings
 
 HOT_BYTES: Final = 256 << 20
-LEASE_S: Final = 10.0
 POLL_S: Final = 0.2
+WORKS_S: Final = 60.0
+_HELD: Final = "SELECT count(*) FROM lane_leases WHERE lane LIKE 'live-%' AND expires_at > clock_timestamp()"
 _FIELD: Final = re.compile(r"^(VmRSS|VmHWM):\s+(\d+) kB", re.MULTILINE)
 Say = Callable[[str], None]
 
@@ -118,8 +120,6 @@ class Stage:
     async def frozen(self) -> list[int]:
         """Stop the workers where they stand; returns when nothing they had asked for is on its way to them."""
         pids = self.workers()
-        if not pids:
-            raise NotStarted("the service has no memory worker")
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         await asyncio.sleep(1.0)
@@ -154,6 +154,19 @@ class Stage:
         return json.loads(out.read_text()), used
 
 
+async def _works(stage: Stage) -> None:
+    """Wait until the worker holds its lanes: the service is ready before its worker is. Raises NotStarted."""
+    until_s = time.monotonic() + WORKS_S
+    connection = await asyncpg.connect(stage.dsn, timeout=10)
+    try:
+        while await connection.fetchval(_HELD) < stage.settings.queue.lanes:
+            if time.monotonic() > until_s:
+                raise NotStarted(f"the memory worker holds no lanes after {WORKS_S:.0f} s")
+            await asyncio.sleep(POLL_S)
+    finally:
+        await connection.close()
+
+
 def command_of(pid: int) -> str:
     """A process's command line; empty when it has ended."""
     try:
@@ -172,6 +185,7 @@ async def staged(work: Path, upstream: str, http: aiohttp.ClientSession) -> Asyn
         sealer = await Sealer.of(settings)
         stage = Stage(served, file, settings, http, sealer, CpuMeter(served.pid), served.pid)
         try:
+            await _works(stage)
             yield stage
         finally:
             stage.thaw()  # who stands still cannot end
