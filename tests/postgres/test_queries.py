@@ -72,8 +72,8 @@ INSERT INTO fact_sayings
     SELECT tenant_id, derived_id, source_id, scope_id, now(), 1, 0, 'user', 'internal', false, '', '', false, false
     FROM derivations;
 INSERT INTO procedures
-    SELECT tenant_id, memory_id, scope_id, 't' || changed_version % 50, 'taught', changed_version, 'approved', '', false,
-           NULL, 0, 0 FROM memories;
+    SELECT tenant_id, memory_id, scope_id, 't' || changed_version % 50, 'taught', changed_version, 'approved', '',
+           false, NULL, 0, 0 FROM memories;
 INSERT INTO procedure_teachings
     SELECT tenant_id, derived_id, source_id, scope_id, now(), 1, 0, 9 FROM derivations;
 INSERT INTO procedure_runs
