@@ -18,8 +18,11 @@ from typing import Final
 
 from policies.fact_patterns_prose import CHARS_MAX, COVER, covered
 from policies.procedure_words import (
+    AND,
     COMMA,
     COMMANDS,
+    CONDITION,
+    FIRST,
     INLINE_ITEM,
     ITEM,
     JOIN,
@@ -47,8 +50,12 @@ _ACTING_SHARE: Final = 2 / 3
 _QUOTES: Final = frozenset('"“”«»„')
 # What would be taken for code, or for who speaks: as long as it was.
 _STAR: Final = re.compile(r"^([ \t]{0,3})\*(?=[ \t])", re.MULTILINE)
+_INLINE_CODE: Final = re.compile(r"(?<!`)`([^`\n]{1,200})`(?!`)")
 _STEP_LABEL: Final = re.compile(r"^([ \t]{0,3}step[ ]\d{1,2}):", re.MULTILINE | re.IGNORECASE)
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s|\Z)|\n")
+_OWNER: Final = re.compile(r"^(?:our|my|the)\s+", re.IGNORECASE)
+_DEICTIC: Final = re.compile(r"\b(?:this|these|those)\b", re.IGNORECASE)
+_BOLD: Final = re.compile(r"\*\*([^*\n]{1,100})\*\*")
 _WORD: Final = re.compile(r"[A-Za-z][\w-]*")
 _TRAILING: Final = " \t\n.,;:!" + COVER
 
@@ -100,7 +107,7 @@ def procedures_in(text: str) -> list[Procedure]:
     """The procedures that the speaker of a text teaches in it, in their order, of one trigger the last."""
     if len(text) > CHARS_MAX:
         return []
-    said = covered(_STEP_LABEL.sub(r"\1.", _STAR.sub(r"\1-", text)))
+    said = covered(_INLINE_CODE.sub(r"'\1'", _BOLD.sub(r"  \1  ", _STEP_LABEL.sub(r"\1.", _STAR.sub(r"\1-", text)))))
     found: dict[str, Procedure] = {}
     taken = 0
     for one in sorted((*_listed(text, said), *_told(text, said)), key=lambda one: (one.span[0], -len(one.steps))):
@@ -200,18 +207,23 @@ def _told(text: str, said: str) -> Iterator[Procedure]:
     """A lead and what is to be done in one sentence, or in those that go on with "then"."""
     ranges = list(_sentences(said))
     for at, (start, end) in enumerate(ranges):
-        for pattern in LEADS:
-            lead = pattern.match(said, start, end)
-            if lead is None or lead.end() >= end:
-                continue
-            upto = end
-            for begin, stop in ranges[at + 1 :]:
+        leads = (pattern.match(said, start, end) for pattern in LEADS)
+        for lead in (lead for lead in leads if lead is not None):
+            begins, upto = lead.end(), end
+            following = ranges[at + 1 :]
+            if begins >= end:  # "… how to deploy. First …"
+                if not following or not FIRST.match(said, *following[0]):
+                    continue
+                (begins, upto), following = following[0], following[1:]
+            for begin, stop in following:
                 if not JOINED.match(said, begin, stop):
                     break
                 upto = stop
-            parts = _parts(said, lead.end(), upto, own=_is_own(lead))
-            yield from _made(text, said, start, lead, parts, share=1.0)
-            break
+            parts = _parts(said, begins, upto, own=_is_own(lead))
+            made = list(_made(text, said, start, lead, parts, share=1.0))
+            yield from made
+            if made:
+                break
 
 
 def _sentences(said: str) -> Iterator[tuple[int, int]]:
@@ -231,6 +243,7 @@ def _parts(said: str, start: int, end: int, *, own: bool) -> list[tuple[int, int
     parts: list[tuple[int, int]] = []
     for begin, stop in joined:
         inner = list(_between(said, begin, stop, COMMA))
+        inner[-1:] = _between(said, *inner[-1], AND) if len(inner) > 1 else inner[-1:]
         acting = len(inner) > 1 and all(_acts(said, *_bare(said, *one, own=own)) for one in inner)
         parts += inner if acting else [(begin, stop)]
     return parts if len(joined) > 1 or len(parts) >= COMMA_STEPS_MIN else []
@@ -259,12 +272,12 @@ def _made(
         return
     bare = [_bare(said, *one, own=own) for one in items]
     acting = sum(_acts(said, *one) for one in bare)
-    named = own and len(items) >= NAMED_STEPS_MIN and acting == 0
+    named = _is_named(lead) and len(items) >= NAMED_STEPS_MIN and acting == 0
     if not named and (acting < STEPS_MIN or acting < len(items) * share):
         return
     if any(not _is_step(said, *one) for one in bare) or said[start : items[-1][1]].rstrip()[-1:] == "?":
         return
-    steps = tuple(Step(" ".join(text[a:b].split()), (a, b)) for a, b in bare)
+    steps = tuple(Step(_plain(text[a:b]), (a, b)) for a, b in bare)
     if len({step.text.casefold() for step in steps}) == len(steps):
         yield Procedure(trigger, event, steps, (start, bare[-1][1]))
 
@@ -274,19 +287,26 @@ def _trigger(lead: re.Match[str]) -> tuple[str | None, bool]:
     groups = lead.groupdict()
     event = groups.get("event")
     trigger = " ".join((event or groups.get("goal") or "").split()).strip(_TRAILING)
+    if not event:
+        trigger = _OWNER.sub("", trigger)
+        trigger = trigger if trigger[1:2].isupper() else f"{trigger[:1].lower()}{trigger[1:]}"
     first = _WORD.match(trigger)
     if not 2 <= len(trigger) <= TRIGGER_CHARS_MAX or first is None or COVER in trigger:
         return None, False
     if event:
-        return (None if PAST.search(trigger) else trigger), True
+        return (None if PAST.search(trigger) or _DEICTIC.search(trigger) else trigger), True
     acts = first[0].casefold() in VERBS
-    if NO_GOAL.match(trigger) or (not acts and not _is_own(lead)):
+    if NO_GOAL.match(trigger) or (not acts and not _is_named(lead)):
         return None, False
     return trigger, False
 
 
 def _is_own(lead: re.Match[str]) -> bool:
-    return lead.groupdict().get("own") is not None
+    return lead.groupdict().get("own") is not None or _is_named(lead)
+
+
+def _is_named(lead: re.Match[str]) -> bool:
+    return lead.groupdict().get("named") is not None
 
 
 def _is_broken(text: str, said: str, start: int, end: int) -> bool:
@@ -313,11 +333,13 @@ def _acts(said: str, start: int, end: int) -> bool:
     """Whether it says what to do."""
     adverb = STEP_ADVERB.match(said, start, end)
     at = adverb.end() if adverb is not None else start
-    if said[at : at + 1] == "`":
+    if said[at : at + 1] == "'":  # a command, in backticks
         return True
     word = _WORD.match(said, at, end)
     if word is None:
         return False
+    if CONDITION.match(said, at, end):
+        return True
     first = word[0].casefold()
     return first in VERBS or first in COMMANDS or _is_gerund(first)
 
@@ -335,6 +357,11 @@ def _is_step(said: str, start: int, end: int) -> bool:
 def fits(one: Procedure, text: str) -> bool:
     """Whether each step stands where it says it does."""
     return all(
-        0 <= step.span[0] < step.span[1] <= len(text) and " ".join(text[slice(*step.span)].split()) == step.text
+        0 <= step.span[0] < step.span[1] <= len(text) and _plain(text[slice(*step.span)]) == step.text
         for step in one.steps
     )
+
+
+def _plain(text: str) -> str:
+    """Without bold marks, its white space single."""
+    return " ".join(text.replace("**", "").split())

@@ -94,8 +94,11 @@ def is_asked(
     fact: IndexItem, kinds: Set[str], shared: Set[str], terms: Iterable[str], forms: Mapping[str, tuple[str, ...]]
 ) -> bool:
     """Whether a question asks what a fact says: for a kind of value that it states, where it states any, and in words
-    that name its subject, its predicate, or what tells the subject from its like; or that both turns use (`shared`).
+    that name its subject, its predicate, or what tells the subject from its like; or that both turns use (`shared`),
+    which for a procedure is all: its numbers count its steps.
     """
+    if fact.kind == "procedural":
+        return bool(shared)
     stated = {kind for kind, found in values(fact.content).items() if found}
     if stated and stated.isdisjoint(kinds):
         return False

@@ -36,7 +36,7 @@ _LOAD_AGAIN_S: Final = 300.0
 # Rows put into an index in one go: about 10 ms of the thread that questions wait for.
 _ROWS_AT_ONCE: Final = 64
 # The kinds whose words are those of their primary turn: nothing is left of them to tell where that is in the prompt.
-_OF_ONE_TURN: Final = frozenset({"episodic", "semantic"})
+_OF_ONE_TURN: Final = frozenset({"episodic", "semantic", "procedural"})
 _LISTEN_AGAIN_S: Final = 1.0
 
 

@@ -89,6 +89,7 @@ class _Wording:
     occurred_at: datetime | None = None
     deleted_at: datetime | None = None
     last: _Teaching | None = None
+    was_taught: bool = False  # the store has a teaching of it
     offered: Offered | None = None
     taught: list[tuple[_Teaching, Offered]] = field(default_factory=list)
 
@@ -96,6 +97,13 @@ class _Wording:
     def may_hold(self) -> bool:
         """Whether it is approved, supported and not deleted."""
         return (self.derived or self.last is not None) and self.deleted_at is None and self.labels.status == "confirmed"
+
+    @property
+    def is_taught_again(self) -> bool:
+        """Whether it was hidden and is taught later; or at all, where it was hidden for want of a source."""
+        if self.deleted_at is None or not self.taught:
+            return False
+        return not self.was_taught or any(at.said_at > self.deleted_at for at, _ in self.taught)
 
     @property
     def rank(self) -> tuple[datetime, int, int, int]:
@@ -154,11 +162,12 @@ async def store_procedures(
     book = await _open(tx, place, triggers)
     _hear(book, offered, place.now)
     for one in book.values():
-        if one.deleted_at is not None and any(at.said_at > one.deleted_at for at, _ in one.taught):
+        if one.is_taught_again:
             await tx.run("hide_memory", place.tenant, one.memory_id, None, changed_version)
             one.deleted_at = None
     born = await _settle(tx, place, book, changed_version, embeddings)
-    unsupported = [one.memory_id for one in book.values() if one.memory_id in lost and one.last is None]
+    left = [one for one in book.values() if one.memory_id in lost and one.last is None and one.deleted_at is None]
+    unsupported = [one.memory_id for one in left]
     await tx.run_many("hide_memory", ((place.tenant, one, place.now, changed_version) for one in unsupported))
     await outbox.announce_events(tx, place, "deleted", unsupported)
     return born
@@ -224,6 +233,7 @@ def _wording(row: Any) -> _Wording:
         occurred_at=row["occurred_at"],
         deleted_at=row["deleted_at"],
         last=last,
+        was_taught=last is not None,
     )
 
 
