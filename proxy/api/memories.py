@@ -42,7 +42,7 @@ class Memories:
 
     async def list(self, request: web.Request) -> web.Response:
         """Memories that are neither hidden nor expired, newest first; `kind` and `session` narrow the list. Or, with
-        `due=review`, the facts that somebody should look at again, longest due first.
+        `due=review`, the facts that somebody should look at again and procedures that wait, longest due first.
         """
         caller = caller_of(request, self._parts.door, "memory:read:own")
         given = parameters(request, _LISTED_BY)

@@ -346,7 +346,9 @@ _PARAMETERS: Final = {
         "Only memories of this kind.",
     ),
     "session": _parameter("query", "session", _LABEL, "Only what belongs to this conversation."),
-    "due": _parameter("query", "due", {"enum": ["review"]}, "Only facts that somebody should look at again."),
+    "due": _parameter(
+        "query", "due", {"enum": ["review"]}, "Only what somebody should look at: facts, proposed procedures."
+    ),
     "wait": _parameter(
         "query", "wait", {"enum": ["true", "false"], "default": "true"}, "false: end when all is accepted."
     ),

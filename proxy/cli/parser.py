@@ -149,7 +149,7 @@ def _sessions(commands: Commands) -> None:
 
 def _memories(commands: Commands) -> None:
     parser = _command(commands, "memories", data.run_memories, "List memories, show, review or hide one.")
-    parser.add_argument("memory", nargs="?", help="its id; or `review`: the facts that somebody should look at again")
+    parser.add_argument("memory", nargs="?", help="its id; or `review`: what somebody should look at")
     judged = parser.add_mutually_exclusive_group()
     judged.add_argument("--confirm", action="store_true", help="it holds")
     judged.add_argument("--reject", action="store_true", help="it does not hold: out of recall")

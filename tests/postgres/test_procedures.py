@@ -15,6 +15,7 @@ import pytest
 from memory.adapters.postgres.database import Bounds
 from memory.adapters.postgres.episode_store import JOB, PostgresEpisodes
 from memory.adapters.postgres.leadership import Leadership
+from memory.errors import MemoryProxyFault
 from memory.ids import new_id
 from memory.model import Commit, Committed, IndexRow
 from memory.read.items import Filter
@@ -22,7 +23,7 @@ from memory.stored import Digests, ImportItem, MemoryChange, MemoryRecord
 from memory.write.episodes import Bounds as Limits
 from memory.write.episodes import Teller
 from memory.write.procedures import Approve, embedded_procedures, procedures_of
-from policies.labels import Integrity
+from policies.labels import Integrity, Sensitivity
 from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, digest, exchange, memory_of, stores, vectors
 from tests.postgres_fixture import TestDatabase
 
@@ -402,3 +403,57 @@ async def test_a_proposal_goes_with_the_last_of_its_episodes(store: Stores, post
 async def test_low_integrity_words_teach_nothing(store: Stores) -> None:
     for integrity in (Integrity.IMPORTED, Integrity.TOOL, Integrity.WEB, Integrity.ASSISTANT):
         assert (await teach(store, FIRST, integrity=integrity)).procedures_new == 0
+
+
+async def test_odd_characters_are_stored_and_the_ranges_hold(store: Stores) -> None:
+    text = "To deploy: 1. run the \x00 tests \ud800 twice 2. push 🙂 to the “prod” cluster"
+    await teach(store, text)
+    (row,) = await shown(store)
+    kept = row.content.split("\n")[1:]
+    page = await store.records.memories(store.scope(), limit=9, kind="episodic")
+    said = page.rows[0].content
+    ranges = [said[step["start"] : step["end"]] for step in row.attributes["steps"]]
+    assert [f"{number}. {words}" for number, words in enumerate(ranges, 1)] == kept
+    assert "\ufffd" in kept[0]
+
+
+async def test_what_an_import_took_back_can_be_taught_by_it_again(store: Stores) -> None:
+    for number, text in enumerate((FIRST, "We deploy on Fridays.", FIRST), 1):
+        await imported(store, text, number)
+    assert await texts(store) == {"1. run the tests"}
+
+
+async def test_what_somebody_hid_comes_back_when_it_is_taught_later_only(store: Stores) -> None:
+    await teach(store, FIRST)
+    await store.records.delete_memory(store.scope(), (await one_of(store, "run the tests")).memory_id, T0 + 2 * DAY)
+    await teach(store, FIRST, day=1, now=T0 + 3 * DAY)
+    assert await texts(store) == set()
+    await teach(store, FIRST, day=4)
+    assert await texts(store) == {"1. run the tests"}
+
+
+async def test_new_evidence_can_raise_a_sensitivity_and_nothing_lowers_it(store: Stores) -> None:
+    await teach(store, FIRST)
+    for label, wanted in (("confidential", "confidential"), ("public", "confidential")):
+        await teach(store, FIRST, day=1, sensitivity=Sensitivity(label))
+        assert [row.sensitivity for row in await shown(store)] == [wanted]
+
+
+async def test_a_worker_that_dies_before_its_commit_leaves_nothing_and_the_next_one_all(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    """The episode and its run are one transaction: broken at each of its last statements, then done again."""
+    for _ in range(3):
+        await spoke(store)
+    asleep(postgres)
+    for table in ("procedures", "procedure_runs", "memory_versions"):
+        postgres.psql(f"REVOKE INSERT ON {table} FROM mp_app")
+        with pytest.raises(MemoryProxyFault):
+            for _ in range(3):
+                await teller(store, postgres).sweep(led(store))
+        postgres.psql(f"GRANT INSERT ON {table} TO mp_app")
+    while (await teller(store, postgres).sweep(led(store))).stored:
+        pass
+    (made,) = await listed(store)
+    assert (made.attributes["success_count"], made.attributes["state"]) == (3, "proposed")
+    assert postgres.psql("SELECT count(*) FROM procedure_runs") == "3"

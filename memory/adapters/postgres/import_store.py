@@ -18,6 +18,7 @@ from memory.adapters.postgres.batch import Numbered
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard, Offered
 from memory.adapters.postgres.leases import hold_fence
+from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
@@ -213,7 +214,7 @@ class _Storing:
         numbered: Numbered,
         gone: batch.Forgotten,
         sifted: Sequence[Offered],
-        taught: Sequence[procedures.Offered],
+        taught: Sequence[Lesson],
     ) -> tuple[int, int, int]:
         """Returns the scope's version, raised when there is something new, and how many facts and procedures are."""
         tx, place = self._tx, self._place

@@ -12,121 +12,38 @@ The caller has raised the scope's version: its row lock keeps two writers of a s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from memory.adapters.postgres import batch, outbox
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
+from memory.adapters.postgres.procedure_rows import (
+    REVIEWED,
+    TAUGHT_ANEW,
+    WAITS,
+    Offered,
+    Teaching,
+    Wording,
+    born_of,
+    memory_of,
+    procedure_row,
+    renewal_of,
+    said_of,
+    wording_of,
+)
 from memory.adapters.postgres.rows import Place
 from memory.errors import StoreUnavailable
-from memory.model import NewMemory, NewProcedure
-from policies.labels import Integrity, Sensitivity, derived_sensitivity
+from memory.model import NewProcedure
+from policies.labels import derived_sensitivity
 from policies.procedure import fits
 from policies.reconcile import moment
 
 WORDINGS_MAX: Final = 200
 """Of one trigger; what is taught beyond them is kept as a turn only."""
-TAUGHT: Final = "taught by the user"
-TAUGHT_ANEW: Final = "taught anew"
-WAITS: Final = "waits for review"
-State = Literal["proposed", "approved", "retired"]
-_STATES: Final[Mapping[str, State]] = {"confirmed": "approved", "rejected": "retired"}
-_REVIEWED: Final = {"confirmed": "approved in review", "rejected": "rejected in review"}
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """A procedure with the turn that teaches it."""
-
-    new: NewProcedure
-    heard: Heard
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Teaching:
-    """One time that a wording was taught; the greater is the later."""
-
-    said_at: datetime
-    seq: int
-    span_start: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Labels:
-    """What a version of it says besides its words."""
-
-    status: str
-    superseded_by: UUID | None
-    sensitivity: Sensitivity
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """What else is known of it: as the table of procedures has it."""
-
-    reason: str
-    holds: bool
-    ruled_at: datetime | None
-
-
-@dataclass(slots=True)
-class _Wording:
-    """One procedure: as the store has it (`stored`), or about to be born of `offered`. `taught`: what is taught now."""
-
-    memory_id: UUID
-    trigger: str
-    number: int
-    integrity: Integrity
-    labels: _Labels
-    row: _Row
-    stored: tuple[_Labels, _Row] | None = None
-    version: int = 1
-    derived: bool = False
-    occurred_at: datetime | None = None
-    deleted_at: datetime | None = None
-    last: _Teaching | None = None
-    was_taught: bool = False  # the store has a teaching of it
-    offered: Offered | None = None
-    taught: list[tuple[_Teaching, Offered]] = field(default_factory=list)
-
-    @property
-    def may_hold(self) -> bool:
-        """Whether it is approved, supported and not deleted."""
-        return (self.derived or self.last is not None) and self.deleted_at is None and self.labels.status == "confirmed"
-
-    @property
-    def is_taught_again(self) -> bool:
-        """Whether it was hidden and is taught later; or at all, where it was hidden for want of a source."""
-        if self.deleted_at is None or not self.taught:
-            return False
-        return not self.was_taught or any(at.said_at > self.deleted_at for at, _ in self.taught)
-
-    @property
-    def rank(self) -> tuple[datetime, int, int, int]:
-        """The greatest of a trigger holds."""
-        ruled_at = self.row.ruled_at or _LONG_AGO
-        if self.last is None:
-            return ruled_at, 0, 0, self.number
-        return max(self.last.said_at, ruled_at), self.last.seq, self.last.span_start, self.number
-
-    @property
-    def state(self) -> State:
-        return _STATES.get(self.labels.status, "proposed")
-
-    @property
-    def has_changed(self) -> bool:
-        return bool(self.taught) or self.stored != (self.labels, self.row)
-
-    @property
-    def needs_version(self) -> bool:
-        return self.stored is not None and self.stored[0] != self.labels
-
-
-_Book = dict[bytes, _Wording]
+_Book = dict[bytes, Wording]
 
 
 def sift(procedures: Iterable[NewProcedure], heard: Mapping[UUID, Heard], without: frozenset[UUID]) -> list[Offered]:
@@ -192,7 +109,7 @@ async def resettle(
     book = await _open(tx, place, triggers)
     for one in book.values():
         if reviewed and one.memory_id in memory_ids:
-            one.row = replace(one.row, reason=_REVIEWED.get(one.labels.status, WAITS), ruled_at=place.now)
+            one.row = replace(one.row, reason=REVIEWED.get(one.labels.status, WAITS), ruled_at=place.now)
     await _settle(tx, place, book, changed_version, embeddings)
 
 
@@ -213,28 +130,7 @@ async def _triggers_of(tx: Transaction, place: Place, memory_ids: Sequence[UUID]
 async def _open(tx: Transaction, place: Place, triggers: Iterable[str]) -> _Book:
     """All wordings of these triggers, by content key."""
     found = await tx.fetch("procedures_of_triggers", place.tenant, place.scope_id, sorted(triggers), WORDINGS_MAX)
-    return {row["content_key"]: _wording(row) for row in found}
-
-
-def _wording(row: Any) -> _Wording:
-    labels = _Labels(row["validation_status"], row["superseded_by"], Sensitivity(row["sensitivity"]))
-    kept = _Row(row["reason"], row["holds"], row["ruled_at"])
-    last = None if row["said_at"] is None else _Teaching(row["said_at"], row["seq"], row["span_start"])
-    return _Wording(
-        memory_id=row["memory_id"],
-        trigger=row["trigger"],
-        number=row["number"],
-        integrity=Integrity(row["integrity"]),
-        labels=labels,
-        row=kept,
-        stored=(labels, kept),
-        version=row["version"],
-        derived=row["origin"] == "derived",
-        occurred_at=row["occurred_at"],
-        deleted_at=row["deleted_at"],
-        last=last,
-        was_taught=last is not None,
-    )
+    return {row["content_key"]: wording_of(row) for row in found}
 
 
 def _hear(book: _Book, offered: Sequence[Offered], now: datetime) -> None:
@@ -247,7 +143,7 @@ def _hear(book: _Book, offered: Sequence[Offered], now: datetime) -> None:
         if wording is None:
             if len(wordings) >= WORDINGS_MAX:
                 continue
-            wording = _born(one, 1 + max((known.number for known in wordings), default=0))
+            wording = born_of(one, 1 + max((known.number for known in wordings), default=0))
             book[one.new.memory.content_key] = wording
         elif _approves(one, said, wording):
             wording.labels = replace(wording.labels, status="confirmed")
@@ -258,29 +154,14 @@ def _hear(book: _Book, offered: Sequence[Offered], now: datetime) -> None:
         wording.taught.append((said, one))
 
 
-def _approves(one: Offered, said: _Teaching, known: _Wording) -> bool:
+def _approves(one: Offered, said: Teaching, known: Wording) -> bool:
     """Whoever teaches it again after it was judged means it."""
     waits = known.labels.status != "confirmed"
     later = known.row.ruled_at is None or said.said_at > known.row.ruled_at
     return one.new.memory.validation_status == "confirmed" and waits and later
 
 
-def _born(one: Offered, number: int) -> _Wording:
-    memory = one.new.memory
-    approved = memory.validation_status == "confirmed"
-    return _Wording(
-        memory_id=memory.memory_id,
-        trigger=one.new.procedure.key,
-        number=number,
-        integrity=memory.integrity,
-        labels=_Labels(memory.validation_status, None, memory.sensitivity),
-        row=_Row(TAUGHT if approved else WAITS, False, None),
-        occurred_at=memory.occurred_at,
-        offered=one,
-    )
-
-
-def _teaching(one: Offered, wordings: Iterable[_Wording], now: datetime, arrival: int) -> _Teaching:
+def _teaching(one: Offered, wordings: Iterable[Wording], now: datetime, arrival: int) -> Teaching:
     """When it counts as taught: as with facts, a clock that jumps changes no order."""
     turn = one.heard.turn
     said_at = moment(
@@ -290,7 +171,7 @@ def _teaching(one: Offered, wordings: Iterable[_Wording], now: datetime, arrival
         key_last=max((known.last.said_at for known in wordings if known.last), default=None),
         now=now,
     )
-    return _Teaching(said_at, arrival, one.new.procedure.span[0])
+    return Teaching(said_at, arrival, one.new.procedure.span[0])
 
 
 # ---------------------------------------------------------------- ruling, and writing what it changes
@@ -313,7 +194,7 @@ async def _settle(
     return len(born)
 
 
-def _rule(wordings: Sequence[_Wording]) -> None:
+def _rule(wordings: Sequence[Wording]) -> None:
     """The latest of those that may hold does, and has taken the place of the others."""
     able = [one for one in wordings if one.may_hold]
     holder = max(able, key=lambda one: one.rank, default=None)
@@ -334,9 +215,9 @@ class _Writing:
     changed_version: int
     embeddings: EmbeddingQueries
 
-    async def bear(self, born: Sequence[_Wording]) -> None:
+    async def bear(self, born: Sequence[Wording]) -> None:
         """First versions, and what they teach."""
-        made = [(one.offered.heard.session_id, _memory(one, one.offered)) for one in born if one.offered is not None]
+        made = [(one.offered.heard.session_id, memory_of(one, one.offered)) for one in born if one.offered is not None]
         kept = await batch.store_memories(
             self.tx,
             self.place,
@@ -354,7 +235,7 @@ class _Writing:
         await self.tx.fetch("set_review", self.place.tenant, waiting, [self.place.now] * len(waiting))
         await self._tell(born)
 
-    async def restate(self, changed: Sequence[_Wording]) -> None:
+    async def restate(self, changed: Sequence[Wording]) -> None:
         """Write what has changed of procedures that the store has."""
         tx, tenant, now = self.tx, self.place.tenant, self.place.now
         rows = ((tenant, one.memory_id, one.state, one.row.reason, one.row.holds, one.row.ruled_at) for one in changed)
@@ -363,17 +244,17 @@ class _Writing:
         old = [(tenant, one.memory_id, one.version) for one in renewed]
         await tx.run_many("close_version", ((tenant, one.memory_id, now) for one in renewed))
         await tx.run_many(
-            "next_fact_version", ((*which, now, *_said(one)) for which, one in zip(old, renewed, strict=True))
+            "next_fact_version", ((*which, now, *said_of(one)) for which, one in zip(old, renewed, strict=True))
         )
         await tx.run_many("copy_provenance", ((*which, now, "reconcile") for which in old))
         await tx.run_many(self.embeddings.copy, old)
         for one in renewed:
             one.version += 1
         await self._point(changed)
-        await tx.run_many("renew_expiry", (_renewal(tenant, one) for one in changed if one.taught))
+        await tx.run_many("renew_expiry", (renewal_of(tenant, one) for one in changed if one.taught))
         await self._tell(changed)
 
-    async def add_teachings(self, taught: Sequence[_Wording]) -> None:
+    async def add_teachings(self, taught: Sequence[Wording]) -> None:
         """Where and when each was taught now, and the turns that its memory rests on from now on."""
         place = self.place
         said = [(wording, at, one) for wording in taught for at, one in wording.taught]
@@ -401,7 +282,7 @@ class _Writing:
             ),
         )
 
-    async def _point(self, changed: Sequence[_Wording]) -> None:
+    async def _point(self, changed: Sequence[Wording]) -> None:
         await self.tx.run_many(
             "point_fact",
             (
@@ -418,7 +299,7 @@ class _Writing:
             ),
         )
 
-    async def _tell(self, wordings: Sequence[_Wording]) -> None:
+    async def _tell(self, wordings: Sequence[Wording]) -> None:
         """Lines of the feed for what was superseded, and for what holds again."""
         superseded: dict[UUID, outbox.Labels] = {}
         revalidated: dict[UUID, outbox.Labels] = {}
@@ -431,34 +312,3 @@ class _Writing:
                 revalidated[one.memory_id] = {"state": one.state}
         await outbox.announce_events(self.tx, self.place, "superseded", superseded, metadata=superseded)
         await outbox.announce_events(self.tx, self.place, "revalidated", revalidated, metadata=revalidated)
-
-
-def _said(one: _Wording) -> tuple[Any, ...]:
-    """Parameters of next_fact_version from integrity on."""
-    labels = (one.integrity.value, one.labels.sensitivity.value, one.labels.status)
-    return (*labels, one.occurred_at, None, None, one.labels.superseded_by)
-
-
-def _renewal(tenant: UUID, one: _Wording) -> tuple[Any, ...]:
-    """Parameters of renew_expiry."""
-    return tenant, one.memory_id, one.version, one.taught[-1][1].new.memory.expires_at
-
-
-def _memory(one: _Wording, offered: Offered) -> NewMemory:
-    """The memory that a wording becomes, its steps resting on the turn as it is stored."""
-    memory, event_id = offered.new.memory, offered.heard.event_id
-    steps = [{**step, "event_id": str(event_id)} for step in memory.attributes.get("steps", ())]
-    return replace(
-        memory,
-        source_turns=(event_id,),
-        attributes={**memory.attributes, "steps": steps},
-        sensitivity=one.labels.sensitivity,
-        validation_status=one.labels.status,
-        superseded_by=one.labels.superseded_by,
-    )
-
-
-def procedure_row(place: Place, one: _Wording) -> tuple[Any, ...]:
-    """Parameters of add_procedure."""
-    what = (place.tenant, one.memory_id, place.scope_id, one.trigger, "taught", one.number)
-    return (*what, one.state, one.row.reason, one.row.holds, one.row.ruled_at, 0, 0)

@@ -20,6 +20,7 @@ from memory.adapters.postgres.extraction_store import mark_due
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.outbox import drop_old_events
+from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
@@ -127,7 +128,7 @@ class WriteStore:
         numbered: Numbered,
         gone: batch.Forgotten,
         offered: Sequence[facts.Offered],
-        taught: Sequence[procedures.Offered],
+        taught: Sequence[Lesson],
     ) -> tuple[int, int, int]:
         """Returns the scope's version, raised when readers have something new to see (memories, counters), and how many
         facts and procedures are new.
