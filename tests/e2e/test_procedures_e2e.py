@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.e2e.talk import ask, found
+from tests.e2e.talk import ask, found, turn
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service
 
@@ -38,6 +38,15 @@ def test_another_chat_is_given_what_one_was_taught(service: Service, upstream: s
     assert "drain the queue" not in block(service, upstream, f"{user}-other")
 
 
+def test_the_chat_in_which_it_was_taught_is_not_told_again(service: Service, upstream: str, user: str) -> None:
+    taught = turn("user", f"{TAUGHT}\nsay: Noted.")
+    first = ask(service, [taught], user)
+    service.settle()
+    found(service, QUESTION, user)
+    ask(service, [taught, turn("assistant", first.text), turn("user", QUESTION)], user)
+    assert "How to deploy" not in last(upstream)[0].json["messages"][-1]["content"]
+
+
 def test_what_was_taught_anew_is_given_and_the_old_is_not(service: Service, upstream: str, user: str) -> None:
     say(service, TAUGHT, user)
     say(service, ANEW, user)
@@ -67,9 +76,9 @@ def test_a_rejected_procedure_and_a_hidden_turn_are_given_no_more(service: Servi
     assert "How to deploy" not in block(service, upstream, user)
     say(service, TAUGHT + "!", user)
     assert "How to deploy" in block(service, upstream, user)
-    turns = service.call("GET", "/memory/v1/memories?kind=episodic&limit=100", X_Memory_User=user)["data"]
-    for turn in turns:
-        if "drain the queue" in turn["content"]:
-            service.call("DELETE", f"/memory/v1/memories/{turn['id']}", X_Memory_User=user)
+    kept = service.call("GET", "/memory/v1/memories?kind=episodic&limit=100", X_Memory_User=user)["data"]
+    for one in kept:
+        if "drain the queue" in one["content"]:
+            service.call("DELETE", f"/memory/v1/memories/{one['id']}", X_Memory_User=user)
     assert procedures(service, user) == []
     assert "drain the queue" not in block(service, upstream, user)

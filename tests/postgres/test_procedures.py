@@ -151,6 +151,17 @@ async def test_teaching_a_trigger_anew_supersedes_and_can_be_undone(store: Store
     assert events == ["created", "superseded", "revalidated", "superseded"]
 
 
+async def test_turns_of_every_older_wording_are_out_of_date_and_only_the_last_is_touched(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    for number in range(5):
+        await teach(store, FIRST.replace("run", f"run {number}"), day=number)
+    (row,) = await shown(store)
+    assert (row.attributes["number"], len(row.outdates)) == (5, 4)
+    # Each was born, and renewed once: when the next took its place.
+    assert postgres.psql("SELECT DISTINCT version FROM memories WHERE kind = 'procedural' ORDER BY 1") == "1\n2"
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 async def test_the_latest_taught_holds_in_whatever_order_it_is_stored(store: Stores, order: tuple[int, ...]) -> None:
     lessons = [(FIRST, 1), (SECOND, 2), (THIRD, 3)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
@@ -195,15 +196,16 @@ async def _settle(
 
 
 def _rule(wordings: Sequence[Wording]) -> None:
-    """The latest of those that may hold does, and has taken the place of the others."""
-    able = [one for one in wordings if one.may_hold]
-    holder = max(able, key=lambda one: one.rank, default=None)
+    """The latest of those that may hold does; each other has given way to the next later one.
+
+    Not to the latest: then each teaching would renew all wordings of its trigger (964 ms with 150 of them).
+    """
+    able = sorted((one for one in wordings if one.may_hold), key=lambda one: one.rank)
+    later: dict[UUID, UUID] = {one.memory_id: after.memory_id for one, after in pairwise(able)}
     for one in wordings:
-        replaced = holder is not None and one is not holder and one.may_hold
-        by = holder.memory_id if holder is not None and replaced else None
         if one.may_hold or one.labels.status != "confirmed":
-            one.labels = replace(one.labels, superseded_by=by)
-        one.row = replace(one.row, holds=one is holder)
+            one.labels = replace(one.labels, superseded_by=later.get(one.memory_id))
+        one.row = replace(one.row, holds=bool(able) and one is able[-1])
 
 
 @dataclass(frozen=True, slots=True)
