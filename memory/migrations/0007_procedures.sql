@@ -41,7 +41,8 @@ CREATE TABLE procedure_teachings (
     FOREIGN KEY (tenant_id, memory_id) REFERENCES procedures ON DELETE CASCADE
 );
 
--- What came of each conversation in which tools were called in some order. Dies with its episode.
+-- What came of each conversation in which tools were called in some order, or a procedure was given ("taught " and its
+-- id). Dies with its episode.
 CREATE TABLE procedure_runs (
     tenant_id  uuid NOT NULL,
     memory_id  uuid NOT NULL,
@@ -49,7 +50,7 @@ CREATE TABLE procedure_runs (
     pattern    text NOT NULL CHECK (char_length(pattern) BETWEEN 1 AND 2000),
     succeeded  boolean NOT NULL,
     ended_at   timestamptz NOT NULL,
-    PRIMARY KEY (tenant_id, memory_id),
+    PRIMARY KEY (tenant_id, memory_id, pattern),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories ON DELETE CASCADE
 );
 CREATE INDEX procedure_runs_of_pattern ON procedure_runs (tenant_id, scope_id, pattern, ended_at DESC);

@@ -24,7 +24,19 @@ from memory.write.episodes import Bounds as Limits
 from memory.write.episodes import Teller
 from memory.write.procedures import Approve, embedded_procedures, procedures_of
 from policies.labels import Integrity, Sensitivity
-from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, digest, exchange, memory_of, stores, vectors
+from tests.postgres.seed import (
+    LANE,
+    SUBJECT,
+    T0,
+    Stores,
+    chunk,
+    digest,
+    exchange,
+    memory_of,
+    retrieval,
+    stores,
+    vectors,
+)
 from tests.postgres_fixture import TestDatabase
 
 DAY = timedelta(days=1)
@@ -409,6 +421,40 @@ async def test_a_proposal_goes_with_the_last_of_its_episodes(store: Stores, post
     assert await listed(store) == []
     await store.records.undelete_memory(store.scope(), told[-1], T0 + 20 * DAY)
     assert len(await listed(store)) == 1
+
+
+async def given(store: Stores, postgres: TestDatabase, memory_id: UUID, *, good: bool = True, day: float = 0) -> None:
+    """A conversation that was given a memory, and ended well or not."""
+    session = f"s{new_id()}"
+    sign = "That fixed it, thanks!" if good else "It is still broken."
+    said = ("The deployment of the parser crashes.", "Let me look.", sign, "All right.")
+    for at in (0, 2):
+        made = exchange(store.scope(), session, at, said[at : at + 2])
+        record = retrieval(made.exchange.exchange_id, memory_id) if at == 0 else None
+        await store.write.commit(replace(made, retrieval=record), now=T0 + timedelta(seconds=9))
+    asleep(postgres)
+    assert (await teller(store, postgres, day=day).sweep(led(store))).stored == 1
+
+
+async def test_what_was_taught_counts_the_conversations_it_was_given_to(store: Stores, postgres: TestDatabase) -> None:
+    await teach(store, FIRST)
+    await teach(store, OTHER)
+    asleep(postgres)
+    await teller(store, postgres).sweep(led(store))
+    one = await one_of(store, "run the tests")
+    for day, good in enumerate((True, False, False)):
+        await given(store, postgres, one.memory_id, good=good, day=day)
+    about = (await one_of(store, "run the tests")).attributes
+    assert (about["success_count"], about["failure_count"], about["reason"]) == (1, 2, "taught by the user")
+    assert await listed(store, to_review=True, order="asc", now=T0 + 9 * DAY) == []
+    await given(store, postgres, one.memory_id, good=False, day=3)
+    (failing,) = await listed(store, to_review=True, order="asc", now=T0 + 9 * DAY)
+    about = failing.attributes
+    assert (about["state"], about["reason"]) == ("approved", "failed 3 of its last 4 runs")
+    assert await texts(store) == {"1. run the tests", "1. stop the writers"}  # a person decides
+    assert (await one_of(store, "stop the writers")).attributes["failure_count"] == 0
+    await judge(store, "run the tests", "confirmed", T0 + 10 * DAY)
+    assert await listed(store, to_review=True, order="asc", now=T0 + 11 * DAY) == []
 
 
 async def test_low_integrity_words_teach_nothing(store: Stores) -> None:

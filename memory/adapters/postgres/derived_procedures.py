@@ -1,4 +1,4 @@
-"""Procedures that nobody taught: an episode that is put in; a run more, a proposal or a retirement out, in the
+"""What episodes say of procedures: an episode that is put in; a run more, a proposal or a retirement out, in the
 transaction of the episode.
 
 So a run is counted once, whoever is killed: with its episode or not at all. Counts are always taken anew from the runs
@@ -9,18 +9,23 @@ it waits or is waited for. Raises StoreUnavailable.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from memory.adapters.postgres import batch
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.procedures import WORDINGS_MAX
 from memory.adapters.postgres.rows import Place
 from memory.model import NewMemory
+from memory.write.episodes import Episode
 from memory.write.procedures import PastRun
 from policies.labels import Integrity, Sensitivity
 from policies.procedure_runs import RUNS_READ, Run, failed_reason, fails, is_a_way, pattern_of, succeeded
 
+_AROUND: Final = timedelta(minutes=1)  # what an exchange's record may be off by from its turns
 WAITS: Final = "done alike in several conversations, waits for review"
 APPROVED: Final = "done alike in several conversations"
 
@@ -59,12 +64,42 @@ async def note_run(
         await _propose(tx, place, proposal, pattern, runs, embeddings)
 
 
+async def note_given(tx: Transaction, place: Place, session_id: UUID, episode: Episode, memory: NewMemory) -> None:
+    """Count this episode for the taught procedures that it was given: well or not. One that fails is put up for review
+    and stays: whether it was followed nobody knows, and its user has taught it.
+    """
+    good, tenant, turns = succeeded(memory.attributes), place.tenant, episode.turns
+    if good is None:
+        return
+    exchanges = list({turn.exchange_id for turn in turns})
+    since, until = min(turn.occurred_at for turn in turns), max(turn.recorded_at for turn in turns)
+    asked = (session_id, exchanges, since - _AROUND, max(since, until) + _AROUND)
+    for row in await tx.fetch("procedures_given", tenant, *asked):
+        pattern = f"taught {row['memory_id']}"
+        await tx.run("add_run", tenant, memory.memory_id, place.scope_id, pattern, good, place.now)
+        await tx.value("lock_scope", tenant, place.scope_id)
+        wordings = await tx.fetch("procedures_of_triggers", tenant, place.scope_id, [row["trigger"]], WORDINGS_MAX)
+        known = next(one for one in wordings if one["memory_id"] == row["memory_id"])
+        runs = await tx.fetch("runs_of_pattern", tenant, place.scope_id, pattern, RUNS_READ)
+        since_ruled = await _counted(tx, place, known, runs)
+        if known["holds"] and fails(since_ruled):
+            reason = failed_reason(since_ruled)
+            await tx.run("set_procedure", tenant, known["memory_id"], "approved", reason, True, known["ruled_at"])
+            await tx.fetch("set_review", tenant, [known["memory_id"]], [place.now])
+        await tx.run("show_procedures", tenant, [known["memory_id"]])
+
+
+async def _counted(tx: Transaction, place: Place, known: Any, runs: Sequence[Any]) -> list[bool]:
+    """Bring the counts up to date; returns how the runs ended since it was last judged, the latest first."""
+    good = sum(row["succeeded"] for row in runs)
+    await tx.run("count_runs", place.tenant, known["memory_id"], good, len(runs) - good)
+    return [row["succeeded"] for row in runs if known["ruled_at"] is None or row["ended_at"] > known["ruled_at"]]
+
+
 async def _count(tx: Transaction, place: Place, known: Any, runs: Sequence[Any], embeddings: EmbeddingQueries) -> None:
     """Bring the counts up to date; a procedure whose runs fail since it was last judged is retired."""
     tenant, memory_id = place.tenant, known["memory_id"]
-    good = sum(row["succeeded"] for row in runs)
-    await tx.run("count_runs", tenant, memory_id, good, len(runs) - good)
-    since = [row["succeeded"] for row in runs if known["ruled_at"] is None or row["ended_at"] > known["ruled_at"]]
+    since = await _counted(tx, place, known, runs)
     if known["state"] != "retired" and known["deleted_at"] is None and fails(since):
         version, changed = known["version"], await tx.value("bump_scope", tenant, place.scope_id)
         labels = (known["integrity"], known["sensitivity"], "rejected", known["occurred_at"], None, None, None)

@@ -113,3 +113,4 @@ class PostgresEpisodes:
         await tx.run_many(self._add_embedding, rows.embedding_rows(place, memory.memory_id, 1, memory))
         await announce(tx, tenant, scope_id, "created", [memory.memory_id], by="episodes", at=now)
         await derived_procedures.note_run(tx, place, memory, episode.proposal, self._embeddings)
+        await derived_procedures.note_given(tx, place, due.session_id, episode, memory)

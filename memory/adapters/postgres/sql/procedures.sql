@@ -118,6 +118,19 @@ FROM derivations d
 JOIN memories f ON f.tenant_id = $1 AND f.memory_id = d.derived_id AND f.kind = 'procedural' AND f.deleted_at = $3
 WHERE d.tenant_id = $1 AND d.source_id = $2 AND d.source_kind = 'memory' AND d.derived_kind = 'summary';
 
+-- name: procedures_given
+-- The taught procedures that were placed in the requests of these exchanges, which were made between two moments.
+-- $1 tenant uuid, $2 session_id uuid, $3 exchange_ids uuid[], $4 after timestamptz, $5 before timestamptz
+-- Uses: retrievals_of_session, procedures_pkey. Rows: memory_id, trigger.
+SELECT DISTINCT p.memory_id, p.trigger
+FROM retrievals r
+CROSS JOIN LATERAL jsonb_array_elements(r.placements) AS e (placement)
+CROSS JOIN LATERAL jsonb_array_elements_text(e.placement -> 'memory_ids') AS i (memory_id)
+CROSS JOIN LATERAL (SELECT memory_id, trigger, origin FROM procedures
+                    WHERE tenant_id = $1 AND memory_id = i.memory_id::uuid LIMIT 1) p
+WHERE r.tenant_id = $1 AND r.session_id = $2 AND r.created_at BETWEEN $4 AND $5 AND r.exchange_id = ANY ($3)
+  AND p.origin = 'taught';
+
 -- name: add_run
 -- What came of a conversation, by what was done in it.
 -- $1 tenant uuid, $2 memory_id uuid, $3 scope_id int8, $4 pattern text, $5 succeeded bool, $6 ended_at timestamptz
