@@ -49,10 +49,10 @@ class Kept:
     names: tuple[str, ...] = ()
     sources: tuple[UUID, ...] = ()
 
-    @property
-    def chars(self) -> int:
-        """Characters of all of it."""
-        return sum(map(len, (self.intent or "", *self.decisions, *self.open, *self.names)))
+    def chars_beyond(self, content: str) -> int:
+        """Characters of what does not stand in `content` too: what does is only pointed out."""
+        parts = (self.intent or "", *self.decisions, *self.open, *self.names)
+        return sum(len(part) for part in parts if part not in content)
 
     def attributes(self) -> dict[str, Any]:
         """As a memory's attributes; nothing for what is empty."""
@@ -126,9 +126,9 @@ def _names(before: tuple[str, ...], found: Sequence[str]) -> tuple[str, ...]:
     return (*known[:_NAMES_FIRST], *known[_NAMES_FIRST - NAMES_MAX :])
 
 
-def fitted(kept: Kept, chars_max: int) -> Kept:
-    """What is kept, in at most so many characters: names go first, then questions, then the middle decisions."""
-    while kept.chars > max(0, chars_max):
+def fitted(kept: Kept, chars_max: int, content: str) -> Kept:
+    """What is kept beside `content`, in at most so many characters more: names go first, then questions, decisions."""
+    while kept.chars_beyond(content) > max(0, chars_max):
         if kept.names:
             kept = replace(kept, names=kept.names[:-1])
         elif kept.open:

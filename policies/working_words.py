@@ -126,12 +126,13 @@ _DROPS: Final = re.compile(
     |oublie[sz]?\ (?:ça|cela)\b|olvida(?:te\ de)?\ (?:eso|lo)\b|cambio\ de\ planes?\W*\Z|算了)""",
     re.IGNORECASE | re.VERBOSE,
 )
-_QUESTION_END: Final = re.compile(r"[?？؟][\s\"'’”»)\]*_]*\Z")
+_BEHIND_THE_MARK: Final = " \t\n\"'’”»)]*_"
+_QUESTION_MARKS: Final = ("?", "？", "؟")
 
 
 def request_in(said: Sequence[Piece]) -> Piece | None:
     """The first sentence in which somebody asks for something to be done, or says what he is after."""
-    return next((one for one in said if says_something(one.text) and _REQUEST.match(one.text)), None)
+    return next((one for one in said if _REQUEST.match(one.text) and says_something(one.text)), None)
 
 
 def change_in(said: Sequence[Piece]) -> Piece | None:
@@ -142,7 +143,7 @@ def change_in(said: Sequence[Piece]) -> Piece | None:
             continue
         if _DROPS.match(one.text):
             dropped = True
-        elif says_something(one.text) and (_CHANGE.match(one.text) or (dropped and _REQUEST.match(one.text))):
+        elif (_CHANGE.match(one.text) or (dropped and _REQUEST.match(one.text))) and says_something(one.text):
             return one
     return None
 
@@ -184,7 +185,7 @@ _POINTS_AT: Final = re.compile(
 
 def is_question(text: str) -> bool:
     """Whether a sentence ends as a question."""
-    return _QUESTION_END.search(text) is not None
+    return text.rstrip(_BEHIND_THE_MARK).endswith(_QUESTION_MARKS)
 
 
 def questions_in(said: Sequence[Piece]) -> list[Piece]:
@@ -204,8 +205,9 @@ def answers(said: Sequence[Piece]) -> bool:
     told = [one.text for one in said if not is_question(one.text)]
     if sum(len(one) for one in told) <= _NO_ANSWER_CHARS and any(_NO_ANSWER.search(one) for one in told):
         return False
-    aside = sum(len(_WORD.findall(one)) + len(_CJK.findall(one)) for one in told)
-    return aside > _ASIDE_WORDS or not questions_in(said)
+    if not questions_in(said):
+        return True
+    return sum(len(_WORD.findall(one)) + len(_CJK.findall(one)) for one in told) > _ASIDE_WORDS
 
 
 def points_at_nothing(said: Sequence[Piece]) -> Piece | None:
@@ -269,6 +271,7 @@ _NOT_SURE: Final = re.compile(
     |almost|nearly|half|wenn|falls|sobald|bis|bevor|nicht|fast|pas|quand|cuando|aún)\b|n['’]t\b|[?？]\W*\Z""",
     re.IGNORECASE | re.VERBOSE,
 )
+_STEPPED: Final = re.compile(r"\b(?:steps?|schritte?n?|étapes?|pasos?|tasks)\b", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"\d+")
 _RANGE: Final = re.compile(r"(\d+)\s?(?:-|\u2013|to|through|bis)\s?(\d+)", re.IGNORECASE)
 
@@ -345,7 +348,7 @@ def steps_done(said: Sequence[Piece]) -> frozenset[int] | None:
     """The numbers of steps that are reported done; None for all of them. Wishes and doubts report nothing."""
     found: set[int] = set()
     for one in said:
-        if _NOT_SURE.search(one.text):
+        if not _STEPPED.search(one.text) or _NOT_SURE.search(one.text):
             continue
         if _ALL_DONE.search(one.text):
             return None

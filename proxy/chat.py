@@ -190,8 +190,7 @@ class ChatCompletions:
             return conversation, Recall()
         left_s = self._deadline_s - (perf_counter() - asked.started)
         replay = self._replay(asked, conversation)
-        working = parts.working.follow(scope, replay[0]) if replay and parts.working else None
-        reading = asyncio.create_task(working) if working else None
+        reading = parts.working.start(scope, replay[0]) if replay and parts.working else None
         question = Question(
             scope=scope,
             text=query,

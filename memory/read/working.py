@@ -32,7 +32,7 @@ from policies.working import Call, Heard, WorkingContext, advance
 
 log = logging.getLogger("memory_proxy.working")
 TURNS_READ_MAX: Final = 1_000
-# More turns than these are taken in on a thread: 1,000 take some 40 ms, and the loop has streams to serve.
+# More turns than these are taken in on a thread: a turn takes 50 to 200 us, and the loop has streams to serve.
 _TURNS_ON_THE_LOOP: Final = 8
 _OWN_MEMORY: Final = frozenset({"user", "assistant"})
 
@@ -118,6 +118,14 @@ class WorkingContexts:
 
     def __init__(self, parts: WorkingParts) -> None:
         self._parts = parts
+        self._reading: set[asyncio.Task[WorkingContext | None]] = set()
+
+    def start(self, scope: Scope, session_id: UUID) -> asyncio.Task[WorkingContext | None]:
+        """`follow` under way. Who has no time to wait leaves it: what it makes anew is there for the next reading."""
+        task = asyncio.create_task(self.follow(scope, session_id))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+        return task
 
     async def of(self, scope: Scope, session_id: UUID) -> WorkingContext | None:
         """The context as it is now; None for no such session. Nothing is kept. Raises StoreUnavailable."""

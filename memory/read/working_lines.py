@@ -32,11 +32,8 @@ async def with_working(recall: Recall, reading: asyncio.Task[WorkingContext | No
         return recall
     replayed = [one for one in recall.candidates if one.replayed]
     done, _ = await asyncio.wait((reading,), timeout=left_s if replayed else 0)
-    if not done:
-        reading.cancel()
-        return recall
-    context = None if reading.cancelled() or reading.exception() else reading.result()
-    if context is None or not replayed:
+    context = reading.result() if done and replayed else None
+    if context is None:
         return recall
     return replace(recall, candidates=(*lines_of(context, replayed), *recall.candidates))
 

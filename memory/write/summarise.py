@@ -120,8 +120,8 @@ def summary_of(
     """The summary memory of a session, or None where nothing was said in words.
 
     Sentences of the earlier summary compete with the new ones as what the user said, before the first turn; what it
-    kept (`before`) stays. With its attributes it is never longer than what it is made of. The memory rests on the turns
-    whose words it holds; edges of earlier versions are the store's to keep.
+    kept (`before`) stays. With its attributes it is never longer than what it is made of, words that stand in both
+    counted once. The memory rests on the turns whose words it holds; edges of earlier versions are the store's to keep.
     """
     read: list[Sentence] = sentences_of(earlier, "user", -1)
     for index, turn in enumerate(turns):
@@ -134,13 +134,14 @@ def summary_of(
     if not chosen or not turns:
         return None
     kept = keep(before, [Said(turn.event_id, turn.role, turn.content) for turn in turns])
-    kept = fitted(kept, chars_max + before.chars - len("\n".join(s.text for s in chosen)))
+    content = "\n".join(sentence.text for sentence in chosen)
+    kept = fitted(kept, chars_max + before.chars_beyond(earlier) - len(content), content)
     used = dict.fromkeys(turns[s.turn].event_id for s in chosen if s.turn >= 0) | dict.fromkeys(kept.sources)
     memory_id = derived_id(session.session_id, "summary")
     return NewMemory(
         memory_id=memory_id,
         kind="summary",
-        content="\n".join(sentence.text for sentence in chosen),
+        content=content,
         content_key=hashlib.sha256(b"summary" + session.session_id.bytes).digest(),
         role="assistant",
         integrity=derived_integrity(Integrity(turn.integrity) for turn in turns),

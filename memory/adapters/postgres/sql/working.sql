@@ -12,8 +12,11 @@ SELECT v.version, v.rebuild_version, s.next_seq,
                FROM memories
                WHERE tenant_id = $1 AND scope_id = $2 AND changed_version > $4
                OFFSET 0) m
-           JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'memory'
-               AND d.source_kind = 'turn'
+           CROSS JOIN LATERAL (
+               SELECT source_id
+               FROM derivations
+               WHERE tenant_id = $1 AND derived_id = m.memory_id AND derived_kind = 'memory' AND source_kind = 'turn'
+               OFFSET 0) d
            JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id
            WHERE m.kind = 'episodic' AND m.session_id = $3 AND t.seq < $5) AS touched
 FROM sessions s
@@ -23,7 +26,8 @@ WHERE s.tenant_id = $1 AND s.session_id = $3 AND s.scope_id = $2;
 -- name: working_turns
 -- Turns of a session from a number on, in order, each with so many characters of its two ends; one of no more than twice
 -- as many is whole, and then has no tail. Of a call its id, its name and the beginning of its arguments. Known: the turn
--- has a memory of its own; shown: one that is neither hidden nor rejected nor says something else by now.
+-- has a memory of its own; shown: one that is neither hidden nor rejected nor says something else by now. Turn by turn,
+-- whatever the planner thinks of it: before the first ANALYZE a join took 400 ms for 1,000 turns, this form 30.
 -- $1 tenant uuid, $2 session_id uuid, $3 seq int8, $4 limit int8, $5 chars int4, $6 arguments int4
 -- Uses: turns_tenant_id_session_id_seq_key, derivations_of_source, memories_pkey, memory_versions_pkey. Rows: event_id,
 -- seq, role, name, chars, head, tail, calls, tool_call_id, chain, parent_chain, integrity, attached, known, shown,
@@ -44,10 +48,21 @@ CROSS JOIN LATERAL (
            coalesce(bool_or(m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
                AND v.validation_status <> 'rejected' AND (m.version = 1 OR v.content = t.content
                    OR v.content = t.name || ': ' || t.content)), false) AS shown
-    FROM derivations d
-    JOIN memories m ON m.tenant_id = $1 AND m.memory_id = d.derived_id AND m.kind = 'episodic'
-    JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
-    WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory') o
+    FROM (
+        SELECT derived_id
+        FROM derivations
+        WHERE tenant_id = $1 AND source_id = t.event_id AND source_kind = 'turn' AND derived_kind = 'memory'
+        OFFSET 0) d
+    CROSS JOIN LATERAL (
+        SELECT memory_id, version, deleted_at, quarantined_at, superseded_by
+        FROM memories
+        WHERE tenant_id = $1 AND memory_id = d.derived_id AND kind = 'episodic'
+        OFFSET 0) m
+    CROSS JOIN LATERAL (
+        SELECT content, validation_status, expires_at
+        FROM memory_versions
+        WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version
+        OFFSET 0) v) o
 WHERE t.tenant_id = $1 AND t.session_id = $2 AND t.seq >= $3
 ORDER BY t.seq
 LIMIT $4;
