@@ -20,6 +20,8 @@ from policies.working_words import Piece, Step
 
 ENDS_CHARS: Final = 2_000
 """Of each end of a turn; one of twice as many characters is read whole."""
+OPENING_TURNS: Final = 4
+"""Where the first request stands, if it is one; behind that a request is a step on the way."""
 OPEN_TURNS_MAX: Final = 20
 OPEN_MAX: Final = 4  # of each side
 TOOLS_MAX: Final = 8
@@ -285,7 +287,7 @@ def _with_objective(known: WorkingContext, read: _Read) -> WorkingContext:
     change = words.change_in(read.said)
     if change is not None and (known.opened or not known.begun):
         return replace(known, objective=read.quote(change))
-    if known.opened is None and known.begun:
+    if known.opened is None and known.begun and read.turn.seq < OPENING_TURNS:
         first = words.request_in(read.said) or change
         if first is not None and words.points_at_nothing(read.said) is None:
             return replace(known, objective=read.quote(first), opened=read.quote(first))
@@ -303,7 +305,7 @@ def _after_assistant(known: WorkingContext, read: _Read) -> WorkingContext:
         return known
     answered = words.answers(read.said) or not read.said
     still = (_judged(one, read, answered) for one in known.open)
-    asked = [Open("question", "assistant", read.quote(piece)) for piece in words.questions_in(read.said[-3:])]
+    asked = [Open("question", "assistant", read.quote(piece)) for piece in words.questions_back(read.said, turn.chars)]
     return replace(known, open=_with_open([one for one in still if one is not None], asked))
 
 

@@ -63,7 +63,7 @@ def says_something(text: str) -> bool:
 # ---------------------------------------------------------------- request, change of goal
 
 _LEAD: Final = (
-    r"\W{0,8}(?:(?:hi|hello|hey|hallo|hola|bonjour|ok(?:ay)?|so|now|well|then|also|and|please|bitte|actually|no|wait"
+    r"[\s\"'“”‘’¡¿*_,.!…-]{0,8}(?:(?:hi|hello|hey|hallo|hola|bonjour|ok(?:ay)?|so|now|well|then|also|and|please|bitte|actually|no|wait"
     r"|today|first)\b(?:\ (?:there|all|team|everyone))?[\s,.!:;-]{0,4}){0,4}"
 )
 _SURE_VERBS: Final = (
@@ -85,7 +85,8 @@ _REQUEST: Final = re.compile(
     (?:can|could|would|will)\ (?:you|we)\ (?!like\b|be\b|have\b|know\b|agree\b|prefer\b|remember\b|recall\b|say\b)\w
     |(?:I|we)(?:['’]d|\ would)\ (?:like|love)\ (?:you\ |your\ help\ |some\ help\ )?(?:to|with)\ \w
     |(?:I|we)\ (?:really\ |just\ |also\ )?(?:want|need|plan|intend|aim)\ (?:you\ )?to\ (?!go\b|leave\b|sleep\b|say\b)\w
-    |(?:I['’]m|I\ am|we['’]re|we\ are)\ (?:trying|planning|going|looking)\ to\ (?!go\b|bed\b|sleep\b)\w
+    |(?:I['’]m|I\ am|we['’]re|we\ are)\ (?:trying|planning|going|looking)\ to
+        \ (?!(?:go|bed|sleep|ask|give|provide|send|paste|tell|show|share)\b)\w
     |(?:I['’]m|I\ am|we['’]re|we\ are)\ working\ on\ \w
     |(?:I|we)\ need\ (?:your\ |some\ )?(?:help|an?\ |the\ )
     |let['’]?s\ (?!see\b|hope\b|say\b)\w|let\ us\ \w
@@ -173,6 +174,12 @@ _NO_ANSWER: Final = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _NO_ANSWER_CHARS: Final = 400
+_LAST_SENTENCES: Final = 3
+_SHORT_ANSWER_CHARS: Final = 600
+_YOU: Final = re.compile(
+    r"\b(?:you|your|du|dein\w*|dir|sie|ihr\w*|tu|vous|votre|vos|tú|usted|tus?|quieres|prefieres)\b|[你您]",
+    re.IGNORECASE,
+)
 _ASIDE_WORDS: Final = 12
 _POINTS_AT: Final = re.compile(
     r"""\W{0,4}(?:(?:please|now|ok(?:ay)?|can\ you|could\ you|would\ you)[\s,]+){0,3}
@@ -191,6 +198,12 @@ def is_question(text: str) -> bool:
 def questions_in(said: Sequence[Piece]) -> list[Piece]:
     """Sentences that ask for something; tags ("right?") and offers ("Shall I go on?") do not."""
     return [one for one in said if is_question(one.text) and says_something(one.text) and not _OFFER.search(one.text)]
+
+
+def questions_back(said: Sequence[Piece], chars: int) -> list[Piece]:
+    """Questions at the end of an answer of so many characters that are put to its reader; a tale asks itself many."""
+    asked = questions_in(said[-_LAST_SENTENCES:])
+    return [one for one in asked if chars <= _SHORT_ANSWER_CHARS or _YOU.search(one.text)]
 
 
 def states(said: Sequence[Piece]) -> bool:
@@ -236,7 +249,7 @@ _ITEM: Final = re.compile(
 )
 _LINE: Final = re.compile(r"[^\n]*\S[^\n]*")
 _PLAN: Final = re.compile(
-    r"""\b(?:plan|steps?|road-?map|to-?dos?|milestones|checklist|agenda|phases|stages|tasks
+    r"""\b(?:plan(?!\ (?:my|your|our|to)\b)|steps?|road-?map|to-?dos?|milestones|checklist|agenda|phases|stages|tasks
     |how\ (?:we|I)(?:['’]ll|\ will)\ (?:do|proceed|go)|what\ (?:we|I)(?:['’]ll|\ will|\ need\ to)\ do
     |schritte?n?|vorgehen|aufgaben|étapes|pasos|tareas)\b
     |计划|步骤|手順""",
@@ -244,9 +257,10 @@ _PLAN: Final = re.compile(
 )
 _NO_PLAN: Final = re.compile(
     r"\b(?:options?|tips|reasons|examples|benefits|advantages|questions|ways|ideas|factors|ingredients|kinds|types"
-    r"|plans)\b",
+    r"|plans|typically|usually|includes?|involves?|broken down|li[fv]e-?cycle)\b",
     re.IGNORECASE,
 )
+_LEAD_CHARS: Final = 160  # of the line before a list; a longer sentence does not name it
 _MARKED: Final = re.compile(
     r"\A(?:✅|☑|✔|~~)"
     r"|(?:✅|☑|✔️?|[(\[](?:done|completed?|finished|erledigt)[)\]]|[\u2013\u2014-] ?(?:done|erledigt))\W*\Z",
@@ -332,8 +346,10 @@ def _is_plan(plain: str, run: Sequence[re.Match[str]]) -> bool:
         return False
     if first["step"] or all(item["box"] for item in run):
         return True
-    lead = [line[0] for line in _LINE.finditer(plain, max(0, first.start() - 400), first.start())][-2:]
-    return any(_PLAN.search(line) for line in lead) and not any(_NO_PLAN.search(line) for line in lead)
+    before = plain[max(0, first.start() - _LEAD_CHARS) : first.start()].rstrip()
+    lead = before.rpartition("\n")[2].rpartition(". ")[2]
+    called = lead.endswith((":", "：", "*")) or lead.startswith("#")
+    return called and _PLAN.search(lead) is not None and _NO_PLAN.search(lead) is None
 
 
 def _step(match: re.Match[str], place: int, text: str, start: int) -> Step:
