@@ -247,7 +247,6 @@ _ITEM: Final = re.compile(
     [ \t]+(?P<box>\[[ xX✓✔]\][ \t]*)?(?P<text>[^\n]+)""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-_LINE: Final = re.compile(r"[^\n]*\S[^\n]*")
 _PLAN: Final = re.compile(
     r"""\b(?:plan(?!\ (?:my|your|our|to)\b)|steps?|road-?map|to-?dos?|milestones|checklist|agenda|phases|stages|tasks
     |how\ (?:we|I)(?:['’]ll|\ will)\ (?:do|proceed|go)|what\ (?:we|I)(?:['’]ll|\ will|\ need\ to)\ do
@@ -261,11 +260,12 @@ _NO_PLAN: Final = re.compile(
     re.IGNORECASE,
 )
 _LEAD_CHARS: Final = 160  # of the line before a list; a longer sentence does not name it
-_MARKED: Final = re.compile(
-    r"\A(?:✅|☑|✔|~~)"
-    r"|(?:✅|☑|✔️?|[(\[](?:done|completed?|finished|erledigt)[)\]]|[\u2013\u2014-] ?(?:done|erledigt))\W*\Z",
+_MARKED: Final = re.compile("✅|☑|✔|~~")
+_MARKED_BEHIND: Final = re.compile(
+    r"(?:✅|☑|✔️?|[(\[](?:done|completed?|finished|erledigt)[)\]]|[\u2013\u2014-] ?(?:done|erledigt))\W*\Z",
     re.IGNORECASE,
 )
+_MARK_CHARS: Final = 24
 _NUMBERS: Final = r"(?P<{}>\d{{1,2}}(?:\s?(?:-|\u2013|to|through|,|,? and|&|und|bis|et|y)\s?\d{{1,2}}){{0,6}})"
 _DONE_WORDS: Final = (
     r"(?:done|completed?|finished|erledigt|fertig|abgeschlossen|terminée?s?|hech[ao]s?|completad[ao]s?)"
@@ -325,9 +325,9 @@ def _goes_on(plain: str, run: Sequence[re.Match[str]], item: re.Match[str]) -> b
     number, before = _number(item), _number(last)
     if number is not None and (before is None or number != before + 1):
         return False
-    between = plain[last.end() : item.start()]
+    between = plain[last.end() : item.start()].split("\n")
     return item["step"] is not None or all(
-        line[0][0] in " \t" or _ITEM.match(line[0]) for line in _LINE.finditer(between)
+        not line.strip() or line[0] in " \t" or _ITEM.match(line) is not None for line in between
     )
 
 
@@ -355,7 +355,11 @@ def _is_plan(plain: str, run: Sequence[re.Match[str]]) -> bool:
 def _step(match: re.Match[str], place: int, text: str, start: int) -> Step:
     a = match.start("text")
     raw = text[a : match.end("text")].rstrip()
-    done = _MARKED.search(raw) is not None or (match["box"] or "[ ]")[1] != " "
+    done = (
+        _MARKED.match(raw) is not None
+        or _MARKED_BEHIND.search(raw[-_MARK_CHARS:]) is not None
+        or (match["box"] or "[ ]")[1] != " "
+    )
     b = a + min(len(raw), STEP_CHARS_MAX)
     return Step(Piece(start + a, start + b, text[a:b]), _number(match) or place, done)
 

@@ -300,7 +300,9 @@ class SessionSaid(Said):
     summarised_turns: int
     summary: str | None
     summary_memory_id: str | None
-    working: WorkingSaid | None = Field(description="What it is about now; null where session.working_tokens is 0.")
+    working: WorkingSaid | None = Field(
+        description="What it is about now; null behind the first page, and where session.working_tokens is 0."
+    )
     created_at: Moment
     last_at: Moment
     ended_at: Moment | None

@@ -74,7 +74,7 @@ class Sessions:
         records = self._parts.records
         session = await records.session(caller.scope, label)
         turns = await records.session_turns(caller.scope, session.session_id, limit=page.limit, after_seq=after)
-        working = self._parts.working
+        working = self._parts.working if page.cursor is None else None  # once, not with every page
         context = await working.of(caller.scope, session.session_id) if working else None
         return said(
             SessionSaid(
