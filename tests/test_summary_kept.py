@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory.model import NewMemory, Scope, SessionRef
@@ -172,7 +172,13 @@ ATTRIBUTES = st.builds(
     st.lists(st.text(min_size=1, max_size=20), max_size=5).map(tuple),
 )
 DECIDING = st.sampled_from(
-    ["We decided to bake bread. ", "Open question: who? ", "Please write it down. ", "In Porto "]
+    [
+        "We decided to bake bread. ",
+        "Open question: who? ",
+        "Please write it down. ",
+        "In Porto we met Ada Lovelace. ",
+        "Let's go with Ada Lovelace and Porto, to be decided. ",
+    ]
 )
 
 
@@ -183,14 +189,14 @@ DECIDING = st.sampled_from(
     ),
     TEXTS,
     ATTRIBUTES,
+    st.integers(1, 9),
 )
+@example([("Let's go with Ada Lovelace and Porto, to be decided. Bread and salt.", "user")], "", Kept(), 1)
 def test_with_what_it_keeps_a_summary_is_never_longer_than_what_it_is_made_of(
-    turns: list[tuple[str, str]], earlier: str, before: Kept
+    turns: list[tuple[str, str]], earlier: str, before: Kept, most: int
 ) -> None:
-    memory = summary_of(
-        SessionRef(SESSION.session_id, "s"), earlier, [stored(n, text, role) for n, (text, role) in enumerate(turns)],
-        8, before,
-    )  # fmt: skip
+    session = SessionRef(SESSION.session_id, "s")
+    memory = summary_of(session, earlier, [stored(n, text, role) for n, (text, role) in enumerate(turns)], most, before)
     if memory is not None:
         source = len(earlier) + before.chars_beyond(earlier) + sum(len(text) for text, _ in turns)
         assert len(memory.content) + Kept.of(memory.attributes).chars_beyond(memory.content) <= source

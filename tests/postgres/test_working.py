@@ -255,8 +255,10 @@ async def test_a_store_that_was_set_back_is_believed(bench: Bench, postgres: Tes
     await contexts.follow(scope, session_of(said))
     postgres.psql("DELETE FROM turns WHERE seq >= 2")
     postgres.psql("UPDATE sessions SET next_seq = 2")
-    postgres.psql("UPDATE scope_versions SET version = version - 1")
+    postgres.psql("UPDATE scope_versions SET version = version - 2")
     assert told(await contexts.of(scope, session_of(said))) == list(TALK[:2])
+    await bench.say(2, "Another question?", "Another answer.")
+    assert told(await contexts.of(scope, session_of(said)))[2:] == ["Another question?", "Another answer."]
 
 
 async def test_nothing_is_missed_without_redis(bench: Bench) -> None:
