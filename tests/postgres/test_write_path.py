@@ -1,0 +1,293 @@
+"""The whole write path on real stores: killed between any two of its steps, and with a clock that goes back.
+
+Every part that the path is given is wrapped: a life of n calls ends at the n-th, before it is made or after it has
+returned, as kill -9 ends a process. A kill inside a transaction is Postgres' to undo (test_write_store.py), and blind
+kills of whole processes are in tests/crash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from inspect import isawaitable
+from typing import Any
+
+import asyncpg
+import numpy as np
+import pytest
+
+from bench.hygiene import Exchange
+from bench.worker.envelopes import captured_of
+from bench.worker.talks import Next, Talk
+from memory import payload
+from memory.adapters.language import LanguageModel
+from memory.adapters.postgres.leases import Leases
+from memory.adapters.redis_hot import RedisHot
+from memory.adapters.redis_queue import RedisQueue, lane_names
+from memory.adapters.secret_rules import secret_detectors
+from memory.adapters.tokenizer import EstimatedTokens
+from memory.envelope import Binding, seal
+from memory.keys import KeyRing
+from memory.model import Scope, Vector
+from memory.ports import Entry
+from memory.telemetry import Metrics
+from memory.write.deliveries import Deliveries
+from memory.write.facts import facts_of
+from memory.write.pipeline import WriteParts, WritePath
+from memory.write.redact import Redactor
+from memory.write.summarise import Summariser
+from memory.write.worker import Stored
+from tests.postgres.seed import Stores, stores
+from tests.postgres_fixture import DIM, TestDatabase
+from tests.valkey_fixture import ValkeyServer
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+LANES = 2
+WRAPPED = ("store", "keys", "embedder", "windows", "redactor", "counter", "languages", "announcer", "summariser")
+TABLES = (
+    "sessions", "exchanges", "turns", "memories", "memory_versions", "derivations", "provenance", "facts",
+    "fact_sayings", "ledger", "retrievals", "outbox",
+)  # fmt: skip
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+@dataclass
+class Life:
+    """So many moments to live."""
+
+    left: float
+    lived: int = 0
+
+    def tick(self) -> None:
+        """One more moment."""
+        self.lived += 1
+        if self.lived > self.left:
+            raise Killed
+
+
+class Mortal:
+    """A part whose every call takes a moment before, and one after where it is waited for."""
+
+    def __init__(self, inner: Any, life: Life) -> None:
+        self._inner = inner
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return self._mortal(found) if callable(found) else found
+
+    def _mortal(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*given: Any, **named: Any) -> Any:
+            self._life.tick()
+            result = call(*given, **named)
+            if isawaitable(result):
+                return self._awaited(result)
+            return result
+
+        return called
+
+    async def _awaited(self, result: Any) -> Any:
+        done = await result
+        self._life.tick()
+        return done
+
+
+class Hashed:
+    """An embedder: the same text has the same unit vector."""
+
+    model = "test-model"
+    dim = DIM
+
+    async def embed_query(self, text: str) -> Vector:
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        raw = np.random.default_rng(seed).standard_normal(DIM, dtype=np.float32)
+        return raw / np.float32(np.linalg.norm(raw))
+
+    async def embed_documents(self, texts: Sequence[str]) -> Any:
+        return np.stack([await self.embed_query(text) for text in texts])
+
+    def offsets(self, text: str) -> Sequence[tuple[int, int]]:
+        """Words are its tokens."""
+        return [found.span() for found in re.finditer(r"\w+|[^\w\s]", text)]
+
+
+@dataclass
+class Workshop:
+    """Real stores and a queue, and workers on them that may die."""
+
+    store: Stores
+    queue: RedisQueue
+    hot: RedisHot
+    keys: KeyRing
+    fences: dict[str, int]
+    eyes: Any  # a connection past row-level security
+    now: datetime = NOW
+    languages: LanguageModel = field(default_factory=LanguageModel)
+
+    def path(self, life: Life) -> WritePath:
+        """The write path of a new process."""
+        embedder = Hashed()
+        parts = WriteParts(
+            store=self.store.write,
+            lines=self.store.imports,
+            keys=self.keys,
+            embedder=embedder,
+            windows=embedder,
+            redactor=Redactor(secret_detectors()),
+            counter=EstimatedTokens(),
+            languages=self.languages,
+            find_facts=facts_of,
+            facts_later=False,
+            announcer=self.hot,
+            summariser=Summariser(self.store.write, every_turns=2, sentences_max=4, clock=self.clock),
+            metrics=Metrics(),
+            clock=self.clock,
+        )
+        return WritePath(replace(parts, **{name: Mortal(getattr(parts, name), life) for name in WRAPPED}))
+
+    def clock(self) -> datetime:
+        return self.now
+
+    async def say(self, user: str, number: int, said: str, answer: str) -> None:
+        """Capture one exchange of the user's one session."""
+        scope = Scope(self.store.tenant, user)
+        chain_key = await self.keys.chain_key(scope.tenant)
+        talk = Talk(user, f"session of {user}", (Exchange((), ""),))
+        captured = captured_of(Next(talk, number, ({"role": "user", "content": said},), 1, answer), scope, chain_key)
+        captured = replace(captured, arrived_at=self.now, finished_at=self.now)
+        subject = await self.keys.subject_id(scope.tenant, user)
+        binding = Binding(scope.tenant, subject, captured.exchange_id, "exchange")
+        key = await self.keys.subject_key(scope.tenant, user)
+        envelope = seal(key, binding, payload.pack_captured(captured))
+        await self.queue.put(Entry(captured.exchange_id, scope.tenant, subject, "exchange", "live", envelope))
+
+    async def work(self, life: Life) -> None:
+        """A process: what the one before it left, then what is new; it may die anywhere. Raises Killed."""
+        queue: Any = Mortal(self.queue, life)
+        handle = Deliveries(self.path(life)).handle
+        for lane, fence in self.fences.items():
+            for left in (True, False):
+                taking = queue.reclaim(lane, count=64) if left else queue.take([lane], count=64, block_ms=0)
+                deliveries = await taking
+                if deliveries:
+                    assert await handle(lane, fence, deliveries) == [Stored()] * len(deliveries)
+                    await queue.done_all(deliveries)
+
+
+@pytest.fixture
+async def workshop(postgres: TestDatabase, valkey: ValkeyServer) -> AsyncIterator[Workshop]:
+    async with stores(postgres) as store:
+        queue, hot = RedisQueue(valkey.url, lanes=LANES), RedisHot(valkey.url, timeout_ms=2000, keep_timeout_ms=2000)
+        await queue.prepare()
+        lanes = [lane for lane in lane_names(LANES) if lane.startswith("live")]
+        fences = await Leases(store.database).acquire("worker", lanes, 600)
+        eyes = await asyncpg.connect(postgres.owner)
+        yield Workshop(store, queue, hot, KeyRing(store.keys, bytes(32)), fences, eyes)
+        await eyes.close()
+        await queue.close()
+        await hot.close()
+
+
+async def left_of(workshop: Workshop, user: str) -> dict[str, str]:
+    """What a user's scope holds: rows of each table, the turns in their order, the texts of current memories."""
+    scope = "(SELECT scope_id FROM scopes WHERE user_name = $1)"
+    counts = [f"(SELECT count(*) FROM {table} WHERE scope_id = {scope})::text AS {table}" for table in TABLES]
+    versions = f"(SELECT concat(version, '/', events) FROM scope_versions WHERE scope_id = {scope}) AS version"
+    said = f"(SELECT string_agg(concat_ws('|', seq, role, content), E'\n' ORDER BY seq) FROM turns WHERE scope_id = {scope})"
+    known = (
+        "(SELECT string_agg(concat_ws('|', m.kind, v.role, v.version, v.content), E'\n' ORDER BY m.kind, v.content)"
+        f" FROM memory_versions v JOIN memories m USING (tenant_id, memory_id) WHERE m.scope_id = {scope}"
+        " AND v.recorded_to IS NULL)"
+    )
+    row = await workshop.eyes.fetchrow(f"SELECT {', '.join(counts)}, {versions}, {said}, {known} AS known", user)
+    return dict(row)
+
+
+SAID = (
+    ("My budget for the sails is $4,500. We decided to buy them in May.", "A good plan, and a fair price for sails."),
+    ("My budget for the sails is $6,200 now. My sister Marta pays half of it.", "Then half of it is $3,100 for each."),
+)
+
+
+@pytest.mark.timeout(300)
+async def test_a_worker_killed_between_any_two_steps_leaves_each_exchange_once(workshop: Workshop) -> None:
+    for number, (said, answer) in enumerate(SAID):
+        await workshop.say("undisturbed", number, said, answer)
+    await workshop.work(Life(float("inf")))
+    expected = await left_of(workshop, "undisturbed")
+    assert expected["exchanges"] == "2" and expected["turns"] == "4" and int(expected["facts"]) >= 2, expected
+    assert "summary" in expected["known"]
+    kills = 0
+    for moments in itertools.count():
+        user = f"killed-{moments}"
+        for number, (said, answer) in enumerate(SAID):
+            await workshop.say(user, number, said, answer)
+        life = Life(moments)
+        try:
+            await workshop.work(life)
+        except Killed:
+            kills += 1
+            await workshop.work(Life(float("inf")))
+        assert await left_of(workshop, user) == expected, f"killed at moment {moments}"
+        if life.lived <= moments:  # it came to its end
+            break
+    assert kills > 60
+    depth = await workshop.queue.depth()
+    assert (depth.pending, depth.in_flight, depth.dead) == (0, 0, 0)
+
+
+async def test_a_worker_that_dies_again_and_again_gets_there_in_the_end(workshop: Workshop) -> None:
+    """Lives of growing length, one after the other, on the same two entries: nothing adds up."""
+    for number, (said, answer) in enumerate(SAID):
+        await workshop.say("ada", number, said, answer)
+    for moments in itertools.count(0, 2):
+        try:
+            await workshop.work(Life(moments))
+        except Killed:
+            continue
+        break
+    held = await left_of(workshop, "ada")
+    assert (held["exchanges"], held["turns"], held["retrievals"]) == ("2", "4", "2")
+    assert [line.split("|")[0] for line in held["said"].splitlines()] == ["0", "1", "2", "3"]
+    assert held["known"].count("$6,200") >= 1 and held["known"].count("summary|") == 1
+
+
+@pytest.mark.parametrize("hours", [-1, -24 * 400, 24 * 4_000], ids=["an hour back", "a year back", "years ahead"])
+async def test_a_worker_whose_clock_jumps_stores_once_and_one_version_is_in_force_at_any_time(
+    workshop: Workshop, postgres: TestDatabase, hours: int
+) -> None:
+    await workshop.say("ada", 0, *SAID[0])
+    await workshop.work(Life(float("inf")))
+    workshop.now = NOW + timedelta(hours=hours)
+    await workshop.say("ada", 1, *SAID[1])
+    await workshop.work(Life(float("inf")))
+    held = await left_of(workshop, "ada")
+    assert (held["exchanges"], held["turns"]) == ("2", "4")
+    current = postgres.psql("SELECT string_agg(object, ',') FROM facts WHERE state = 'current' AND object ~ '[46]'")
+    assert "6" in current and "4,500" not in current and "4500" not in current
+    # A version that the clock closed before it had opened it was in force at no time; no other shares a time.
+    twice = (
+        "WITH held AS (SELECT memory_id, version, tstzrange(recorded_from, recorded_to) AS time FROM memory_versions"
+        " WHERE recorded_to IS NULL OR recorded_from < recorded_to)"
+        " SELECT count(*) FROM held a JOIN held b USING (memory_id) WHERE a.version < b.version AND a.time && b.time"
+    )
+    assert postgres.psql(twice) == "0"
+    no_current = (
+        "SELECT count(*) FROM memories m WHERE NOT EXISTS (SELECT FROM memory_versions v WHERE v.memory_id ="
+        " m.memory_id AND v.recorded_to IS NULL)"
+    )
+    assert postgres.psql(no_current) == "0"
+    several = (
+        "SELECT count(*) FROM (SELECT memory_id FROM memory_versions WHERE recorded_to IS NULL GROUP BY memory_id"
+        " HAVING count(*) > 1) AS twice"
+    )
+    assert postgres.psql(several) == "0"
+    depth = await workshop.queue.depth()
+    assert (depth.pending, depth.in_flight, depth.dead) == (0, 0, 0)
