@@ -200,13 +200,16 @@ async def left_of(workshop: Workshop, user: str) -> dict[str, str]:
     scope = "(SELECT scope_id FROM scopes WHERE user_name = $1)"
     counts = [f"(SELECT count(*) FROM {table} WHERE scope_id = {scope})::text AS {table}" for table in TABLES]
     versions = f"(SELECT concat(version, '/', events) FROM scope_versions WHERE scope_id = {scope}) AS version"
-    said = f"(SELECT string_agg(concat_ws('|', seq, role, content), E'\n' ORDER BY seq) FROM turns WHERE scope_id = {scope})"
+    said = (
+        "(SELECT string_agg(concat_ws('|', seq, role, content), E'\n' ORDER BY seq) FROM turns"
+        f" WHERE scope_id = {scope}) AS said"
+    )
     known = (
         "(SELECT string_agg(concat_ws('|', m.kind, v.role, v.version, v.content), E'\n' ORDER BY m.kind, v.content)"
         f" FROM memory_versions v JOIN memories m USING (tenant_id, memory_id) WHERE m.scope_id = {scope}"
-        " AND v.recorded_to IS NULL)"
+        " AND v.recorded_to IS NULL) AS known"
     )
-    row = await workshop.eyes.fetchrow(f"SELECT {', '.join(counts)}, {versions}, {said}, {known} AS known", user)
+    row = await workshop.eyes.fetchrow(f"SELECT {', '.join(counts)}, {versions}, {said}, {known}", user)
     return dict(row)
 
 
