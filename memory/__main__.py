@@ -1,4 +1,4 @@
-"""`python -m memory worker|migrate|prepare-model|consolidate`: the remembering side, without HTTP.
+"""`python -m memory worker|migrate|prepare-model|consolidate|reembed`: the remembering side, without HTTP.
 
 Reads the resolved settings that the supervisor left (MEMORY_PROXY_SETTINGS). Exit codes: 0 done; 75 (EX_TEMPFAIL) try
 again, a store is not there yet or another consolidates; 2 final, the reason is on stderr.
@@ -12,12 +12,15 @@ import logging
 import os
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import uvloop
 
 from memory.adapters.language import LanguageModel
 from memory.adapters.postgres.database import Database
-from memory.adapters.postgres.migrate import ensure_embedding_table, migrate
+from memory.adapters.postgres.migrate import migrate
+from memory.adapters.postgres.serving_store import ServingStore
+from memory.adapters.served_model import configured_files
 from memory.config import Settings, settings_from_environ
 from memory.errors import (
     ConfigInvalid,
@@ -27,6 +30,8 @@ from memory.errors import (
     StartFailed,
     StoreUnavailable,
 )
+from memory.reembed_command import Asked, reembedded
+from memory.settling import settle
 from memory.telemetry import Metrics, configure_logging, event
 from memory.wiring import NIGHTLY, consolidation, holder_name, prepared, step_back, work
 from memory.write.consolidate import Standing
@@ -39,16 +44,22 @@ TRY_AGAIN = 75
 def main() -> int:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
-    parser.add_argument("what", choices=["worker", "migrate", "prepare-model", "consolidate"])
-    parser.add_argument("--mode", choices=["now", "dry-run", "last"], default="now", help="of consolidate")
-    parser.add_argument("--json", action="store_true", help="of consolidate: the report as JSON")
+    parser.add_argument("what", choices=["worker", "migrate", "prepare-model", "consolidate", "reembed"])
+    parser.add_argument("--mode", default="now", help="of consolidate: now, dry-run, last; of reembed: see its options")
+    parser.add_argument("--json", action="store_true", help="the report as JSON")
+    parser.add_argument("--to", help="of reembed: the model")
+    parser.add_argument("--directory", type=Path, help="of reembed: where its files lie")
+    parser.add_argument("--rest", type=float, default=1.0, help="of reembed: seconds of rest for each of work")
     given = parser.parse_args()
     what = given.what
     try:
         settings = settings_from_environ(os.environ)
         configure_logging(settings.log.level, settings.log.format)
         if what == "prepare-model":
-            prepared(settings)
+            configured_files(settings, lambda step: event(log, "model", step=step))
+        elif what == "reembed":
+            asked = Asked(given.mode, given.to, given.directory, given.rest, given.json)
+            return uvloop.run(reembedded(settings, asked))
         elif what == "consolidate":
             return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
         else:
@@ -68,8 +79,7 @@ async def migrated(settings: Settings) -> None:
     if url is None:
         raise ConfigInvalid("database.url is not resolved")
     await migrate(url.get_secret_value())
-    embedder = await asyncio.to_thread(prepared, settings)
-    await ensure_embedding_table(url.get_secret_value(), embedder.model, embedder.digest, embedder.dim)
+    await settle(settings, url.get_secret_value())
 
 
 async def consolidated(settings: Settings, mode: str, *, as_json: bool) -> int:
@@ -77,10 +87,15 @@ async def consolidated(settings: Settings, mode: str, *, as_json: bool) -> int:
     step_back()
     if settings.database.url is None:
         raise ConfigInvalid("database.url is not resolved")
-    embedder, languages = await asyncio.gather(asyncio.to_thread(prepared, settings), asyncio.to_thread(LanguageModel))
     database = await Database.open(settings.database.url.get_secret_value(), NIGHTLY)
     try:
-        one = consolidation(settings, database, embedder, languages, Metrics(), holder_name())
+        serving = await ServingStore(database).serving()
+        if serving is None:
+            raise StoreUnavailable("the store has not been started yet")
+        embedder, languages = await asyncio.gather(
+            asyncio.to_thread(prepared, settings, serving.model), asyncio.to_thread(LanguageModel)
+        )
+        one = consolidation(settings, database, embedder, languages, Metrics(), holder_name(), serving.model.table)
         if mode == "last":
             sys.stdout.write(shown(await one.last(), as_json=as_json))
             return 0

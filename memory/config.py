@@ -56,7 +56,9 @@ from memory.errors import ConfigInvalid
 ENV_PREFIX = "MEMORY_PROXY_"
 # Variables with this prefix that are no settings: the file to read (command line), and what the supervisor tells its
 # children (resolved settings, listening socket, ready pipe, slot number).
-ENV_NOT_SETTINGS = frozenset(f"{ENV_PREFIX}{name}" for name in ("CONFIG", "SETTINGS", "LISTEN_FD", "READY_FD", "SLOT"))
+ENV_NOT_SETTINGS = frozenset(
+    f"{ENV_PREFIX}{name}" for name in ("CONFIG", "SETTINGS", "LISTEN_FD", "READY_FD", "SLOT", "REPLACES")
+)
 ROOT_DATA_DIR = Path("/var/lib/memory-proxy")
 
 

@@ -296,7 +296,10 @@ class Procedure(Section):
 class Embedding(Section):
     """The model that turns text into vectors."""
 
-    model: Word = Field(default="all-MiniLM-L6-v2-int8", description="Name of the model.")
+    model: Word = Field(
+        default="all-MiniLM-L6-v2-int8",
+        description="What a new store begins with; later only `memory-proxy reembed` changes a store's model.",
+    )
     directory: Directory | None = Field(
         default=None, description="Directory with model.onnx and tokenizer.json; null: the packaged model."
     )
@@ -304,6 +307,10 @@ class Embedding(Section):
     threads: int = Field(default=1, ge=1, le=256, description="ONNX threads of one process.")
     cache_dir: Directory | None = Field(
         default=None, description="Where prepared models lie; null: $XDG_CACHE_HOME/memory-proxy/models."
+    )
+    on_lost_model: Literal["refuse", "words"] = Field(
+        default="refuse",
+        description="The stored vectors' model cannot be loaded: refuse to start; words: find by words until reembed.",
     )
 
 

@@ -22,6 +22,10 @@ class Loaded(Embedder, Protocol):
     def offsets(self, text: str) -> Sequence[tuple[int, int]]:
         """Half-open character ranges of the tokens, ascending."""
 
+    @property
+    def window_tokens(self) -> int:
+        """Tokens of one window that it embeds whole."""
+
 
 class LateEmbedder:
     """Implements Embedder; `model` and `dim` are known from the registry before anything is loaded."""
@@ -55,6 +59,11 @@ class LateEmbedder:
     def offsets(self, text: str) -> Sequence[tuple[int, int]]:
         """Character ranges of the tokens. Raises EmbedderUnavailable."""
         return self._now().offsets(text)
+
+    @property
+    def window_tokens(self) -> int:
+        """Tokens of one window that it embeds whole. Raises EmbedderUnavailable."""
+        return self._now().window_tokens
 
     def _now(self) -> Loaded:
         if self._loaded is None:

@@ -20,8 +20,6 @@ from typing import Any
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
-from memory.adapters.model_files import default_cache_dir, prepare_model
-from memory.adapters.model_registry import choose_model, read_registry
 from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.episode_store import JOB as EPISODES
@@ -33,13 +31,14 @@ from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.leases import Leases
-from memory.adapters.postgres.migrate import embedding_table_name
 from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.working_store import PostgresWorking
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.adapters.secret_rules import secret_detectors
+from memory.adapters.served_model import stored_files
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
 from memory.adapters.vllm_client import VllmClient
 from memory.adapters.vllm_load import VllmLoad
@@ -50,6 +49,8 @@ from memory.hygiene import keep_measuring
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.ports import TokenCounter
 from memory.read.working import WorkingContexts, WorkingParts
+from memory.serving import StoredModel, until_moved
+from memory.settling import until_settled
 from memory.telemetry import Metrics, event
 from memory.write.consolidate import Consolidation, Parts, keep_consolidating
 from memory.write.deliveries import Deliveries
@@ -82,13 +83,10 @@ LEFT_OVER_POLL_S = 60.0
 NIGHTLY = Bounds(connections_max=1, acquire_timeout_s=10.0, statement_timeout_ms=10_000)
 
 
-def prepared(settings: Settings) -> OnnxEmbedder:
-    """The embedding model, its files verified and built where needed. Raises ModelFileInvalid."""
-    embedding = settings.embedding
-    spec = choose_model(read_registry(), embedding.model, directory=embedding.directory, dim=embedding.dim)
-    cache = embedding.cache_dir or default_cache_dir(os.environ)
-    files = prepare_model(spec, cache, lambda step: event(log, "model", step=str(step)))
-    return OnnxEmbedder(files, document_threads=embedding.threads)
+def prepared(settings: Settings, model: StoredModel) -> OnnxEmbedder:
+    """A model of the store, its files verified and built where needed. Blocking. Raises ModelFileInvalid."""
+    files = stored_files(settings, model, lambda step: event(log, "model", step=step))
+    return OnnxEmbedder(files, document_threads=settings.embedding.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +106,29 @@ class Shared:
     hot: RedisHot
     holder: str
     table: str  # of the model's embeddings
+    generation: int  # of what is served, when this was opened
 
 
 async def work(settings: Settings) -> None:
-    """Store what the proxies captured, until SIGTERM."""
+    """Store what the proxies captured, until SIGTERM; opened anew whenever another model is served."""
     step_back()
-    stop = asyncio.Event()
+    over, metrics = asyncio.Event(), Metrics()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    while not over.is_set():
+        await work_with_one_model(settings, metrics, over)
+
+
+async def work_with_one_model(settings: Settings, metrics: Metrics, over: asyncio.Event) -> None:
+    """Store until it is over, or another model is served: what is in hand is finished, nothing is lost."""
     async with contextlib.AsyncExitStack() as closing:
-        shared = await opened(settings, closing)
-        path = write_path(shared)
-        await closing.enter_async_context(beside(await jobs(shared, path.parts, closing)))
+        shared = await opened(settings, closing, metrics, over)
+        if shared is None:
+            return
+        path, stop = write_path(shared), asyncio.Event()
+        named = await jobs(shared, path.parts, closing)
+        named["following the model"] = _until_moved(shared, over, stop)
+        await closing.enter_async_context(beside(named))
         await run_worker(
             shared.queue,
             _leases(shared),
@@ -134,26 +143,44 @@ async def work(settings: Settings) -> None:
         )
 
 
-async def opened(settings: Settings, closing: contextlib.AsyncExitStack) -> Shared:
-    """The models loaded and the stores opened; `closing` closes them."""
+async def _until_moved(shared: Shared, over: asyncio.Event, stop: asyncio.Event) -> None:
+    """Set `stop` once it is over, or another model is served."""
+    moved = asyncio.create_task(until_moved(ServingStore(shared.database).generation, shared.generation))
+    ending = asyncio.create_task(over.wait())
+    try:
+        await asyncio.wait((moved, ending), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        moved.cancel()
+        ending.cancel()
+    stop.set()
+
+
+async def opened(
+    settings: Settings, closing: contextlib.AsyncExitStack, metrics: Metrics, over: asyncio.Event
+) -> Shared | None:
+    """The stores opened and the models loaded, that of the store too; `closing` closes them. None: it is over."""
     data, database_url, redis_url = settings.data.dir, settings.database.url, settings.redis.url
     if data is None or database_url is None or redis_url is None:
         raise ConfigInvalid("unresolved settings: this process is started by `memory-proxy serve`")
-    embedder = await asyncio.to_thread(prepared, settings)
-    languages = await asyncio.to_thread(LanguageModel)
     url = database_url.get_secret_value()
     database = await Database.open(url, Bounds(statement_timeout_ms=60_000))
     closing.push_async_callback(database.close)
+    serving = await until_settled(ServingStore(database), over)
+    if serving is None:
+        return None
+    embedder = await asyncio.to_thread(prepared, settings, serving.model)
+    closing.callback(embedder.close)
+    languages = await asyncio.to_thread(LanguageModel)
     hot = RedisHot((settings.redis.cache_url or redis_url).get_secret_value())
     closing.push_async_callback(hot.close)
     queue = RedisQueue(redis_url.get_secret_value(), lanes=settings.queue.lanes, durability=settings.queue.durability)
     closing.push_async_callback(queue.close)
-    scopes, table = Scopes(database), embedding_table_name(embedder.model, embedder.digest)
+    scopes, table = Scopes(database), serving.model.table
     return Shared(
         settings=settings,
         data=data,
         database_url=url,
-        metrics=Metrics(),
+        metrics=metrics,
         embedder=embedder,
         languages=languages,
         database=database,
@@ -163,6 +190,7 @@ async def opened(settings: Settings, closing: contextlib.AsyncExitStack) -> Shar
         hot=hot,
         holder=holder_name(),
         table=table,
+        generation=serving.generation,
     )
 
 
@@ -228,7 +256,7 @@ async def jobs(
     # Not the lanes' pool, whose statements may take a minute.
     at_night = await Database.open(shared.database_url, NIGHTLY)
     closing.push_async_callback(at_night.close)
-    nights = consolidation(settings, at_night, shared.embedder, shared.languages, metrics, shared.holder)
+    nights = consolidation(settings, at_night, shared.embedder, shared.languages, metrics, shared.holder, shared.table)
     measurer = Leadership(database, HYGIENE, shared.holder)
     found = {
         "retention": keep_dropping_expired(shared.store, settings.replay.retention_days),
@@ -342,11 +370,12 @@ def consolidation(
     languages: LanguageModel,
     metrics: Metrics,
     holder: str,
+    table: str,
 ) -> Consolidation:
     """The nightly work on this database."""
     return Consolidation(
         Parts(
-            store=ConsolidateStore(database, embedding_table_name(embedder.model, embedder.digest)),
+            store=ConsolidateStore(database, table),
             summarise=Rebuilder(
                 embedder, embedder, languages, settings.summary.sentences_max, lives_of(settings), _now
             ),

@@ -18,8 +18,7 @@ from typing import Any, Final, TypeVar
 
 from memory.adapters.cross_encoder import CrossEncoder
 from memory.adapters.embedder import OnnxEmbedder
-from memory.adapters.model_files import ModelFiles, default_cache_dir, prepare_model
-from memory.adapters.model_registry import choose_model, read_registry
+from memory.adapters.model_files import ModelFiles
 from memory.adapters.postgres.database import Bounds as PoolBounds
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.extraction_store import ExtractionStore
@@ -30,15 +29,17 @@ from memory.adapters.postgres.outbox import Feed
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
 from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.working_store import PostgresWorking
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
 from memory.adapters.secret_rules import secret_detectors
+from memory.adapters.served_model import files_to_begin_with
 from memory.adapters.spool import OrphanFinder, Spool
 from memory.adapters.spool import count as spooled
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer, UpstreamTokenizer
 from memory.config import Settings, digest, effective_cache_salt
-from memory.errors import ConfigInvalid, SpoolUnavailable
+from memory.errors import ConfigInvalid, SpoolUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.late import LateEmbedder
@@ -50,6 +51,7 @@ from memory.read.recall import Recaller
 from memory.read.rerank import Reranking
 from memory.read.route import ByLength
 from memory.read.working import WorkingContexts, WorkingParts
+from memory.serving import ModelMoved, read_note, write_note
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
 from memory.write.redact import Redactor
@@ -62,6 +64,7 @@ from proxy.chat import ChatCompletions, Parts
 from proxy.generation import Generation
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
+from proxy.rolling import Follower, supervisor_of
 from proxy.served_model import ServedModels
 
 log = logging.getLogger("memory_proxy.wiring")
@@ -84,6 +87,8 @@ class Kept:
     model_files: ModelFiles
     table: str
     read_store: ReadStore
+    serving: ServingStore
+    run: Path  # what this service's processes tell each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +117,20 @@ class Wired:
     own: OwnApi
 
     @property
+    def follower(self) -> Follower:
+        """What has this process replaced when another model is served."""
+        kept = self.kept
+        parent = supervisor_of(os.environ)
+        return Follower(kept.run, kept.table, kept.serving.serving, kept.serving.generation, parent)
+
+    @property
     def background(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """What runs beside the requests, for ever."""
         always = (
             self.readiness.keep_probing(),
             self.queued.hand_off.keep_draining(),
             self.hot.keep_up(self.queued.hot_state.announcements),
+            self.follower.follow(),
         )
         return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
 
@@ -191,9 +204,9 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
 
 async def _kept(settings: Settings) -> Kept:
     data, url = _resolved(settings.data.dir, "data.dir"), _resolved(settings.database.url, "database.url")
-    embedding = settings.embedding
-    spec = choose_model(read_registry(), embedding.model, directory=embedding.directory, dim=embedding.dim)
-    files = await asyncio.to_thread(prepare_model, spec, model_cache(settings), lambda _: None)
+    # Postgres may not be up yet, so what is served is taken from the note of it, and confirmed in `bring_up`.
+    files = await asyncio.to_thread(lambda: files_to_begin_with(settings, read_note(data / "run")))
+    spec = files.spec
     database = await Database.open(url.get_secret_value(), pool_bounds(settings))
     key_store, scopes, table = KeyStore(database), Scopes(database), embedding_table_name(spec.name, files.digest)
     return Kept(
@@ -205,6 +218,8 @@ async def _kept(settings: Settings) -> Kept:
         model_files=files,
         table=table,
         read_store=ReadStore(database, scopes, table, dim=spec.dim),
+        serving=ServingStore(database),
+        run=data / "run",
     )
 
 
@@ -279,7 +294,17 @@ def _resolved(value: T | None, key: str) -> T:
 
 
 async def bring_up(wired: Wired) -> None:
-    """The first complete start: stores up and migrated, model loaded. Raises a MemoryProxyFault while it is not."""
+    """The first complete start: stores up and migrated, model loaded. Raises a MemoryProxyFault while it is not.
+
+    ModelMoved: this process was built for another model than the store is searched with; the next one is not.
+    """
+    kept = wired.kept
+    serving = await kept.serving.serving()
+    if serving is None:
+        raise StoreUnavailable("the store has not been settled yet")
+    if serving.model.table != kept.table:
+        await asyncio.to_thread(write_note, kept.run, serving.model)
+        raise ModelMoved(f"{serving.model.name} is served, not {kept.embedder.model}")
     tenant = await wired.kept.key_store.ensure_tenant("default", datetime.now(UTC))
     await wired.kept.keys.chain_key(tenant)
     if isinstance(wired.door, OpenDoor):
@@ -329,11 +354,6 @@ def token_counter(settings: Settings) -> TokenCounter:
     """The served model's own tokenizer where a directory is given, else an estimate."""
     directory = settings.tokenizer.directory
     return LocalTokenizer(directory) if directory else EstimatedTokens()
-
-
-def model_cache(settings: Settings) -> Path:
-    """Where prepared models lie."""
-    return settings.embedding.cache_dir or default_cache_dir(os.environ)
 
 
 def open_spool(directory: Path, bytes_max: int) -> Spool | None:

@@ -22,6 +22,7 @@ from aiohttp import web
 
 from memory.config import Settings, settings_from_environ
 from memory.errors import ConfigInvalid, MemoryProxyFault, ModelFileInvalid, StartFailed
+from memory.serving import ModelMoved
 from memory.telemetry import Metrics, configure_logging, event
 from proxy.app import build_app
 from proxy.relay import LINE_BYTES_MAX
@@ -29,6 +30,9 @@ from proxy.wiring import Wired, bring_up, close, wire
 
 log = logging.getLogger("memory_proxy.worker")
 _RETRY_S: Final = 0.5
+REPLACES: Final = "MEMORY_PROXY_REPLACES"
+REPLACES_WAIT_S: Final = 8.0
+FIRST: Final = asyncio.FIRST_COMPLETED
 
 
 def main() -> int:
@@ -66,10 +70,14 @@ async def serve(settings: Settings) -> None:
         shutdown_timeout=settings.listen.drain_s,
     )
     await runner.setup()
+    tasks = [starting := _task(_start(wired, stop)), *(_task(work) for work in wired.background)]
+    if REPLACES in os.environ:
+        # Another worker serves meanwhile: take no request from it before memory is there.
+        await asyncio.wait((starting, leaving := _task(_waited(stop))), timeout=REPLACES_WAIT_S, return_when=FIRST)
+        leaving.cancel()
     site = web.SockSite(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])), backlog=1024)
     await site.start()
     _say_serving()
-    tasks = [_task(_start(wired)), *(_task(work) for work in wired.background)]
     await stop.wait()
     wired.readiness.draining = True
     event(log, "draining")
@@ -81,11 +89,19 @@ async def serve(settings: Settings) -> None:
     await close(wired)
 
 
-async def _start(wired: Wired) -> None:
-    """Bring everything up, again and again until it is."""
+async def _waited(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def _start(wired: Wired, stop: asyncio.Event) -> None:
+    """Bring everything up, again and again until it is. Another model than ours is served: end, to begin with that."""
     while not wired.readiness.started:
         try:
             await bring_up(wired)
+        except ModelMoved as moved:
+            event(log, "model_moved", fault=str(moved))
+            stop.set()
+            return
         except MemoryProxyFault as fault:
             event(log, "not_up_yet", logging.DEBUG, fault=str(fault))
             await asyncio.sleep(_RETRY_S)

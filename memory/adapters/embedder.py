@@ -24,6 +24,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ from memory.adapters.model_files import ModelFiles
 from memory.adapters.onnx_graph import BATCH_TOKENS, RUNTIME_ERRORS, TextGraph, batches
 from memory.adapters.tokenizer import open_tokenizer, sayable
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
+from memory.write.windows import WINDOW_TOKENS, dated
 
 CHARS_PER_TOKEN_MAX = 16
 """Characters kept for each token the model takes, before tokenising: 4,096 for 256 tokens (1 ms). Prose has 4.3."""
@@ -41,6 +43,9 @@ CHARS_PER_TOKEN_MAX = 16
 # Texts tokenised at once; batches are sorted by length inside such a slice.
 _SLICE_TEXTS = 1024
 _NORM_MIN = 1e-12
+# What stands before a window (windows.dated), at its longest, and what a cut between the two can add.
+_LONGEST_DATE = dated("", datetime(2026, 9, 30, tzinfo=UTC))
+_SEAM_TOKENS = 2
 
 T = TypeVar("T")
 Vectors = NDArray[np.float32]
@@ -137,6 +142,11 @@ class OnnxEmbedder:
         """Character ranges of this model's tokens, without special ones: what `windows.split_windows` asks for."""
         return self._encoder.offsets(text)
 
+    @property
+    def window_tokens(self) -> int:
+        """Tokens of one window that it embeds whole under a date: 200, or what a smaller model has room for."""
+        return self._encoder.window_tokens
+
     def close(self) -> None:
         """Stop both threads. What was accepted finishes first (0.2 s), later calls raise EmbedderUnavailable."""
         self._queries.shutdown(wait=True)
@@ -184,6 +194,8 @@ class _Encoder:
         self._max_tokens = spec.max_tokens
         self._chars_max = spec.max_tokens * CHARS_PER_TOKEN_MAX
         self._special = self._tokenizer.num_special_tokens_to_add(False)
+        before = len(self._tokenizer.encode(spec.document_prefix + _LONGEST_DATE).ids)
+        self.window_tokens = max(1, min(WINDOW_TOKENS, spec.max_tokens - before - _SEAM_TOKENS))
 
     def last_characters(self, text: str) -> str:
         """What of a query can matter at all: its last `chars_max` characters."""

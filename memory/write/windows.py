@@ -11,7 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+WINDOW_TOKENS = 200
+"""Tokens of one window, where the model takes as many. Longer ones blur: FACTS, and bench.tune_recall."""
+
+OVERLAP_TOKENS = 40
+"""Tokens that neighbours share."""
 
 WINDOWS_MAX = 256
 """Windows of one text: 8 s of one core at 32 ms a window. The longest of 2,028 real assistant chats' turns (348,853
@@ -37,20 +43,34 @@ class TextTokenizer(Protocol):
         """Half-open character ranges of the tokens, ascending, without special tokens."""
 
 
+@runtime_checkable
+class OfModel(Protocol):
+    """A tokenizer of a model that has a limit."""
+
+    @property
+    def window_tokens(self) -> int:
+        """Tokens of one window that it embeds whole, beside its date, its prefix and special tokens."""
+
+
 def split_windows(
     text: str,
     tokenizer: TextTokenizer,
-    max_tokens: int = 200,
-    overlap: int = 40,
+    max_tokens: int | None = None,
+    overlap: int | None = None,
     *,
     windows_max: int = WINDOWS_MAX,
 ) -> list[tuple[int, int]]:
     """Character ranges, in order, that together cover the text from its start; one range for a short text.
 
-    Each has at most `max_tokens` tokens; neighbours share up to `overlap` tokens, so that a sentence cut by one is
-    whole in the other. At most `windows_max`. The empty text has one empty window. Raises what the tokenizer raises,
-    and ValueError unless 0 <= overlap < max_tokens / 2.
+    Each has at most `max_tokens` tokens (None: what the tokenizer's model takes); neighbours share up to `overlap`
+    tokens (None: 40, or a fifth of a smaller window), so that a sentence cut by one is whole in the other. At most
+    `windows_max`. The empty text has one empty window. Raises what the tokenizer raises, and ValueError unless
+    0 <= overlap < max_tokens / 2.
     """
+    if max_tokens is None:
+        max_tokens = tokenizer.window_tokens if isinstance(tokenizer, OfModel) else WINDOW_TOKENS
+    if overlap is None:
+        overlap = min(OVERLAP_TOKENS, max_tokens // 5)
     if not 0 <= overlap < max_tokens / 2:
         raise ValueError(f"overlap {overlap} must be less than half of max_tokens {max_tokens}")
     windows: list[tuple[int, int]] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from proxy.cli import consolidate, data, doctor, evaluate, hygiene, serve
+from proxy.cli import consolidate, data, doctor, evaluate, hygiene, reembed, serve
 from proxy.cli.demo import run_demo
 
 _DESCRIPTION = """\
@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     _memories(commands)
     _hygiene(commands)
     _consolidate(commands)
+    _reembed(commands)
     _eval(commands)
     return parser
 
@@ -189,6 +190,27 @@ def _consolidate(commands: Commands) -> None:
     parser.add_argument("--now", action="store_true", help="do not wait for the night")
     parser.add_argument("--dry-run", action="store_true", help="with --now: say what would change, change nothing")
     parser.add_argument("--json", action="store_true", help="the report as JSON")
+    _with_settings(parser)
+
+
+def _reembed(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "reembed",
+        reembed.run_reembed,
+        "Change the embedding model beside live traffic; without options: which model is served.",
+        reembed.TEACHES,
+    )
+    wanted = parser.add_mutually_exclusive_group()
+    wanted.add_argument("--to", metavar="MODEL", help="fill this model beside the served one, or go on with it")
+    wanted.add_argument("--status", action="store_true", help="what is served, what stands by, how much is left")
+    wanted.add_argument("--pause", action="store_true", help="stop whoever fills, wherever that is")
+    wanted.add_argument("--switch", action="store_true", help="serve the model that stands by")
+    wanted.add_argument("--back", action="store_true", help="serve the former model again")
+    wanted.add_argument("--drop", action="store_true", help="drop the model that is not served, with its vectors")
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="with --to: model.onnx and tokenizer.json of it")
+    parser.add_argument("--rest", type=float, default=1.0, metavar="R", help="seconds of rest per second of work (1)")
+    parser.add_argument("--json", action="store_true", help="the standing as JSON")
     _with_settings(parser)
 
 

@@ -17,6 +17,8 @@ from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import READY_SILENT_S, Keeper
 
 SLOT = "MEMORY_PROXY_SLOT"
+# Said to the first life of a successor: its predecessor serves until it does.
+REPLACES = "MEMORY_PROXY_REPLACES"
 LISTEN_FD = "MEMORY_PROXY_LISTEN_FD"
 WORKER_PATIENCE_S = 30.0
 DRAIN_MARGIN_S = 5.0
@@ -45,7 +47,7 @@ class Pool:
     async def roll(self) -> None:
         """Replace every process, one at a time, the new one first."""
         for slot in list(self._keepers):
-            fresh = self._add()
+            fresh = self._add(replaces=True)
             serves = await fresh.until_serving(READY_SILENT_S * 2)
             self.journal.note("rolled", child=self._keepers[slot].command.name, by=fresh.command.name, serves=serves)
             await self._keepers[slot].stop((signal.SIGTERM, self.patience_s))
@@ -63,12 +65,13 @@ class Pool:
         self._keepers.clear()
         await asyncio.gather(*(keeper.stop((signal.SIGTERM, self.patience_s), hurry=hurry) for keeper in keepers))
 
-    def _add(self) -> Keeper:
+    def _add(self, *, replaces: bool = False) -> Keeper:
         slot = next(number for number in count() if number not in self._keepers)
         command = Command(
             f"{self.name} {slot}", self.argv, {**self.env, SLOT: str(slot)}, fds=self.fds, death_signal=signal.SIGTERM
         )
-        keeper = Keeper(command, self.journal, began=self.began, ended=self.ended)
+        first = {REPLACES: "1"} if replaces else {}
+        keeper = Keeper(command, self.journal, began=self.began, ended=self.ended, first_env=first)
         self._keepers[slot] = keeper
         keeper.start()
         return keeper

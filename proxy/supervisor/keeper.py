@@ -11,7 +11,7 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from memory.errors import StartFailed
@@ -35,12 +35,15 @@ class Keeper:
         *,
         began: Callable[[Child], None] = lambda child: None,
         ended: Callable[[int], None] = lambda pid: None,
+        first_env: Mapping[str, str] | None = None,
     ) -> None:
+        """`first_env`: said to its first life only."""
         self.command = command
         self.serving = asyncio.Event()
         self.deaths = 0
         self.has_served = False
         self._journal = journal
+        self._first_env = dict(first_env or {})
         self._began = began
         self._ended = ended
         self._stopping = asyncio.Event()
@@ -82,6 +85,7 @@ class Keeper:
             if time.monotonic() - began > STEADY_S:
                 pause_s = PAUSE_FIRST_S
             self.deaths += 1
+            self._first_env = {}
             self._journal.note("died", level="warning", child=self.command.name, reason=reason, restart_in_s=pause_s)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
@@ -93,7 +97,7 @@ class Keeper:
         reader, writer = os.pipe()
         command = dataclasses.replace(
             self.command,
-            env={**self.command.env, READY_FD: str(writer)},
+            env={**self.command.env, **self._first_env, READY_FD: str(writer)},
             fds=(*self.command.fds, writer),
         )
         try:

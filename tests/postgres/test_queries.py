@@ -18,7 +18,15 @@ from tests.postgres_fixture import Server, TestDatabase, binaries, in_thread
 
 TENANT = "00000000-0000-0000-0000-000000000001"
 QUERIES = load_queries()
-OWNER_ONLY = {"add_embedding_model", "create_embedding_table", "add_embedding_table"}
+OWNER_ONLY = {
+    "add_embedding_model",
+    "create_embedding_table",
+    "add_embedding_table",
+    "place_embedding_model",
+    "guard_embedding_table",
+    "drop_standby_model",
+    "serve_model",
+}
 
 # 20 scopes, 1,000 sessions of 20 turns, a memory with one vector for each turn; another tenant has as much again.
 SEED = """
@@ -99,6 +107,7 @@ INSERT INTO embedding_models (name, digest, dim, created_at)
 INSERT INTO embedding_tables SELECT model_id, 'memory_embeddings_' || name FROM embedding_models WHERE name LIKE 'm%';
 INSERT INTO {embeddings} SELECT tenant_id, scope_id, memory_id, 1, 0, 0, 9,
     array_fill(0.05::real, ARRAY[384])::halfvec FROM memories;
+INSERT INTO reembed_progress SELECT tenant_id, scope_id, 1, 1, pg_temp.id(tenant_id, 'x', 1) FROM scopes;
 UPDATE memories SET superseded_at = created_at, pruned_at = created_at WHERE changed_version % 20 = 0;
 UPDATE memory_versions SET expires_at = now() WHERE ('x' || right(memory_id::text, 1))::bit(4)::int = 0;
 ANALYZE;

@@ -27,6 +27,7 @@ MIGRATIONS_DIR: Final = Path(__file__).parents[2] / "migrations"
 SCHEMA_FILE: Final = MIGRATIONS_DIR / "schema.txt"
 _RUN_TIMEOUT_S: Final = 600.0
 _CONNECT_TIMEOUT_S: Final = 10.0
+_DROP_LOCK_TIMEOUT_S: Final = 5
 _CATALOGUE: Final = tuple(
     f"catalogue_{part}"
     for part in ("tables", "columns", "indexes", "constraints", "policies", "functions", "grants", "roles")
@@ -76,8 +77,12 @@ async def check(dsn: str) -> list[str]:
     return missing + [f"+ {line}" for line in sorted(live - committed)] + unfit
 
 
-async def ensure_embedding_table(owner_dsn: str, name: str, digest: str, dim: int) -> str:
+async def ensure_embedding_table(
+    owner_dsn: str, name: str, digest: str, dim: int, directory: Path | None = None
+) -> str:
     """The table for the vectors of model `name` with file digest `digest`, made when it is not there.
+
+    `directory`: where its files lie, kept so that a store says which model it is searched with.
 
     Raises ModelFileInvalid when the model is registered with another dimension, StoreUnavailable.
     """
@@ -92,7 +97,27 @@ async def ensure_embedding_table(owner_dsn: str, name: str, digest: str, dim: in
             )
         table = await connection.fetchval(queries["create_embedding_table"].sql, _suffix(name, digest), dim)
         await connection.execute(queries["add_embedding_table"].sql, model["model_id"], table)
+        await connection.fetch(queries["guard_embedding_table"].sql, table)
+        if directory is not None:
+            await connection.execute(queries["place_embedding_model"].sql, model["model_id"], str(directory))
         return str(table)
+
+
+async def serve_model(owner_dsn: str, model_id: int, standby_id: int | None) -> None:
+    """Serve this model from now on: at a start, where nothing can be lost by it. Raises StoreUnavailable."""
+    async with _connection(owner_dsn) as connection:
+        await connection.execute(load_queries()["serve_model"].sql, model_id, standby_id)
+
+
+async def drop_standby_model(owner_dsn: str) -> str | None:
+    """Drop the model that stands by, with its vectors: its table's name. None: there is none.
+
+    Raises StoreUnavailable, where its table is in use for seconds too.
+    """
+    async with _connection(owner_dsn) as connection, connection.transaction():
+        await connection.execute(f"SET LOCAL lock_timeout = '{_DROP_LOCK_TIMEOUT_S}s'")
+        table: str | None = await connection.fetchval(load_queries()["drop_standby_model"].sql)
+        return table
 
 
 async def _unfit_embedding_tables(connection: Any) -> list[str]:

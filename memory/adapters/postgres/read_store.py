@@ -97,6 +97,7 @@ class ReadStore:
         self._vectors = database.queries["vectors_of_memories"].of_table(embeddings)
         self._nearest = database.queries["nearest_windows"].of_table(embeddings)
         self._none = np.zeros((0, dim), dtype=np.float32)
+        self._zero = np.zeros((1, dim), dtype=np.float32)
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
         """The scopes this identity may see, with their versions: own, user-general, project- and tenant-shared."""
@@ -214,7 +215,10 @@ class ReadStore:
         memory_id, visible = row["memory_id"], row["visible"]
         sources = parts.sources.get(memory_id, _NO_SOURCES)
         primary = sources[0] if sources else None
-        windows, vectors = parts.windows.get(memory_id, ((), self._none))
+        windows, vectors = parts.windows.get(memory_id) or ((), self._none)
+        if visible and not windows:
+            # Its vectors lie with another model (a switch that this process has not followed yet): by its words alone.
+            windows, vectors = ((0, len(row["content"])),), self._zero
         return IndexRow(
             memory_id=memory_id,
             version=row["version"],

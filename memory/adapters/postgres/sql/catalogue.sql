@@ -110,3 +110,22 @@ SELECT mp_create_embedding_table($1, $2) AS table_name;
 INSERT INTO embedding_tables (model_id, table_name)
 VALUES ($1, $2)
 ON CONFLICT (model_id) DO NOTHING;
+
+-- name: place_embedding_model
+-- Where the files of a model lie.
+-- $1 model_id int4, $2 directory text
+-- Uses: embedding_models_pkey. Rows: none.
+UPDATE embedding_models
+SET directory = $2
+WHERE model_id = $1;
+
+-- name: guard_embedding_table
+-- From now on only the served model's vectors are written.
+-- $1 table_name text
+-- Uses: none. Rows: guarded.
+SELECT mp_guard_embedding_table($1)::text AS guarded;
+
+-- name: drop_standby_model
+-- The model that stands by goes, with its table. Waits 5 s at most for what uses it.
+-- Uses: none. Rows: table_name.
+SELECT mp_drop_standby_model() AS table_name;

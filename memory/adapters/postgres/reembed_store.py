@@ -1,0 +1,154 @@
+"""Filling a second model's table: which memories lack vectors in, their vectors out, scope by scope.
+
+A cursor of each scope walks memories in the order of their change (scope versions are committed in order, so what
+changes later comes later): a fill that was broken off goes on, and what was written meanwhile is found at the end.
+Vectors and cursor are written in one transaction that checks the leader's fence. A memory erased meanwhile gets none.
+Raises StoreUnavailable, LeaseLost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+from uuid import UUID
+
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.leadership import Leadership, lane_of_job
+from memory.adapters.postgres.leases import hold_fence
+from memory.adapters.postgres.serving_store import ServingStore, scope_pages
+from memory.serving import Serving, StoredModel
+from memory.write.reembed import Lacking, Taken, Vectors
+
+JOB: Final = "reembed"
+_LANE: Final = lane_of_job(JOB)
+MEMORIES_AT_ONCE: Final = 64
+VERSIONS_AT_ONCE: Final = 32
+# About 64 windows: 2 s of a core with the packaged model. One longer text is taken alone.
+CHARS_AT_ONCE: Final = 50_000
+_LAST: Final = UUID(int=2**128 - 1)
+
+
+class ReembedStore:
+    """What the filler and the switch ask of the store."""
+
+    def __init__(self, database: Database, holder: str) -> None:
+        self._database = database
+        self._leader = Leadership(database, JOB, holder)
+        self._serving = ServingStore(database)
+
+    async def serving(self) -> Serving | None:
+        """What is served, and what stands by."""
+        return await self._serving.serving()
+
+    async def lead(self, ttl_s: float) -> int | None:
+        """The fence of the one that fills or switches, this process; None while another does."""
+        return await self._leader.lead(ttl_s)
+
+    async def resign(self) -> None:
+        """Let another at once."""
+        await self._leader.resign()
+
+    async def stand_by(self, model: StoredModel) -> bool:
+        """Put it beside the served model, to be filled; False where another stands there, or it is served."""
+        async with self._database.transaction(None) as tx:
+            return await tx.row("stand_by", model.model_id) is not None
+
+    async def pause(self, paused: bool) -> None:
+        """Ask whoever fills to stop, or to go on."""
+        async with self._database.transaction(None) as tx:
+            await tx.run("pause_reembedding", paused)
+
+    async def paused(self) -> bool:
+        """Whether somebody asked to stop."""
+        async with self._database.transaction(None, read_only=True) as tx:
+            return bool(await tx.value("reembedding_paused"))
+
+    async def left(self, model: StoredModel) -> int:
+        """How many memories have changed since this model was filled."""
+        total = 0
+        async for tenant, scope_ids in scope_pages(self._database):
+            async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
+                total += await tx.value("memories_to_reembed", tenant, scope_ids, model.model_id)
+        return total
+
+    async def unfilled(self, model: StoredModel) -> AsyncIterator[tuple[UUID, int]]:
+        """Every (tenant, scope) in which something has changed since."""
+        async for tenant, scope_ids in scope_pages(self._database):
+            async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
+                found = await tx.fetch("scopes_to_reembed", tenant, scope_ids, model.model_id)
+            for row in found:
+                yield tenant, row["scope_id"]
+
+    async def take(self, model: StoredModel, tenant: UUID, scope_id: int) -> Taken:
+        """The next memories of a scope and those of their versions that lack vectors, within the bounds above."""
+        lacking = self._database.queries["versions_without_vectors"].of_table(model.table)
+        async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
+            at = await tx.row("reembedded_up_to", tenant, scope_id, model.model_id)
+            after = (0, _LAST) if at is None else (at["version"], at["memory_id"])
+            found = await tx.fetch("changed_after", tenant, scope_id, *after, MEMORIES_AT_ONCE)
+            if not found:
+                return Taken(0, (), None)
+            ids = [row["memory_id"] for row in found]
+            versions = await tx.fetch(lacking, tenant, ids, VERSIONS_AT_ONCE + 1)
+        within = _within([Lacking(**row) for row in versions])
+        # What is too much for one time stays in front of the cursor, and the rest of it comes next.
+        whole = len(within) == len(versions)
+        last = found[-1]
+        return Taken(len(ids) if whole else 0, within, (last["changed_version"], last["memory_id"]) if whole else None)
+
+    async def put(
+        self, model: StoredModel, tenant: UUID, scope_id: int, taken: Taken, made: Sequence[Vectors], fence: int
+    ) -> None:
+        """Store the vectors of what was taken, and how far that is."""
+        add = self._database.queries["add_embedding"].of_table(model.table)
+        async with self._database.transaction(tenant, [scope_id]) as tx:
+            await hold_fence(tx, _LANE, fence)
+            await tx.row("mark_reembedding")
+            kept = await _kept(tx, tenant, {one.memory_id for one in made})
+            rows = (
+                (tenant, scope_id, one.memory_id, one.version, number, start, end, vector)
+                for one in made
+                if one.memory_id in kept
+                for number, ((start, end), vector) in enumerate(zip(one.windows, one.vectors, strict=True))
+            )
+            await tx.run_many(add, rows)
+            if taken.upto is not None:
+                await tx.run("note_reembedded", tenant, scope_id, model.model_id, *taken.upto)
+
+    async def hold(self, seconds: float, fence: int) -> None:
+        """Nobody else writes vectors for so long; returns when those who did have ended. 0: they may again."""
+        async with self._database.transaction(None) as tx:
+            await hold_fence(tx, _LANE, fence)
+            await tx.row("lock_vectors")
+            await tx.run("hold_vectors", seconds)
+
+    async def switch(self, standby: StoredModel, fence: int) -> int | None:
+        """Serve what stands by; the generation. None: writes were not held to this moment, and nothing was changed."""
+        async with self._database.transaction(None) as tx:
+            await hold_fence(tx, _LANE, fence)
+            await tx.row("lock_vectors")
+            row = await tx.row("switch_models", standby.model_id)
+            return None if row is None else int(row["generation"])
+
+    async def next_generation(self) -> None:
+        """Let every process read again what it holds: vectors that were missing are there."""
+        async with self._database.transaction(None) as tx:
+            await tx.run("next_generation")
+
+
+async def _kept(tx: Transaction, tenant: UUID, ids: set[UUID]) -> frozenset[UUID]:
+    return (
+        frozenset(row["memory_id"] for row in await tx.fetch("memories_kept", tenant, sorted(ids)))
+        if ids
+        else frozenset()
+    )
+
+
+def _within(versions: Sequence[Lacking]) -> tuple[Lacking, ...]:
+    """The first of them, at most VERSIONS_AT_ONCE of CHARS_AT_ONCE together, one at least."""
+    chars = 0
+    for at, one in enumerate(versions[:VERSIONS_AT_ONCE]):
+        chars += len(one.content)
+        if at and chars > CHARS_AT_ONCE:
+            return tuple(versions[:at])
+    return tuple(versions[:VERSIONS_AT_ONCE])

@@ -1,0 +1,190 @@
+-- name: embedding_serving
+-- Which model is served, and which stands by.
+-- Uses: none. Rows: generation, paused, switched_at, model_id, name, digest, dim, directory, table_name,
+-- standby_id, standby_name, standby_digest, standby_dim, standby_directory, standby_table.
+SELECT s.generation, s.paused, s.switched_at, m.model_id, m.name, m.digest, m.dim, m.directory, t.table_name,
+       b.model_id AS standby_id, b.name AS standby_name, b.digest AS standby_digest, b.dim AS standby_dim,
+       b.directory AS standby_directory, u.table_name AS standby_table
+FROM embedding_serving s
+JOIN embedding_models m ON m.model_id = s.model_id
+JOIN embedding_tables t ON t.model_id = s.model_id
+LEFT JOIN embedding_models b ON b.model_id = s.standby_id
+LEFT JOIN embedding_tables u ON u.model_id = s.standby_id;
+
+-- name: embedding_generation
+-- Whether anything has changed for a process that knows which model is served.
+-- Uses: none. Rows: generation.
+SELECT generation
+FROM embedding_serving;
+
+-- name: stored_models
+-- Every model that has a table, the newest first.
+-- Uses: none. Rows: model_id, name, digest, dim, directory, table_name.
+SELECT m.model_id, m.name, m.digest, m.dim, m.directory, t.table_name
+FROM embedding_models m
+JOIN embedding_tables t ON t.model_id = m.model_id
+ORDER BY m.model_id DESC;
+
+-- name: any_vectors
+-- Whether these scopes have a vector of this model.
+-- $1 tenant uuid, $2 scope_ids int8[]
+-- Uses: {embeddings}_scope. Rows: found.
+SELECT EXISTS (SELECT FROM {embeddings} WHERE tenant_id = $1 AND scope_id = ANY ($2)) AS found;
+
+-- name: serve_model
+-- Serve this model from now on. The owner's: a start, where nothing can be lost by it.
+-- $1 model_id int4, $2 standby_id int4
+-- Uses: embedding_serving_pkey. Rows: none.
+INSERT INTO embedding_serving AS s (model_id, standby_id)
+VALUES ($1, $2)
+ON CONFLICT (one) DO UPDATE
+SET model_id = excluded.model_id, standby_id = excluded.standby_id, generation = s.generation + 1;
+
+-- name: stand_by
+-- Put this model beside the served one; no row where another stands there, or where it is served itself.
+-- $1 model_id int4
+-- Uses: none. Rows: generation.
+UPDATE embedding_serving
+SET standby_id = $1, paused = false
+WHERE model_id <> $1 AND coalesce(standby_id, $1) = $1
+RETURNING generation;
+
+-- name: pause_reembedding
+-- Ask whoever fills to stop, or let it go on.
+-- $1 paused bool
+-- Uses: none. Rows: none.
+UPDATE embedding_serving
+SET paused = $1;
+
+-- name: reembedding_paused
+-- Whether it is to stop.
+-- Uses: none. Rows: paused.
+SELECT paused
+FROM embedding_serving;
+
+-- name: lock_vectors
+-- Wait until every transaction that has written vectors has ended, and keep new ones out until this one has. The number
+-- is that of mp_embeddings_guard.
+-- Uses: none. Rows: locked.
+SELECT pg_advisory_xact_lock(7210032)::text AS locked;
+
+-- name: hold_vectors
+-- Nobody writes vectors for so many seconds; below 0: again. lock_vectors is held.
+-- $1 seconds float8
+-- Uses: none. Rows: none.
+UPDATE embedding_serving
+SET held_until = clock_timestamp() + make_interval(secs => $1);
+
+-- name: switch_models
+-- The model that stands by is served, and the served one stands by; no row unless writes were held until now.
+-- $1 standby_id int4
+-- Uses: none. Rows: generation.
+UPDATE embedding_serving
+SET model_id = standby_id, standby_id = model_id, generation = generation + 1, held_until = '-infinity',
+    switched_at = clock_timestamp()
+WHERE standby_id = $1 AND held_until > clock_timestamp()
+RETURNING generation;
+
+-- name: next_generation
+-- Every process reads again what it holds.
+-- Uses: none. Rows: none.
+UPDATE embedding_serving
+SET generation = generation + 1;
+
+-- name: scopes_to_reembed
+-- Those of these scopes in which something has changed since this model was filled there.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 model_id int4
+-- Uses: reembed_progress_pkey, memories_changed. Rows: scope_id.
+SELECT w.scope_id
+FROM unnest($2::int8[]) AS w (scope_id)
+LEFT JOIN LATERAL (
+    SELECT version, memory_id
+    FROM reembed_progress
+    WHERE tenant_id = $1 AND scope_id = w.scope_id AND model_id = $3
+    OFFSET 0) p ON true
+CROSS JOIN LATERAL (
+    SELECT m.memory_id
+    FROM memories m
+    WHERE m.tenant_id = $1 AND m.scope_id = w.scope_id
+      AND (m.changed_version, m.memory_id)
+          > (coalesce(p.version, 0), coalesce(p.memory_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+    ORDER BY m.changed_version, m.memory_id
+    LIMIT 1) next
+ORDER BY w.scope_id;
+
+-- name: memories_to_reembed
+-- How many memories of these scopes have changed since this model was filled there.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 model_id int4
+-- Uses: reembed_progress_pkey, memories_changed. Rows: left.
+SELECT coalesce(sum(c.rows), 0)::int8 AS left
+FROM unnest($2::int8[]) AS w (scope_id)
+LEFT JOIN LATERAL (
+    SELECT version, memory_id
+    FROM reembed_progress
+    WHERE tenant_id = $1 AND scope_id = w.scope_id AND model_id = $3
+    OFFSET 0) p ON true
+CROSS JOIN LATERAL (
+    SELECT count(*) AS rows
+    FROM (SELECT m.memory_id
+          FROM memories m
+          WHERE m.tenant_id = $1 AND m.scope_id = w.scope_id
+            AND (m.changed_version, m.memory_id)
+                > (coalesce(p.version, 0), coalesce(p.memory_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+          ORDER BY m.changed_version, m.memory_id
+          OFFSET 0) changed) c;
+
+-- name: reembedded_up_to
+-- How far a model is filled in a scope.
+-- $1 tenant uuid, $2 scope_id int8, $3 model_id int4
+-- Uses: reembed_progress_pkey. Rows: version, memory_id.
+SELECT version, memory_id
+FROM reembed_progress
+WHERE tenant_id = $1 AND scope_id = $2 AND model_id = $3;
+
+-- name: changed_after
+-- Memories of a scope that changed after a place, visible or not, in the order of change.
+-- $1 tenant uuid, $2 scope_id int8, $3 version int8, $4 memory_id uuid, $5 limit int8
+-- Uses: memories_changed. Rows: memory_id, changed_version.
+SELECT memory_id, changed_version
+FROM memories
+WHERE tenant_id = $1 AND scope_id = $2 AND (changed_version, memory_id) > ($3, $4)
+ORDER BY changed_version, memory_id
+LIMIT $5;
+
+-- name: versions_without_vectors
+-- Versions of these memories that have no vector of this model, older ones too: `as_of` shows them.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 limit int8
+-- Uses: memory_versions_pkey, {embeddings}_pkey. Rows: memory_id, version, content, occurred_at.
+SELECT v.memory_id, v.version, v.content, v.occurred_at
+FROM memory_versions v
+WHERE v.tenant_id = $1 AND v.memory_id = ANY ($2)
+  AND NOT EXISTS (
+      SELECT FROM {embeddings} e
+      WHERE e.tenant_id = v.tenant_id AND e.memory_id = v.memory_id AND e.version = v.version)
+ORDER BY v.memory_id, v.version
+LIMIT $3;
+
+-- name: mark_reembedding
+-- The rest of this transaction writes vectors of a model that is not served.
+-- Uses: none. Rows: marked.
+SELECT set_config('mp.reembed', 'on', true) AS marked;
+
+-- name: memories_kept
+-- Those of these memories that are still there, kept from being erased until this transaction ends; in one order.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey. Rows: memory_id.
+SELECT memory_id
+FROM memories
+WHERE tenant_id = $1 AND memory_id = ANY ($2)
+ORDER BY memory_id
+FOR KEY SHARE;
+
+-- name: note_reembedded
+-- A model is filled up to here; never back.
+-- $1 tenant uuid, $2 scope_id int8, $3 model_id int4, $4 version int8, $5 memory_id uuid
+-- Uses: reembed_progress_pkey. Rows: none.
+INSERT INTO reembed_progress AS p (tenant_id, scope_id, model_id, version, memory_id)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant_id, scope_id, model_id) DO UPDATE
+SET version = excluded.version, memory_id = excluded.memory_id
+WHERE (excluded.version, excluded.memory_id) > (p.version, p.memory_id);
