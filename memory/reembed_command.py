@@ -21,7 +21,7 @@ from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.migrate import drop_standby_model, embedding_table_name, ensure_embedding_table
 from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.serving_store import ServingStore
-from memory.adapters.served_model import named_files, stored_files
+from memory.adapters.served_model import configured_files, named_files, stored_files
 from memory.config import Settings
 from memory.errors import ConfigInvalid
 from memory.serving import Serving, StoredModel
@@ -137,7 +137,10 @@ async def _model_to_fill(here: Here) -> tuple[StoredModel, OnnxEmbedder]:
         for known in (here.serving.standby, here.serving.model):
             if known is not None and known.name == asked.to and known.directory is not None:
                 return known, await _embedder(here, known)
-    files = await asyncio.to_thread(named_files, settings, asked.to, directory, _say_step)
+    if directory is None and asked.to == settings.embedding.model:
+        files = await asyncio.to_thread(configured_files, settings, _say_step)
+    else:
+        files = await asyncio.to_thread(named_files, settings, asked.to, directory, _say_step)
     spec = files.spec
     await ensure_embedding_table(here.owner_url, spec.name, files.digest, spec.dim, spec.directory)
     table = embedding_table_name(spec.name, files.digest)

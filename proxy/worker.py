@@ -30,6 +30,8 @@ from proxy.wiring import Wired, bring_up, close, wire
 
 log = logging.getLogger("memory_proxy.worker")
 _RETRY_S: Final = 0.5
+# A connection that was accepted just now has not sent its request yet: it would be closed as an idle one.
+ACCEPTED_S: Final = 0.25
 REPLACES: Final = "MEMORY_PROXY_REPLACES"
 REPLACES_WAIT_S: Final = 8.0
 FIRST: Final = asyncio.FIRST_COMPLETED
@@ -81,6 +83,8 @@ async def serve(settings: Settings) -> None:
     await stop.wait()
     wired.readiness.draining = True
     event(log, "draining")
+    await site.stop()
+    await asyncio.sleep(ACCEPTED_S)
     await runner.cleanup()
     await wired.capture.drained()
     for task in tasks:

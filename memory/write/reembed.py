@@ -34,6 +34,8 @@ HELD_S: Final = 20.0
 # A last gap of more than that is closed before writers are held: 64 take about 2 s.
 GAP_MAX: Final = 64
 TRIES: Final = 20
+# Writers that are faster than a pass are held for longer at every so manieth try.
+HELD_EVERY: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +157,14 @@ class Reembedding:
         if fence is None:
             return None
         try:
-            for _ in range(TRIES):
-                while await self._store.left(self._model) > GAP_MAX:
-                    if await self._fill(fence) == "paused":
+            for attempt in range(1, TRIES + 1):
+                self._left = await self._store.left(self._model)
+                if self._left > GAP_MAX and attempt % HELD_EVERY:
+                    # The first pass catches up; later ones are raced by writers.
+                    rest = self._rest if attempt == 1 else 0.0
+                    if await self._pass(fence, rest=rest, until=None) == "paused":
                         raise LeaseLost("stopped before the switch; nothing was switched")
-                if (generation := await self._close_the_gap(fence)) is not None:
+                elif (generation := await self._close_the_gap(fence)) is not None:
                     return generation
             raise LeaseLost("writers were faster than the last gap could be closed; try again when less is written")
         finally:
@@ -182,13 +187,14 @@ class Reembedding:
         return generation
 
     async def _fill(self, fence: int) -> End:
-        self._left = await self._store.left(self._model)
+        """Pass after pass, until nothing is left, or no more than what is being written at the same time."""
         while True:
-            before = self._done
-            ended = await self._pass(fence, rest=self._rest, until=None)
-            if ended == "paused":
+            self._left, before = await self._store.left(self._model), self._done.memories
+            if self._left == 0:
+                return "filled"
+            if await self._pass(fence, rest=self._rest, until=None) == "paused":
                 return "paused"
-            if self._done.memories == before.memories and self._done.embedded == before.embedded:
+            if self._done.memories - before <= GAP_MAX and await self._store.left(self._model) <= GAP_MAX:
                 return "filled"
 
     async def _pass(self, fence: int, *, rest: float, until: float | None) -> End:

@@ -314,7 +314,9 @@ async def test_of_two_one_fills_and_the_other_stores_nothing(both: Both) -> None
     taken = await first.take(both.second, both.stores.tenant, scope_id)
     both.forget_the_lease()
     assert await second.lead(60) == fence + 1
-    made = [Vectors(one.memory_id, one.version, ((0, 1),), np.eye(SMALL)[:1]) for one in taken.lacking]
+    made = [
+        Vectors(one.memory_id, one.version, ((0, 1),), np.eye(SMALL, dtype=np.float32)[:1]) for one in taken.lacking
+    ]
     for refused in (
         first.put(both.second, both.stores.tenant, scope_id, taken, made, fence),
         first.hold(5, fence),
@@ -418,7 +420,9 @@ async def test_what_is_erased_is_erased_in_both_and_during_the_embedding_too(bot
     scope_id = await both.stores.scopes.ensure(both.stores.scope())
     taken: Taken = await store.take(both.second, both.stores.tenant, scope_id)
     gone = taken.lacking[0].memory_id
-    made = [Vectors(one.memory_id, one.version, ((0, 1),), np.eye(SMALL)[:1]) for one in taken.lacking]
+    made = [
+        Vectors(one.memory_id, one.version, ((0, 1),), np.eye(SMALL, dtype=np.float32)[:1]) for one in taken.lacking
+    ]
     both.postgres.psql(f"DELETE FROM memories WHERE memory_id = '{gone}'")
     assert fence is not None
     await store.put(both.second, both.stores.tenant, scope_id, taken, made, fence)
