@@ -10,16 +10,35 @@ from uuid import UUID
 from memory.config import Settings
 from policies.lifetime import UNDO_DAYS, DaysOf, ended_before
 
-Step = Literal["expired", "superseded", "evidence", "summaries", "unused", "bound", "pruned", "review"]
+Step = Literal[
+    "expired",
+    "superseded",
+    "duplicates",
+    "repeated",
+    "evidence",
+    "summaries",
+    "episodes",
+    "compressed",
+    "unused",
+    "bound",
+    "pruned",
+    "past",
+    "review",
+]
 
 STEPS: Final[tuple[Step, ...]] = (
     "expired",  # what expired long ago is erased
     "superseded",  # facts that something took the place of long ago are erased
+    "duplicates",  # facts that say the same in other words stand behind one of them
+    "repeated",  # facts heard in three sessions or more gain by it
     "evidence",  # of a fact said very often, not every saying is kept
     "summaries",  # those with words of turns that are gone are made anew
+    "episodes",  # those that tell what was superseded or hidden since are told anew
+    "compressed",  # old ones become one of their month
     "unused",  # what was never placed in a prompt is hidden
     "bound",  # what is worth least is hidden while the tenant has too much
     "pruned",  # what the last two hid long ago is erased
+    "past",  # months whose turns are gone from recall are recalled in their place
     "review",  # facts that may have gone stale are listed
 )
 ROWS_UNDER_LOCK: Final = 50
@@ -38,6 +57,7 @@ class Terms:
     rows_max: int | None
     bytes_max: int | None
     review_days: DaysOf
+    compress_before: datetime | None
 
     def before(self, step: Step) -> datetime:
         """What must have happened before when, for this step to look at it."""
@@ -46,6 +66,7 @@ class Terms:
             "superseded": self.superseded_before,
             "pruned": self.pruned_before,
             "unused": self.unused_before,
+            "compressed": self.compress_before,
         }
         return by_step.get(step) or self.now
 
@@ -56,6 +77,7 @@ class Terms:
         off: dict[Step, bool] = {
             "unused": self.unused_before is None,
             "bound": not bounded,
+            "compressed": self.compress_before is None,
             "review": all(days is None for days in self.review_days.values()),
         }
         return frozenset(step for step, is_off in off.items() if is_off)
@@ -70,7 +92,7 @@ def lives_of(settings: Settings) -> DaysOf:
 def terms_of(settings: Settings, now: datetime) -> Terms:
     """What the settings make due now."""
     wanted, retention, replay = settings.consolidate, settings.retention, settings.replay.retention_days
-    unused = wanted.never_used_keep_days
+    unused, compress = wanted.never_used_keep_days, wanted.compress_after_days
     categories = ("fact", "preference", "convention", "topology", "decision")
     return Terms(
         now=now,
@@ -81,6 +103,7 @@ def terms_of(settings: Settings, now: datetime) -> Terms:
         rows_max=wanted.rows_max,
         bytes_max=wanted.bytes_max,
         review_days={one: getattr(retention, f"revalidate_{one}_days") for one in categories},
+        compress_before=None if compress is None else now - timedelta(days=compress),
     )
 
 
@@ -151,6 +174,7 @@ class Due:
 
     memory_id: UUID
     review_at: datetime | None = None
+    kept_id: UUID | None = None  # of a duplicate: what stays
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,18 @@
 """Procedures and the turns that teach them, among candidates for one block: none is shown twice.
 
 A procedure stands in the block in place of its turn, which says the same in more words; a turn most of which is about
-something else stays. A turn that teaches what was taught anew since is left out where the new wording is found. Pure;
-refuses nothing.
+something else stays. Pure; refuses nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from memory.model import Candidate
-from memory.read.index import Scored
 
 SHOWN: Final = "its procedure is shown"
-TAUGHT_ANEW: Final = "its procedure was taught anew"
-_SHARE: Final = 2
+SHARE: Final = 2
 """A turn up to so many times as long as its procedure is about nothing else."""
 
 
@@ -39,30 +35,11 @@ def is_shown_by(turn: Candidate, taken: Iterable[Candidate]) -> bool:
     return any(known.kind == "procedural" and _says(turn, known) for known in taken)
 
 
-def without_retaught(hits: Sequence[Scored]) -> list[Scored]:
-    """The hits in their order; a turn that teaches an older wording of an admitted procedure is not admitted."""
-    newer = [hit.item for hit in hits if hit.item.kind == "procedural" and hit.admitted and hit.item.outdates]
-    if not newer:
-        return list(hits)
-    return [
-        replace(hit, admitted=False, why=TAUGHT_ANEW)
-        if hit.admitted
-        and hit.item.kind == "episodic"
-        and any(
-            len(hit.item.content) <= _SHARE * len(one.content)
-            and not set(hit.item.event_ids).isdisjoint(set(one.outdates).difference(one.event_ids))
-            for one in newer
-        )
-        else hit
-        for hit in hits
-    ]
-
-
 def _says(turn: Candidate, procedure: Candidate) -> bool:
     """Whether a turn is where a procedure was taught, and says little else."""
     return (
         turn.kind == "episodic"
         and not turn.replayed
-        and len(turn.content) <= _SHARE * len(procedure.content)
+        and len(turn.content) <= SHARE * len(procedure.content)
         and not set(turn.event_ids).isdisjoint(procedure.event_ids)
     )

@@ -60,6 +60,7 @@ from memory.write.extraction import Asks, Extraction, ExtractionParts
 from memory.write.extraction_loop import HANDS_MORE, ExtractionLoop, LoopTimes
 from memory.write.facts import facts_of, no_facts
 from memory.write.model_facts import Chats, ModelFacts
+from memory.write.months import Historian
 from memory.write.pace import Limits, Pace, SpentHere
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.procedures import finder, no_procedures
@@ -267,8 +268,16 @@ async def jobs(
     if settings.episode.enabled:
         store, leader = PostgresEpisodes(database, shared.table), Leadership(database, EPISODES, shared.holder)
         bounds = episode_bounds(settings)
-        embedder, approve = shared.embedder, settings.procedure.approve
-        teller = Teller(store, embedder, embedder, shared.languages, bounds, clock=_now, approve=approve)
+        teller = Teller(
+            store,
+            shared.embedder,
+            shared.embedder,
+            shared.languages,
+            bounds,
+            clock=_now,
+            lives=lives_of(settings),
+            approve=settings.procedure.approve,
+        )
         found["episodes"] = keep_telling(teller, leader, shared.queue, metrics, every_s=settings.episode.sweep_s)
     return found
 
@@ -335,6 +344,7 @@ async def keep_extracting(settings: Settings, store: ExtractionStore, parts: Wri
             announcer=parts.announcer,
             metrics=parts.metrics,
             clock=_now,
+            lives=parts.lives,
             salted=effective_cache_salt(settings) == "tenant",
         )
     )
@@ -379,6 +389,7 @@ def consolidation(
             summarise=Rebuilder(
                 embedder, embedder, languages, settings.summary.sentences_max, lives_of(settings), _now
             ),
+            tells=Historian(embedder, embedder, languages, settings.episode.sentences_max, lives_of(settings), _now),
             terms=lambda now: terms_of(settings, now),
             clock=_now,
             metrics=metrics,

@@ -123,7 +123,7 @@ class Bench:
             ExtractionParts(
                 store=store or self.dues, keys=self.keys, ask=model, find_facts=facts_of, embedder=Embeds(),
                 windows=Words(), redactor=Redactor(secret_detectors()), announcer=Silent(), metrics=self.metrics,
-                clock=lambda: LATER, salted=salted,
+                clock=lambda: LATER, lives={"semantic": 30.0}, salted=salted,
             )
         )  # fmt: skip
 
@@ -170,6 +170,17 @@ async def test_what_the_model_heard_is_stored_with_its_words(bench: Bench) -> No
     assert (asked.answer or {})["content"] == "Noted."
     assert (asked.finished_at, asked.salt, asked.blocks) == (T0, None, {})
     assert bench.counted("heard") == 1
+
+
+@pytest.mark.parametrize("why", ["heard", "unusable"])
+async def test_a_fact_of_a_model_or_of_the_rules_is_born_with_the_end_of_its_kind(bench: Bench, why: Why) -> None:
+    await bench.keep()
+    assert await bench.extraction(Model(why=why)).take_out(await bench.take()) == why
+    ends = bench.postgres.psql(
+        "SELECT DISTINCT v.expires_at - v.recorded_from FROM memory_versions v JOIN memories m"
+        " USING (tenant_id, memory_id) WHERE kind = 'semantic'"
+    )
+    assert ends == "30 days"
 
 
 async def test_the_question_is_asked_behind_the_prompt_that_was_served(bench: Bench) -> None:

@@ -14,8 +14,9 @@ from memory.model import Candidate
 from memory.read.extract import SentenceCompressor
 from memory.read.index import ScopeIndex, Scored
 from memory.read.items import Filter, IndexItem
+from memory.read.retaught import TAUGHT_ANEW, without_retaught
 from memory.read.route import ByLength
-from memory.teachings import SHOWN, TAUGHT_ANEW, without_retaught
+from memory.teachings import SHOWN
 from policies.hygiene import Evidence, Kept, Tally, faults
 from tests.test_assemble import LIMITS, Characters, candidate
 

@@ -26,7 +26,7 @@ from memory.adapters.postgres.leases import Leases
 from memory.adapters.redis_queue import lane_names
 from memory.config import Settings, settings_from_environ
 from memory.ports import Delivery
-from memory.telemetry import configure_logging
+from memory.telemetry import Metrics, configure_logging
 from memory.wiring import opened, step_back, write_path
 from memory.write.deliveries import Deliveries
 from memory.write.pipeline import WritePath
@@ -75,7 +75,9 @@ async def work(settings: Settings, out: Path) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     clock = StepClock()
     async with contextlib.AsyncExitStack() as closing:
-        shared = await opened(settings, closing)
+        shared = await opened(settings, closing, Metrics(), stop)
+        if shared is None:
+            return
         watched = Watched(Deliveries(WritePath(timed_parts(write_path(shared).parts, clock))))
         await run_worker(
             shared.queue,

@@ -23,9 +23,9 @@ from memory.read.index import Scored
 from memory.read.items import Filter, IndexItem
 from memory.read.prepared import Prepared
 from memory.read.rerank import Reranking
+from memory.read.retaught import without_retaught
 from memory.read.tiers import cascaded
 from memory.read.transform import FollowUp
-from memory.teachings import without_retaught
 from memory.telemetry import Metrics
 from policies.admission import Features
 

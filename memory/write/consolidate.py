@@ -39,6 +39,7 @@ from memory.errors import LeaseLost, MemoryProxyFault
 from memory.model import NewMemory
 from memory.stored import StoredTurn
 from memory.telemetry import Metrics, event
+from memory.write.retell import RETOLD, Retelling, Tells, ToldStore
 from policies.lifetime import Use, latest_due, lowest
 
 log = logging.getLogger("memory_proxy.consolidate")
@@ -57,7 +58,7 @@ ASK_EVERY_S: Final = 60.0
 Say = Callable[[UUID, Counted], None]
 
 
-class ConsolidateStore(Protocol):
+class ConsolidateStore(ToldStore, Protocol):
     """What consolidation asks of the store. Every method may raise StoreUnavailable; those with a lead LeaseLost."""
 
     async def lead(self, holder: str, ttl_s: float) -> int | None: ...
@@ -92,10 +93,13 @@ class ConsolidateStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What consolidation needs. `summarise` makes a summary of turns anew, with vectors; None where none is left."""
+    """What consolidation needs. `summarise` makes a summary of turns anew, with vectors; None where none is left.
+    `tells` makes episodes and months.
+    """
 
     store: ConsolidateStore
     summarise: Callable[[OldSummary, Sequence[StoredTurn]], Awaitable[NewMemory | None]]
+    tells: Tells
     terms: Callable[[datetime], Terms]
     clock: Callable[[], datetime]
     metrics: Metrics
@@ -283,7 +287,7 @@ class _TenantStep:
         if lead is None:
             await self._count(changed=len(due))
             return
-        size = 1 if self._step == "summaries" else ROWS_UNDER_LOCK
+        size = 1 if self._step in ("summaries", "episodes") else ROWS_UNDER_LOCK
         for start in range(0, len(due), size):
             batch = due[start : start + size]
             more = True
@@ -296,6 +300,9 @@ class _TenantStep:
                 more = changed.more
 
     async def _change(self, scope_id: int, batch: Sequence[Due], lead: Lead) -> Changed:
+        if self._step in RETOLD:
+            told = Retelling(self._store, self._parts.tells)
+            return await told.change(self._tenant, scope_id, self._step, batch, self._terms, lead)
         if self._step != "summaries":
             return await self._store.change(self._tenant, scope_id, self._step, batch, self._terms, lead)
         return Changed(await self._rebuild(scope_id, batch[0].memory_id, lead))

@@ -14,11 +14,16 @@ from memory.write.consolidate import Standing
 MEANING: Final[Mapping[Step, str]] = {
     "expired": "erased, expired long ago",
     "superseded": "facts erased, something took their place long ago",
+    "duplicates": "facts put behind another that says the same",
+    "repeated": "facts weighed anew, heard in three sessions or more",
     "evidence": "sayings dropped of facts said more than 64 times",
     "summaries": "made anew without turns that are gone",
+    "episodes": "told anew without what was superseded or hidden since",
+    "compressed": "old episodes that became one of their month",
     "unused": "hidden, never placed in a prompt",
     "bound": "hidden, worth least while there is too much",
     "pruned": "erased, hidden by a run and not asked back",
+    "past": "months recalled from now on, their turns being gone",
     "review": "facts put on the list for review or taken off it",
 }
 

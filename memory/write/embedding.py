@@ -1,4 +1,4 @@
-"""Memories without vectors in, the same with their windows and vectors out, embedded in one batch.
+"""Memories without vectors in, the same as they are born out: with vectors, and with their end.
 
 Raises EmbedderUnavailable. Changes nothing else of a memory.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from memory.model import NewMemory
 from memory.ports import Embedder
 from memory.write.windows import TextTokenizer, dated, split_windows
+from policies.lifetime import DaysOf, expires_at
 
 
 async def embedded(
@@ -32,3 +34,8 @@ async def embedded(
         found.append(replace(memory, windows=ranges, vectors=vectors[at : at + len(ranges)]))
         at += len(ranges)
     return tuple(found)
+
+
+def ending(memories: Sequence[NewMemory], now: datetime, lives: DaysOf) -> tuple[NewMemory, ...]:
+    """The memories, each with the end that its kind has; one that has an end keeps it."""
+    return tuple(replace(one, expires_at=one.expires_at or expires_at(one.kind, now, lives)) for one in memories)

@@ -21,12 +21,13 @@ from memory.errors import StoreRefused
 from memory.ids import derived_id
 from memory.model import NewMemory
 from memory.ports import Embedder, LanguageDetector
-from memory.write.embedding import embedded
+from memory.write.embedding import embedded, ending
 from memory.write.procedures import Approve, PastRun, embedded_procedures, proposal
 from memory.write.windows import TextTokenizer
 from policies.episode import Said, calls_in, outcome_of, sentences_told, task_of, told, worth_telling
 from policies.episode_words import entities_of, files_of, tools_of, topics_of, urls_of
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
+from policies.lifetime import DaysOf
 from policies.procedure_runs import pattern_of, sequence_of
 
 COLLECTION: Final = "episode"
@@ -49,7 +50,9 @@ class DueSession:
 
 @dataclass(frozen=True, slots=True)
 class ToldTurn:
-    """A turn as an episode reads it. `hidden`: its words must not be told again."""
+    """A turn as an episode reads it. `hidden`: its words must not be told again. `unlearnt`: an answer that says
+    nothing, or only what memory had said: what it called counts, its words do not.
+    """
 
     event_id: UUID
     exchange_id: UUID
@@ -66,6 +69,7 @@ class ToldTurn:
     status: str | None
     usage: dict[str, Any] | None
     hidden: bool
+    unlearnt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,7 @@ class Teller:
         languages: LanguageDetector,
         bounds: Bounds,
         clock: Callable[[], datetime],
+        lives: DaysOf,
         approve: Approve = "taught",
     ) -> None:
         self._store = store
@@ -154,6 +159,7 @@ class Teller:
         self._languages = languages
         self._bounds = bounds
         self._clock = clock
+        self._lives = lives
         self._first = 0  # the tenant that the next sweep begins with
 
     async def sweep(self, lead: Callable[[], Awaitable[int | None]]) -> Swept:
@@ -207,7 +213,7 @@ class Teller:
         memory = await asyncio.to_thread(self._memory, due, turns, told_in_full)
         if memory is None:
             return Episode(turns, None)
-        (made,) = await embedded([memory], self._embedder, self._windows)
+        (made,) = ending(await embedded([memory], self._embedder, self._windows), self._clock(), self._lives)
         return Episode(turns, made, await self._proposal(due, memory))
 
     async def _proposal(self, due: DueSession, memory: NewMemory) -> NewMemory | None:
@@ -217,7 +223,7 @@ class Teller:
             return None
         offered = proposal(memory, await self._store.past_runs(due, pattern), self._approve)
         made = await embedded_procedures([offered] if offered else [], self._embedder, self._windows)
-        return made[0] if made else None
+        return ending(made, self._clock(), self._lives)[0] if made else None
 
     def _memory(self, due: DueSession, turns: Sequence[ToldTurn], told_in_full: bool) -> NewMemory | None:
         memory = episode_of(due, turns, self._bounds.sentences_max, told_in_full=told_in_full)
@@ -270,7 +276,7 @@ def episode_of(
         confidence=1.0,
         occurred_at=turns[-1].occurred_at,
         extractor_version=EXTRACTOR_VERSION,
-        source_turns=tuple(turn.event_id for turn in open_turns),
+        source_turns=tuple(turn.event_id for turn in open_turns if not turn.unlearnt),
         attributes={**_about(said), **_measured(turns, told_in_full)},
     )
 
@@ -278,7 +284,9 @@ def episode_of(
 def _said(turn: ToldTurn) -> Said:
     parts = turn.parts if isinstance(turn.parts, list) else []
     urls = tuple(part["url"] for part in parts if isinstance(part, dict) and isinstance(part.get("url"), str))
-    return Said(turn.event_id, turn.role, turn.content, calls_in(turn.tool_calls), urls, turn.status)
+    return Said(
+        turn.event_id, turn.role, "" if turn.unlearnt else turn.content, calls_in(turn.tool_calls), urls, turn.status
+    )
 
 
 def _about(said: Sequence[Said]) -> dict[str, Any]:

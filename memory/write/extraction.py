@@ -27,7 +27,7 @@ from memory.ports import Embedder
 from memory.telemetry import Metrics, event
 from memory.write.ask_facts import cache_salt_in
 from memory.write.due import Due, DueExchange
-from memory.write.embedding import embedded
+from memory.write.embedding import embedded, ending
 from memory.write.facts import new_fact
 from memory.write.parts import Redacts
 from memory.write.pipeline import Announcer
@@ -36,6 +36,7 @@ from memory.write.turns import messages_of
 from memory.write.vllm_facts import Exchange, Outcome, Why
 from memory.write.windows import TextTokenizer
 from policies.fact import Fact
+from policies.lifetime import DaysOf
 
 log = logging.getLogger("memory_proxy.extract")
 EXTRACTOR_VERSION: Final = "model-1"
@@ -81,6 +82,7 @@ class ExtractionParts:
     announcer: Announcer
     metrics: Metrics
     clock: Callable[[], datetime]
+    lives: DaysOf
     salted: bool
 
 
@@ -96,6 +98,7 @@ class Extraction:
         stored = await parts.store.exchange(due)
         done, facts = await self._found(due, stored)
         memories = await embedded([fact.memory for fact in facts], parts.embedder, parts.windows)
+        memories = ending(memories, parts.clock(), parts.lives)
         facts = [replace(fact, memory=memory) for fact, memory in zip(facts, memories, strict=True)]
         committed = await parts.store.finish(due, stored, facts, parts.clock())
         parts.metrics.extractions.labels(done).inc()

@@ -45,7 +45,7 @@ from memory.ports import Delivery, Embedder, LanguageDetector, TokenCounter
 from memory.read.conversation import session_ref
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
-from memory.write.embedding import embedded
+from memory.write.embedding import embedded, ending
 from memory.write.homing import Homes, at_home
 from memory.write.parts import Redacts
 from memory.write.procedures import embedded_procedures, no_procedures
@@ -54,7 +54,7 @@ from memory.write.tombstones import digests_of
 from memory.write.turns import Message, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer
 from policies.hygiene import is_junk, repeats
-from policies.lifetime import DaysOf, expires_at
+from policies.lifetime import DaysOf
 
 log = logging.getLogger("memory_proxy.write")
 EXTRACTOR_VERSION: Final = "episodic-1"
@@ -339,7 +339,8 @@ class WritePath:
         with self._parts.metrics.write_seconds.labels("extract").time():
             found = await asyncio.to_thread(self._parts.find_procedures, turns)
         made = await embedded_procedures([one.memory for one in found], self._parts.embedder, self._parts.windows)
-        return tuple(replace(one, memory=self._lasting(memory)) for one, memory in zip(found, made, strict=True))
+        lasting = ending(made, self._parts.clock(), self._parts.lives)
+        return tuple(replace(one, memory=memory) for one, memory in zip(found, lasting, strict=True))
 
     async def _embedded(self, memories: Sequence[NewMemory]) -> tuple[NewMemory, ...]:
         """The memories as they are born: with windows and vectors, embedded in one batch, and with their end."""
@@ -347,12 +348,7 @@ class WritePath:
             return ()
         with self._parts.metrics.write_seconds.labels("embed").time():
             made = await embedded(memories, self._parts.embedder, self._parts.windows)
-        return tuple(map(self._lasting, made))
-
-    def _lasting(self, memory: NewMemory) -> NewMemory:
-        """With its end, where it has none of its own."""
-        end = memory.expires_at or expires_at(memory.kind, self._parts.clock(), self._parts.lives)
-        return replace(memory, expires_at=end)
+        return ending(made, self._parts.clock(), self._parts.lives)
 
     async def _exchange_row(self, captured: Captured, delivery: Delivery) -> StoredExchange:
         choices = captured.answer.get("choices", [])

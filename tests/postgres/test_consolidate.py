@@ -23,6 +23,7 @@ from memory.read.items import Filter
 from memory.stored import MemoryChange
 from memory.telemetry import Metrics
 from memory.write.consolidate import Consolidation, Parts, keep_consolidating
+from memory.write.months import Historian
 from memory.write.rebuild import Rebuilder
 from policies.fact import Fact
 from tests.postgres.seed import SUBJECT, T0, Stores, digest, exchange, memory_of, retrieval, stores, vectors
@@ -75,6 +76,7 @@ class Night:
             Parts(
                 store=store,
                 summarise=rebuilder,
+                tells=Historian(words, words, words, 8, {}, lambda: self.now),  # type: ignore[arg-type]
                 terms=lambda now: terms_of(self.settings, now),
                 clock=lambda: self.now,
                 metrics=Metrics(),
@@ -287,7 +289,7 @@ async def test_evidence_is_bounded_and_what_holds_stays(night: Night, postgres: 
     for number in range(90):
         await say(night.stores, fact("paris"), day=number / 2)
     turns = await outdated(night, "The user lives in paris.")
-    assert await night.run(T0 + 50 * DAY) == {"evidence": 26}
+    assert await night.run(T0 + 50 * DAY) == {"evidence": 26, "repeated": 1}
     assert postgres.psql("SELECT count(*) FROM fact_sayings") == "65"
     assert await night.run(T0 + 50 * DAY) == {}
     assert await texts(night.stores) == {"The user lives in paris."}
@@ -496,7 +498,8 @@ MUCH_LATER = T0 + 250 * DAY
 
 async def test_a_second_run_changes_nothing(night: Night, postgres: TestDatabase) -> None:
     await much(night)
-    assert set(await night.run(MUCH_LATER)) == {"expired", "superseded", "evidence", "summaries", "unused", "review"}
+    done = {"expired", "superseded", "repeated", "evidence", "summaries", "unused", "review"}
+    assert set(await night.run(MUCH_LATER)) == done
     after = postgres.psql(DUMP)
     assert await night.run(MUCH_LATER) == {}
     assert postgres.psql(DUMP) == after
@@ -548,7 +551,8 @@ async def test_a_run_that_is_killed_at_any_call_goes_on_and_does_all_of_it_once(
     assert calls > 15
     changed = {one.step: one.changed for one in report if one.changed}
     assert changed == {
-        "expired": 60, "superseded": 7, "evidence": 6, "summaries": 1, "unused": changed["unused"], "review": 1,
+        "expired": 60, "superseded": 7, "repeated": 1, "evidence": 6, "summaries": 1, "unused": changed["unused"],
+        "review": 1,
     }  # fmt: skip
     assert all(one.examined >= one.changed for one in report if one.step != "evidence")
     assert postgres.psql("SELECT count(*) FROM consolidation_runs") == "1"

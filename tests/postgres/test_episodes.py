@@ -72,7 +72,7 @@ def episodes_of(store: Stores, postgres: TestDatabase) -> PostgresEpisodes:
 def teller(store: Stores, postgres: TestDatabase, **limits: Any) -> Teller:
     words = Words()
     return Teller(
-        episodes_of(store, postgres), words, words, words, replace(LIMITS, **limits), lambda: T0 + timedelta(days=1)
+        episodes_of(store, postgres), words, words, words, replace(LIMITS, **limits), lambda: T0 + timedelta(days=1), {}
     )
 
 

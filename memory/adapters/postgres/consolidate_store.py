@@ -14,11 +14,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from memory.adapters.postgres import batch, facts, outbox, rows
+from memory.adapters.postgres import batch, facts, merging, outbox, rows, weighing
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.leadership import Leadership, lane_of_job
 from memory.adapters.postgres.leases import hold_fence
+from memory.adapters.postgres.merging import Double
+from memory.adapters.postgres.told_store import ToldStore, recall_months
 from memory.consolidation import (
     ROWS_UNDER_LOCK,
     Changed,
@@ -46,8 +48,13 @@ _FIRST: Final = datetime(1, 1, 2, tzinfo=UTC)
 _WALKS: Final[Mapping[Step, str]] = {
     "expired": "walk_expired",
     "superseded": "walk_superseded",
+    "duplicates": "walk_facts",
+    "repeated": "walk_facts",
     "evidence": "walk_facts",
     "summaries": "walk_summaries",
+    "episodes": "walk_told",
+    "compressed": "walk_told",
+    "past": "walk_told",
     "unused": "walk_memories",
     "bound": "walk_memories",
     "pruned": "walk_pruned",
@@ -60,6 +67,9 @@ _DUE: Final[Mapping[Step, str]] = {
     "superseded": "due_superseded",
     "evidence": "due_evidence",
     "summaries": "due_summaries",
+    "episodes": "due_episodes",
+    "compressed": "due_compressed",
+    "past": "due_past",
     "unused": "due_unused",
     "bound": "due_over_bound",
     "pruned": "due_pruned",
@@ -86,22 +96,25 @@ class _Task:
         return rows.Place(self.tenant, self.scope_id, self.lead.run_id, self.lead.run_id, self.terms.now)
 
 
-class ConsolidateStore:
+class ConsolidateStore(ToldStore):
     """What consolidation reads and changes. `embeddings` is the table of the model in use."""
 
     def __init__(self, database: Database, embeddings: str) -> None:
-        self._database = database
-        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+        super().__init__(database, _LANE, database.queries["add_embedding"].of_table(embeddings))
         copy = database.queries["copy_embeddings"].of_table(embeddings)
         self._embeddings = EmbeddingQueries(self._add_embedding, copy)
         self._uses = database.queries["uses_of_memories"].of_table(embeddings)
+        self._cosines = database.queries["cosines_of_pairs"].of_table(embeddings)
         self._changes: dict[Step, Callable[[Transaction, _Task], Awaitable[Changed]]] = {
             "expired": self._expire,
             "superseded": self._drop_superseded,
+            "duplicates": self._merge,
+            "repeated": self._weigh,
             "evidence": self._thin_evidence,
             "unused": self._prune,
             "bound": self._prune,
             "pruned": self._erase_pruned,
+            "past": self._recall_months,
             "review": self._set_review,
         }
 
@@ -177,6 +190,9 @@ class ConsolidateStore:
             ids = [row["memory_id"] for row in found]
             if step in _CHECKED_BY_WALK:
                 due = [Due(memory_id) for memory_id in ids]
+            elif step == "duplicates":
+                found_now = await merging.doubles(tx, tenant, scope_id, ids, self._cosines) if ids else []
+                due = [Due(one.gone, kept_id=one.kept) for one in found_now]
             else:
                 due = await _due(tx, tenant, step, ids, terms, len(ids)) if ids else []
         last = max(found, key=lambda row: (row["at"], row["memory_id"]), default=None)
@@ -257,6 +273,20 @@ class ConsolidateStore:
         for name in ("unlink_summaries", "drop_derivations", "erase_memories"):
             await tx.run(name, task.tenant, ids)
 
+    async def _merge(self, tx: Transaction, task: _Task) -> Changed:
+        """Under the scope's lock, so that nobody says, corrects or hides any of these meanwhile."""
+        await tx.row("lock_scope", task.tenant, task.scope_id)
+        asked = [Double(one.memory_id, one.kept_id) for one in task.due if one.kept_id is not None]
+        pairs = await merging.still_doubles(tx, task.tenant, asked, self._cosines)
+        if pairs:
+            version: int = await tx.value("bump_scope", task.tenant, task.scope_id)
+            await merging.merge(tx, task.place, pairs, changed_version=version, embeddings=self._embeddings)
+        return Changed(len(pairs))
+
+    async def _weigh(self, tx: Transaction, task: _Task) -> Changed:
+        await tx.row("lock_scope", task.tenant, task.scope_id)
+        return Changed(await weighing.weigh(tx, task.place, task.ids, self._embeddings))
+
     async def _prune(self, tx: Transaction, task: _Task) -> Changed:
         due = await _locked(tx, task, ROWS_UNDER_LOCK)
         if not due:
@@ -267,6 +297,11 @@ class ConsolidateStore:
         told: Mapping[UUID, outbox.Labels] = {one: {"reason": reason.replace(" ", "_")} for one in due}
         await outbox.announce_events(tx, task.place, "deleted", due, metadata=told)
         await facts.resettle(tx, task.place, due, changed_version=version, embeddings=self._embeddings)
+        return Changed(len(due))
+
+    async def _recall_months(self, tx: Transaction, task: _Task) -> Changed:
+        due = await _locked(tx, task, ROWS_UNDER_LOCK)
+        await recall_months(tx, task.place, due)
         return Changed(len(due))
 
     async def _thin_evidence(self, tx: Transaction, task: _Task) -> Changed:
@@ -357,6 +392,8 @@ async def _due(
     """`besides`: a superseded fact waits while one of these has taken its place."""
     if step == "review":
         return _to_review(await tx.fetch("due_review", tenant, ids), terms)
+    if step == "repeated":
+        return [Due(row["memory_id"]) for row in await weighing.to_weigh(tx, tenant, ids)]
     asked: tuple[Any, ...] = (tenant, ids, terms.before(step), limit)
     if step == "superseded":
         asked = (*asked, besides)

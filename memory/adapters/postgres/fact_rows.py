@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres.rows import Place
@@ -13,6 +13,9 @@ from memory.model import NewFact, NewMemory
 from policies.fact import Aspect, Fact
 from policies.labels import Integrity, Sensitivity, derived_sensitivity
 from policies.reconcile import Saying, Standing, State, Statement, content_key, fact_key, statement_of
+
+SAME_MEANING: Final = "same meaning"
+"""Why a fact stands behind another (policies/same_meaning.py): nothing of it is out of date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,11 @@ class Labels:
     valid_from: datetime | None
     valid_to: datetime | None
     deleted_at: datetime | None = None
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether it stands behind a fact that says the same in other words."""
+        return self.superseded_by is not None and self.reason == SAME_MEANING
 
     @property
     def counts(self) -> bool:
@@ -63,7 +71,8 @@ def labels_of(row: Any) -> Labels:
 def labels_for(standing: Standing, by: UUID | None, old: Labels | None, said: Iterable[Saying]) -> Labels:
     """The labels that a standing gives a fact, new or with these `old` ones. `said`: its new sayings.
 
-    What a person set stays: a review, and a sensitivity, which new evidence can raise and nothing lowers.
+    What a person set stays: a review, and a sensitivity, which new evidence can raise and nothing lowers. A fact that
+    stands behind another stays there until it is said anew, confirmed, or holds no more.
     """
     status = "unreviewed" if old is None else old.validation_status
     was: State | str | None = None if old is None else old.state
@@ -72,11 +81,14 @@ def labels_for(standing: Standing, by: UUID | None, old: Labels | None, said: It
     elif was == "disputed" != standing.state and status == "disputed":
         status = "unreviewed"
     newly = [saying.sensitivity for saying in said]
+    reason: str | None = standing.reason
+    if old is not None and old.is_merged and standing.state == "current" and not newly and status != "confirmed":
+        by, reason = old.superseded_by, SAME_MEANING  # it holds, and what it stands behind says so for both
     return Labels(
         version=1 if old is None else old.version,
         state=standing.state,
         superseded_by=by,
-        reason=standing.reason,
+        reason=reason,
         validation_status=status,
         integrity=standing.integrity,
         sensitivity=standing.sensitivity if old is None else derived_sensitivity([old.sensitivity, *newly]),

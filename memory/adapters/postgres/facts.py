@@ -121,7 +121,10 @@ async def store_facts(
     book = await _open(tx, place, asked)
     _hear(book, offered, place.now)
     await _revive(tx, place, book, changed_version)
-    born = await _Settling(tx, place, book, changed_version, model, embeddings).write(asked)
+    settling = _Settling(tx, place, book, changed_version, model, embeddings)
+    born = await settling.write(asked)
+    if settling.parted:
+        await resettle(tx, place, list(settling.parted), changed_version=changed_version, embeddings=embeddings)
     if lost:
         await tx.fetch("hide_unsupported", place.tenant, lost, place.now, changed_version)
     return born
@@ -134,7 +137,10 @@ async def resettle(
     asked = await _about(tx, place, memory_ids)
     if asked:
         book = await _open(tx, place, asked)
-        await _Settling(tx, place, book, changed_version, None, embeddings).write(asked)
+        settling = _Settling(tx, place, book, changed_version, None, embeddings)
+        await settling.write(asked)
+        if settling.parted:  # nothing stands behind one that stands behind another, so this ends here
+            await resettle(tx, place, list(settling.parted), changed_version=changed_version, embeddings=embeddings)
 
 
 async def _unsaid(tx: Transaction, place: Place, replaced: Sequence[UUID]) -> list[UUID]:
@@ -249,6 +255,7 @@ class _Settling:
         self._changed_version = changed_version
         self._model = model
         self._embeddings = embeddings
+        self.parted: set[UUID] = set()  # facts that others stood behind, which stand for themselves now
 
     async def write(self, asked: Iterable[tuple[Key, str]]) -> int:
         """What leaves force goes first, for the index that lets only one of a key be current. Returns the births."""
@@ -328,7 +335,18 @@ class _Settling:
         points = (self._pointer(one, one.labels.version + _needs_version(one)) for one in changed)
         await tx.run_many("point_fact", points)
         await tx.run_many("renew_expiry", (self._renewal(one) for one in changed if one.entry.said))
+        await self._part([one for one in changed if one.entry.labels is not None and one.entry.labels.is_merged])
         await self._tell(changed)
+
+    async def _part(self, merged: Sequence[_Ruled]) -> None:
+        """Facts that stand behind another no more take back what they gave it."""
+        for one in merged:
+            behind = None if one.entry.labels is None else one.entry.labels.superseded_by
+            if behind is None or one.labels.superseded_by == behind:
+                continue
+            for name in ("take_sayings_back", "take_evidence_back"):
+                await self._tx.run(name, self._place.tenant, behind, one.entry.memory_id)
+            self.parted.add(behind)
 
     def _pointer(self, one: _Ruled, version: int) -> tuple[Any, ...]:
         """Parameters of point_fact."""

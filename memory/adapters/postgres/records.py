@@ -21,6 +21,7 @@ from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.outbox import announce, announce_patch
 from memory.adapters.postgres.read_store import sources_of
+from memory.adapters.postgres.restating import restate
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.errors import Conflict, MemoryInvalid, NotFound
@@ -159,13 +160,15 @@ class Records:
                 raise NotFound("no such memory")
             if locked["version"] != version:
                 raise Conflict(f"the memory is at version {locked['version']}, the change was made from {version}")
+            change = await restate(tx, Place(scope.tenant, scope_id, memory_id, memory_id, now), memory_id, change)
             await self._write_version(tx, scope.tenant, scope_id, memory_id, version, change, now)
             await tx.run("point_memory", scope.tenant, memory_id, version + 1, changed)
             await announce_patch(tx, scope.tenant, scope_id, memory_id, change, now)
             if change.validation_status in ("confirmed", "rejected"):
                 await tx.run("mark_reviewed", scope.tenant, memory_id, now)
-            if change.validation_status is not None:
-                await self._resettle(tx, scope, scope_id, [memory_id], now, changed, reviewed=True)
+            reviewed = change.validation_status is not None
+            if reviewed or change.content is not None:
+                await self._resettle(tx, scope, scope_id, [memory_id], now, changed, reviewed=reviewed)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def delete_memory(self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None) -> None:

@@ -181,13 +181,14 @@ LIMIT $4;
 -- Which of these may go: superseded before a moment by a memory that is there and is none of `besides` (the nearest to
 -- what holds goes first), neither pinned nor confirmed. Their key has seen no correction, since a correction stands against the
 -- repetition of all that was said before it; and what took their place was not said before them as well, since then its
--- validity would be told from too early a day.
+-- validity would be told from too early a day. One that stands behind a fact of the same meaning holds its key, so it
+-- goes after all that it had taken the place of.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8, $5 besides uuid[]
 -- Uses: memories_pkey, facts_pkey, facts_of_key, fact_sayings_in_order, memory_versions_current. Rows: memory_id.
 SELECT m.memory_id
 FROM unnest($2::uuid[]) AS w (memory_id)
 CROSS JOIN LATERAL (
-    SELECT memory_id, superseded_by, pinned
+    SELECT memory_id, superseded_by, superseded_reason, pinned
     FROM memories
     WHERE tenant_id = $1 AND memory_id = w.memory_id AND superseded_at < $3
     LIMIT 1) m
@@ -197,14 +198,16 @@ CROSS JOIN LATERAL (
     WHERE tenant_id = $1 AND memory_id = m.memory_id
     LIMIT 1) f
 WHERE m.superseded_by <> ALL ($5) AND m.superseded_by <> m.memory_id AND NOT m.pinned
+  AND (m.superseded_reason <> 'same meaning' OR NOT EXISTS (
+      SELECT FROM memories o WHERE o.tenant_id = $1 AND o.superseded_by = m.memory_id))
   AND EXISTS (SELECT FROM memories s WHERE s.tenant_id = $1 AND s.memory_id = m.superseded_by)
   AND NOT EXISTS (
       SELECT FROM memory_versions v
       WHERE v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.recorded_to IS NULL
         AND v.validation_status = 'confirmed')
-  AND NOT EXISTS (
+  AND (m.superseded_reason = 'same meaning' OR NOT EXISTS (
       SELECT FROM fact_sayings s
-      WHERE s.tenant_id = $1 AND s.memory_id = m.superseded_by AND s.said_at <= f.said_at)
+      WHERE s.tenant_id = $1 AND s.memory_id = m.superseded_by AND s.said_at <= f.said_at))
   AND NOT EXISTS (
       SELECT FROM facts x
       CROSS JOIN LATERAL (
@@ -268,16 +271,16 @@ WHERE $3::timestamptz IS NOT NULL AND EXISTS (
 LIMIT $4;
 
 -- name: due_summaries
--- Which of these hold words of a turn that is gone, that says something else by now, or whose memory its owner hid or
--- rejected. The moment is not asked.
+-- Which of these sessions' summaries hold words of a turn that is gone, that says something else by now, whose memory its
+-- owner hid or rejected, or that said what something has taken the place of since. The moment is not asked.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
--- Uses: memories_pkey, memory_versions_pkey, derivations_pkey. Rows: memory_id.
+-- Uses: memories_pkey, memory_versions_pkey, derivations_pkey, outdated_turns_of_event. Rows: memory_id.
 SELECT m.memory_id
 FROM unnest($2::uuid[]) AS w (memory_id)
 CROSS JOIN LATERAL (
     SELECT memory_id, version
     FROM memories
-    WHERE tenant_id = $1 AND memory_id = w.memory_id AND deleted_at IS NULL
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND deleted_at IS NULL AND collection = 'default'
     LIMIT 1) m
 CROSS JOIN LATERAL (
     SELECT recorded_from
@@ -290,11 +293,13 @@ WHERE $3::timestamptz IS NOT NULL AND EXISTS (
     WHERE d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'summary' AND d.source_kind = 'turn'
       AND (t.event_id IS NULL OR t.recorded_at > v.recorded_from OR EXISTS (
           SELECT FROM derivations o
-          JOIN memories e ON e.tenant_id = $1 AND e.memory_id = o.derived_id AND e.kind = 'episodic'
+          JOIN memories e ON e.tenant_id = $1 AND e.memory_id = o.derived_id
           JOIN memory_versions r ON r.tenant_id = $1 AND r.memory_id = e.memory_id AND r.version = e.version
           WHERE o.tenant_id = $1 AND o.source_id = d.source_id AND o.source_kind = 'turn' AND o.derived_kind = 'memory'
-            AND o.ordinal = 0 AND (r.validation_status = 'rejected'
-                OR (e.deleted_at IS NOT NULL AND e.pruned_at IS DISTINCT FROM e.deleted_at)))))
+            AND (e.quarantined_at IS NOT NULL OR r.validation_status = 'rejected'
+                OR (e.deleted_at IS NOT NULL AND e.pruned_at IS DISTINCT FROM e.deleted_at)
+                OR (e.superseded_by IS NOT NULL AND e.superseded_reason IS DISTINCT FROM 'same meaning')))
+          OR EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.event_id = d.source_id)))
 LIMIT $4;
 
 -- name: due_review
@@ -306,7 +311,7 @@ FROM unnest($2::uuid[]) AS w (memory_id)
 CROSS JOIN LATERAL (
     SELECT memory_id, reviewed_at, review_due_at
     FROM memories
-    WHERE tenant_id = $1 AND memory_id = w.memory_id AND deleted_at IS NULL
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND deleted_at IS NULL AND superseded_by IS NULL
     LIMIT 1) m
 CROSS JOIN LATERAL (
     SELECT category, said_at
@@ -346,6 +351,7 @@ CROSS JOIN LATERAL (
     SELECT d.source_id AS event_id
     FROM derivations d
     WHERE d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'memory' AND d.source_kind = 'turn'
+      AND m.superseded_reason IS DISTINCT FROM 'same meaning'
     UNION ALL
     SELECT o.event_id
     FROM outdated_turns o
@@ -447,13 +453,21 @@ JOIN sessions s ON s.tenant_id = $1 AND s.session_id = m.session_id AND s.summar
 WHERE m.tenant_id = $1 AND m.memory_id = $2;
 
 -- name: turns_not_shown
--- Turns of a session whose memory its owner hid or rejected.
+-- Turns of a session whose words are not told again: whose memory its owner hid or rejected, that said what something has
+-- taken the place of, and answers that no memory was made of, since they say nothing or only what memory had said.
 -- $1 tenant uuid, $2 session_id uuid
--- Uses: memories_of_session, memory_versions_pkey, derivations_pkey. Rows: event_id.
-SELECT d.source_id AS event_id
-FROM memories m
-JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
-JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'memory'
-    AND d.source_kind = 'turn' AND d.ordinal = 0
-WHERE m.tenant_id = $1 AND m.session_id = $2 AND m.kind = 'episodic' AND (v.validation_status = 'rejected'
-    OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at));
+-- Uses: derivations_of_source, memories_pkey, memory_versions_pkey, outdated_turns_of_event. Rows: event_id.
+SELECT t.event_id
+FROM turns t
+WHERE t.tenant_id = $1 AND t.session_id = $2 AND (EXISTS (
+           SELECT FROM derivations d
+           JOIN memories m ON m.tenant_id = $1 AND m.memory_id = d.derived_id
+           JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
+           WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
+             AND (m.quarantined_at IS NOT NULL OR v.validation_status = 'rejected'
+                 OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at)
+                 OR (m.superseded_by IS NOT NULL AND m.superseded_reason IS DISTINCT FROM 'same meaning')))
+       OR EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.event_id = t.event_id)
+       OR (t.role = 'assistant' AND NOT EXISTS (
+           SELECT FROM derivations d
+           WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory')));

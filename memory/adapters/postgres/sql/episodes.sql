@@ -13,18 +13,27 @@ LIMIT $4;
 
 -- name: episode_turns
 -- Turns of a session from a number on, in order, each cut at so many characters, with what became of their exchange.
--- Hidden is a turn that a memory was made of which is deleted, quarantined or superseded: its words are not told again.
+-- Hidden is a turn that a memory was made of which a person hid or rejected, which is quarantined, or which something
+-- took the place of: its words are not told again. `unlearnt`: an answer that no memory was made of, since it says
+-- nothing or only what memory had said.
 -- $1 tenant uuid, $2 session_id uuid, $3 seq int8, $4 limit int8, $5 chars int4
--- Uses: turns_tenant_id_session_id_seq_key, exchanges_pkey, derivations_of_source, memories_pkey. Rows: event_id,
--- exchange_id, seq, role, content, tool_calls, parts, integrity, sensitivity, token_count, occurred_at, recorded_at,
--- status, usage, hidden.
+-- Uses: turns_tenant_id_session_id_seq_key, exchanges_pkey, derivations_of_source, memories_pkey, memory_versions_pkey,
+-- outdated_turns_of_event. Rows: event_id, exchange_id, seq, role, content, tool_calls, parts, integrity, sensitivity,
+-- token_count, occurred_at, recorded_at, status, usage, hidden, unlearnt.
 SELECT t.event_id, t.exchange_id, t.seq, t.role, left(t.content, $5) AS content, t.tool_calls, t.parts, t.integrity,
        t.sensitivity, t.token_count, t.occurred_at, t.recorded_at, e.status, e.usage,
        EXISTS (
            SELECT FROM derivations d
            JOIN memories m ON m.tenant_id = $1 AND m.memory_id = d.derived_id
+           JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
            WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
-             AND (m.deleted_at IS NOT NULL OR m.quarantined_at IS NOT NULL OR m.superseded_by IS NOT NULL)) AS hidden
+             AND (m.quarantined_at IS NOT NULL OR v.validation_status = 'rejected'
+                 OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at)
+                 OR (m.superseded_by IS NOT NULL AND m.superseded_reason IS DISTINCT FROM 'same meaning')))
+       OR EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.event_id = t.event_id) AS hidden,
+       t.role = 'assistant' AND NOT EXISTS (
+           SELECT FROM derivations d
+           WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory') AS unlearnt
 FROM turns t
 LEFT JOIN exchanges e ON e.tenant_id = $1 AND e.exchange_id = t.exchange_id
 WHERE t.tenant_id = $1 AND t.session_id = $2 AND t.seq >= $3

@@ -19,7 +19,7 @@ FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
-  AND m.collection <> 'episode'  -- not recalled: docs/decisions/0011
+  AND m.collection NOT IN ('episode', 'month')  -- not recalled: docs/decisions/0011, 0018
 ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
@@ -38,7 +38,7 @@ FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id
     AND v.recorded_from <= $7 AND (v.recorded_to IS NULL OR v.recorded_to > $7)
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
-  AND m.collection <> 'episode'  -- not recalled: docs/decisions/0011
+  AND m.collection NOT IN ('episode', 'month')  -- not recalled: docs/decisions/0011, 0018
   AND m.created_at <= $7 AND m.quarantined_at IS NULL
   AND (m.deleted_at IS NULL OR m.deleted_at > $7) AND (m.superseded_at IS NULL OR m.superseded_at > $7)
   AND v.superseded_by IS NULL
@@ -78,15 +78,16 @@ WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn'
 
 -- name: turns_outdated_by
 -- The turns in which was said what these facts have taken the place of, at first or second hand; also where that fact is
--- gone by now. By what facts rest on: of a fact that was said often not every saying is kept.
+-- gone by now. By what facts rest on: of a fact that was said often not every saying is kept. What only says the same in
+-- other words is not out of date, what it had taken the place of is.
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: memories_superseded_by, derivations_pkey, outdated_turns_pkey. Rows: memory_id, event_id.
-WITH RECURSIVE replaced (memory_id, by_id) AS (
-    SELECT m.memory_id, m.superseded_by
+WITH RECURSIVE replaced (memory_id, by_id, outdated) AS (
+    SELECT m.memory_id, m.superseded_by, m.superseded_reason IS DISTINCT FROM 'same meaning'
     FROM memories m
     WHERE m.tenant_id = $1 AND m.superseded_by = ANY ($2)
     UNION
-    SELECT m.memory_id, r.by_id
+    SELECT m.memory_id, r.by_id, r.outdated OR m.superseded_reason IS DISTINCT FROM 'same meaning'
     FROM replaced r
     JOIN memories m ON m.tenant_id = $1 AND m.superseded_by = r.memory_id)
 SELECT r.by_id AS memory_id, d.source_id AS event_id
@@ -96,6 +97,7 @@ CROSS JOIN LATERAL (
     FROM derivations
     WHERE tenant_id = $1 AND derived_id = r.memory_id AND derived_kind = 'memory' AND source_kind = 'turn'
     OFFSET 0) d
+WHERE r.outdated
 UNION
 SELECT w.by_id, o.event_id
 FROM (SELECT memory_id, by_id FROM replaced UNION ALL SELECT one, one FROM unnest($2::uuid[]) AS one) w
@@ -136,7 +138,7 @@ FROM (SELECT e.memory_id, e.version, e.span_start, e.span_end,
 LEFT JOIN memories m ON m.tenant_id = $1 AND m.memory_id = c.memory_id AND m.version = c.version
     AND m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
     AND ($5::text[] IS NULL OR m.kind = ANY ($5)) AND ($7::uuid IS NULL OR m.session_id = $7)
-    AND NOT m.memory_id = ANY ($11) AND m.collection <> 'episode'
+    AND NOT m.memory_id = ANY ($11) AND m.collection NOT IN ('episode', 'month')
 LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = c.memory_id AND v.version = c.version
     AND v.validation_status <> 'rejected' AND ($6::text[] IS NULL OR v.role = ANY ($6))
     AND ($8::timestamptz IS NULL OR v.occurred_at >= $8) AND ($9::timestamptz IS NULL OR v.occurred_at <= $9)

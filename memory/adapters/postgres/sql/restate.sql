@@ -1,0 +1,48 @@
+-- name: fact_as_stated
+-- What a memory states and says now.
+-- $1 tenant uuid, $2 memory_id uuid
+-- Uses: facts_pkey, memories_pkey, memory_versions_pkey. Rows: subject, predicate, object, negated, content, attributes.
+SELECT f.subject, f.predicate, f.object, f.negated, v.content, v.attributes
+FROM facts f
+JOIN memories m ON m.tenant_id = $1 AND m.memory_id = f.memory_id
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = f.memory_id AND v.version = m.version
+WHERE f.tenant_id = $1 AND f.memory_id = $2;
+
+-- name: memory_of_content_key
+-- The memory of a scope and kind that has a content key.
+-- $1 tenant uuid, $2 scope_id int8, $3 kind text, $4 content_key bytea
+-- Uses: memories_content_key. Rows: memory_id.
+SELECT memory_id
+FROM memories
+WHERE tenant_id = $1 AND scope_id = $2 AND kind = $3 AND content_key = $4;
+
+-- name: drop_fact
+-- A memory states nothing any more that could be ruled on.
+-- $1 tenant uuid, $2 memory_id uuid
+-- Uses: facts_pkey. Rows: none.
+DELETE FROM facts
+WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: restate_fact
+-- A memory states another object of the same key.
+-- $1 tenant uuid, $2 memory_id uuid, $3 object text
+-- Uses: facts_pkey. Rows: none.
+UPDATE facts
+SET object = $3
+WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: correct_sayings
+-- What was said of a fact was said as a person has corrected it.
+-- $1 tenant uuid, $2 memory_id uuid
+-- Uses: fact_sayings_in_order. Rows: none.
+UPDATE fact_sayings
+SET correction = true
+WHERE tenant_id = $1 AND memory_id = $2 AND NOT correction;
+
+-- name: rekey_memory
+-- What makes a memory the same as another.
+-- $1 tenant uuid, $2 memory_id uuid, $3 content_key bytea
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET content_key = $3
+WHERE tenant_id = $1 AND memory_id = $2;
