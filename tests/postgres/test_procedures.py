@@ -302,7 +302,7 @@ TOOLS = ("read_file", "edit_file", "run_tests")
 def teller(store: Stores, postgres: TestDatabase, approve: Approve = "taught", day: float = 0) -> Teller:
     words = Words()
     episodes = PostgresEpisodes(store.database, postgres.embeddings)
-    return Teller(episodes, words, words, words, ALONE, lambda: T0 + day * DAY, approve=approve)
+    return Teller(episodes, words, words, words, ALONE, lambda: T0 + day * DAY, lives={}, approve=approve)
 
 
 def led(store: Stores, holder: str = "one") -> Callable[[], Awaitable[int | None]]:

@@ -146,7 +146,9 @@ class Workshop:
             find_facts=facts_of,
             facts_later=False,
             announcer=self.hot,
-            summariser=Summariser(self.store.write, every_turns=2, sentences_max=4, clock=self.clock),
+            summariser=Summariser(
+                self.store.write, every_turns=2, every_tokens=4_000, sentences_max=4, clock=self.clock
+            ),
             metrics=Metrics(),
             clock=self.clock,
         )
