@@ -1,6 +1,6 @@
-"""Turns that teach what was taught anew since: scored hits in, the same with those turns not admitted out.
+"""Turns that teach what was taught anew since: hits best first in, the same out, such turns no longer admitted.
 
-Only where the new wording is found itself: else the old one is all there is. Pure; refuses nothing.
+Only where the new wording is admitted, and where the turn is about little else. No I/O; refuses nothing.
 """
 
 from __future__ import annotations
