@@ -18,6 +18,7 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -36,6 +37,7 @@ from bench.overhead.processes import NotStarted
 from bench.recall.__main__ import embedder_unless
 from bench.recall.chat import served_model
 from bench.recall.client import CallFailed, session, user_header
+from bench.search_times.__main__ import BYTES_BESIDE, BYTES_PER_MEMORY
 from bench.search_times.fill import Lot, Place, Say, StoreNotFilled, VectorSource, fill
 from bench.search_times.service import Served, serving
 from bench.stats import Summary, quantile
@@ -47,6 +49,8 @@ HOT_BYTES: Final = 1 << 30
 USERS: Final = 20
 """Who chats: so many scopes are hot, the others are as quiet as most are."""
 START_S: Final = 6.0
+SQL_S_MAX: Final = 3_600.0
+"""A statement that ages a million memories takes minutes."""
 EXPIRED_SHARE, FACT_SHARE, OVER_SHARE = 0.02, 0.05, 0.02
 # Each 1/share-th memory by its number in the scope: spread over scopes and tables as they would be.
 _EXPIRE: Final = """
@@ -176,7 +180,7 @@ class Nightly:
 
 async def age(dsn: str, place: Place) -> dict[str, int]:
     """Make some memories expired, some facts, some of these superseded; how many of each."""
-    connection = await asyncpg.connect(dsn, timeout=10, command_timeout=600)
+    connection = await asyncpg.connect(dsn, timeout=10, command_timeout=SQL_S_MAX)
     try:
         expired = await connection.execute(_EXPIRE, int(1 / EXPIRED_SHARE))
         facts = await connection.fetchval(_FACTS, int(1 / FACT_SHARE))
@@ -196,7 +200,8 @@ async def measure(served: Served, work: Path, arguments: argparse.Namespace, emb
     lots = [Lot(f"bench-{number}", SCOPE_MEMORIES) for number in range(arguments.memories // SCOPE_MEMORIES)]
     place = await fill(served.dsn, lots, await VectorSource.of(embedder), say)
     aged = await age(served.dsn, place)
-    say(f"filled and aged in {time.monotonic() - began:.0f} s: {aged}")
+    filled_s, store_mib = time.monotonic() - began, await _size_mib(served.dsn)
+    say(f"filled and aged in {filled_s:.0f} s: {aged}")
     without, beside = Asked(), Asked()
     nightly = Nightly(work)
     run_s, blocks = 0.0, 0
@@ -219,16 +224,30 @@ async def measure(served: Served, work: Path, arguments: argparse.Namespace, emb
             await nightly.break_off()
     if not beside.client_ms:
         raise NotStarted("the run had ended before a chat was counted: give it more --memories")
+    last = await nightly.last()
     return {
         "memories": arguments.memories,
         "aged": aged,
+        "filled_s": round(filled_s, 1),
+        "store_mib": round(store_mib),
+        "store_after_mib": round(await _size_mib(served.dsn)),
         "blocks": blocks,
         "run_s": round(run_s, 1),
-        "consolidation": await nightly.last(),
+        "memories_per_second": round(arguments.memories / run_s, 1),
+        "work_s": round(sum(one["seconds"] for one in last["steps"]), 1),
+        "consolidation": last,
         "without": without.as_json(),
         "beside": beside.as_json(),
         "load": round(os.getloadavg()[0], 2),
     }
+
+
+async def _size_mib(dsn: str) -> float:
+    connection = await asyncpg.connect(dsn, timeout=10)
+    try:
+        return float(await connection.fetchval("SELECT pg_database_size(current_database())")) / (1 << 20)
+    finally:
+        await connection.close()
 
 
 def table(report: dict[str, Any]) -> str:
@@ -238,6 +257,10 @@ def table(report: dict[str, Any]) -> str:
     for one in report["consolidation"]["steps"]:
         lines.append(f"{one['step']:10} {one['examined']:>10,} {one['changed']:>9,} {one['seconds']:>7.1f}")
     lines.append(f"in all {report['run_s']} s with its pauses, in {report['blocks']} parts, starts not counted")
+    lines.append(
+        f"{report['memories_per_second']:,.0f} memories a second, {report['work_s']:.0f} s of work; filled and aged in "
+        f"{report['filled_s']:.0f} s; {report['store_mib']:,.0f} MiB before, {report['store_after_mib']:,.0f} after"
+    )
     lines += ["", f"{'chat, ms':22} {'p50':>8} {'p95':>8} {'count':>6}"]
     for what, name in (("client_ms", "as the client sees it"), ("service_ms", "added for memory")):
         for kind in ("without", "beside"):
@@ -263,15 +286,29 @@ async def run(arguments: argparse.Namespace, work: Path, embedder: Embedder) -> 
         return await measure(served, work, arguments, embedder, say)
 
 
+def bytes_needed(memories: int) -> int:
+    """For a store of so many: what search_times measured, twice, since half the rows are written a second time."""
+    return 2 * BYTES_PER_MEMORY * memories + BYTES_BESIDE
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run and report."""
     parser = argparse.ArgumentParser(prog="python -m bench.consolidate", description=__doc__)
-    parser.add_argument("--memories", type=int, default=100_000, help="turns with a memory each (default %(default)s)")
+    parser.add_argument(
+        "--memories",
+        type=int,
+        default=100_000,
+        help="turns with a memory each (default %(default)s); 1000000 take about 10 GB and half an hour",
+    )
     parser.add_argument("--block-s", type=float, default=20.0, help="length of a block (default %(default)s)")
     parser.add_argument("--every-s", type=float, default=0.1, help="one chat each so many seconds")
     parser.add_argument("--work", type=Path, help="where the store is made (default: the system's temporary directory)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the report as JSON")
     arguments = parser.parse_args(argv)
+    room, needed = shutil.disk_usage(arguments.work or tempfile.gettempdir()).free, bytes_needed(arguments.memories)
+    if room < needed:
+        print(f"consolidate: {needed >> 20:,} MiB are needed for the store, {room >> 20:,} are free", file=sys.stderr)
+        return 1
     try:
         with embedder_unless(False) as embedder, tempfile.TemporaryDirectory(dir=arguments.work) as folder:
             assert embedder is not None

@@ -35,7 +35,7 @@ from bench.recall.corpus import SetUnreadable
 from bench.worker import catch_up, lag, throughput
 from bench.worker.report import table
 from bench.worker.stage import Say, Stage, staged
-from bench.worker.talks import SETS
+from bench.worker.talks import SETS, Traffic
 from memory.errors import MemoryProxyFault
 
 SAY_EVERY_S: Final = 5.0
@@ -100,6 +100,8 @@ def speaker(quiet: bool) -> Say:
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Everything that was asked for. Raises what `main` catches."""
     say = speaker(arguments.quiet)
+    for mix in {arguments.mix, *arguments.mixes}:
+        Traffic.of(arguments.data, mix, "read before anything is started")
 
     async def on_a_stage(measure: Callable[[Stage, Model, Path], Awaitable[Any]]) -> Any:
         model = Model()

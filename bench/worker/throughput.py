@@ -71,7 +71,7 @@ def per_exchange(took: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def thirds(seen: Any) -> list[float]:
-    """Entries stored a second in the first, second and last third of the time: whether it slows down."""
+    """Entries stored a second in each third of the time that was looked into twice: whether it slows down."""
     end_s, rates = seen[-1].at_s, []
     for part in range(3):
         inside = [one for one in seen if end_s * part / 3 <= one.at_s <= end_s * (part + 1) / 3]
