@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import ModelFiles, locate, prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry, spec_from_directory
+from memory.adapters.onnx_graph import batches
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
 
 KEYS = "The bicycle keys are in the blue bowl next to the door."
@@ -175,6 +176,18 @@ async def test_cancelled_queries_give_their_places_back(files: ModelFiles) -> No
         # The one that was running ends on its own; then all places are free.
         await small.embed_query("next")
     small.close()
+
+
+@given(st.lists(st.integers(1, 300), max_size=40), st.integers(1, 600), st.sampled_from([0.0, 0.05, 0.3, float("inf")]))
+def test_batches_take_every_text_once_within_both_bounds(sizes: list[int], tokens_max: int, padding: float) -> None:
+    rows = [[0] * size for size in sizes]
+    found = batches(rows, tokens_max, padding)
+    assert sorted(index for batch in found for index in batch) == list(range(len(rows)))
+    for batch in found:
+        padded, own = len(batch) * max(sizes[index] for index in batch), sum(sizes[index] for index in batch)
+        assert len(batch) == 1 or (padded <= tokens_max and padded <= (1 + padding) * own)
+    # Equal texts fill a batch: a bound on padding alone splits nothing that needs none.
+    assert len(batches([[0] * 50] * 10, 500, 0.0)) == 1
 
 
 async def test_a_cancelled_batch_stops_between_batches(files: ModelFiles) -> None:

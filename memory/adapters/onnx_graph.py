@@ -88,14 +88,24 @@ class TextGraph:
         return np.asarray(output, np.float32), mask
 
 
-def batches(rows: Sequence[Sequence[int]], tokens_max: int = BATCH_TOKENS) -> list[list[int]]:
-    """Indices of rows, shortest first, in groups whose padded size stays within `tokens_max` (or of one row)."""
+def batches(
+    rows: Sequence[Sequence[int]], tokens_max: int = BATCH_TOKENS, padding_max: float = float("inf")
+) -> list[list[int]]:
+    """Indices of rows, shortest first, in groups (or of one row) whose padded size stays within `tokens_max`.
+
+    `padding_max` bounds what is padded, as a share of the group's tokens.
+    """
     found: list[list[int]] = []
+    tokens = 0
     for index in sorted(range(len(rows)), key=lambda index: len(rows[index])):
-        if found and len(rows[index]) * (len(found[-1]) + 1) <= tokens_max:
+        own = len(rows[index])
+        padded = own * (len(found[-1]) + 1) if found else 0
+        if found and padded <= tokens_max and padded <= (1 + padding_max) * (tokens + own):
             found[-1].append(index)
+            tokens += own
         else:
             found.append([index])
+            tokens = own
     return found
 
 
