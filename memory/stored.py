@@ -207,7 +207,7 @@ class MemoryRecord:
     pinned: bool
     quarantine_reason: str | None
     superseded_by: UUID | None
-    superseded_reason: str | None  # why, in the words of policies/reconcile.py
+    superseded_reason: str | None  # why, in the words of policies/reconcile.py, or same meaning
     deleted_at: datetime | None
     created_at: datetime
     content: str

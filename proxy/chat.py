@@ -33,7 +33,7 @@ from memory.off_loop import off_loop
 from memory.ports import Compressor, ContextRouter, TokenCounter
 from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
-from memory.read.items import Filter
+from memory.read.items import PAST, Filter
 from memory.read.recall import Question, Recaller
 from memory.read.working import WorkingContexts
 from memory.read.working_lines import LINES_MAX, affordable, with_working
@@ -378,7 +378,7 @@ class ChatCompletions:
         return outcome.response
 
 
-RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document"})
+RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document", PAST})
 
 
 def _status_header(prompt: Prompt) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from memory.model import Injections
 from memory.read.index import ScopeIndex, Scored
-from memory.read.items import Filter, IndexItem
+from memory.read.items import PAST, Filter, IndexItem
 from memory.read.words import date_words
 from policies import ranking
 from policies.admission import Features, Verdict
@@ -506,3 +506,12 @@ def test_the_dense_arm_is_the_exact_nearest(seeds: list[int]) -> None:
     # The index holds vectors in steps of int8 (memory/read/dense.py), which for 8 numbers moves a product by up to
     # 7.4e-3 (20,000 pairs): two that differ by less than twice that may change places.
     assert got == pytest.approx([float(one.vectors[0] @ query) for one in exact], abs=1.5e-2)
+
+
+def test_a_month_is_recalled_as_the_past_and_a_rolling_summary_only_where_summaries_are_asked_for() -> None:
+    month = item("month", "a walk by the river", kind="summary", attributes={"month": "2026-03"})
+    rolling = item("rolling", "one long walk along a river bank", kind="summary")
+    index = index_of(month, rolling, item("turn", "we met at the river after my walk"))
+    assert set(ask(index, "walk river", Filter(kinds=frozenset({"episodic", PAST})))) == {"month", "turn"}
+    assert set(ask(index, "walk river", Filter(kinds=frozenset({"summary"})))) == {"month", "rolling"}
+    assert set(ask(index, "walk river", Filter(kinds=frozenset({"episodic"})))) == {"turn"}

@@ -14,7 +14,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.read.items import Filter, IndexItem
+from memory.read.items import PAST, Filter, IndexItem
 from policies.labels import Sensitivity
 from policies.ranking import faded, prior, strength
 from policies.standing import standing
@@ -113,7 +113,7 @@ class Columns:
         self._identity[slot] = item.memory_id.int & _LOW_BITS
         self._expires[slot] = item.expires_at.timestamp() if item.expires_at else np.inf
         self._scope[slot] = item.scope_id
-        self._kind[slot] = self._code(item.kind)
+        self._kind[slot] = self._code(item.recalled_as)
         self._role[slot] = self._code(item.role)
         self._session[slot] = -2 if item.session_id is None else self._code(item.session_id)
         self._sensitivity[slot] = _SENSITIVITY[sensitivity]
@@ -151,7 +151,8 @@ class Columns:
         """Which of the first `count` slots may be seen: alive, unexpired, and let through by every label filter."""
         part = slice(0, count)
         mask: NDArray[np.bool_] = self.alive[part] & (self._expires[part] > now.timestamp())
-        for column, wanted in ((self._kind, where.kinds), (self._role, where.roles)):
+        kinds = where.kinds and (where.kinds | {PAST} if "summary" in where.kinds else where.kinds)
+        for column, wanted in ((self._kind, kinds), (self._role, where.roles)):
             if wanted is not None:
                 mask &= np.isin(column[part], [self._codes.get(name, -1) for name in wanted])
         if where.scope_ids is not None:

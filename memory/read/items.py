@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policies.labels import Sensitivity
+
+PAST: Final = "past"
+"""In a filter by kind: the collection of summaries that stand for turns which are not in recall (decision 0018)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,11 @@ class IndexItem:
     injected: int = 0  # how often it was placed in a prompt
     last_injected_at: datetime | None = None
     outdates: tuple[UUID, ...] = ()  # the events that this fact has taken the place of something said in
+
+    @property
+    def recalled_as(self) -> str:
+        """Its kind; of a month of episodes `past`, since sessions' own summaries are not recalled."""
+        return PAST if self.kind == "summary" and "month" in self.attributes else self.kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ from policies.summary import extract, sentences_of
 
 EXTRACTOR_VERSION: Final = "month-1"
 SENTENCES_MAX: Final = 24
+TURNS_MAX: Final = 500
+"""Of one month: it names every turn that it rests on, to whoever asks where it comes from."""
 _LISTED_MAX: Final = 10
 
 
@@ -110,11 +112,17 @@ _MEASURED: Final[tuple[str, ...]] = ("tokens", "duration_s", "first_seq", "last_
 
 
 def by_month(episodes: Sequence[OldEpisode]) -> list[list[OldEpisode]]:
-    """The episodes of each month, in order."""
-    months: dict[str, list[OldEpisode]] = {}
+    """The episodes of each month, in order; several lists of one month where they rest on more than TURNS_MAX turns."""
+    months: list[list[OldEpisode]] = []
+    turns = 0
     for one in sorted(episodes, key=lambda one: (_when(one), one.memory_id)):
-        months.setdefault(one.month, []).append(one)
-    return list(months.values())
+        own = one.attributes.get("turns")
+        turns += own if isinstance(own, int) else 0
+        if not months or months[-1][0].month != one.month or turns > TURNS_MAX:
+            months.append([])
+            turns = own if isinstance(own, int) else 0
+        months[-1].append(one)
+    return months
 
 
 def month_of(episodes: Sequence[OldEpisode]) -> NewMemory | None:

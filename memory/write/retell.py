@@ -1,8 +1,8 @@
 """Episodes told anew, and compressed into months: a step and some memories of one scope in, how many rows changed out.
 
 What is made is made with nothing held open, and put only where all it tells may still be told (memory.consolidation);
-what changed meanwhile is the next night's. At most ROWS_UNDER_LOCK episodes become one month; they rest on up to 3,000
-turns, an edge each. Raises StoreUnavailable, EmbedderUnavailable, LeaseLost.
+what changed meanwhile is the next night's.
+At most ROWS_UNDER_LOCK episodes become one month. Raises StoreUnavailable, EmbedderUnavailable, LeaseLost.
 """
 
 from __future__ import annotations

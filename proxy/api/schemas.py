@@ -163,7 +163,7 @@ class MemorySaid(Said):
     quarantine_reason: str | None
     superseded_by: str | None
     superseded_reason: str | None = Field(
-        default=None, description="newer value, corrected by the user, no longer, or contradiction."
+        default=None, description="newer value, corrected by the user, no longer, contradiction, or same meaning."
     )
     session: str | None
     occurred_at: Moment | None

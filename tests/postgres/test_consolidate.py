@@ -655,10 +655,10 @@ async def test_the_night_is_waited_for_and_a_store_that_is_away_does_not_end_the
     waiting = asyncio.create_task(keep_consolidating(night.on(night.store), "13:00", lambda: night.now))
     await asyncio.sleep(0.1)
     assert postgres.psql("SELECT count(*) FROM consolidation_runs") == "0"
-    postgres.psql("ALTER TABLE consolidation_runs RENAME TO elsewhere")
+    await asyncio.to_thread(postgres.psql, "ALTER TABLE consolidation_runs RENAME TO elsewhere")
     night.now += timedelta(hours=1)
     await asyncio.sleep(0.1)
-    postgres.psql("ALTER TABLE elsewhere RENAME TO consolidation_runs")
+    await asyncio.to_thread(postgres.psql, "ALTER TABLE elsewhere RENAME TO consolidation_runs")
     async with asyncio.timeout(10):
         while postgres.psql("SELECT count(*) FROM consolidation_runs WHERE finished_at IS NOT NULL") == "0":
             await asyncio.sleep(0.01)

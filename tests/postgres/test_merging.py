@@ -278,3 +278,15 @@ async def test_what_a_person_weighed_keeps_its_weight(night: Night) -> None:
     importance, confidence = await weight(night)
     assert importance == pytest.approx(0.1)
     assert confidence > 0.8
+
+
+@pytest.mark.parametrize("content", ["The user's employer is Meta.", "The user once met somebody at Google."])
+async def test_an_edit_of_what_stands_behind_another_brings_it_out_again(night: Night, content: str) -> None:
+    one = await say(night, works("google"))
+    await say(night, employer("google"), day=2)
+    assert await night.run(LATER) == {"duplicates": 1}
+    gone = await row_of(night, "employer")
+    await patch(night, gone.memory_id, version=gone.version, content=content, windows=((0, 5),), vectors=NEAR)
+    assert await texts(night.stores) == {WORKS, content}
+    rests = {row.content: set(row.event_ids) for row in await shown(night)}
+    assert rests[WORKS] == {one.turns[0].event_id}

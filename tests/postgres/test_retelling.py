@@ -18,12 +18,14 @@ from memory.config import load_settings
 from memory.consolidation import Due, Lead, terms_of
 from memory.errors import LeaseLost
 from memory.model import Commit
+from memory.read.items import Filter
 from memory.stored import MemoryRecord
 from memory.write.episodes import Bounds as Limits
 from memory.write.episodes import Teller
 from memory.write.months import SENTENCES_MAX, OldEpisode, month_of
 from policies.lifetime import DaysOf
-from tests.postgres.seed import T0, exchange, memory_of, stores
+from proxy.chat import RECALLED_KINDS
+from tests.postgres.seed import T0, exchange, memory_of, stores, vectors
 from tests.postgres.test_consolidate import BOAT, Dying, Night, Words, contents, summarised, summary_text
 from tests.postgres.test_facts import DAY, fact, new_fact, saying
 from tests.postgres_fixture import TestDatabase
@@ -227,6 +229,11 @@ async def test_a_month_is_recalled_once_all_its_turns_are_gone(night: Night, pos
     assert int(postgres.psql(versions)) > before  # a hot scope hears of it
     assert second.content in await contents(night)
     assert first.content not in await contents(night)
+    tenant, (scope,) = night.stores.tenant, await night.stores.read.visible_scopes(night.stores.scope())
+    where = Filter(kinds=RECALLED_KINDS)
+    near = await night.stores.read.nearest(tenant, [scope.scope_id], vectors(1)[0], 99, where, now=night.now)
+    assert second.memory_id in {row.memory_id for row in near}  # from Postgres
+    assert first.memory_id not in {row.memory_id for row in near}
     assert "expired" in await night.run(LATER + 300 * DAY)
     assert second.content in await contents(night)
 

@@ -346,6 +346,7 @@ class _Settling:
                 continue
             for name in ("take_sayings_back", "take_evidence_back"):
                 await self._tx.run(name, self._place.tenant, behind, one.entry.memory_id)
+            await self._tx.run("touch_memory", self._place.tenant, behind, self._changed_version)
             self.parted.add(behind)
 
     def _pointer(self, one: _Ruled, version: int) -> tuple[Any, ...]:

@@ -91,7 +91,7 @@ async def _stand_behind(
     await tx.run("copy_sayings", tenant, gone_id, kept_id)
     await tx.run("copy_evidence", tenant, gone_id, kept_id)
     await tx.run("outlive", tenant, kept_id, kept.row["version"], row["expires_at"])
-    await tx.run("point_memory", tenant, kept_id, kept.row["version"], changed_version)
+    await tx.run("touch_memory", tenant, kept_id, changed_version)
     labels = (row["integrity"], row["sensitivity"], row["validation_status"])
     times = (row["occurred_at"], row["valid_from"], row["valid_to"])
     await tx.run("close_version", tenant, gone_id, place.now)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres.database import Transaction
+from memory.adapters.postgres.fact_rows import SAME_MEANING
 from memory.adapters.postgres.rows import Place
 from memory.stored import MemoryChange
 from policies.fact import Fact
@@ -36,6 +37,10 @@ async def restate(tx: Transaction, place: Place, memory_id: UUID, change: Memory
     attributes: dict[str, Any] = dict(row["attributes"])
     taken = key and await tx.row("memory_of_content_key", place.tenant, place.scope_id, "semantic", key)
     if key is None or taken:
+        if row["superseded_reason"] == SAME_MEANING:
+            for name in ("take_sayings_back", "take_evidence_back"):
+                await tx.run(name, place.tenant, row["superseded_by"], memory_id)
+            await tx.run("stand_alone", place.tenant, memory_id)
         await tx.run("drop_fact", place.tenant, memory_id)
         key = hashlib.sha256(b"edited" + memory_id.bytes).digest()
         attributes = {name: value for name, value in attributes.items() if name not in _TRIPLE}
@@ -45,6 +50,8 @@ async def restate(tx: Transaction, place: Place, memory_id: UUID, change: Memory
         attributes = {**attributes, "object": words}
         attributes.pop("qualifiers", None)
     await tx.run("rekey_memory", place.tenant, memory_id, key)
+    if row["superseded_reason"] == SAME_MEANING and change.validation_status is None:
+        change = replace(change, validation_status="confirmed")  # it stood behind another, and says something else now
     return change if change.attributes is not None else replace(change, attributes=attributes)
 
 

@@ -124,6 +124,14 @@ WHERE d.tenant_id = $1 AND d.derived_id = $2 AND d.derived_kind = 'memory' AND d
       SELECT FROM fact_sayings s
       WHERE s.tenant_id = $1 AND s.memory_id = $2 AND s.event_id = d.source_id);
 
+-- name: touch_memory
+-- What a memory rests on has changed.
+-- $1 tenant uuid, $2 memory_id uuid, $3 changed_version int8
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET changed_version = $3
+WHERE tenant_id = $1 AND memory_id = $2;
+
 -- ---------------------------------------------------------------- said in many sessions
 
 -- name: sessions_of_facts

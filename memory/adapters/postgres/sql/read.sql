@@ -137,7 +137,7 @@ FROM (SELECT e.memory_id, e.version, e.span_start, e.span_end,
       LIMIT $4) c
 LEFT JOIN memories m ON m.tenant_id = $1 AND m.memory_id = c.memory_id AND m.version = c.version
     AND m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
-    AND ($5::text[] IS NULL OR m.kind = ANY ($5)) AND ($7::uuid IS NULL OR m.session_id = $7)
+    AND ($5::text[] IS NULL OR m.kind = ANY ($5) OR m.collection = ANY ($5)) AND ($7::uuid IS NULL OR m.session_id = $7)
     AND NOT m.memory_id = ANY ($11) AND m.collection NOT IN ('episode', 'month')
 LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = c.memory_id AND v.version = c.version
     AND v.validation_status <> 'rejected' AND ($6::text[] IS NULL OR v.role = ANY ($6))

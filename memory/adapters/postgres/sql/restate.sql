@@ -1,8 +1,9 @@
 -- name: fact_as_stated
 -- What a memory states and says now.
 -- $1 tenant uuid, $2 memory_id uuid
--- Uses: facts_pkey, memories_pkey, memory_versions_pkey. Rows: subject, predicate, object, negated, content, attributes.
-SELECT f.subject, f.predicate, f.object, f.negated, v.content, v.attributes
+-- Uses: facts_pkey, memories_pkey, memory_versions_pkey. Rows: subject, predicate, object, negated, content, attributes,
+-- superseded_by, superseded_reason.
+SELECT f.subject, f.predicate, f.object, f.negated, v.content, v.attributes, m.superseded_by, m.superseded_reason
 FROM facts f
 JOIN memories m ON m.tenant_id = $1 AND m.memory_id = f.memory_id
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = f.memory_id AND v.version = m.version
@@ -15,6 +16,14 @@ WHERE f.tenant_id = $1 AND f.memory_id = $2;
 SELECT memory_id
 FROM memories
 WHERE tenant_id = $1 AND scope_id = $2 AND kind = $3 AND content_key = $4;
+
+-- name: stand_alone
+-- A memory stands behind no other that says the same.
+-- $1 tenant uuid, $2 memory_id uuid
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET superseded_by = NULL, superseded_reason = NULL, superseded_at = NULL
+WHERE tenant_id = $1 AND memory_id = $2 AND superseded_reason = 'same meaning';
 
 -- name: drop_fact
 -- A memory states nothing any more that could be ruled on.
