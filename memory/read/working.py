@@ -32,7 +32,7 @@ from policies.working import Call, Heard, WorkingContext, advance
 
 log = logging.getLogger("memory_proxy.working")
 TURNS_READ_MAX: Final = 1_000
-# More turns than these are taken in on a thread: a turn takes 50 to 200 us, and the loop has streams to serve.
+# More turns than these are taken in on a thread: a turn takes some 200 us, and the loop has streams to serve.
 _TURNS_ON_THE_LOOP: Final = 8
 _OWN_MEMORY: Final = frozenset({"user", "assistant"})
 
