@@ -87,6 +87,8 @@ FROM facts f JOIN facts n ON n.tenant_id = f.tenant_id AND n.scope_id = f.scope_
     AND n.state = 'current'
 WHERE f.state = 'superseded' AND m.tenant_id = f.tenant_id AND m.memory_id = f.memory_id
 """
+_SIZE_MIB: Final = "SELECT pg_database_size(current_database()) / 1048576.0"
+_ENDED: Final = "SELECT finished_at IS NOT NULL FROM consolidation_runs ORDER BY started_at DESC LIMIT 1"
 
 
 @dataclass(slots=True)
@@ -200,7 +202,7 @@ async def measure(served: Served, work: Path, arguments: argparse.Namespace, emb
     lots = [Lot(f"bench-{number}", SCOPE_MEMORIES) for number in range(arguments.memories // SCOPE_MEMORIES)]
     place = await fill(served.dsn, lots, await VectorSource.of(embedder), say)
     aged = await age(served.dsn, place)
-    filled_s, store_mib = time.monotonic() - began, await _size_mib(served.dsn)
+    filled_s, store_mib = time.monotonic() - began, await _of_store(served.dsn, _SIZE_MIB)
     say(f"filled and aged in {filled_s:.0f} s: {aged}")
     without, beside = Asked(), Asked()
     nightly = Nightly(work)
@@ -222,6 +224,8 @@ async def measure(served: Served, work: Path, arguments: argparse.Namespace, emb
             if not nightly.runs:
                 break
             await nightly.break_off()
+            if await _of_store(served.dsn, _ENDED):  # it was on its way out: another start would be another run
+                break
     if not beside.client_ms:
         raise NotStarted("the run had ended before a chat was counted: give it more --memories")
     last = await nightly.last()
@@ -230,7 +234,7 @@ async def measure(served: Served, work: Path, arguments: argparse.Namespace, emb
         "aged": aged,
         "filled_s": round(filled_s, 1),
         "store_mib": round(store_mib),
-        "store_after_mib": round(await _size_mib(served.dsn)),
+        "store_after_mib": round(await _of_store(served.dsn, _SIZE_MIB)),
         "blocks": blocks,
         "run_s": round(run_s, 1),
         "memories_per_second": round(arguments.memories / run_s, 1),
@@ -242,10 +246,10 @@ async def measure(served: Served, work: Path, arguments: argparse.Namespace, emb
     }
 
 
-async def _size_mib(dsn: str) -> float:
+async def _of_store(dsn: str, query: str) -> Any:
     connection = await asyncpg.connect(dsn, timeout=10)
     try:
-        return float(await connection.fetchval("SELECT pg_database_size(current_database())")) / (1 << 20)
+        return await connection.fetchval(query)
     finally:
         await connection.close()
 
