@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -167,7 +168,8 @@ class Nightly:
     async def break_off(self) -> None:
         """As Ctrl-C does. What it had done is kept."""
         if self._process is not None and self._process.returncode is None:
-            os.killpg(self._process.pid, signal.SIGINT)
+            with suppress(ProcessLookupError):  # it has ended while we looked
+                os.killpg(self._process.pid, signal.SIGINT)
             await self._process.wait()
 
     async def last(self) -> dict[str, Any]:
