@@ -152,7 +152,8 @@ class Workshop:
             metrics=Metrics(),
             clock=self.clock,
         )
-        return WritePath(replace(parts, **{name: Mortal(getattr(parts, name), life) for name in WRAPPED}))
+        wrapped: dict[str, Any] = {name: Mortal(getattr(parts, name), life) for name in WRAPPED}
+        return WritePath(replace(parts, **wrapped))
 
     def clock(self) -> datetime:
         return self.now
