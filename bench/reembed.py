@@ -23,6 +23,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import asyncpg
+
 from bench.consolidate import START_S, USERS, Asked, Chats
 from bench.fake_vllm.launch import fake_vllm_process
 from bench.overhead.processes import NotStarted
@@ -64,26 +66,31 @@ class Fill:
     def runs(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
-    async def left(self) -> int:
-        """Memories that are not filled yet. Raises NotStarted."""
-        process = await self._run("--status", "--json", stdout=asyncio.subprocess.PIPE)
-        said, _ = await process.communicate()
-        if process.returncode:
-            raise NotStarted(f"reembed exited with {process.returncode}: {self._log.read_text()[-2000:]}")
-        return int(json.loads(said)["left"] or 0)
-
     async def switch(self) -> None:
         """Serve the second model. Raises NotStarted."""
         process = await self._run("--switch")
         if await process.wait():
             raise NotStarted(f"reembed exited with {process.returncode}: {self._log.read_text()[-2000:]}")
 
-    async def _run(self, *words: str, stdout: int | None = None) -> asyncio.subprocess.Process:
+    async def _run(self, *words: str) -> asyncio.subprocess.Process:
         argv = (sys.executable, "-m", "proxy", "reembed", *words, *self._here)
         with self._log.open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                *argv, stdout=stdout if stdout is not None else log, stderr=log, start_new_session=True
-            )
+            return await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, start_new_session=True)
+
+
+async def filled(dsn: str) -> int:
+    """Memories that have vectors of the second model. Raises NotStarted where it is not there."""
+    connection = await asyncpg.connect(dsn, timeout=10)
+    try:
+        table = await connection.fetchval(
+            "SELECT table_name FROM embedding_tables JOIN embedding_models USING (model_id) WHERE name = $1", SECOND
+        )
+        if table is None:
+            raise NotStarted("the fill has not begun within its time to start")
+        count: int = await connection.fetchval(f'SELECT count(*) FROM "{table}" WHERE window_no = 0')  # noqa: S608
+        return count
+    finally:
+        await connection.close()
 
 
 def write_second(directory: Path) -> None:
@@ -111,11 +118,11 @@ async def measure(served: Served, work: Path, arguments: argparse.Namespace, emb
             await chats.block(arguments.block_s, without)
             await filling.begin()
             await chats.block(START_S, None)
-            left, started = await filling.left(), time.monotonic()
+            before, started = await filled(served.dsn), time.monotonic()
             await chats.block(arguments.block_s, beside)
             ran = filling.runs
             run_s += time.monotonic() - started
-            done += left - await filling.left()
+            done += await filled(served.dsn) - before
             await filling.pause()
             say(f"block {block + 1}: {done:,} memories in {run_s:.0f} s")
             if not ran:

@@ -21,10 +21,10 @@ from memory.write.reembed import Lacking, Taken, Vectors
 
 JOB: Final = "reembed"
 _LANE: Final = lane_of_job(JOB)
-MEMORIES_AT_ONCE: Final = 64
+MEMORIES_AT_ONCE: Final = 32
 VERSIONS_AT_ONCE: Final = 32
-# About 64 windows: 2 s of a core with the packaged model. One longer text is taken alone.
-CHARS_AT_ONCE: Final = 50_000
+# About 32 windows: 1 s of a core with the packaged model. One longer text is taken alone.
+CHARS_AT_ONCE: Final = 25_000
 _LAST: Final = UUID(int=2**128 - 1)
 
 
