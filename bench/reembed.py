@@ -87,7 +87,7 @@ async def filled(dsn: str) -> int:
         )
         if table is None:
             raise NotStarted("the fill has not begun within its time to start")
-        count: int = await connection.fetchval(f'SELECT count(*) FROM "{table}" WHERE window_no = 0')  # noqa: S608
+        count: int = await connection.fetchval(f'SELECT count(*) FROM "{table}" WHERE window_no = 0')
         return count
     finally:
         await connection.close()

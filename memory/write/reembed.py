@@ -34,6 +34,9 @@ HELD_S: Final = 20.0
 # A last gap of more than that is closed before writers are held: 64 take about 2 s.
 GAP_MAX: Final = 64
 TRIES: Final = 20
+# Of what was stored without a new scope version: all is looked at before writers are held, what is recent then.
+EVER_S: Final = 3e9
+RECENT_S: Final = 86_400.0
 # Writers that are faster than a pass are held for longer at every so manieth try.
 HELD_EVERY: Final = 4
 
@@ -102,6 +105,7 @@ class ReembedStore(Protocol):
     async def paused(self) -> bool: ...
     async def left(self, model: StoredModel) -> int: ...
     def unfilled(self, model: StoredModel) -> AsyncIterator[tuple[UUID, int]]: ...
+    async def passed_over(self, model: StoredModel, recent_s: float, fence: int) -> int: ...
     async def take(self, model: StoredModel, tenant: UUID, scope_id: int) -> Taken: ...
     async def put(
         self, model: StoredModel, tenant: UUID, scope_id: int, taken: Taken, made: Sequence[Vectors], fence: int
@@ -176,9 +180,14 @@ class Reembedding:
 
     async def _close_the_gap(self, fence: int) -> int | None:
         generation = None
+        if await self._store.passed_over(self._model, EVER_S, fence):
+            await self._pass(fence, rest=0.0, until=None)
         await self._store.hold(HELD_S, fence)
         try:
-            await self._pass(fence, rest=0.0, until=time.monotonic() + HELD_S / 2)
+            until = time.monotonic() + HELD_S / 2
+            await self._pass(fence, rest=0.0, until=until)
+            if await self._store.passed_over(self._model, RECENT_S, fence):
+                await self._pass(fence, rest=0.0, until=until)
             if await self._store.left(self._model) == 0:
                 generation = await self._store.switch(self._model, fence)
         finally:
@@ -191,7 +200,9 @@ class Reembedding:
         while True:
             self._left, before = await self._store.left(self._model), self._done.memories
             if self._left == 0:
-                return "filled"
+                if await self._store.passed_over(self._model, EVER_S, fence) == 0:
+                    return "filled"
+                continue
             if await self._pass(fence, rest=self._rest, until=None) == "paused":
                 return "paused"
             if self._done.memories - before <= GAP_MAX and await self._store.left(self._model) <= GAP_MAX:

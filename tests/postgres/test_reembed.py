@@ -40,6 +40,19 @@ from tests.postgres_fixture import DIM, MODEL, TestDatabase
 from tests.small_model_fixture import write_small_model
 
 SMALL = 32
+# A copy of a memory, made so many days ago, at the first change of its scope and before every other id.
+PAST_THE_CURSOR = """
+WITH one AS (SELECT * FROM memories WHERE changed_version = 1 LIMIT 1),
+made AS (
+    INSERT INTO memories (tenant_id, memory_id, scope_id, kind, collection, content_key, session_id, subject_id,
+                          changed_version, created_at)
+    SELECT tenant_id, '00000000-0000-0000-0000-00000000000{number}', scope_id, kind, 'episode',
+           sha256('{number}'::bytea), session_id, subject_id, 1, now() - interval '{days} days' FROM one
+    RETURNING tenant_id, memory_id)
+INSERT INTO memory_versions
+SELECT (jsonb_populate_record(v, jsonb_build_object('memory_id', made.memory_id))).*
+FROM memory_versions v JOIN one USING (memory_id), made
+"""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +78,7 @@ class Deaf(ReembedStore):
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        if name not in ("put", "take", "hold", "switch", "left", "paused", "resign", "lead"):
+        if name not in ("put", "take", "hold", "switch", "left", "paused", "resign", "lead", "passed_over"):
             return found
 
         async def call(*arguments: Any) -> Any:
@@ -248,6 +261,18 @@ async def test_a_batch_is_bounded_and_one_longer_text_goes_alone(both: Both, mon
     assert taken.upto is None
     await both.store("x").stand_by(both.second)
     assert await both.work().fill() == "filled"
+    assert both.lacking(both.second) == 0
+
+
+async def test_what_is_stored_without_a_new_scope_version_is_filled_too(both: Both) -> None:
+    """As an episode is: the cursor may have gone past its place before it was there."""
+    await told(both, 3)
+    await both.store("x").stand_by(both.second)
+    assert await both.work().fill() == "filled"
+    for number, days in ((1, 0), (2, 30)):
+        both.postgres.psql(PAST_THE_CURSOR.format(number=number, days=days, table=both.first.table))
+    assert both.lacking(both.second) == 2
+    assert await both.work().switch() is not None
     assert both.lacking(both.second) == 0
 
 

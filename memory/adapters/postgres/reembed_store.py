@@ -22,6 +22,7 @@ from memory.write.reembed import Lacking, Taken, Vectors
 JOB: Final = "reembed"
 _LANE: Final = lane_of_job(JOB)
 MEMORIES_AT_ONCE: Final = 32
+SCOPES_LOOKED_AT: Final = 100
 VERSIONS_AT_ONCE: Final = 32
 # About 32 windows: 1 s of a core with the packaged model. One longer text is taken alone.
 CHARS_AT_ONCE: Final = 25_000
@@ -78,6 +79,24 @@ class ReembedStore:
                 found = await tx.fetch("scopes_to_reembed", tenant, scope_ids, model.model_id)
             for row in found:
                 yield tenant, row["scope_id"]
+
+    async def passed_over(self, model: StoredModel, recent_s: float, fence: int) -> int:
+        """Scopes in which a cursor has gone past a memory that lacks vectors; it begins there again.
+
+        Everything stored with a new scope version is found by the cursor. An episode has none (docs/decisions/0011), so
+        this looks at the memories themselves: all that were made within `recent_s`.
+        """
+        query, again = self._database.queries["scopes_passed_over"].of_table(model.table), 0
+        async for tenant, page in scope_pages(self._database):
+            for start in range(0, len(page), SCOPES_LOOKED_AT):
+                ids = page[start : start + SCOPES_LOOKED_AT]
+                async with self._database.transaction(tenant, ids) as tx:
+                    found = await tx.fetch(query, tenant, ids, model.model_id, recent_s)
+                    if found:
+                        await hold_fence(tx, _LANE, fence)
+                        await tx.run("walk_again", tenant, [row["scope_id"] for row in found], model.model_id)
+                    again += len(found)
+        return again
 
     async def take(self, model: StoredModel, tenant: UUID, scope_id: int) -> Taken:
         """The next memories of a scope and those of their versions that lack vectors, within the bounds above."""

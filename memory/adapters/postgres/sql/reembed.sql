@@ -188,3 +188,27 @@ VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (tenant_id, scope_id, model_id) DO UPDATE
 SET version = excluded.version, memory_id = excluded.memory_id
 WHERE (excluded.version, excluded.memory_id) > (p.version, p.memory_id);
+
+-- name: scopes_passed_over
+-- Those of these scopes in which a memory made within so many seconds lies behind the cursor and lacks vectors: one that
+-- was stored without a new scope version (an episode). Looks at everything, or at what is recent.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 model_id int4, $4 recent_s float8
+-- Uses: none. Rows: scope_id.
+SELECT p.scope_id
+FROM reembed_progress p
+WHERE p.tenant_id = $1 AND p.scope_id = ANY ($2) AND p.model_id = $3 AND EXISTS (
+    SELECT FROM memories m
+    JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id
+    WHERE m.tenant_id = $1 AND m.scope_id = p.scope_id
+      AND m.created_at >= clock_timestamp() - make_interval(secs => $4)
+      AND (m.changed_version, m.memory_id) <= (p.version, p.memory_id)
+      AND NOT EXISTS (
+          SELECT FROM {embeddings} e
+          WHERE e.tenant_id = $1 AND e.memory_id = v.memory_id AND e.version = v.version));
+
+-- name: walk_again
+-- Go through these scopes from the beginning: what has its vectors is only read.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 model_id int4
+-- Uses: reembed_progress_pkey. Rows: none.
+DELETE FROM reembed_progress
+WHERE tenant_id = $1 AND scope_id = ANY ($2) AND model_id = $3;
