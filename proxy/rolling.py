@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from memory.errors import StoreUnavailable
-from memory.serving import ASK_EVERY_S, Serving, until_moved, write_note
+from memory.serving import ASK_EVERY_S, Serving, StoredModel, until_moved, write_note
 from memory.telemetry import event
 
 log = logging.getLogger("memory_proxy.rolling")
@@ -29,13 +29,16 @@ _CLAIM: Final = "rolled-to-"
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """What a proxy worker follows. `parent`: the supervisor's process id, 0 where there is none."""
+    """What a proxy worker follows. `parent`: the supervisor's process id, 0 where there is none. `loads`: whether a
+    model's files are on this machine.
+    """
 
     run: Path
     table: str
     serving: Callable[[], Awaitable[Serving | None]]
     generation: Callable[[], Awaitable[int | None]]
     parent: int
+    loads: Callable[[StoredModel], bool]
 
     async def follow(self) -> None:
         """Ask to be replaced once another model, or another state of it, is served; for ever: one ask may be missed."""
@@ -44,8 +47,10 @@ class Follower:
             with contextlib.suppress(StoreUnavailable):
                 found = await self.serving()
                 if found is not None and (found.model.table != self.table or begun not in (None, found.generation)):
-                    write_note(self.run, found.model)
-                    self._ask(found.generation)
+                    # Where the other model is not on this machine, the former one goes on answering.
+                    if await asyncio.to_thread(self.loads, found.model):
+                        write_note(self.run, found.model)
+                        self._ask(found.generation)
                     await asyncio.sleep(AGAIN_S)
                 elif found is not None:
                     begun = found.generation

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -34,12 +34,12 @@ from memory.adapters.postgres.working_store import PostgresWorking
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
 from memory.adapters.secret_rules import secret_detectors
-from memory.adapters.served_model import files_to_begin_with
+from memory.adapters.served_model import can_be_loaded, files_to_begin_with
 from memory.adapters.spool import OrphanFinder, Spool
 from memory.adapters.spool import count as spooled
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer, UpstreamTokenizer
 from memory.config import Settings, digest, effective_cache_salt
-from memory.errors import ConfigInvalid, SpoolUnavailable, StoreUnavailable
+from memory.errors import ConfigInvalid, EmbedderUnavailable, SpoolUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.late import LateEmbedder
@@ -51,7 +51,7 @@ from memory.read.recall import Recaller
 from memory.read.rerank import Reranking
 from memory.read.route import ByLength
 from memory.read.working import WorkingContexts, WorkingParts
-from memory.serving import ModelMoved, read_note, write_note
+from memory.serving import ModelMoved, StoredModel, read_note, write_note
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
 from memory.write.redact import Redactor
@@ -73,6 +73,8 @@ T = TypeVar("T")
 HELD_BYTES_MAX: Final = 67_108_864
 # Nobody waits for it beyond the hold of the last byte; a conversation that is not remembered is recognised later.
 REMEMBER_TIMEOUT_MS: Final = 2_000
+# Its files are looked for, and read whole, so often.
+MODEL_AGAIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class Kept:
     read_store: ReadStore
     serving: ServingStore
     run: Path  # what this service's processes tell each other
+    loads: Callable[[StoredModel], bool]  # whether a model is on this machine; blocking
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class Wired:
         """What has this process replaced when another model is served."""
         kept = self.kept
         parent = supervisor_of(os.environ)
-        return Follower(kept.run, kept.table, kept.serving.serving, kept.serving.generation, parent)
+        return Follower(kept.run, kept.table, kept.serving.serving, kept.serving.generation, parent, kept.loads)
 
     @property
     def background(self) -> tuple[Coroutine[Any, Any, None], ...]:
@@ -220,6 +223,7 @@ async def _kept(settings: Settings) -> Kept:
         read_store=ReadStore(database, scopes, table, dim=spec.dim),
         serving=ServingStore(database),
         run=data / "run",
+        loads=partial(can_be_loaded, settings),
     )
 
 
@@ -303,6 +307,9 @@ async def bring_up(wired: Wired) -> None:
     if serving is None:
         raise StoreUnavailable("the store has not been settled yet")
     if serving.model.table != kept.table:
+        if not await asyncio.to_thread(kept.loads, serving.model):
+            await asyncio.sleep(MODEL_AGAIN_S)
+            raise EmbedderUnavailable(f"{serving.model.name} is served, and its files are not on this machine")
         await asyncio.to_thread(write_note, kept.run, serving.model)
         raise ModelMoved(f"{serving.model.name} is served, not {kept.embedder.model}")
     tenant = await wired.kept.key_store.ensure_tenant("default", datetime.now(UTC))

@@ -6,6 +6,7 @@ Refused with ModelFileInvalid, with the remedy: files that make other vectors th
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,9 @@ from memory.adapters.model_registry import ModelSpec, choose_model, read_registr
 from memory.config import Settings
 from memory.errors import ModelFileInvalid
 from memory.serving import StoredModel
+from memory.telemetry import event
 
+log = logging.getLogger("memory_proxy.serving")
 Said = Callable[[str], None]
 
 
@@ -58,6 +61,16 @@ def stored_files(settings: Settings, model: StoredModel, said: Said) -> ModelFil
         f"{'; '.join(dict.fromkeys(reasons))}. "
         "Put its files back (of a packaged model: the former version of its package)"
     )
+
+
+def can_be_loaded(settings: Settings, model: StoredModel) -> bool:
+    """Whether its files are on this machine; said in the log where not. Blocking."""
+    try:
+        stored_files(settings, model, _unsaid)
+    except ModelFileInvalid as fault:
+        event(log, "model_not_here", logging.ERROR, model=model.name, fault=str(fault))
+        return False
+    return True
 
 
 def files_to_begin_with(settings: Settings, noted: StoredModel | None) -> ModelFiles:

@@ -11,7 +11,7 @@ import pytest
 from tests.postgres.seed import SUBJECT, T0, Stores, chunk, exchange, stores
 from tests.postgres_fixture import TestDatabase
 
-TENANT_TABLES = ("scopes", "scope_versions", "subjects", "data_keys", "tombstones", "audit_log")
+TENANT_TABLES = ("scopes", "scope_versions", "subjects", "data_keys", "tombstones", "audit_log", "reembed_progress")
 SCOPE_TABLES = (
     "sessions", "exchanges", "turns", "memories", "memory_versions", "memory_access", "provenance", "derivations",
     "retrievals", "ledger", "import_chunks", "outbox",
@@ -32,6 +32,8 @@ async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
             f"INSERT INTO data_keys VALUES ({tenant}, gen_random_uuid(), NULL, 'x', now())",
             f"INSERT INTO tombstones VALUES ({tenant}, 'content', {key}, now())",
             f"INSERT INTO audit_log VALUES ({tenant}, gen_random_uuid(), 'a', 'b', NULL, '{{}}', now())",
+            "INSERT INTO reembed_progress SELECT tenant_id, scope_id, model_id, 1, gen_random_uuid() "
+            "FROM scopes, embedding_models",
             "INSERT INTO memory_access SELECT tenant_id, memory_id, scope_id FROM memories",
         ):
             postgres.psql(statement)
