@@ -17,7 +17,7 @@ from memory.model import Commit
 from memory.read.items import Filter
 from policies.fact import Fact
 from policies.labels import Sensitivity
-from tests.postgres.seed import T0, stores, vectors
+from tests.postgres.seed import T0, memory_of, stores, vectors
 from tests.postgres.test_consolidate import Dying, Night, events, outdated, patch, shown
 from tests.postgres.test_facts import DAY, fact, id_of, saying, texts
 from tests.postgres_fixture import TestDatabase
@@ -192,13 +192,45 @@ async def test_the_one_that_stays_is_replaced_and_both_are_out_of_date(night: Ni
     assert EMPLOYER in await texts(night.stores)
 
 
-async def test_a_hidden_turn_leaves_what_the_other_still_says(night: Night) -> None:
+async def test_a_turn_that_is_hidden_leaves_what_the_other_says_and_then_nothing(night: Night) -> None:
+    commits = []
+    for number, what in enumerate((works("google"), employer("google"))):
+        commit = alike(saying(night.stores, what, day=number))
+        commits.append(replace(commit, memories=(memory_of(commit.turns[0]),)))
+        await night.stores.write.commit(commits[-1], now=T0 + number * DAY)
+    assert await night.run(LATER) == {"duplicates": 1}
+    for commit, left in zip(commits, ({WORKS}, set[str]()), strict=True):
+        await night.stores.records.delete_memory(night.stores.scope(), commit.memories[0].memory_id, LATER)
+        assert await texts(night.stores) == left
+
+
+async def test_what_a_person_hides_was_said_by_both(night: Night) -> None:
     await say(night, works("google"))
     await say(night, employer("google"), day=2)
+    night.now = LATER
+    would = {one.step: one.changed for one in await night.on(night.store).rehearse(lambda *_: None) if one.changed}
+    assert would == {"duplicates": 1}
+    assert await texts(night.stores) == {WORKS, EMPLOYER}  # a rehearsal changes nothing
     await night.run(LATER)
     (row,) = await shown(night)
     await night.stores.records.delete_memory(night.stores.scope(), row.memory_id, LATER)
-    assert await texts(night.stores) == set()  # a person took away what both said
+    assert await texts(night.stores) == set()
+    await night.stores.records.undelete_memory(night.stores.scope(), row.memory_id, LATER)
+    assert await texts(night.stores) == {WORKS}
+
+
+async def test_many_ways_and_many_others_leave_one_of_each(night: Night, postgres: TestDatabase) -> None:
+    ways = ("works_at", "works_for", "employed_by", "employer", "is_employed_by")
+    for number, predicate in enumerate(ways):
+        sentence = f"The user {predicate.replace('_', ' ')} %s."
+        for name in ("google", "meta"):
+            what = fact(name, predicate=predicate, statement=sentence % name.title(), cardinality="many")
+            await say(night, what, day=number, session=f"{name}{number}")
+    assert (await night.run(LATER))["duplicates"] == 8
+    assert len(await shown(night)) == 2
+    behind = "FROM memories a JOIN memories b ON b.memory_id = a.superseded_by"
+    assert postgres.psql(f"SELECT count(*) {behind} WHERE b.superseded_by IS NOT NULL") == "0"  # no chains
+    assert "duplicates" not in await night.run(LATER)
 
 
 async def test_killed_at_any_call_the_merge_is_made_once(night: Night, postgres: TestDatabase) -> None:
