@@ -16,7 +16,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -189,6 +189,7 @@ def sense_of(one: Meant) -> Sense | None:
     return (one.subject, one.negated, one.aspect, one.unit, *said, _left_over(one))
 
 
+@lru_cache(4_096)
 def kin_of(predicate: str) -> frozenset[str]:
     """The predicates under which the same may be said, this one among them."""
     plain = _plain(predicate)
@@ -230,7 +231,7 @@ def _plain(predicate: str) -> str:
     return f"{named}_name" if named in _RELATIVES else named
 
 
-@cache
+@lru_cache(4_096)  # predicates are a model's own words: without a bound they would fill a worker
 def _kin_number(plain: str) -> str:
     return next((f"#{number}" for number, kin in enumerate(_KIN) if plain in kin), plain)
 

@@ -336,6 +336,17 @@ async def test_what_is_hidden_between_the_telling_and_the_putting_is_not_put(nig
     assert (await store.change(tenant, eve, "past", [Due(old.memory_id)], terms, lead)).rows == 0
 
 
+async def test_what_is_hidden_as_never_used_is_recalled_as_its_month(night: Night) -> None:
+    await many(night)
+    night.settings = load_settings(None, {"consolidate.pause_ms": 0, "consolidate.never_used_keep_days": 30}, {})
+    assert await night.run(T0 + 60 * DAY) == {"unused": 12}  # the turns, not what was told of them
+    assert await contents(night) == set()
+    assert await night.run(T0 + 150 * DAY) == {"compressed": 4, "pruned": 12}
+    assert await night.run(T0 + 151 * DAY) == {"past": 2}
+    assert {"Lisbon" in text or "Braga" in text for text in await contents(night)} == {True}
+    assert await night.run(T0 + 400 * DAY) == {}
+
+
 async def test_compressing_can_be_left_off(night: Night) -> None:
     await many(night)
     night.settings = load_settings(

@@ -228,13 +228,14 @@ LIMIT $4;
 
 -- name: due_unused
 -- Which of these were never placed in a prompt since a moment by which they were there, and nothing rests on their being
--- there: a fact that took the place of another would bring that back.
+-- there: a fact that took the place of another would bring that back. Episodes are no candidates, and become a month.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
 -- Uses: memories_pkey, memory_access_pkey, memory_versions_current. Rows: memory_id.
 SELECT m.memory_id
 FROM memories m
 WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.created_at < $3 AND m.deleted_at IS NULL AND NOT m.pinned
   AND m.superseded_by IS NULL AND m.quarantined_at IS NULL AND m.kind IN ('episodic', 'semantic', 'document')
+  AND m.collection <> 'episode'
   AND NOT EXISTS (
       SELECT FROM memory_access a WHERE a.tenant_id = $1 AND a.memory_id = m.memory_id AND a.injected > 0)
   AND NOT EXISTS (SELECT FROM memories o WHERE o.tenant_id = $1 AND o.superseded_by = m.memory_id)
