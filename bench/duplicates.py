@@ -37,7 +37,11 @@ BOUNDS: Final = (0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
 SHOWN_FROM: Final = 0.85
 SAID_AT: Final = datetime(2026, 3, 5, tzinfo=UTC)
 SAID_LATER: Final = datetime(2026, 9, 21, tzinfo=UTC)
-_VALUE: Final = re.compile(r"\d+(?:[.,:/-]\d+)*|[%$€£]|\b(?:not|no|never|dislikes|without|used|was|were)\b", re.I)
+_VALUE: Final = re.compile(
+    r"\d+(?:[.,:/-]\d+)*|[%$€£]|\b(?:not|no|never|dislikes|without|used|was|were|first|second|third|fourth)\b"
+    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(?:[a-z]*)\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
