@@ -45,7 +45,6 @@ SAME: Final = (
     ("likes | tea | The user likes tea.", "fond_of | tea | The user is fond of tea."),
     ("married_to | ann | The user is married to Ann.", "spouse | ann | The user's spouse is Ann."),
     ("email | a b | The user's email is a b.", "email_address | a b | The user's email address is a b."),
-    ("deadline | may 3 | The user's deadline is May 3.", "due_date | may 3rd | The user's due date is May 3rd."),
     ("count | two | The user has two kids.", "count | 2 | The user has 2 kids."),
     ("weekly_run | 5 km | The user's weekly run is 5 km.", "weekly_run | 5km | The user's weekly run is 5km."),
     (
@@ -57,6 +56,9 @@ SAME: Final = (
     ("!likes | tea | The user does not like tea.", "!enjoys | tea | The user does not enjoy tea."),
     ("located_at | lisbon | The user is located at Lisbon.", "located_in | lisbon | The user is located in Lisbon."),
     ("age | 30 | The user's age is 30.", "years_old | 30 | The user is 30 years old."),
+    ("comes_from | rome | The user comes from Rome.", "originally_from | rome | The user is originally from Rome."),
+    ("boss | ann | The user's boss is Ann.", "boss_name | ann | The user's boss's name is Ann."),
+    ("weight | 80 kg | The user's weight is 80 kg.", "weight | 80 kilos | The user's weight is 80 kilos."),
 )
 OTHER: Final = (
     # whether
@@ -175,6 +177,64 @@ OTHER: Final = (
     ("lives_in | straße 5 | The user lives in Straße 5.", "home_in | straße 6 | The user's home is in Straße 6."),
     ("lives_in | 北京 | 用户住在北京。", "home_in | 北京 | 用户的家不在北京。"),
     ("lives_in | berlin | Der Nutzer wohnt in Berlin.", "home_in | berlin | Der Nutzer wohnte in Berlin."),
+    # written when the table was done: 3 of 39 were merged, and the table lost what merged two of them
+    ("lives_in | berlin | The user lives in Berlin.", "residence | berlin | The user's summer residence is Berlin."),
+    ("lives_in | berlin | The user lives in Berlin.", "home_in | berlin | The user has two homes in Berlin."),
+    ("lives_in | berlin | The user lives in Berlin.", "based_in | berlin | The user's company is based in Berlin."),
+    ("lives_in | berlin | The user lives in Berlin.", "resides_in | berlin | The user's mother resides in Berlin."),
+    ("lives_in | berlin | The user lives in Berlin.", "living_in | berlin | The user is living alone in Berlin."),
+    ("works_at | google | The user works at Google.", "employer | google | The user's biggest employer is Google."),
+    ("works_at | google | The user works at Google.", "employed_by | google | The user is self employed by Google."),
+    ("works_for | google | The user works for Google.", "works_at | google | The user works at a Google office."),
+    ("job | teacher | The user is a teacher.", "job_title | teacher | The user's job title is assistant teacher."),
+    ("job | teacher | The user is a teacher.", "profession | teacher | The user's dream profession is teacher."),
+    ("job | teacher | The user is a teacher.", "works_as | teacher | The user works as a teacher on Mondays."),
+    (
+        "allergic_to | milk | The user is allergic to milk.",
+        "has_condition | milk allergy | The user's son has a milk allergy.",
+    ),
+    (
+        "allergic_to | milk | The user is allergic to milk.",
+        "allergies | milk | The user has allergies, milk among others.",
+    ),
+    (
+        "allergic_to | milk | The user is allergic to milk.",
+        "has_condition | milk allergy | The user had a milk allergy.",
+    ),
+    (
+        "birthday | june 1 | The user's birthday is June 1.",
+        "date_of_birth | june 1 1990 | The user's date of birth is June 1 1990.",
+    ),
+    (
+        "birthday | june 1 | The user's birthday is June 1.",
+        "birth_date | 1 june | The user's wife's birth date is 1 June.",
+    ),
+    ("born_in | rome | The user was born in Rome.", "birthplace | rome | The user's birthplace is near Rome."),
+    ("comes_from | rome | The user comes from Rome.", "comes_from | the rome | The user comes to Rome."),
+    (
+        "speaks | french | The user speaks French.",
+        "speaks_language | french | The user speaks the French language badly.",
+    ),
+    ("likes | running | The user likes running.", "enjoys | running | The user enjoys running more than swimming."),
+    ("likes | running | The user likes running.", "fond_of | running | The user is less fond of running."),
+    ("prefers | tea | The user prefers tea.", "has_preference_for | tea | The user has no preference for tea."),
+    ("married_to | ann | The user is married to Ann.", "spouse | ann | The user's late spouse is Ann."),
+    ("married_to | ann | The user is married to Ann.", "spouse_name | ann | The user's ex spouse name is Ann."),
+    ("age | 40 | The user's age is 40.", "years_old | 40 | The user's car is 40 years old."),
+    ("age | 40 | The user's age is 40.", "years_old | 40 | The user is over 40 years old."),
+    ("email | x@y.z | The user's email is x@y.z.", "email_address | x@y.z | The user's work email address is x@y.z."),
+    ("deadline | monday | The user's deadline is Monday.", "due_on | monday | The user's rent is due on Monday."),
+    ("deadline | monday | The user's deadline is Monday.", "due_date | monday | The user's due date is Monday."),
+    ("depends_on | redis | The user depends on Redis.", "relies_on | redis | The user relies only on Redis."),
+    ("located_at | paris | The user is located at Paris.", "located_in | paris | The user is located in Paris today."),
+    ("wife_name | ann | The user's wife is called Ann.", "wife_called | ann | The user's wife called Ann."),
+    ("brother | tom | The user's brother is Tom.", "brother_name | tom | The user's brother Tom's name is Tom."),
+    ("doctor | ann | The user's doctor is Ann.", "doctor_name | ann | The user's doctor for Ann is Ann."),
+    ("count | two | The user has two kids.", "count | 2 | The user has 2 grown kids."),
+    ("weight | 80 kg | The user's weight is 80 kg.", "weight | 80 | The user's weight is 80 lbs."),
+    ("run | 5 km | The user's run is 5 km.", "run | 5 k | The user's run is 5 k."),
+    ("name | ann lee | The user's name is Ann Lee.", "name | lee ann | The user's name is Lee Ann."),
+    ("deadline | may 3 | The user's deadline is May 3.", "due_date | may 3rd | The user's due date is May 3rd."),
 )
 
 
