@@ -146,6 +146,22 @@ async def test_a_summary_is_made_anew_without_what_was_superseded(night: Night, 
     assert await night.run(T0 + DAY) == {}
 
 
+async def test_a_summary_of_a_turn_that_was_hidden_meanwhile_is_not_put(night: Night, postgres: TestDatabase) -> None:
+    made, summary_id = await summarised(night, BOAT, "Halcyon, noted for later.", HOME)
+    store, scope_id, tenant = night.store, await night.stores.scopes.ensure(night.stores.scope()), night.stores.tenant
+    fence = await store.lead("night", 600)
+    assert fence is not None
+    lead, terms = Lead("night", fence, (await store.begin(T0)).run_id), terms_of(night.settings, T0)
+    before = await store.old_summary(tenant, scope_id, summary_id)
+    assert before is not None
+    anew = await night.on(store)._parts.summarise(before, await store.summarised_turns(tenant, before, 0, 99))
+    assert anew is not None
+    assert HOME in anew.content
+    await night.stores.records.delete_memory(night.stores.scope(), made.memories[2].memory_id, T0)
+    assert await store.put_rebuilt(tenant, before, anew, terms, lead) == 0
+    assert postgres.psql(f"SELECT version FROM memories WHERE memory_id = '{summary_id}'") == "1"
+
+
 async def test_an_answer_that_only_repeated_memory_is_in_no_episode(night: Night) -> None:
     made = exchange(
         night.stores.scope(), "s", 0, (WORK, "You told me that your boat is called Halcyon."), retrieval=None
