@@ -156,8 +156,8 @@ async def test_a_summary_of_a_turn_that_was_hidden_meanwhile_is_not_put(night: N
     assert before is not None
     anew = await night.on(store)._parts.summarise(before, await store.summarised_turns(tenant, before, 0, 99))
     assert anew is not None
-    assert HOME in anew.content
-    await night.stores.records.delete_memory(night.stores.scope(), made.memories[2].memory_id, T0)
+    assert BOAT in anew.content
+    await night.stores.records.delete_memory(night.stores.scope(), made.memories[0].memory_id, T0)
     assert await store.put_rebuilt(tenant, before, anew, terms, lead) == 0
     assert postgres.psql(f"SELECT version FROM memories WHERE memory_id = '{summary_id}'") == "1"
 
