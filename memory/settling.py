@@ -66,7 +66,7 @@ async def _settle(settings: Settings, owner_url: str, store: ServingStore) -> No
                 remedy=f"memory-proxy reembed --to {settings.embedding.model}",
             )
             if serving is None:
-                await serve_model(owner_url, held.model_id, None)
+                await serve_model(owner_url, held.model_id, None, known=0)
             return
     if files is None:
         raise missing or StartFailed("no embedding model")
@@ -75,7 +75,8 @@ async def _settle(settings: Settings, owner_url: str, store: ServingStore) -> No
     if serving is None or serving.model.table != table:
         model = next(one for one in await store.models() if one.table == table)
         beside = held if held is not None and held.table != table else None
-        await serve_model(owner_url, model.model_id, beside.model_id if beside else None)
+        known = serving.generation if serving else 0
+        await serve_model(owner_url, model.model_id, beside.model_id if beside else None, known=known)
 
 
 async def until_settled(store: ServingStore, over: asyncio.Event) -> Serving | None:

@@ -273,7 +273,8 @@ def _after_user(known: WorkingContext, read: _Read) -> WorkingContext:
         still = tuple(one for one in still if one.asked_by == "user")
     if words.drops(read.said):
         still = ()
-    asked = [Open("question", "user", read.quote(piece)) for piece in words.questions_in(read.said)]
+    vouched = read.turn.integrity in _VOUCHED
+    asked = [Open("question", "user", read.quote(piece)) for piece in words.questions_in(read.said) if vouched]
     pointing = words.points_at_nothing(read.said)
     if pointing and read.turn.seq == 0 and not read.turn.attached and pointing.text == read.turn.head.strip():
         asked.append(Open("reference", "user", read.quote(pointing)))

@@ -24,6 +24,8 @@ from memory.telemetry import event
 
 log = logging.getLogger("memory_proxy.rolling")
 AGAIN_S: Final = 30.0
+CLAIM_S: Final = 900.0
+"""How long an ask stands: a roll drains one worker after the other, and the supervisor keeps what it was asked."""
 _CLAIM: Final = "rolled-to-"
 
 
@@ -80,7 +82,7 @@ def _claimed(run: Path, generation: int) -> bool:
                 old.unlink(missing_ok=True)
         claim.touch(exist_ok=False)
     except FileExistsError:
-        if time.time() - claim.stat().st_mtime < AGAIN_S / 2:
+        if time.time() - claim.stat().st_mtime < CLAIM_S:
             return False
         os.utime(claim)
     except OSError as fault:

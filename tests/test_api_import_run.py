@@ -54,7 +54,7 @@ class Store:
     async def session(self, scope: Scope, name: str) -> SessionRecord:
         if name not in self.turns:
             raise NotFound("no such session")
-        return SessionRecord(UUID(int=2), name, len(self.turns[name]), 0, 0, None, NOW, NOW, {})
+        return SessionRecord(UUID(int=2), name, len(self.turns[name]), 0, 0, None, NOW, NOW, None, {})
 
     async def session_turns(
         self, scope: Scope, session_id: UUID, *, limit: int, after_seq: int = -1

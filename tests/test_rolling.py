@@ -87,7 +87,7 @@ async def test_of_all_workers_one_asks_for_the_roll_and_notes_the_model(tmp_path
 async def test_a_roll_that_was_not_heard_is_asked_for_again(tmp_path: Path, hups: list[int]) -> None:
     store = Store()
     await followed(follower(store, tmp_path), store=store)
-    long_ago = time.time() - rolling.AGAIN_S
+    long_ago = time.time() - rolling.CLAIM_S
     os.utime(tmp_path / "rolled-to-2", (long_ago, long_ago))
     await followed(follower(store, tmp_path), store=store)
     assert len(hups) == 2

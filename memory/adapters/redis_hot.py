@@ -127,6 +127,13 @@ class RedisHot:
             async with asyncio.timeout(self._keep_timeout_s):
                 await self._client.execute_command("EVAL", redis_scripts.KEEP_NEWER, 1, key, mark, sealed, ttl_s)
 
+    async def drop_working(self, scope: Scope, scope_key: bytes, session_id: UUID) -> None:
+        """Keep no working context of a session. Raises QueueUnavailable."""
+        with faults("drop working context"):
+            async with asyncio.timeout(self._keep_timeout_s):
+                key = f"{_prefix(scope.tenant, scope_key)}:w:{session_id.hex}"
+                await self._client.execute_command("DEL", key)
+
     async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
         """Tell readers that a scope has reached `version`; an older one changes nothing. Raises QueueUnavailable."""
         message = f"{tenant.hex} {scope_id} {version}"

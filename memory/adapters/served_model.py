@@ -50,7 +50,7 @@ def stored_files(settings: Settings, model: StoredModel, said: Said) -> ModelFil
     for find in finds:
         try:
             files = find()
-        except ModelFileInvalid as fault:
+        except (ModelFileInvalid, OSError) as fault:  # OSError: a directory that this process may not enter
             reasons.append(str(fault))
             continue
         if files.digest == model.digest:

@@ -1,6 +1,8 @@
 -- migrate:up
 -- What merging, promoting and compressing need (docs/decisions/0018). Nothing of it is written by a live commit.
 
+-- In the order in which a commit takes them, so that a store that is written to meanwhile waits and does not deadlock.
+LOCK TABLE memories, facts, fact_sayings IN ACCESS EXCLUSIVE MODE;
 -- A saying that came with a fact that says the same in other words: of which, so that the merge can be undone.
 ALTER TABLE fact_sayings ADD COLUMN merged_from uuid;
 -- In how many sessions it was heard when it last gained by that.
@@ -17,8 +19,7 @@ CREATE INDEX outdated_turns_of_event ON outdated_turns (tenant_id, event_id);
 ALTER TABLE memories
     DROP CONSTRAINT memories_pruned_reason_check,
     ADD CONSTRAINT memories_pruned_reason_check
-        CHECK (pruned_reason IN ('never used', 'over the bound', 'nothing left')) NOT VALID;
-ALTER TABLE memories VALIDATE CONSTRAINT memories_pruned_reason_check;
+        CHECK (pruned_reason IN ('never used', 'over the bound', 'nothing left'));
 
 -- migrate:down
 -- Forward only: restore a backup instead.

@@ -98,6 +98,9 @@ class HotContexts(Protocol):
     ) -> None:
         """Keep it unless a newer one is there. Raises QueueUnavailable."""
 
+    async def drop_working(self, scope: Scope, scope_key: bytes, session_id: UUID) -> None:
+        """Keep none. Raises QueueUnavailable."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkingParts:
@@ -125,6 +128,7 @@ class WorkingContexts:
         task = asyncio.create_task(self.follow(scope, session_id))
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
+        task.add_done_callback(_say_why_it_failed)
         return task
 
     async def of(self, scope: Scope, session_id: UUID) -> WorkingContext | None:
@@ -156,6 +160,8 @@ class WorkingContexts:
         read = await self._parts.store.working(scope, session_id, known, limit=TURNS_READ_MAX)
         if read is None:
             return None
+        if cached and read.version < cached[0]:
+            await self._drop(scope, session_id)  # the store was set back: what is cached is of another past
         before = cached[1] if cached and not read.whole else WorkingContext(read.first_seq, begun=read.first_seq == 0)
         context = await self._advanced(before, read, now)
         how = "rebuilt" if read.whole else "advanced" if read.turns else "held"
@@ -196,9 +202,23 @@ class WorkingContexts:
         except QueueUnavailable as fault:
             event(log, "working_context_not_kept", logging.WARNING, session=str(session_id), fault=str(fault))
 
+    async def _drop(self, scope: Scope, session_id: UUID) -> None:
+        parts = self._parts
+        chain_key = await parts.keys.chain_key(scope.tenant)
+        try:
+            await parts.hot.drop_working(scope, scope_key(chain_key, scope), session_id)
+        except QueueUnavailable as fault:
+            event(log, "working_context_not_dropped", logging.WARNING, session=str(session_id), fault=str(fault))
+
     async def _binding(self, scope: Scope, session_id: UUID) -> Binding:
         subject = await self._parts.keys.subject_id(scope.tenant, scope.user)
         return Binding(scope.tenant, subject, session_id, "working")
+
+
+def _say_why_it_failed(task: asyncio.Task[WorkingContext | None]) -> None:
+    """A prompt goes without; nobody may miss why."""
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        log.error("no working context", exc_info=fault)
 
 
 def _advance(

@@ -32,7 +32,7 @@ async def with_working(recall: Recall, reading: asyncio.Task[WorkingContext | No
         return recall
     replayed = [one for one in recall.candidates if one.replayed]
     done, _ = await asyncio.wait((reading,), timeout=left_s if replayed else 0)
-    context = reading.result() if done and replayed else None
+    context = reading.result() if done and replayed and reading.exception() is None else None
     if context is None:
         return recall
     return replace(recall, candidates=(*lines_of(context, replayed), *recall.candidates))

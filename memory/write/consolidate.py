@@ -35,7 +35,7 @@ from memory.consolidation import (
     Terms,
     Window,
 )
-from memory.errors import LeaseLost, MemoryProxyFault
+from memory.errors import LeaseLost, MemoryProxyFault, StoreRefused
 from memory.model import NewMemory
 from memory.stored import StoredTurn
 from memory.telemetry import Metrics, event
@@ -296,11 +296,20 @@ class _TenantStep:
             more = True
             while more:
                 began_s = self._now_s()
-                changed = await self._change(scope_id, batch, lead)
+                changed = await self._change_or_pass(scope_id, batch, lead)
                 worked_s = self._now_s() - began_s
                 await self._count(changed=changed.rows, worked_s=worked_s)
                 await self._pace.rest(worked_s, least_s=self._parts.pause_s)
                 more = changed.more
+
+    async def _change_or_pass(self, scope_id: int, batch: Sequence[Due], lead: Lead) -> Changed:
+        """Rows that the store refuses are passed over: nobody else's night may end with them."""
+        try:
+            return await self._change(scope_id, batch, lead)
+        except StoreRefused as fault:
+            ids = ",".join(str(one.memory_id) for one in batch)
+            event(log, "consolidation_refused", logging.WARNING, step=self._step, ids=ids, fault=str(fault))
+            return Changed(0)
 
     async def _change(self, scope_id: int, batch: Sequence[Due], lead: Lead) -> Changed:
         if self._step in RETOLD:

@@ -293,6 +293,23 @@ async def test_a_line_that_is_replaced_takes_its_procedure_with_it(store: Stores
     assert {step["event_id"] for step in row.attributes["steps"]} == set(map(str, row.event_ids))
 
 
+async def test_of_a_line_that_comes_twice_in_one_chunk_only_the_last_teaches(store: Stores) -> None:
+    made, lines = chunk(
+        store.scope(), [("s", FIRST, "id-1"), ("s", "We deploy on Fridays.", "id-1")], 1, on_conflict="update"
+    )
+    items: list[ImportItem] = []
+    words = Words()
+    for item in lines:
+        found = procedures_of([item.turn])
+        memories = await embedded_procedures([one.memory for one in found], words, words)
+        taught = tuple(replace(one, memory=memory) for one, memory in zip(found, memories, strict=True))
+        items.append(replace(item, procedures=taught))
+    assert [len(item.procedures) for item in items] == [1, 0]
+    await store.imports.commit_import(made, items, subject_id=SUBJECT, lane=LANE, fence=1, now=T0)
+    assert await texts(store) == set()
+    assert await listed(store) == []
+
+
 # ---------------------------------------------------------------- what nobody taught
 
 ALONE = Limits(idle_s=1800, turns_max=60, tokens_max=32_000, sentences_max=8, sessions_max=50)
@@ -359,6 +376,22 @@ async def test_three_successes_alike_are_proposed_and_wait_for_review(store: Sto
     assert (again.memory_id, again.attributes["success_count"]) == (made.memory_id, 4)
     assert (await judge(store, "read_file", "confirmed", T0 + 5 * DAY)).attributes["state"] == "approved"
     assert await texts(store) == {"1. call read_file"}
+
+
+@pytest.mark.parametrize("topics", [1, {"a": 1}, ["x" * 100_000, 7, *("y" * 500,) * 200], None])
+async def test_topics_that_an_owner_wrote_stop_no_teller_and_make_no_monster(
+    store: Stores, postgres: TestDatabase, topics: Any
+) -> None:
+    for day in range(2):
+        await worked(store, postgres, day=day)
+    page = await store.records.memories(store.scope(), limit=50, kind="episodic")
+    for row in page.rows:
+        if row.collection == "episode":
+            change = MemoryChange(attributes={"topics": topics})
+            await store.records.patch_memory(store.scope(), row.memory_id, row.version, change, T0 + 2 * DAY)
+    await worked(store, postgres, day=3)
+    (made,) = await listed(store)
+    assert len(made.content) < 1_000
 
 
 async def test_a_procedure_that_fails_is_retired_with_the_reason(store: Stores, postgres: TestDatabase) -> None:

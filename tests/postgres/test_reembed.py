@@ -166,7 +166,7 @@ async def both(postgres: TestDatabase, files: ModelFiles, embedder: OnnxEmbedder
     await ensure_embedding_table(postgres.owner, "small", files.digest, SMALL, files.spec.directory)
     async with stores(postgres) as made:
         models = {model.name: model for model in await ServingStore(made.database).models()}
-        await serve_model(postgres.owner, models[MODEL].model_id, None)
+        await serve_model(postgres.owner, models[MODEL].model_id, None, known=0)
         yield Both(made, postgres, models[MODEL], models["small"], embedder)
 
 

@@ -19,7 +19,7 @@ from memory.consolidation import Due, Lead, terms_of
 from memory.errors import LeaseLost
 from memory.model import Commit
 from memory.read.items import Filter
-from memory.stored import MemoryRecord
+from memory.stored import MemoryChange, MemoryRecord
 from memory.write.episodes import Bounds as Limits
 from memory.write.episodes import Teller
 from memory.write.months import SENTENCES_MAX, OldEpisode, month_of
@@ -117,6 +117,25 @@ async def test_an_episode_is_told_anew_without_a_turn_that_its_owner_hid(night: 
     assert await night.run(T0 + DAY) == {"episodes": 1}
     (after,) = await told(night)
     assert WORK not in after.content
+    assert await night.run(T0 + DAY) == {}
+
+
+@pytest.mark.parametrize(
+    "written", [{"tag": "x"}, {"first_seq": 0, "last_seq": 10**30}, {"first_seq": "a", "last_seq": None, "turns": {}}]
+)
+async def test_what_its_owner_wrote_into_an_episodes_attributes_costs_no_turn_and_no_night(
+    night: Night, written: dict[str, Any]
+) -> None:
+    commit = await lived_in_berlin(night)
+    (before,) = await told(night)
+    change = MemoryChange(attributes=written)
+    scope = night.stores.scope()
+    await night.stores.records.patch_memory(scope, before.memory_id, before.version, change, T0 + DAY)
+    await night.stores.records.delete_memory(scope, commit.memories[2].memory_id, T0 + DAY)
+    assert await night.run(T0 + DAY) == {"episodes": 1}
+    (after,) = await told(night)
+    assert WORK not in after.content
+    assert HOME in after.content
     assert await night.run(T0 + DAY) == {}
 
 

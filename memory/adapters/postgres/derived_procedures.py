@@ -26,6 +26,8 @@ from policies.labels import Integrity, Sensitivity
 from policies.procedure_runs import RUNS_READ, Run, failed_reason, fails, is_a_way, pattern_of, succeeded
 
 _AROUND: Final = timedelta(minutes=1)  # what an exchange's record may be off by from its turns
+# Of an episode whose owner wrote its attributes.
+_TOPICS_READ, _TOPIC_CHARS = 20, 64
 WAITS: Final = "done alike in several conversations, waits for review"
 APPROVED: Final = "done alike in several conversations"
 
@@ -39,12 +41,19 @@ async def past_runs(tx: Transaction, place: Place, pattern: str) -> tuple[PastRu
         PastRun(
             row["memory_id"],
             row["succeeded"],
-            tuple(topic for topic in row["topics"] or () if isinstance(topic, str)),
+            _topics(row["topics"]),
             Integrity(row["integrity"]),
             Sensitivity(row["sensitivity"]),
         )
         for row in found
     )
+
+
+def _topics(written: Any) -> tuple[str, ...]:
+    """An episode's own topics; attributes may be written by its owner, so anything may stand there."""
+    if not isinstance(written, list):
+        return ()
+    return tuple(one[:_TOPIC_CHARS] for one in written[:_TOPICS_READ] if isinstance(one, str))
 
 
 async def note_run(

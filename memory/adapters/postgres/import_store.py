@@ -155,11 +155,11 @@ class _Storing:
     async def _heard(self, lines: _Sorted, sessions: dict[str, OpenSession], numbered: Numbered) -> dict[UUID, Heard]:
         """The turns that are stored now, with their numbers: the new ones, and those whose text is replaced."""
         heard: dict[UUID, Heard] = {}
+        changed = {event_id: item for event_id, item in lines.changed}  # the last one wins
         for item in lines.new:
             turn, seq = item.turn, numbered.seq_of.get(item.turn.event_id)
-            if seq is not None:
+            if seq is not None and turn.event_id not in changed:  # else a later line of this chunk took its place
                 heard[turn.event_id] = Heard(turn, turn.event_id, sessions[item.session.label].session_id, seq, None)
-        changed = {event_id: item for event_id, item in lines.changed}  # the last one wins
         # Sorted, so that two chunks that replace the same turns cannot wait for each other in a circle.
         updates = (
             rows.replaced_turn_row(self._place, event_id, changed[event_id].turn) for event_id in sorted(changed)

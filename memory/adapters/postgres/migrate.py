@@ -103,10 +103,12 @@ async def ensure_embedding_table(
         return str(table)
 
 
-async def serve_model(owner_dsn: str, model_id: int, standby_id: int | None) -> None:
-    """Serve this model from now on: at a start, where nothing can be lost by it. Raises StoreUnavailable."""
+async def serve_model(owner_dsn: str, model_id: int, standby_id: int | None, *, known: int) -> None:
+    """Serve this model from now on: at a start, where nothing can be lost by it; not where another process has settled
+    it since generation `known` (0: none yet). Raises StoreUnavailable.
+    """
     async with _connection(owner_dsn) as connection:
-        await connection.execute(load_queries()["serve_model"].sql, model_id, standby_id)
+        await connection.execute(load_queries()["serve_model"].sql, model_id, standby_id, known)
 
 
 async def drop_standby_model(owner_dsn: str) -> str | None:

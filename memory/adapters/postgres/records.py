@@ -169,6 +169,8 @@ class Records:
             reviewed = change.validation_status is not None
             if reviewed or change.content is not None:
                 await self._resettle(tx, scope, scope_id, [memory_id], now, changed, reviewed=reviewed)
+                if locked["superseded_by"] is not None:  # it may have taken back what it had said for that one
+                    await self._resettle(tx, scope, scope_id, [locked["superseded_by"]], now, changed)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def delete_memory(self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None) -> None:

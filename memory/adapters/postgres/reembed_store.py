@@ -81,10 +81,10 @@ class ReembedStore:
                 yield tenant, row["scope_id"]
 
     async def passed_over(self, model: StoredModel, recent_s: float, fence: int) -> int:
-        """Scopes in which a cursor has gone past a memory that lacks vectors; it begins there again.
+        """Scopes in which a cursor has gone past a memory that lacks vectors; it goes back there.
 
         Everything stored with a new scope version is found by the cursor. An episode has none (docs/decisions/0011), so
-        this looks at the memories themselves: all that were made within `recent_s`.
+        this looks at what was told within `recent_s` itself.
         """
         query, again = self._database.queries["scopes_passed_over"].of_table(model.table), 0
         async for tenant, page in scope_pages(self._database):
@@ -94,7 +94,8 @@ class ReembedStore:
                     found = await tx.fetch(query, tenant, ids, model.model_id, recent_s)
                     if found:
                         await hold_fence(tx, _LANE, fence)
-                        await tx.run("walk_again", tenant, [row["scope_id"] for row in found], model.model_id)
+                        passed, back = [row["scope_id"] for row in found], [row["version"] for row in found]
+                        await tx.run("walk_again", tenant, passed, back, model.model_id)
                     again += len(found)
         return again
 
@@ -103,7 +104,7 @@ class ReembedStore:
         lacking = self._database.queries["versions_without_vectors"].of_table(model.table)
         async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
             at = await tx.row("reembedded_up_to", tenant, scope_id, model.model_id)
-            after = (0, _LAST) if at is None else (at["version"], at["memory_id"])
+            after = (-1, _LAST) if at is None else (at["version"], at["memory_id"])
             found = await tx.fetch("changed_after", tenant, scope_id, *after, MEMORIES_AT_ONCE)
             if not found:
                 return Taken(0, (), None)

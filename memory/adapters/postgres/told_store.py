@@ -35,14 +35,19 @@ class ToldStore:
         return None if row is None else OldTold(scope_id=scope_id, **row)
 
     async def turns_told(self, tenant: UUID, old: OldTold) -> list[ToldTurn]:
-        """The turns of an episode's range, those that may not be told any more marked so."""
-        first, last = old.attributes.get("first_seq"), old.attributes.get("last_seq")
-        if not isinstance(first, int) or not isinstance(last, int) or old.session_id is None:
+        """The turns of an episode's range, those that may not be told any more marked so.
+
+        The range is that of the turns it rests on: its attributes are its owner's to write.
+        """
+        if old.session_id is None:
             return []
         async with self._database.transaction(tenant, [old.scope_id], read_only=True) as tx:
-            asked = (tenant, old.session_id, first, max(last - first + 1, 0), TURN_CHARS_MAX)
+            told = await tx.row("told_range", tenant, old.memory_id, old.session_id)
+            if told is None or told["first_seq"] is None:
+                return []
+            asked = (tenant, old.session_id, told["first_seq"], told["turns"], TURN_CHARS_MAX)
             found = await tx.fetch("episode_turns", *asked)
-        return [ToldTurn(**row) for row in found if row["seq"] <= last]
+        return [ToldTurn(**row) for row in found if row["seq"] < told["first_seq"] + told["turns"]]
 
     async def episodes_in(self, tenant: UUID, scope_id: int, month_id: UUID) -> list[OldEpisode]:
         """The episodes of a month that may be told."""

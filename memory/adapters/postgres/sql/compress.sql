@@ -205,3 +205,12 @@ WHERE tenant_id = $1 AND memory_id = ANY ($2);
 UPDATE memories
 SET collection = 'past', changed_version = $3
 WHERE tenant_id = $1 AND memory_id = ANY ($2);
+
+-- name: told_range
+-- The first of the turns of its session that a memory rests on, and how many there are from it to the last.
+-- $1 tenant uuid, $2 memory_id uuid, $3 session_id uuid
+-- Uses: derivations_pkey, turns_pkey. Rows: first_seq, turns.
+SELECT min(t.seq) AS first_seq, max(t.seq) - min(t.seq) + 1 AS turns
+FROM derivations d
+JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id AND t.session_id = $3
+WHERE d.tenant_id = $1 AND d.derived_id = $2 AND d.source_kind = 'turn';

@@ -140,10 +140,10 @@ JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_i
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND m.memory_id = $3;
 
 -- name: lock_memory
--- A memory's version and whether it is deleted, locked to the end of the transaction.
+-- A memory's version, whether it is deleted and what it stands behind, locked to the end of the transaction.
 -- $1 tenant uuid, $2 scope_id int8, $3 memory_id uuid
--- Uses: memories_pkey. Rows: version, deleted_at.
-SELECT version, deleted_at
+-- Uses: memories_pkey. Rows: version, deleted_at, superseded_by.
+SELECT version, deleted_at, superseded_by
 FROM memories
 WHERE tenant_id = $1 AND scope_id = $2 AND memory_id = $3
 FOR UPDATE;
@@ -153,14 +153,14 @@ FOR UPDATE;
 -- which set_expires says to set.
 -- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 now timestamptz, $5 content text, $6 importance float4,
 -- $7 sensitivity text, $8 validation_status text, $9 expires_at timestamptz, $10 set_expires bool, $11 attributes jsonb
--- Uses: memory_versions_pkey. Rows: none.
+-- Uses: memory_versions_pkey, memories_pkey. Rows: none.
 INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
                              source, tool_name, language, importance, confidence, validation_status, attributes,
                              expires_at, occurred_at, valid_from, valid_to, recorded_from, superseded_by)
 SELECT tenant_id, memory_id, $3 + 1, scope_id, coalesce($5, content), role, integrity, coalesce($7, sensitivity),
        origin, source, tool_name, language, coalesce($6, importance), confidence, coalesce($8, validation_status),
        coalesce($11, attributes), CASE WHEN $10 THEN $9 ELSE expires_at END, occurred_at, valid_from, valid_to, $4,
-       superseded_by
+       (SELECT m.superseded_by FROM memories m WHERE m.tenant_id = $1 AND m.memory_id = $2)
 FROM memory_versions
 WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
 

@@ -32,13 +32,15 @@ ORDER BY m.model_id DESC;
 SELECT EXISTS (SELECT FROM {embeddings} WHERE tenant_id = $1 AND scope_id = ANY ($2)) AS found;
 
 -- name: serve_model
--- Serve this model from now on. The owner's: a start, where nothing can be lost by it.
--- $1 model_id int4, $2 standby_id int4
+-- Serve this model from now on. The owner's: a start, where nothing can be lost by it. Nothing where another process has
+-- settled it since it was read.
+-- $1 model_id int4, $2 standby_id int4, $3 generation int8
 -- Uses: embedding_serving_pkey. Rows: none.
 INSERT INTO embedding_serving AS s (model_id, standby_id)
 VALUES ($1, $2)
 ON CONFLICT (one) DO UPDATE
-SET model_id = excluded.model_id, standby_id = excluded.standby_id, generation = s.generation + 1;
+SET model_id = excluded.model_id, standby_id = excluded.standby_id, generation = s.generation + 1
+WHERE s.generation = $3;
 
 -- name: stand_by
 -- Put this model beside the served one; no row where another stands there, or where it is served itself.
@@ -107,7 +109,7 @@ CROSS JOIN LATERAL (
     FROM memories m
     WHERE m.tenant_id = $1 AND m.scope_id = w.scope_id
       AND (m.changed_version, m.memory_id)
-          > (coalesce(p.version, 0), coalesce(p.memory_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+          > (coalesce(p.version, -1), coalesce(p.memory_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
     ORDER BY m.changed_version, m.memory_id
     LIMIT 1) next
 ORDER BY w.scope_id;
@@ -129,7 +131,7 @@ CROSS JOIN LATERAL (
           FROM memories m
           WHERE m.tenant_id = $1 AND m.scope_id = w.scope_id
             AND (m.changed_version, m.memory_id)
-                > (coalesce(p.version, 0), coalesce(p.memory_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+                > (coalesce(p.version, -1), coalesce(p.memory_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
           ORDER BY m.changed_version, m.memory_id
           OFFSET 0) changed) c;
 
@@ -190,25 +192,27 @@ SET version = excluded.version, memory_id = excluded.memory_id
 WHERE (excluded.version, excluded.memory_id) > (p.version, p.memory_id);
 
 -- name: scopes_passed_over
--- Those of these scopes in which a memory made within so many seconds lies behind the cursor and lacks vectors: one that
--- was stored without a new scope version (an episode). Looks at everything, or at what is recent.
+-- Those of these scopes in which what was told within so many seconds lies behind the cursor and lacks vectors, and the
+-- version before the first of it. Only episodes and months are stored without a new scope version.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 model_id int4, $4 recent_s float8
--- Uses: none. Rows: scope_id.
-SELECT p.scope_id
+-- Uses: memories_told. Rows: scope_id, version.
+SELECT p.scope_id, min(m.changed_version) - 1 AS version
 FROM reembed_progress p
-WHERE p.tenant_id = $1 AND p.scope_id = ANY ($2) AND p.model_id = $3 AND EXISTS (
-    SELECT FROM memories m
-    JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id
-    WHERE m.tenant_id = $1 AND m.scope_id = p.scope_id
-      AND m.created_at >= clock_timestamp() - make_interval(secs => $4)
-      AND (m.changed_version, m.memory_id) <= (p.version, p.memory_id)
-      AND NOT EXISTS (
-          SELECT FROM {embeddings} e
-          WHERE e.tenant_id = $1 AND e.memory_id = v.memory_id AND e.version = v.version));
+JOIN memories m ON m.tenant_id = $1 AND m.scope_id = p.scope_id AND m.collection IN ('episode', 'month', 'past')
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id
+WHERE p.tenant_id = $1 AND p.scope_id = ANY ($2) AND p.model_id = $3
+  AND m.created_at >= clock_timestamp() - make_interval(secs => $4)
+  AND (m.changed_version, m.memory_id) <= (p.version, p.memory_id)
+  AND NOT EXISTS (
+      SELECT FROM {embeddings} e
+      WHERE e.tenant_id = $1 AND e.memory_id = v.memory_id AND e.version = v.version)
+GROUP BY p.scope_id;
 
 -- name: walk_again
--- Go through these scopes from the beginning: what has its vectors is only read.
--- $1 tenant uuid, $2 scope_ids int8[], $3 model_id int4
+-- Go through these scopes again from behind these versions: what has its vectors is only read.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 versions int8[], $4 model_id int4
 -- Uses: reembed_progress_pkey. Rows: none.
-DELETE FROM reembed_progress
-WHERE tenant_id = $1 AND scope_id = ANY ($2) AND model_id = $3;
+UPDATE reembed_progress p
+SET version = w.version, memory_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+FROM unnest($2::int8[], $3::int8[]) AS w (scope_id, version)
+WHERE p.tenant_id = $1 AND p.scope_id = w.scope_id AND p.model_id = $4;
