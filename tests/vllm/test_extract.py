@@ -36,9 +36,9 @@ async def client(vllm: ModelServer) -> AsyncIterator[VllmClient]:
     await asker.close()
 
 
-def served(**more: Any) -> dict[str, Any]:
-    """A conversation of about 1,000 tokens that no other test has, as it goes upstream."""
-    mark = uuid4().hex[:8]
+def served(mark: str = "", **more: Any) -> dict[str, Any]:
+    """A conversation of about 1,000 tokens that no other test has, as it goes upstream; the same for the same mark."""
+    mark = mark or uuid4().hex[:8]
     messages: list[dict[str, Any]] = []
     for part in range(4):
         houses = range(part * 10, part * 10 + 10)
@@ -53,7 +53,13 @@ def answered(vllm: ModelServer, body: dict[str, Any]) -> tuple[dict[str, Any], i
     return answer["choices"][0]["message"], answer["usage"]["prompt_tokens"]
 
 
-@pytest.mark.parametrize("more", [{}, {"tools": [TOOL]}, {"cache_salt": "a-tenant"}], ids=["plain", "tools", "salt"])
+# The marks are fixed: of random ones the model of 135M gives now and then an answer that is no JSON, which is not what
+# is asked here.
+@pytest.mark.parametrize(
+    "more",
+    [{"mark": "0a51c3e7"}, {"mark": "5be0d1f2", "tools": [TOOL]}, {"mark": "c4e8a960", "cache_salt": "a-tenant"}],
+    ids=["plain", "tools", "salt"],
+)
 async def test_nine_tenths_of_the_question_come_from_the_cache(
     vllm: ModelServer, client: VllmClient, more: dict[str, Any]
 ) -> None:
