@@ -1,7 +1,18 @@
 """What all tests share. No property has a deadline: on a busy machine it would fail for being slow."""
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["tests.postgres_fixture", "tests.valkey_fixture", "tests.service_fixture"]
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The long ones are only asked for by name, so that all the others take less than a quarter of an hour."""
+    if "long" in (config.option.markexpr or ""):
+        return
+    passed_over = pytest.mark.skip(reason="takes long; make test-long")
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(passed_over)

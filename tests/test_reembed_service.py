@@ -139,6 +139,7 @@ def test_a_model_is_filled_switched_to_and_back_while_recall_answers(own_service
         assert found(service, "Which teapot is Zephyr?")[0]["id"] == one["id"]
 
 
+@pytest.mark.long
 def test_a_fill_is_broken_off_and_goes_on_and_the_former_model_is_dropped(own_service: Own, small: Path) -> None:
     with own_service() as service:
         told(service, 300)
@@ -163,6 +164,7 @@ def test_a_fill_is_broken_off_and_goes_on_and_the_former_model_is_dropped(own_se
         assert reembed(service, "--switch").returncode == 2
 
 
+@pytest.mark.long
 def test_another_configured_model_does_not_change_what_a_filled_store_is_searched_with(
     own_service: Own, small: Path
 ) -> None:
@@ -198,6 +200,7 @@ def test_another_configured_model_does_not_change_what_a_filled_store_is_searche
         assert "every process reads it now" in mended.stderr
 
 
+@pytest.mark.long
 def test_an_empty_store_takes_the_configured_model(own_service: Own, small: Path) -> None:
     with own_service() as service:
         assert service.stop() == 0
