@@ -108,7 +108,8 @@ class Server:
     def fresh(self, template: str = TEMPLATE) -> TestDatabase:
         """A new database made from the template."""
         name = f"t{next(self._numbers)}"
-        self.psql(f"CREATE DATABASE {name} TEMPLATE {template}")
+        # Copied by files: 43 ms where copying through the log takes 60 to 80, a thousand times.
+        self.psql(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return TestDatabase(self, name)
 
     def _spawn(self) -> subprocess.Popen[bytes]:

@@ -98,6 +98,7 @@ async def test_ctrl_c_at_any_moment_leaves_no_process_and_no_directory(moment: s
     assert left_of(demo) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(not FETCHED, reason="the model is not in the cache; `memory-proxy demo` fetches it")

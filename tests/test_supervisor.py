@@ -370,6 +370,7 @@ def test_a_model_that_cannot_be_prepared_does_not_stop_the_service(place: Path) 
         assert "failed what=preparing the model reason=exit code 1" in service.log
 
 
+@pytest.mark.long
 def test_proxy_workers_that_only_die_end_the_start(place: Path) -> None:
     with supervised(place, commands={"proxy_worker": ["/bin/false"]}) as service:
         assert service.process.wait(60) == 1

@@ -48,6 +48,7 @@ async def test_every_process_may_be_killed_and_nothing_acknowledged_is_lost_or_s
     assert verdict.kept, table(outcome)
 
 
+@pytest.mark.long
 async def test_a_slow_disk_under_the_queue_loses_nothing_when_it_is_killed(root: Path, upstream: str) -> None:
     plan = Plan(3, clients=8, pause_s=0.3, seed=6, calm_s=(0.5, 1.5), catch_up_s=2.0, kinds=("valkey",))
     try:

@@ -139,6 +139,7 @@ def test_what_waited_too_long_for_an_upstream_that_is_away_goes_to_the_rules(use
         assert asking.facts(user) == [("The user lives in Oslo.", "I live in Oslo", "rules-1")]
 
 
+@pytest.mark.long
 def test_another_model_may_be_asked_instead(user: str) -> None:
     env = {"MEMORY_PROXY_EXTRACT__BY": "model", "MEMORY_PROXY_CHAT_MODEL__MODEL": "openai/fake-model"}
     with stand_in() as upstream, serving(upstream, env=env) as service:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import pytest
+
 from tests.e2e.talk import ask, found, turn
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service
@@ -101,6 +103,7 @@ def test_without_replay_a_prompt_has_no_working_context(service: Service, upstre
     assert GOAL in "\n".join(found(service, "the Halcyon archive", user))
 
 
+@pytest.mark.long
 def test_working_contexts_can_be_turned_off(own_service: OwnService, user: str) -> None:
     with own_service(env={"MEMORY_PROXY_SESSION__WORKING_TOKENS": "0"}) as service:
         ask(service, GOAL, user, session="work")
