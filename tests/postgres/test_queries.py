@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -203,3 +204,14 @@ async def test_queries_work_without_a_statement_cache(seeded: TestDatabase) -> N
         assert await connection.fetch(QUERIES["all_tenants"].sql)
     await connection.close()
     await asyncio.sleep(0)
+
+
+def test_a_shared_condition_is_put_in_by_name_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "conditions.sql").write_text("-- condition: grown\n-- Of age.\n({value} >= 18)\n")
+    (tmp_path / "ask.sql").write_text(
+        "-- name: grown_ups\n-- Rows: id.\nSELECT p.id FROM people p WHERE {grown(p.age)};\n"
+    )
+    assert load_queries(tmp_path)["grown_ups"].sql == "SELECT p.id FROM people p WHERE (p.age >= 18)"
+    (tmp_path / "ask.sql").write_text("-- name: grown_ups\n-- Rows: id.\nSELECT id FROM people WHERE {groan(age)};\n")
+    with pytest.raises(ValueError, match="no condition groan"):
+        load_queries(tmp_path)

@@ -35,15 +35,7 @@ WHERE $3::timestamptz IS NOT NULL AND (EXISTS (
     SELECT FROM derivations d
     LEFT JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id
     WHERE d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'summary' AND d.source_kind = 'turn'
-      AND (t.event_id IS NULL OR t.recorded_at > v.recorded_from OR EXISTS (
-          SELECT FROM derivations o
-          JOIN memories e ON e.tenant_id = $1 AND e.memory_id = o.derived_id
-          JOIN memory_versions r ON r.tenant_id = $1 AND r.memory_id = e.memory_id AND r.version = e.version
-          WHERE o.tenant_id = $1 AND o.source_id = d.source_id AND o.source_kind = 'turn' AND o.derived_kind = 'memory'
-            AND (e.quarantined_at IS NOT NULL OR r.validation_status = 'rejected'
-                OR (e.deleted_at IS NOT NULL AND e.pruned_at IS DISTINCT FROM e.deleted_at)
-                OR (e.superseded_by IS NOT NULL AND e.superseded_reason IS DISTINCT FROM 'same meaning')))
-          OR EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.event_id = d.source_id)))
+      AND (t.event_id IS NULL OR t.recorded_at > v.recorded_from OR {not_told(d.source_id)}))
   OR EXISTS (
     SELECT FROM derivations d
     JOIN memories s ON s.tenant_id = $1 AND s.memory_id = d.source_id
@@ -137,15 +129,7 @@ SELECT s.source_id AS event_id
 FROM derivations s
 LEFT JOIN turns t ON t.tenant_id = $1 AND t.event_id = s.source_id
 WHERE s.tenant_id = $1 AND s.derived_id = ANY ($2) AND s.derived_kind = 'summary' AND s.source_kind = 'turn'
-  AND (t.event_id IS NULL OR EXISTS (
-           SELECT FROM derivations d
-           JOIN memories m ON m.tenant_id = $1 AND m.memory_id = d.derived_id
-           JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
-           WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
-             AND (m.quarantined_at IS NOT NULL OR v.validation_status = 'rejected'
-                 OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at)
-                 OR (m.superseded_by IS NOT NULL AND m.superseded_reason IS DISTINCT FROM 'same meaning')))
-       OR EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.event_id = t.event_id))
+  AND (t.event_id IS NULL OR {not_told(t.event_id)})
 LIMIT 1;
 
 -- name: turns_not_told
@@ -155,15 +139,7 @@ LIMIT 1;
 SELECT w.event_id
 FROM unnest($2::uuid[]) AS w (event_id)
 LEFT JOIN turns t ON t.tenant_id = $1 AND t.event_id = w.event_id
-WHERE t.event_id IS NULL OR EXISTS (
-           SELECT FROM derivations d
-           JOIN memories m ON m.tenant_id = $1 AND m.memory_id = d.derived_id
-           JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
-           WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
-             AND (m.quarantined_at IS NOT NULL OR v.validation_status = 'rejected'
-                 OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at)
-                 OR (m.superseded_by IS NOT NULL AND m.superseded_reason IS DISTINCT FROM 'same meaning')))
-       OR EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.event_id = t.event_id)
+WHERE t.event_id IS NULL OR {not_told(t.event_id)}
 LIMIT 1;
 
 -- name: add_month

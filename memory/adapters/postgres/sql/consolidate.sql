@@ -292,15 +292,7 @@ WHERE $3::timestamptz IS NOT NULL AND EXISTS (
     SELECT FROM derivations d
     LEFT JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id
     WHERE d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'summary' AND d.source_kind = 'turn'
-      AND (t.event_id IS NULL OR t.recorded_at > v.recorded_from OR EXISTS (
-          SELECT FROM derivations o
-          JOIN memories e ON e.tenant_id = $1 AND e.memory_id = o.derived_id
-          JOIN memory_versions r ON r.tenant_id = $1 AND r.memory_id = e.memory_id AND r.version = e.version
-          WHERE o.tenant_id = $1 AND o.source_id = d.source_id AND o.source_kind = 'turn' AND o.derived_kind = 'memory'
-            AND (e.quarantined_at IS NOT NULL OR r.validation_status = 'rejected'
-                OR (e.deleted_at IS NOT NULL AND e.pruned_at IS DISTINCT FROM e.deleted_at)
-                OR (e.superseded_by IS NOT NULL AND e.superseded_reason IS DISTINCT FROM 'same meaning')))
-          OR EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.event_id = d.source_id)))
+      AND (t.event_id IS NULL OR t.recorded_at > v.recorded_from OR {not_told(d.source_id)}))
 LIMIT $4;
 
 -- name: due_review
@@ -460,15 +452,5 @@ WHERE m.tenant_id = $1 AND m.memory_id = $2;
 -- Uses: derivations_of_source, memories_pkey, memory_versions_pkey, outdated_turns_of_event. Rows: event_id.
 SELECT t.event_id
 FROM turns t
-WHERE t.tenant_id = $1 AND t.session_id = $2 AND (EXISTS (
-           SELECT FROM derivations d
-           JOIN memories m ON m.tenant_id = $1 AND m.memory_id = d.derived_id
-           JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
-           WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
-             AND (m.quarantined_at IS NOT NULL OR v.validation_status = 'rejected'
-                 OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at)
-                 OR (m.superseded_by IS NOT NULL AND m.superseded_reason IS DISTINCT FROM 'same meaning')))
-       OR EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.event_id = t.event_id)
-       OR (t.role = 'assistant' AND NOT EXISTS (
-           SELECT FROM derivations d
-           WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory')));
+WHERE t.tenant_id = $1 AND t.session_id = $2 AND ({not_told(t.event_id)}
+       OR (t.role = 'assistant' AND {made_no_memory(t.event_id)}));

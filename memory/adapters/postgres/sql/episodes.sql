@@ -22,18 +22,8 @@ LIMIT $4;
 -- token_count, occurred_at, recorded_at, status, usage, hidden, unlearnt.
 SELECT t.event_id, t.exchange_id, t.seq, t.role, left(t.content, $5) AS content, t.tool_calls, t.parts, t.integrity,
        t.sensitivity, t.token_count, t.occurred_at, t.recorded_at, e.status, e.usage,
-       EXISTS (
-           SELECT FROM derivations d
-           JOIN memories m ON m.tenant_id = $1 AND m.memory_id = d.derived_id
-           JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
-           WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
-             AND (m.quarantined_at IS NOT NULL OR v.validation_status = 'rejected'
-                 OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at)
-                 OR (m.superseded_by IS NOT NULL AND m.superseded_reason IS DISTINCT FROM 'same meaning')))
-       OR EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.event_id = t.event_id) AS hidden,
-       t.role = 'assistant' AND NOT EXISTS (
-           SELECT FROM derivations d
-           WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory') AS unlearnt
+       {not_told(t.event_id)} AS hidden,
+       t.role = 'assistant' AND {made_no_memory(t.event_id)} AS unlearnt
 FROM turns t
 LEFT JOIN exchanges e ON e.tenant_id = $1 AND e.exchange_id = t.exchange_id
 WHERE t.tenant_id = $1 AND t.session_id = $2 AND t.seq >= $3

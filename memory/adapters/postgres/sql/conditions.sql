@@ -1,0 +1,25 @@
+-- Conditions that several queries share: `{name(value)}` in a query stands for the text below, with `{value}` in it.
+-- $1 is the tenant in every query that uses one.
+
+-- condition: not_told
+-- Whether the words of the turn with this id must not be told (any more): a memory was made of it that a person hid or
+-- rejected, that is quarantined or that something took the place of, also where that is gone by now. What a run hid, and
+-- what stands behind another that says the same, may be told.
+(EXISTS (
+    SELECT FROM derivations made_of
+    JOIN memories made ON made.tenant_id = $1 AND made.memory_id = made_of.derived_id
+    JOIN memory_versions says ON says.tenant_id = $1 AND says.memory_id = made.memory_id
+        AND says.version = made.version
+    WHERE made_of.tenant_id = $1 AND made_of.source_id = {value} AND made_of.source_kind = 'turn'
+      AND made_of.derived_kind = 'memory'
+      AND (made.quarantined_at IS NOT NULL OR says.validation_status = 'rejected'
+          OR (made.deleted_at IS NOT NULL AND made.pruned_at IS DISTINCT FROM made.deleted_at)
+          OR (made.superseded_by IS NOT NULL AND made.superseded_reason IS DISTINCT FROM 'same meaning')))
+ OR EXISTS (SELECT FROM outdated_turns gone WHERE gone.tenant_id = $1 AND gone.event_id = {value}))
+
+-- condition: made_no_memory
+-- Whether no memory was made of the turn with this id.
+(NOT EXISTS (
+    SELECT FROM derivations made_of
+    WHERE made_of.tenant_id = $1 AND made_of.source_id = {value} AND made_of.source_kind = 'turn'
+      AND made_of.derived_kind = 'memory'))
