@@ -299,6 +299,7 @@ def bytes_needed(memories: int) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run and report."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores it, also for what breaks off a run
     parser = argparse.ArgumentParser(prog="python -m bench.consolidate", description=__doc__)
     parser.add_argument(
         "--memories",

@@ -37,13 +37,11 @@ class Facts:
         while slot >= len(self._turn_of):
             self._turn_of = grown(self._turn_of, _NONE)
         self._turn_of[slot] = _NONE
-        if not item.event_ids:
-            return
-        event_id = item.event_ids[0]
-        if item.kind == "episodic":
+        event_id = next(iter(item.event_ids), None)
+        if event_id is not None and item.kind == "episodic":
             self._turns[event_id] = slot
             self._turn_of[list(self._said_in.get(event_id, ()))] = slot
-        elif item.kind == "semantic":
+        elif event_id is not None and item.kind == "semantic":
             self._said_in.setdefault(event_id, set()).add(slot)
             self._turn_of[slot] = self._turns.get(event_id, _NONE)
         if item.kind in ("semantic", "procedural"):
@@ -53,13 +51,11 @@ class Facts:
     def drop(self, slot: int, item: IndexItem) -> None:
         """Empty a slot."""
         self._turn_of[slot] = _NONE
-        if not item.event_ids:
-            return
-        event_id = item.event_ids[0]
-        if item.kind == "episodic" and self._turns.get(event_id) == slot:
+        event_id = next(iter(item.event_ids), None)
+        if event_id is not None and item.kind == "episodic" and self._turns.get(event_id) == slot:
             del self._turns[event_id]
             self._turn_of[list(self._said_in.get(event_id, ()))] = _NONE
-        elif item.kind == "semantic":
+        elif event_id is not None and item.kind == "semantic":
             _discard(self._said_in, event_id, slot)
         if item.kind in ("semantic", "procedural"):
             for outdated in item.outdates:

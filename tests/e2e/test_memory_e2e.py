@@ -89,6 +89,19 @@ def test_question_of_other_things_is_answered_all_the_same(service: Service, use
     assert ask(service, "say: unrelated", user).text == "unrelated"
 
 
+def test_what_a_person_edits_a_fact_to_is_given_and_the_turn_it_was_said_in_is_not_alone(
+    service: Service, upstream: str, user: str
+) -> None:
+    tell(service, "I live in Trondheim.", user)
+    (fact,) = service.call("GET", "/memory/v1/memories?kind=semantic", X_Memory_User=user)["data"]
+    path, version = f"/memory/v1/memories/{fact['id']}", str(fact["version"])
+    service.call("PATCH", path, {"content": "The user lives in Bergen."}, X_Memory_User=user, If_Match=version)
+    assert found(service, "Where do I live?", user)[0] == "The user lives in Bergen."
+    ask(service, "Where do I live?", user)
+    given = sent(upstream)[-1]["content"]
+    assert given.index("Bergen") < (given.index("Trondheim") if "Trondheim" in given else len(given))
+
+
 # ---------------------------------------------------------------- modes and budget
 
 

@@ -413,6 +413,36 @@ async def test_a_summary_is_made_anew_without_a_turn_that_its_owner_hid(night: N
     assert {row.content for row in await shown(night) if row.kind == "summary"} == {BOAT}
 
 
+async def test_what_a_person_hid_stays_untold_when_its_memory_is_erased(night: Night, postgres: TestDatabase) -> None:
+    made, _ = await summarised(night, BOAT, SECRET)
+    kept, hidden = made.memories
+    for one in (kept, hidden):
+        await patch(night, one.memory_id, expires_at=T0 + 10 * DAY, set_expires_at=True)
+    await night.stores.records.delete_memory(night.stores.scope(), hidden.memory_id, T0 + DAY)
+    assert await night.run(T0 + 200 * DAY) == {"expired": 2, "summaries": 1}
+    assert postgres.psql("SELECT count(*) FROM memories WHERE kind = 'episodic'") == "0"
+    assert postgres.psql("SELECT event_id FROM untold_turns") == str(made.turns[1].event_id)
+    assert summary_text(postgres) == BOAT
+    postgres.psql("UPDATE turns SET recorded_at = now() + interval '9 years'")  # all of it is told once more
+    assert await night.run(T0 + 201 * DAY) == {"summaries": 1}
+    assert summary_text(postgres) == BOAT
+    postgres.psql("DELETE FROM turns")
+    assert postgres.psql("SELECT count(*) FROM untold_turns") == "0"
+
+
+async def test_a_summary_is_made_anew_without_a_turn_whose_memory_a_person_edited(
+    night: Night, postgres: TestDatabase
+) -> None:
+    made, _ = await summarised(night, BOAT, "Halcyon, noted.", SECRET)
+    await patch(night, made.memories[2].memory_id, content="My neighbour is a quiet man.")
+    assert await night.run(T0 + DAY) == {"summaries": 1}
+    assert SECRET not in summary_text(postgres)
+    (row,) = [row for row in await shown(night) if "neighbour" in row.content]
+    assert row.event_ids == (made.turns[2].event_id,)  # a turn it stays: of its chat, and not given to it again
+    await patch(night, made.memories[2].memory_id, 2, content=SECRET)  # taken back
+    assert postgres.psql("SELECT count(*) FROM outdated_turns") == "0"
+
+
 async def test_a_summary_is_made_anew_without_a_turn_that_is_gone(night: Night, postgres: TestDatabase) -> None:
     made, _ = await summarised(night, BOAT, SECRET)
     postgres.psql(f"DELETE FROM turns WHERE event_id = '{made.turns[1].event_id}'")

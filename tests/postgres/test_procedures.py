@@ -163,6 +163,42 @@ async def test_teaching_a_trigger_anew_supersedes_and_can_be_undone(store: Store
     assert events == ["created", "superseded", "revalidated", "superseded"]
 
 
+async def reword(store: Stores, words: str, content: str, now: datetime) -> MemoryRecord:
+    known = await one_of(store, words)
+    change = MemoryChange(content=content, windows=((0, len(content)),), vectors=vectors(1))
+    return await store.records.patch_memory(store.scope(), known.memory_id, known.version, change, now)
+
+
+async def test_an_edited_procedure_is_another_wording_and_its_turn_is_out_of_date(store: Stores) -> None:
+    await teach(store, FIRST)
+    (taught,) = await shown(store)
+    edited = await reword(store, "run the tests", "How to deploy:\n1. freeze the branch\n2. push it", T0 + DAY)
+    assert [step["text"] for step in edited.attributes["steps"]] == ["freeze the branch", "push it"]
+    assert edited.event_ids == taught.event_ids
+    (row,) = await shown(store)
+    assert (row.event_ids, row.outdates) == ((), taught.event_ids)
+    await teach(store, "To deploy: 1. freeze the branch 2. push it", day=2)  # the same in a chat
+    assert await texts(store) == {"1. freeze the branch"}
+    assert len(await listed(store)) == 1
+    await teach(store, FIRST, day=3)  # the old wording counts for itself
+    assert await texts(store) == {"1. run the tests"}
+    old = await one_of(store, "freeze the branch")
+    assert old.superseded_by == (await one_of(store, "run the tests")).memory_id
+
+
+@pytest.mark.parametrize(
+    "content", ["Ask Ada how to deploy.", "How to deploy:\n1. build the wheel\n2. publish it", " \n "]
+)
+async def test_an_edit_that_is_no_wording_of_its_own_is_kept_as_it_is_written(store: Stores, content: str) -> None:
+    await teach(store, FIRST)
+    await teach(store, SECOND, day=1)
+    assert (await reword(store, "run the tests", content, T0 + 2 * DAY)).content == content
+    assert len(await listed(store)) == 2
+    assert await texts(store) == {"1. build the wheel"}
+    await teach(store, FIRST, day=3)
+    assert await texts(store) == {"1. run the tests"}
+
+
 async def test_turns_of_every_older_wording_are_out_of_date_and_only_the_last_is_touched(
     store: Stores, postgres: TestDatabase
 ) -> None:

@@ -16,6 +16,7 @@ from tests.postgres.test_facts import DAY, IN_PARIS, fact, id_of, say, shown, te
 from tests.postgres_fixture import TestDatabase
 
 FACTS = "SELECT object, state FROM facts ORDER BY object"
+CORRECTED = "SELECT count(*) FROM outdated_turns WHERE corrected"
 TRIPLE = {"subject", "predicate", "object", "category", "cardinality", "negated", "qualifiers"}
 
 
@@ -86,6 +87,33 @@ async def test_an_edit_of_the_wording_alone_changes_no_triple(store: Stores, pos
     await edit(store, "berlin", "The user lives in BERLIN.", attributes={"mine": 1})
     (row,) = await shown(store)
     assert dict(row.attributes) == {"mine": 1}
+
+
+async def test_the_turn_of_an_edited_fact_is_out_of_date(store: Stores, postgres: TestDatabase) -> None:
+    await say(store, fact("berlin"), content="I live in Berlin, at last.")
+    (before,) = await shown(store)
+    await edit(store, "berlin", "The user lives in Munich.")
+    (row,) = await shown(store)
+    assert (row.event_ids, row.outdates) == ((), before.event_ids)  # it speaks for itself
+    record = await store.records.memory(store.scope(), row.memory_id)
+    assert record.event_ids == before.event_ids  # where it came from stays known
+    assert postgres.psql(CORRECTED) == "1"
+    await edit(store, "munich", "The user lives in Berlin.", day=3)  # as the turn has it
+    (row,) = await shown(store)
+    assert (row.event_ids, row.outdates) == (before.event_ids, ())
+    await edit(store, "berlin", "The user hates Berlin but stays for the lakes.", day=4)
+    (row,) = await shown(store)
+    assert (row.event_ids, row.outdates) == ((), before.event_ids)
+
+
+async def test_what_takes_the_place_of_an_edited_fact_outdates_its_turn_too(store: Stores) -> None:
+    await say(store, fact("berlin"))
+    (before,) = await shown(store)
+    await edit(store, "berlin", "The user lives in Munich.")
+    await say(store, fact("paris"), day=3)
+    row = next(row for row in await shown(store) if row.attributes["object"] == "paris")
+    assert before.event_ids[0] in row.outdates
+    assert len(row.event_ids) == 1
 
 
 OLD = Fact("user", "lives_in", "berlin", "The user lives in Berlin.", (0, 1))

@@ -270,7 +270,7 @@ class ConsolidateStore(ToldStore):
             return
         told: Mapping[UUID, outbox.Labels] = {one: {"reason": reason} for one in ids}
         await outbox.announce_events(tx, task.place, what, ids, metadata=told)
-        for name in ("unlink_summaries", "drop_derivations", "erase_memories"):
+        for name in ("keep_untold", "unlink_summaries", "drop_derivations", "erase_memories"):
             await tx.run(name, task.tenant, ids)
 
     async def _merge(self, tx: Transaction, task: _Task) -> Changed:

@@ -88,7 +88,9 @@ async def note_given(tx: Transaction, place: Place, session_id: UUID, episode: E
         await tx.run("add_run", tenant, memory.memory_id, place.scope_id, pattern, good, place.now)
         await tx.value("lock_scope", tenant, place.scope_id)
         wordings = await tx.fetch("procedures_of_triggers", tenant, place.scope_id, [row["trigger"]], WORDINGS_MAX)
-        known = next(one for one in wordings if one["memory_id"] == row["memory_id"])
+        known = next((one for one in wordings if one["memory_id"] == row["memory_id"]), None)
+        if known is None:  # erased meanwhile
+            continue
         runs = await tx.fetch("runs_of_pattern", tenant, place.scope_id, pattern, RUNS_READ)
         since_ruled = await _counted(tx, place, known, runs)
         if known["holds"] and fails(since_ruled):

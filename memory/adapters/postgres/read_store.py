@@ -37,7 +37,9 @@ _NO_SOURCES: Final[tuple[Any, ...]] = ()
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What belongs to the memories of one batch, by memory: source turns, windows, turns that a fact has outdated."""
+    """What belongs to the memories of one batch, by memory: source turns, less those it was edited away from;
+    windows; turns that it has outdated.
+    """
 
     sources: Mapping[UUID, Sequence[Any]]
     windows: Mapping[UUID, tuple[tuple[tuple[int, int], ...], NDArray[np.float32]]]
@@ -205,11 +207,18 @@ class ReadStore:
             return _Parts({}, {}, {})
         ids, versions = [row["memory_id"] for row in shown], [row["version"] for row in shown]
         outdated: dict[UUID, list[UUID]] = {}
+        corrected: set[tuple[UUID, UUID]] = set()
         if facts := [row["memory_id"] for row in shown if row["kind"] in ("semantic", "procedural")]:
             for row in await tx.fetch("turns_outdated_by", tenant, facts):
                 outdated.setdefault(row["memory_id"], []).append(row["event_id"])
+                if row["corrected"]:
+                    corrected.add((row["memory_id"], row["event_id"]))
+        sources = await sources_of(tx, tenant, ids)
+        for memory_id in {memory_id for memory_id, _ in corrected}:
+            kept = [one for one in sources.get(memory_id, ()) if (memory_id, one["event_id"]) not in corrected]
+            sources[memory_id] = kept
         windows = _windows(await tx.fetch(self._vectors, tenant, ids, versions))
-        return _Parts(await sources_of(tx, tenant, ids), windows, outdated)
+        return _Parts(sources, windows, outdated)
 
     def _index_row(self, row: Any, parts: _Parts) -> IndexRow:
         memory_id, visible = row["memory_id"], row["visible"]
@@ -248,7 +257,7 @@ class ReadStore:
             visible=visible,
             changed_version=row["changed_version"],
             chain=Digest(primary["chain"]) if primary and primary["chain"] is not None else None,
-            outdates=tuple(sorted(parts.outdated.get(memory_id, ()))),
+            outdates=tuple(sorted(set(parts.outdated.get(memory_id, ())))),
         )
 
 

@@ -15,7 +15,8 @@
       AND (made.quarantined_at IS NOT NULL OR says.validation_status = 'rejected'
           OR (made.deleted_at IS NOT NULL AND made.pruned_at IS DISTINCT FROM made.deleted_at)
           OR (made.superseded_by IS NOT NULL AND made.superseded_reason IS DISTINCT FROM 'same meaning')))
- OR EXISTS (SELECT FROM outdated_turns gone WHERE gone.tenant_id = $1 AND gone.event_id = {value}))
+ OR EXISTS (SELECT FROM outdated_turns gone WHERE gone.tenant_id = $1 AND gone.event_id = {value})
+ OR EXISTS (SELECT FROM untold_turns hidden WHERE hidden.tenant_id = $1 AND hidden.event_id = {value}))
 
 -- condition: made_no_memory
 -- Whether no memory was made of the turn with this id.

@@ -362,6 +362,23 @@ FROM memories g
 WHERE g.tenant_id = $1 AND g.memory_id = ANY ($2) AND m.tenant_id = $1 AND m.superseded_by = g.memory_id
   AND m.memory_id <> g.memory_id;
 
+-- name: keep_untold
+-- The words of the turns of these memories stay untold, those that a person hid or rejected or that are quarantined: soon
+-- nothing else says so.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey, memory_versions_pkey, derivations_pkey, turns_pkey, untold_turns_pkey. Rows: none.
+INSERT INTO untold_turns (tenant_id, event_id, scope_id)
+SELECT DISTINCT t.tenant_id, t.event_id, t.scope_id
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
+JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'memory'
+    AND d.source_kind = 'turn'
+JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id
+WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2)
+  AND (m.quarantined_at IS NOT NULL OR v.validation_status = 'rejected'
+      OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at))
+ON CONFLICT DO NOTHING;
+
 -- name: unlink_summaries
 -- Sessions whose summary is about to go have none.
 -- $1 tenant uuid, $2 memory_ids uuid[]

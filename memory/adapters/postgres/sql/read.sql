@@ -79,9 +79,10 @@ WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn'
 -- name: turns_outdated_by
 -- The turns in which was said what these facts have taken the place of, at first or second hand; also where that fact is
 -- gone by now. By what facts rest on: of a fact that was said often not every saying is kept. What only says the same in
--- other words is not out of date, what it had taken the place of is.
+-- other words is not out of date, what it had taken the place of is. corrected: the fact itself, or one that says the same,
+-- rests on the turn, and was edited since.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: memories_superseded_by, derivations_pkey, outdated_turns_pkey. Rows: memory_id, event_id.
+-- Uses: memories_superseded_by, derivations_pkey, outdated_turns_pkey. Rows: memory_id, event_id, corrected.
 WITH RECURSIVE replaced (memory_id, by_id, outdated) AS (
     SELECT m.memory_id, m.superseded_by, m.superseded_reason IS DISTINCT FROM 'same meaning'
     FROM memories m
@@ -90,7 +91,7 @@ WITH RECURSIVE replaced (memory_id, by_id, outdated) AS (
     SELECT m.memory_id, r.by_id, r.outdated OR m.superseded_reason IS DISTINCT FROM 'same meaning'
     FROM replaced r
     JOIN memories m ON m.tenant_id = $1 AND m.superseded_by = r.memory_id)
-SELECT r.by_id AS memory_id, d.source_id AS event_id
+SELECT r.by_id AS memory_id, d.source_id AS event_id, false AS corrected
 FROM replaced r
 CROSS JOIN LATERAL (
     SELECT source_id
@@ -99,10 +100,11 @@ CROSS JOIN LATERAL (
     OFFSET 0) d
 WHERE r.outdated
 UNION
-SELECT w.by_id, o.event_id
-FROM (SELECT memory_id, by_id FROM replaced UNION ALL SELECT one, one FROM unnest($2::uuid[]) AS one) w
+SELECT w.by_id, o.event_id, o.corrected AND NOT w.outdated
+FROM (SELECT memory_id, by_id, outdated FROM replaced
+      UNION ALL SELECT one, one, false FROM unnest($2::uuid[]) AS one) w
 CROSS JOIN LATERAL (
-    SELECT event_id
+    SELECT event_id, corrected
     FROM outdated_turns
     WHERE tenant_id = $1 AND memory_id = w.memory_id
     OFFSET 0) o;
