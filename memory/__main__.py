@@ -18,7 +18,7 @@ import uvloop
 
 from memory.adapters.language import LanguageModel
 from memory.adapters.postgres.database import Database
-from memory.adapters.postgres.migrate import migrate
+from memory.adapters.postgres.migrate import check, lacks, migrate, pending
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.served_model import configured_files
 from memory.config import Settings, settings_from_environ
@@ -45,7 +45,11 @@ def main() -> int:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
     parser.add_argument("what", choices=["worker", "migrate", "prepare-model", "consolidate", "reembed"])
-    parser.add_argument("--mode", default="now", help="of consolidate: now, dry-run, last; of reembed: see its options")
+    parser.add_argument(
+        "--mode",
+        default="now",
+        help="of consolidate: now, dry-run, last; of migrate: check; of reembed: see its options",
+    )
     parser.add_argument("--json", action="store_true", help="the report as JSON")
     parser.add_argument("--to", help="of reembed: the model")
     parser.add_argument("--directory", type=Path, help="of reembed: where its files lie")
@@ -62,6 +66,8 @@ def main() -> int:
             return uvloop.run(reembedded(settings, asked))
         elif what == "consolidate":
             return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
+        elif what == "migrate" and given.mode == "check":
+            return uvloop.run(compared(settings))
         else:
             uvloop.run(migrated(settings) if what == "migrate" else work(settings))
     except (StoreUnavailable, EmbedderUnavailable, LeaseLost) as fault:
@@ -75,11 +81,33 @@ def main() -> int:
 
 async def migrated(settings: Settings) -> None:
     """Bring the schema up to date, make the model's table. Raises StoreUnavailable, StartFailed, ModelFileInvalid."""
+    url = _owner(settings)
+    await migrate(url)
+    if lacking := await lacks(url):
+        named = ", ".join(lacking[:3])
+        raise StartFailed(
+            f"the database has no {named}{' …' if len(lacking) > 3 else ''} ({len(lacking)} in all), although every "
+            "migration is noted as applied: another build made it; remedy: `memory-proxy export` with that build, and "
+            "import into a database of its own (embedded: another data directory)"
+        )
+    await settle(settings, url)
+
+
+async def compared(settings: Settings) -> int:
+    """Say on stdout what of the live schema differs from this version's. The exit code: 1 where anything does."""
+    url = _owner(settings)
+    waiting, differences = await pending(url), await check(url)
+    if waiting:
+        differences.insert(0, f"- {waiting} migrations, which `memory-proxy migrate` applies")
+    sys.stdout.write("".join(f"{line}\n" for line in differences) or "the schema is this version's\n")
+    return 1 if differences else 0
+
+
+def _owner(settings: Settings) -> str:
     url = settings.database.owner_url or settings.database.url
     if url is None:
         raise ConfigInvalid("database.url is not resolved")
-    await migrate(url.get_secret_value())
-    await settle(settings, url.get_secret_value())
+    return url.get_secret_value()
 
 
 async def consolidated(settings: Settings, mode: str, *, as_json: bool) -> int:

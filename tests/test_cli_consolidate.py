@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.e2e.talk import rows
 from tests.service_fixture import Service, serving
 
 CLI = str(Path(sys.executable).parent / "memory-proxy")
@@ -116,7 +118,19 @@ def test_another_list_of_what_is_due_is_refused(kept: Service, query: str) -> No
     assert kept.call("GET", f"/memory/v1/memories{query}", **USER)["error"]["code"] == "memory_invalid"
 
 
-def test_without_a_service_the_command_says_so(tmp_path: Path) -> None:
-    said = run("consolidate", "--now", "--data-dir", str(tmp_path))
+def test_the_schema_of_a_running_service_is_compared_and_migrated_again(kept: Service) -> None:
+    here = ("--data-dir", str(kept.data))
+    same = run("migrate", "--check", *here)
+    assert (same.returncode, same.stdout) == (0, "the schema is this version's\n"), same.stderr
+    asyncio.run(rows(kept, "CREATE INDEX mine ON turns (name)"))
+    differs = run("migrate", "--check", *here)
+    assert (differs.returncode, "+ index CREATE INDEX mine ON" in differs.stdout) == (1, True), differs
+    again = run("migrate", *here)
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("command", [("consolidate", "--now"), ("migrate", "--check"), ("reembed", "--status")])
+def test_without_a_service_the_command_says_so(command: tuple[str, ...], tmp_path: Path) -> None:
+    said = run(*command, "--data-dir", str(tmp_path))
     assert said.returncode == 1
     assert "no service runs" in said.stderr

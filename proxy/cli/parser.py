@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from proxy.cli import consolidate, data, doctor, evaluate, hygiene, reembed, serve
+from proxy.cli import consolidate, data, doctor, evaluate, hygiene, migrate, reembed, serve
 from proxy.cli.demo import run_demo
 
 _DESCRIPTION = """\
@@ -38,6 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     _hygiene(commands)
     _consolidate(commands)
     _reembed(commands)
+    _migrate(commands)
     _eval(commands)
     return parser
 
@@ -211,6 +212,13 @@ def _reembed(commands: Commands) -> None:
     parser.add_argument("--directory", type=Path, metavar="DIR", help="with --to: model.onnx and tokenizer.json of it")
     parser.add_argument("--rest", type=float, default=1.0, metavar="R", help="seconds of rest per second of work (1)")
     parser.add_argument("--json", action="store_true", help="the standing as JSON")
+    _with_settings(parser)
+
+
+def _migrate(commands: Commands) -> None:
+    help_text = "Bring the database's schema up to date; --check: say what of it differs, change nothing."
+    parser = _command(commands, "migrate", migrate.run_migrate, help_text, migrate.TEACHES)
+    parser.add_argument("--check", action="store_true", help="compare only")
     _with_settings(parser)
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from memory.__main__ import migrated
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import (
@@ -16,10 +17,12 @@ from memory.adapters.postgres.migrate import (
     catalogue,
     check,
     ensure_embedding_table,
+    lacks,
     migrate,
     pending,
 )
 from memory.adapters.postgres.scopes import Scopes
+from memory.config import load_settings
 from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
 from memory.model import Scope
 from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, TEMPLATE, Server, TestDatabase
@@ -41,6 +44,16 @@ async def test_a_schema_that_drifted_is_named(postgres: TestDatabase) -> None:
     assert "- table turns rls=t forced=t" in found
     assert "+ table turns rls=t forced=f" in found
     assert postgres.embeddings in found
+
+
+async def test_a_column_that_no_migration_made_is_named_and_the_start_refused(postgres: TestDatabase) -> None:
+    assert await lacks(postgres.owner) == []
+    settings = load_settings(None, {"database.url": postgres.owner}, {})
+    postgres.psql("ALTER TABLE memories DROP COLUMN reviewed_at")
+    postgres.psql("ALTER TABLE memories ADD COLUMN ours text")  # what somebody adds harms nobody
+    assert await lacks(postgres.owner) == ["column memories.reviewed_at"]
+    with pytest.raises(StartFailed, match=r"no column memories\.reviewed_at \(1 in all\).*remedy:"):
+        await migrated(settings)
 
 
 async def test_migrating_twice_changes_nothing(postgres: TestDatabase) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -75,6 +75,19 @@ async def check(dsn: str) -> list[str]:
         unfit = await _unfit_embedding_tables(connection)
     missing = [f"- {line}" for line in sorted(committed - live)]
     return missing + [f"+ {line}" for line in sorted(live - committed)] + unfit
+
+
+async def lacks(dsn: str) -> list[str]:
+    """Tables and columns of the committed schema that the database has not: "column turns.name". By their names alone,
+    since how a server prints the rest differs between its versions. Raises StoreUnavailable.
+    """
+    committed = _named(SCHEMA_FILE.read_text(encoding="utf-8").splitlines())
+    live = set(_named(await catalogue(dsn)))
+    return [name for name in committed if name not in live]
+
+
+def _named(lines: Sequence[str]) -> list[str]:
+    return [" ".join(line.split()[:2]) for line in lines if line.startswith(("table ", "column "))]
 
 
 async def ensure_embedding_table(

@@ -1,0 +1,44 @@
+"""Commands that work on the store of a service that runs: options in; `python -m memory …` with its settings out.
+
+Refuses, on stderr and with exit code 1, a configuration that cannot be used and a data directory that nobody serves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from memory.config import ENV_PREFIX, effective_data_dir
+from memory.errors import ConfigInvalid
+from proxy.cli.check_machine import lock_holder
+from proxy.cli.serve import settings_of
+
+
+def run_beside(options: argparse.Namespace, words: Sequence[str]) -> int:
+    """Run `python -m memory` with these words in this process's place, so that Ctrl-C reaches it alone; returns only
+    where that cannot be.
+    """
+    try:
+        settings = settings_of(options)
+    except ConfigInvalid as fault:
+        sys.stderr.write(f"memory-proxy: the configuration cannot be used:\n{fault}\n")
+        return 1
+    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=Path.home())
+    if lock_holder(root) is None:
+        sys.stderr.write(f"memory-proxy: no service runs on {root}; start it, or say --data-dir\n")
+        return 1
+    return _become(root, words)
+
+
+def _become(root: Path, words: Sequence[str]) -> NoReturn:
+    told = {f"{ENV_PREFIX}SETTINGS": str(root / "run" / "settings.json")}
+    if (metrics := root / "run" / "metrics").is_dir():
+        told["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # -P, as the service starts its own: a directory called `memory` here must not take the place of ours.
+    os.execve(sys.executable, (sys.executable, "-P", "-m", "memory", *words), {**os.environ, **told})  # noqa: S606
