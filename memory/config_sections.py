@@ -430,8 +430,8 @@ class Extract(Section):
         default=1_000_000,
         ge=0,
         le=1_000_000_000_000,
-        description="Tokens a tenant may cost in a UTC day, those served from the prefix cache not counted. Each "
-        "memory worker counts its own, and begins anew when it is restarted.",
+        description="Tokens a tenant may cost in a UTC day, those served from the prefix cache not counted; of all "
+        "memory workers together, counted in Redis.",
     )
     priority: int = Field(
         default=100,

@@ -61,7 +61,7 @@ from memory.write.extraction_loop import HANDS_MORE, ExtractionLoop, LoopTimes
 from memory.write.facts import facts_of, no_facts
 from memory.write.model_facts import Chats, ModelFacts
 from memory.write.months import Historian
-from memory.write.pace import Limits, Pace, SpentHere
+from memory.write.pace import Limits, Pace, SpentTogether
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.procedures import finder, no_procedures
 from memory.write.rebuild import Rebuilder
@@ -261,7 +261,7 @@ async def jobs(
     measurer = Leadership(database, HYGIENE, shared.holder)
     found = {
         "retention": keep_dropping_expired(shared.store, settings.replay.retention_days),
-        "extraction": keep_extracting(settings, ExtractionStore(database, shared.table), parts),
+        "extraction": keep_extracting(settings, ExtractionStore(database, shared.table), parts, shared.hot),
         "hygiene": keep_measuring(HygieneStore(database), measurer, parts.redactor, metrics),
         "consolidation": keep_consolidating(nights, settings.consolidate.at, _now),
     }
@@ -314,7 +314,7 @@ def episode_bounds(settings: Settings) -> EpisodeBounds:
     )
 
 
-async def keep_extracting(settings: Settings, store: ExtractionStore, parts: WriteParts) -> None:
+async def keep_extracting(settings: Settings, store: ExtractionStore, parts: WriteParts, hot: RedisHot) -> None:
     """Take facts out of the exchanges that wait for a model, until cancelled.
 
     Where none is asked (any more) the rules take what another configuration has left.
@@ -324,7 +324,7 @@ async def keep_extracting(settings: Settings, store: ExtractionStore, parts: Wri
     client = VllmClient(upstream.url, api_key=key, priority=extract.priority, wall_s=extract.wall_s)
     load = VllmLoad(upstream.metrics_urls if extract.by == "vllm" else (), running_max=extract.running_max)
     limits = Limits(extract.concurrency, extract.defer_max_s, extract.tokens_per_day)
-    pace = Pace(limits, load, SpentHere(), _now)
+    pace = Pace(limits, load, SpentTogether(hot.spend), _now)
     facts: Asks | None = None
     if extract.by == "vllm":
         facts = VllmFacts(client, pace, ThinkingOff(client.token_ids), max_tokens=extract.max_tokens)

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.write.pace import Limits, Pace, SpentHere, Standing, Trend, Yielded, verdict
+from memory.errors import QueueUnavailable
+from memory.write.pace import Limits, Pace, SpentHere, SpentTogether, Standing, Trend, Yielded, verdict
 
 ADA, BOB, EVE = (UUID(int=number) for number in (1, 2, 3))
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -226,6 +227,23 @@ async def test_spends_hold_one_day() -> None:
     assert await spends.add(ADA, date(2026, 3, 1), 2) == 7
     assert await spends.add(BOB, date(2026, 3, 1), 0) == 0
     assert await spends.add(ADA, date(2026, 3, 2), 0) == 0
+
+
+async def test_workers_share_what_was_spent_and_count_alone_while_they_cannot() -> None:
+    spent, there = SpentHere(), True
+
+    async def spend(tenant: UUID, day: date, tokens: int) -> int:
+        if not there:
+            raise QueueUnavailable("count tokens: gone")
+        return await spent.add(tenant, day, tokens)
+
+    one, other = SpentTogether(spend), SpentTogether(spend)
+    assert await one.add(ADA, date(2026, 3, 1), 5) == 5
+    assert await other.add(ADA, date(2026, 3, 1), 2) == 7
+    there = False
+    assert await one.add(ADA, date(2026, 3, 1), 4) == 9
+    there = True
+    assert await one.add(ADA, date(2026, 3, 1), 0) == 9  # what was not counted there is not forgotten here
 
 
 def test_latency_rises_when_it_doubles_and_settles_when_it_stays() -> None:

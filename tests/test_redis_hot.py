@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import date
 from itertools import count
 from uuid import UUID, uuid4
 
@@ -143,6 +144,14 @@ async def test_who_listens_is_told_that_the_server_is_gone(hot: RedisHot, valkey
         await asyncio.wait_for(listening, 10)
 
 
+async def test_what_a_tenant_spends_on_a_day_is_summed(hot: RedisHot) -> None:
+    ada, bob, day = UUID(int=1), UUID(int=2), date(2026, 3, 1)
+    assert await hot.spend(ada, day, 5) == 5
+    assert await hot.spend(ada, day, 2) == 7
+    assert await hot.spend(bob, day, 0) == 0
+    assert await hot.spend(ada, date(2026, 3, 2), 1) == 1
+
+
 async def test_everything_comes_in_one_answer_in_its_place(hot: RedisHot) -> None:
     session = a_session()
     await hot.keep(SCOPE, KEY, ANSWERS[1:2], OPENING, True, session)
@@ -156,11 +165,12 @@ async def test_every_key_dies_by_itself(hot: RedisHot, valkey: ValkeyServer) -> 
     await hot.keep(SCOPE, KEY, ANSWERS, OPENING, False, a_session())
     await hot.announce(SCOPE.tenant, 2, 9)
     await hot.announce(SCOPE.tenant, 2, 8)
+    await hot.spend(SCOPE.tenant, date(2026, 3, 1), 1)
     client = connect(valkey.url)
     keys = await client.execute_command("KEYS", "*")
-    assert len(keys) == 5
+    assert len(keys) == 6
     for key in keys:
-        assert 0 < await client.execute_command("TTL", key) <= 86_400
+        assert 0 < await client.execute_command("TTL", key) <= 2 * 86_400
     await client.aclose()
 
 

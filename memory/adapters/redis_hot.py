@@ -6,6 +6,7 @@
     mp:h:{tenant}:v:<scope id>       the version of a scope that was announced last
     mp:h:{tenant:scope}:w:<session>  a working context: the scope's version and the turns it is of, 20 digits each, then
                                      the envelope it is sealed in
+    mp:h:{tenant}:t:<day>            tokens that extraction has cost the tenant on a UTC day
     mp:h:announced (channel)         "tenant scope_id version" as it is announced
 
 Ids, digests, labels and what is sealed; every key has a time to live. Fails open: past its bound, or when the server
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from datetime import date
 from typing import Any, Final
 from uuid import UUID
 
@@ -29,6 +31,7 @@ from memory.telemetry import event
 
 log: Final = logging.getLogger("memory_proxy.hot")
 _VERSION_TTL_S: Final = 3600  # far beyond the staleness bound; afterwards the store says it
+_SPENT_TTL_S: Final = 2 * 86_400
 _CHANNEL: Final = "mp:h:announced"
 # A connection that says nothing for so long is asked whether it lives, seconds.
 _SILENCE_S: Final = 15.0
@@ -133,6 +136,18 @@ class RedisHot:
             async with asyncio.timeout(self._keep_timeout_s):
                 key = f"{_prefix(scope.tenant, scope_key)}:w:{session_id.hex}"
                 await self._client.execute_command("DEL", key)
+
+    async def spend(self, tenant: UUID, day: date, tokens: int) -> int:
+        """Add so many tokens (0: only ask) to what all workers have spent for the tenant on that day; the sum.
+        Raises QueueUnavailable.
+        """
+        key = f"mp:h:{{{tenant.hex}}}:t:{day.isoformat()}"
+        pipe = self._client.pipeline(transaction=False)
+        pipe.execute_command("INCRBY", key, tokens)
+        pipe.execute_command("EXPIRE", key, _SPENT_TTL_S)
+        with faults("count tokens"):
+            async with asyncio.timeout(self._keep_timeout_s):
+                return int((await pipe.execute())[0])
 
     async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
         """Tell readers that a scope has reached `version`; an older one changes nothing. Raises QueueUnavailable."""

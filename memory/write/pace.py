@@ -2,7 +2,7 @@
 
 Each question needs a place (`concurrency`), a quiet model, tokens left in its tenant's day, and its tenant's turn:
 tenants that wait are served round robin, each in its own order. What has waited since `defer_max_s`, or has no tokens
-left before that time is up, goes to the heuristic path. One Pace per worker process; a spend that many processes share
+left before that time is up, goes to the heuristic path. One Pace per worker process; what all of them spend
 comes in as `Spends`. Fails towards the users: a load that cannot be read counts as busy.
 """
 
@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Final, Literal, Protocol, TypeVar
 from uuid import UUID
+
+from memory.errors import QueueUnavailable
 
 Verdict = Literal["now", "wait", "heuristic"]
 T = TypeVar("T")
@@ -109,6 +111,24 @@ class SpentHere:
             self._day, self._sums = day, {}
         self._sums[tenant] = self._sums.get(tenant, 0) + tokens
         return self._sums[tenant]
+
+
+class SpentTogether:
+    """Spends of all workers, as they are counted in one place (RedisHot.spend); of this process alone while that does
+    not answer.
+    """
+
+    def __init__(self, spend: Callable[[UUID, date, int], Awaitable[int]]) -> None:
+        self._spend = spend
+        self._here = SpentHere()
+
+    async def add(self, tenant: UUID, day: date, tokens: int) -> int:
+        """See Spends."""
+        here = await self._here.add(tenant, day, tokens)
+        try:
+            return max(here, await self._spend(tenant, day, tokens))
+        except QueueUnavailable:
+            return here
 
 
 @dataclass(slots=True, eq=False)

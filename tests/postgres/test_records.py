@@ -118,6 +118,22 @@ async def test_a_change_makes_a_version_and_needs_the_newest(store: Stores, post
             await patch(other, wanted, 1, MemoryChange(pinned=True), T0)
 
 
+async def test_a_clock_that_is_put_back_leaves_every_version_its_time(store: Stores, postgres: TestDatabase) -> None:
+    scope, commit = store.scope(), exchange(store.scope(), "s", 0)
+    await store.write.commit(commit, now=T0)
+    memory_id = commit.memories[0].memory_id
+    for version, hours in ((1, 2), (2, -1), (3, -1), (4, 3)):
+        await store.records.patch_memory(
+            scope, memory_id, version, MemoryChange(importance=version / 10), T0 + hours * HOUR
+        )
+    held = (
+        "SELECT count(*) FILTER (WHERE recorded_to > recorded_from), count(*) FILTER (WHERE recorded_from = ended) "
+        "FROM (SELECT recorded_from, recorded_to, lag(recorded_to) OVER (ORDER BY version) AS ended "
+        f"FROM memory_versions WHERE memory_id = '{memory_id}') v"
+    )
+    assert postgres.psql(held) == "4|4"
+
+
 async def test_deletion_hides_and_can_be_undone_for_30_days(store: Stores) -> None:
     scope, commit = store.scope(), exchange(store.scope(), "s", 0)
     await store.write.commit(commit, now=T0)

@@ -377,7 +377,7 @@ JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id
 WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2)
   AND (m.quarantined_at IS NOT NULL OR v.validation_status = 'rejected'
       OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at))
-ON CONFLICT DO NOTHING;
+ON CONFLICT (tenant_id, event_id) DO NOTHING;
 
 -- name: unlink_summaries
 -- Sessions whose summary is about to go have none.

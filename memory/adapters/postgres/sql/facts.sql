@@ -108,7 +108,7 @@ INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, r
                              source, tool_name, language, importance, confidence, validation_status, attributes,
                              expires_at, occurred_at, valid_from, valid_to, recorded_from, superseded_by)
 SELECT tenant_id, memory_id, $3 + 1, scope_id, content, role, $5, $6, origin, source, tool_name, language, importance,
-       confidence, $7, attributes, expires_at, $8, $9, $10, $4, $11
+       confidence, $7, attributes, expires_at, $8, $9, $10, greatest($4, recorded_to), $11
 FROM memory_versions
 WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
 

@@ -166,8 +166,8 @@ INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, r
                              source, tool_name, language, importance, confidence, validation_status, attributes,
                              expires_at, occurred_at, valid_from, valid_to, recorded_from, superseded_by)
 SELECT tenant_id, memory_id, $3 + 1, scope_id, content, role, integrity, sensitivity, origin, source, tool_name,
-       language, $5, $6, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to, $4,
-       superseded_by
+       language, $5, $6, validation_status, attributes, expires_at, occurred_at, valid_from, valid_to,
+       greatest($4, recorded_to), superseded_by
 FROM memory_versions
 WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
 

@@ -159,7 +159,8 @@ INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, r
                              expires_at, occurred_at, valid_from, valid_to, recorded_from, superseded_by)
 SELECT tenant_id, memory_id, $3 + 1, scope_id, coalesce($5, content), role, integrity, coalesce($7, sensitivity),
        origin, source, tool_name, language, coalesce($6, importance), confidence, coalesce($8, validation_status),
-       coalesce($11, attributes), CASE WHEN $10 THEN $9 ELSE expires_at END, occurred_at, valid_from, valid_to, $4,
+       coalesce($11, attributes), CASE WHEN $10 THEN $9 ELSE expires_at END, occurred_at, valid_from, valid_to,
+       greatest($4, recorded_to),
        (SELECT m.superseded_by FROM memories m WHERE m.tenant_id = $1 AND m.memory_id = $2)
 FROM memory_versions
 WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;

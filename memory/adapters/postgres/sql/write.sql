@@ -146,18 +146,21 @@ RETURNING memory_id;
 -- $12 attributes jsonb, $13 occurred_at timestamptz, $14 now timestamptz, $15 language text, $16 tool_name text,
 -- $17 valid_from timestamptz, $18 valid_to timestamptz, $19 validation_status text, $20 superseded_by uuid,
 -- $21 expires_at timestamptz
--- Uses: none. Rows: none.
+-- Uses: memory_versions_pkey. Rows: none.
 INSERT INTO memory_versions (tenant_id, memory_id, version, scope_id, content, role, integrity, sensitivity, origin,
                              importance, confidence, attributes, occurred_at, recorded_from, language, tool_name,
                              valid_from, valid_to, validation_status, superseded_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21);
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+        greatest($14, (SELECT recorded_to FROM memory_versions
+                       WHERE tenant_id = $1 AND memory_id = $2 AND version = $3 - 1)),
+        $15, $16, $17, $18, $19, $20, $21);
 
 -- name: close_version
--- The version in force ends.
+-- The version in force ends; never before it began, should the clock have been put back.
 -- $1 tenant uuid, $2 memory_id uuid, $3 now timestamptz
 -- Uses: memory_versions_current. Rows: none.
 UPDATE memory_versions
-SET recorded_to = $3
+SET recorded_to = greatest($3, recorded_from + interval '1 microsecond')
 WHERE tenant_id = $1 AND memory_id = $2 AND recorded_to IS NULL;
 
 -- name: point_memory
