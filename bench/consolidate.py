@@ -33,16 +33,15 @@ import aiohttp
 import asyncpg
 
 from bench.fake_vllm.launch import fake_vllm_process
+from bench.on_own_store import reported
 from bench.overhead.fill import question
 from bench.overhead.processes import NotStarted
-from bench.recall.__main__ import embedder_unless
 from bench.recall.chat import served_model
 from bench.recall.client import CallFailed, session, user_header
 from bench.search_times.__main__ import BYTES_BESIDE, BYTES_PER_MEMORY
-from bench.search_times.fill import Lot, Place, Say, StoreNotFilled, VectorSource, fill
+from bench.search_times.fill import Lot, Place, Say, VectorSource, fill
 from bench.search_times.service import Served, serving
 from bench.stats import Summary, quantile
-from memory.errors import EmbedderUnavailable, ModelFileInvalid
 from memory.ports import Embedder
 
 SCOPE_MEMORIES: Final = 1_000
@@ -316,19 +315,7 @@ def main(argv: list[str] | None = None) -> int:
     if room < needed:
         print(f"consolidate: {needed >> 20:,} MiB are needed for the store, {room >> 20:,} are free", file=sys.stderr)
         return 1
-    try:
-        with embedder_unless(False) as embedder, tempfile.TemporaryDirectory(dir=arguments.work) as folder:
-            assert embedder is not None
-            work = Path(folder)
-            work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
-            report = asyncio.run(run(arguments, work, embedder))
-    except (NotStarted, StoreNotFilled, CallFailed, EmbedderUnavailable, ModelFileInvalid, OSError) as exc:
-        print(f"consolidate: {type(exc).__name__}: {exc}", file=sys.stderr)
-        return 1
-    print(table(report))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
-    return 0
+    return reported("consolidate", arguments, run, table)
 
 
 if __name__ == "__main__":

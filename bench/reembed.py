@@ -18,7 +18,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -27,15 +26,14 @@ import asyncpg
 
 from bench.consolidate import START_S, USERS, Asked, Chats
 from bench.fake_vllm.launch import fake_vllm_process
+from bench.on_own_store import reported
 from bench.overhead.processes import NotStarted
-from bench.recall.__main__ import embedder_unless
 from bench.recall.chat import served_model
-from bench.recall.client import CallFailed, session
-from bench.search_times.fill import Lot, Say, StoreNotFilled, VectorSource, fill
+from bench.recall.client import session
+from bench.search_times.fill import Lot, Say, VectorSource, fill
 from bench.search_times.service import Served, serving
 from memory.adapters.model_files import locate
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
-from memory.errors import EmbedderUnavailable, ModelFileInvalid
 from memory.ports import Embedder
 
 SCOPE_MEMORIES: Final = 1_000
@@ -185,19 +183,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, help="where the store is made (default: the system's temporary directory)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the report as JSON")
     arguments = parser.parse_args(argv)
-    try:
-        with embedder_unless(False) as embedder, tempfile.TemporaryDirectory(dir=arguments.work) as folder:
-            assert embedder is not None
-            work = Path(folder)
-            work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
-            report = asyncio.run(run(arguments, work, embedder))
-    except (NotStarted, StoreNotFilled, CallFailed, EmbedderUnavailable, ModelFileInvalid, OSError) as exc:
-        print(f"reembed: {type(exc).__name__}: {exc}", file=sys.stderr)
-        return 1
-    print(table(report))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
-    return 0
+    return reported("reembed", arguments, run, table)
 
 
 if __name__ == "__main__":

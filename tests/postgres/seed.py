@@ -97,6 +97,25 @@ def vectors(count: int) -> Any:
     return raw / np.linalg.norm(raw, axis=1, keepdims=True)
 
 
+class Words:
+    """Tokens are words, vectors are random: an embedder, its tokenizer and a language detector."""
+
+    model = "test-model"
+    dim = 384
+
+    def offsets(self, text: str) -> Sequence[tuple[int, int]]:
+        return [(at, at + 1) for at in range(len(text)) if not text[at].isspace()]
+
+    async def embed_documents(self, texts: Sequence[str]) -> Any:
+        return vectors(len(texts))
+
+    async def embed_query(self, text: str) -> Any:
+        return vectors(1)[0]
+
+    def detect(self, text: str) -> str | None:
+        return "en" if text else None
+
+
 def turn(exchange_id: UUID, session: str, number: int, role: str, content: str, **more: Any) -> Turn:
     """The turn at position `number` of a session; the chain follows from session and position unless given."""
     fields: dict[str, Any] = {

@@ -28,7 +28,7 @@ from memory.telemetry import Metrics
 from memory.write.episodes import Bounds as Limits
 from memory.write.episodes import DueSession, Teller, ToldTurn, cut_range, episode_of
 from memory.write.telling import CALM_S, keep_telling
-from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, exchange, stores, turn, vectors
+from tests.postgres.seed import LANE, SUBJECT, T0, Stores, Words, chunk, exchange, stores, turn, vectors
 from tests.postgres_fixture import TestDatabase
 
 LIMITS = Limits(idle_s=1800, turns_max=60, tokens_max=32_000, sentences_max=8, sessions_max=50)
@@ -38,25 +38,6 @@ TALK = (
     "That fixed it, thanks! Ada Lovelace will be happy in Lisbon.",
     "Good to hear. The header needs at least four bytes.",
 )
-
-
-class Words:
-    """Tokens are words, vectors are random: an embedder, its tokenizer and a language detector."""
-
-    model = "test-model"
-    dim = 384
-
-    def offsets(self, text: str) -> Sequence[tuple[int, int]]:
-        return [(at, at + 1) for at in range(len(text)) if not text[at].isspace()]
-
-    async def embed_documents(self, texts: Sequence[str]) -> Any:
-        return vectors(len(texts))
-
-    async def embed_query(self, text: str) -> Any:
-        return vectors(1)[0]
-
-    def detect(self, text: str) -> str | None:
-        return "en" if text else None
 
 
 @pytest.fixture

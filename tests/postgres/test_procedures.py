@@ -29,6 +29,7 @@ from tests.postgres.seed import (
     SUBJECT,
     T0,
     Stores,
+    Words,
     chunk,
     digest,
     exchange,
@@ -44,25 +45,6 @@ FIRST = "To deploy: 1. run the tests 2. push the image"
 SECOND = "To deploy: 1. build the wheel 2. publish it"
 THIRD = "When I deploy, first freeze the branch, then tag it and finally tell the team."
 OTHER = "To restore the backup: 1. stop the writers 2. copy the files"
-
-
-class Words:
-    """Tokens are words, vectors are random: an embedder, its tokenizer and a language detector."""
-
-    model = "test-model"
-    dim = 384
-
-    def offsets(self, text: str) -> Sequence[tuple[int, int]]:
-        return [(at, at + 1) for at in range(len(text)) if not text[at].isspace()]
-
-    async def embed_documents(self, texts: Sequence[str]) -> Any:
-        return vectors(len(texts))
-
-    async def embed_query(self, text: str) -> Any:
-        return vectors(1)[0]
-
-    def detect(self, text: str) -> str | None:
-        return "en" if text else None
 
 
 @pytest.fixture
