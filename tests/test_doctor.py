@@ -217,6 +217,24 @@ async def test_a_migrated_postgres_is_found_fit(postgres: TestDatabase) -> None:
     assert named(found, "Postgres schema").found == "up to date"
 
 
+async def test_the_model_that_the_store_is_searched_with_is_held_against_the_configured(postgres: TestDatabase) -> None:
+    settings = settings_with(database={"url": SecretStr(postgres.app), "owner_url": SecretStr(postgres.owner)})
+    assert "the first start settles it" in named(await check_stores.postgres(settings), "model of the store").found
+    postgres.psql(
+        "INSERT INTO embedding_serving (model_id, generation) SELECT model_id, 1 FROM embedding_models LIMIT 1"
+    )
+    found = named(await check_stores.postgres(settings), "model of the store")
+    assert (found.level, found.found.split(",")[0]) == ("warn", "searched with test-model")
+    assert f"reembed --to {settings.embedding.model}" in found.mend
+
+
+async def test_a_schema_that_lacks_a_column_fails(postgres: TestDatabase) -> None:
+    settings = settings_with(database={"url": SecretStr(postgres.app), "owner_url": SecretStr(postgres.owner)})
+    postgres.psql("ALTER TABLE memories DROP COLUMN reviewed_at")
+    schema = named(await check_stores.postgres(settings), "Postgres schema")
+    assert (schema.level, "memories.reviewed_at" in schema.found) == ("FAIL", True)
+
+
 async def test_an_absent_postgres_fails_without_its_password() -> None:
     settings = settings_with(database={"url": SecretStr("postgresql://me:hunter2@127.0.0.1:9/db")})
     found = await check_stores.postgres(settings)

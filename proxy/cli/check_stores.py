@@ -10,8 +10,10 @@ import os
 import subprocess
 from pathlib import Path
 
+from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.fitness import Fitness, fitness
-from memory.adapters.postgres.migrate import pending
+from memory.adapters.postgres.migrate import lacks, pending
+from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.redis_fitness import RedisFitness, redis_fitness
 from memory.config import Settings, settings_from_environ
 from memory.errors import ConfigInvalid, QueueUnavailable, StartFailed, StoreUnavailable
@@ -24,6 +26,7 @@ VECTOR_MIN = (0, 8)
 REDIS_MIN, VALKEY_MIN, WAITAOF_MIN = (7, 0), (8, 0), (7, 2)
 CONNECTIONS_SPARE = 5
 RUN_TIMEOUT_S = 10.0
+UP_TO_DATE = "up to date"
 MIGRATED_BY_START = "`memory-proxy serve` migrates when it starts"
 
 
@@ -84,7 +87,27 @@ async def postgres(settings: Settings) -> Findings:
     findings = judged_postgres(app, own, settings)
     if not any(finding.level == "FAIL" for finding in findings):
         findings.append(await _schema(owner.get_secret_value()))
+    if findings[-1].found == UP_TO_DATE:
+        findings.append(await _searched_with(url.get_secret_value(), settings.embedding.model))
     return findings
+
+
+async def _searched_with(url: str, configured: str) -> Finding:
+    what = "model of the store"
+    try:
+        database = await Database.open(url, Bounds(connections_max=1))
+        try:
+            serving = await ServingStore(database).serving()
+        finally:
+            await database.close()
+    except StoreUnavailable as fault:
+        return Finding("FAIL", what, str(fault), "see Postgres above")
+    if serving is None:
+        return Finding("ok", what, "none yet: the first start settles it")
+    if serving.model.name == configured:
+        return Finding("ok", what, f"searched with {configured}, as configured")
+    mend = f"`memory-proxy reembed --to {configured}` fills that one, or set embedding.model to what is served"
+    return Finding("warn", what, f"searched with {serving.model.name}, embedding.model says {configured}", mend)
 
 
 def judged_postgres(app: Fitness, own: Fitness, settings: Settings) -> Findings:
@@ -223,13 +246,20 @@ def _rights(app: Fitness, own: Fitness) -> Finding:
 
 
 async def _schema(owner_dsn: str) -> Finding:
+    what = "Postgres schema"
     try:
         waiting = await pending(owner_dsn)
-    except StartFailed as fault:
-        return Finding("FAIL", "Postgres schema", str(fault))
+        lacking = [] if waiting else await lacks(owner_dsn)
+    except (StartFailed, StoreUnavailable) as fault:
+        return Finding("FAIL", what, str(fault))
     if waiting:
-        return Finding("ok", "Postgres schema", f"{waiting} migrations to come; {MIGRATED_BY_START}")
-    return Finding("ok", "Postgres schema", "up to date")
+        return Finding("ok", what, f"{waiting} migrations to come; {MIGRATED_BY_START}")
+    if lacking:
+        found = f"no {lacking[0]} ({len(lacking)} in all), although every migration is noted as applied"
+        return Finding(
+            "FAIL", what, found, "another build made it: `export` with that build, `import` into a new store"
+        )
+    return Finding("ok", what, UP_TO_DATE)
 
 
 def _runs(what: str, program: Path, again: str) -> Finding:
