@@ -161,11 +161,14 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is with one step of one tenant. `after` None: at its beginning."""
+    """How far a run is with one step of one tenant. `after` None: at its beginning. `cut`: what the step of the bound
+    goes on from (policies.lifetime.Cut).
+    """
 
     counted: Counted
     after: Place | None
     finished: bool
+    cut: list[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

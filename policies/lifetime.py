@@ -4,7 +4,7 @@ Each question is a pure function; every moment is an argument.
 * `expires_at`: until when a memory born now is in answers at all. `ended_before`: what ended so long ago that its row
   may go, which is never while a request of that time can still be rebuilt.
 * `review_due_at`: when somebody should look whether a fact still holds.
-* `worth`: how likely a memory is to be asked for again; under a bound what is least likely goes first (`lowest`).
+* `worth`: how likely a memory is to be asked for again; under a bound what is least likely goes first (`Cut`).
 * `latest_due`: when a daily run should last have begun.
 
 Refuses nothing; numbers outside their range are taken as the nearest in it.
@@ -12,12 +12,11 @@ Refuses nothing; numbers outside their range are taken as the nearest in it.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 DaysOf = Mapping[str, float | None]
@@ -32,6 +31,7 @@ LATEST_SAYINGS_KEPT: Final = 56
 # An hour: what was used a moment ago is as good as certain to be needed, and 1/sqrt(0) is no number.
 _AGE_DAYS_MIN: Final = 1 / 24
 _IMPORTANCE: Final = (0.01, 0.99)
+_BINS: Final = 64  # of worth, to one unit of log odds
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +89,62 @@ def worth(use: Use, now: datetime) -> float:
     return math.log(base) + math.log(important / (1 - important))
 
 
-def lowest(uses: Iterable[Use], rows_over: int, bytes_over: int, *, at_most: int, now: datetime) -> list[Use]:
-    """The memories of least worth, least first, that together take away so many rows and so many bytes.
+@dataclass(slots=True)
+class Cut:
+    """Which memories go under a bound: all are counted by their worth first, then the lowest go, in any order.
 
-    At most `at_most` of them, which is also how many are held meanwhile; ties go by id, so that two runs agree.
+    Worth is counted in bins of 1/64 (odds that differ by 1.6 %), so what is held between two looks is small and can be
+    written down; within the last bin those go that come first. `at`: the moment that worth is told for.
     """
-    if rows_over <= 0 and bytes_over <= 0:
-        return []
-    asked = rows_over if bytes_over <= 0 else at_most
-    held = heapq.nsmallest(min(asked, at_most), uses, key=lambda use: (worth(use, now), use.memory_id))
-    freed = 0
-    for number, use in enumerate(held):
-        if number >= rows_over and freed >= bytes_over:
-            return held[:number]
-        freed += use.bytes
-    return held
+
+    at: datetime
+    bytes: int = 0  # of all that were counted
+    bins: dict[int, tuple[int, int]] = field(default_factory=dict)  # rows and bytes of those that may go
+    upto: int | None = None  # settled: what lies below goes,
+    rows_left: int = 0  # and of this bin so many rows and bytes
+    bytes_left: int = 0
+
+    def count(self, use: Use, *, may_go: bool) -> None:
+        """One that is there."""
+        self.bytes += use.bytes
+        if may_go:
+            number = self._bin(use)
+            rows, size = self.bins.get(number, (0, 0))
+            self.bins[number] = (rows + 1, size + use.bytes)
+
+    def settle(self, rows_over: int, bytes_over: int) -> None:
+        """All are counted: the lowest bins that together take away so many rows and so many bytes, or all of them."""
+        for number, (rows, size) in sorted(self.bins.items()):
+            if rows_over <= 0 and bytes_over <= 0:
+                break
+            self.upto, self.rows_left, self.bytes_left = number, rows_over, bytes_over
+            rows_over, bytes_over = rows_over - rows, bytes_over - size
+        self.bins = {}
+
+    def takes(self, use: Use) -> bool:
+        """Whether this one goes; asked once of each."""
+        if self.upto is None or (number := self._bin(use)) > self.upto:
+            return False
+        if number < self.upto:
+            return True
+        if self.rows_left <= 0 and self.bytes_left <= 0:
+            return False
+        self.rows_left, self.bytes_left = self.rows_left - 1, self.bytes_left - use.bytes
+        return True
+
+    def as_json(self) -> list[Any]:
+        """To go on from with `of_json`."""
+        bins = [[number, *held] for number, held in self.bins.items()]
+        return [self.at.isoformat(), self.bytes, bins, self.upto, self.rows_left, self.bytes_left]
+
+    @classmethod
+    def of_json(cls, written: list[Any]) -> Cut:
+        """As it was written down."""
+        at, size, bins, *rest = written
+        return cls(datetime.fromisoformat(at), size, {number: (rows, held) for number, rows, held in bins}, *rest)
+
+    def _bin(self, use: Use) -> int:
+        return math.floor(worth(use, self.at) * _BINS)
 
 
 def _after(moment: datetime, days: float | None) -> datetime | None:

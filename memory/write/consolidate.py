@@ -40,7 +40,7 @@ from memory.model import NewMemory
 from memory.stored import StoredTurn
 from memory.telemetry import Metrics, event
 from memory.write.retell import RETOLD, Retelling, Tells, ToldStore
-from policies.lifetime import Use, latest_due, lowest
+from policies.lifetime import Cut, Use, latest_due
 
 log = logging.getLogger("memory_proxy.consolidate")
 LEASE_S: Final = 60.0
@@ -51,8 +51,7 @@ ROWS_OF_STEP: Final[Mapping[Step, int]] = {"duplicates": 500, "repeated": 500, "
 NOTE_EVERY_S: Final = 1.0
 # A third of the time is work. At half of it a chat beside it took 1.18 times as long at the median (21 ms, two cores).
 REST_PER_WORK: Final = 2.0
-# Of the bound: how many candidates are held in memory; more than that is another round.
-HIDDEN_AT_ONCE: Final = 20_000
+_FIRST: Final = Place(-1, -1, UUID(int=0))  # before every row
 # An unfinished run that is older began under terms of another day.
 RESUMED_WITHIN: Final = timedelta(hours=24)
 ASK_EVERY_S: Final = 60.0
@@ -70,7 +69,13 @@ class ConsolidateStore(ToldStore, Protocol):
     async def end(self, lead: Lead, now: datetime, report: Sequence[Counted]) -> None: ...
     async def progress(self, tenant: UUID, run_id: UUID) -> dict[Step, Progress]: ...
     async def note(
-        self, tenant: UUID, lead: Lead, counted: Counted, after: Place | None, finished_at: datetime | None
+        self,
+        tenant: UUID,
+        lead: Lead,
+        counted: Counted,
+        after: Place | None,
+        finished_at: datetime | None,
+        cut: list[Any] | None,
     ) -> None: ...
     async def tenants(self) -> list[UUID]: ...
     async def scopes_after(self, tenant: UUID, scope_id: int, limit: int) -> list[int]: ...
@@ -252,7 +257,7 @@ class _TenantStep:
         if self._step in self._terms.idle or (known is not None and known.finished):
             return self._all
         if self._step == "bound":
-            await self._keep_bound()
+            await self._keep_bound(known)
         else:
             await self._walk(None if known is None else known.after)
         await self._note(None, finished=True)
@@ -335,59 +340,55 @@ class _TenantStep:
 
     # ------------------------------------------------------------ bounds
 
-    async def _keep_bound(self) -> None:
-        """Hide what is worth least until the tenant is within its bounds, in rounds of HIDDEN_AT_ONCE or fewer."""
-        while True:
-            rows_over, bytes_over = await self._over()
-            if rows_over <= 0 and bytes_over <= 0:
+    async def _keep_bound(self, known: Progress | None) -> None:
+        """Hide what is worth least until the tenant is within its bounds: a walk that counts, and one that hides. What
+        live traffic adds meanwhile is the next run's.
+        """
+        after = None if known is None else known.after
+        cut = Cut(self._terms.now) if known is None or known.cut is None else Cut.of_json(known.cut)
+        rows_over = await self._rows_over()
+        if cut.upto is None:
+            if rows_over <= 0 and self._terms.bytes_max is None:
                 return
-            chosen = await self._least_worth(rows_over, bytes_over)
-            before = self._all.changed
-            by_scope: dict[int, list[Due]] = {}
-            for use in chosen:
-                by_scope.setdefault(use.scope_id, []).append(Due(use.memory_id))
-            for scope_id, due in sorted(by_scope.items()):
-                await self._change_all(scope_id, due)
-            if self._pace.lead is None or len(chosen) < HIDDEN_AT_ONCE or self._all.changed == before:
-                return  # what live traffic adds meanwhile is the next run's, else none would end
+            async for place, uses in self._uses(after):
+                for use, may_go in uses:
+                    cut.count(use, may_go=may_go)
+                await self._note(place, cut=cut)
+            cut.settle(rows_over, 0 if self._terms.bytes_max is None else cut.bytes - self._terms.bytes_max)
+            after = None
+            await self._note(_FIRST, cut=cut, at_once=True)
+        elif self._terms.bytes_max is None:
+            cut.rows_left = min(cut.rows_left, rows_over)  # what was hidden last may not have been noted
+        if cut.upto is None:
+            return
+        async for place, uses in self._uses(after):
+            await self._change_all(
+                place.scope_id, [Due(use.memory_id) for use, may_go in uses if may_go and cut.takes(use)]
+            )
+            await self._note(place, cut=cut)
 
-    async def _over(self) -> tuple[int, int]:
-        """By how many rows and bytes the tenant has too much; 0 or less: not."""
-        rows, size = 0, 0
-        if self._terms.rows_max is not None:
-            last = -1
-            while page := await self._store.scopes_after(self._tenant, last, SCOPES_AT_ONCE):
-                rows += await self._store.rows_of(self._tenant, page)
-                last = page[-1]
-            rows -= self._terms.rows_max
-        if self._terms.bytes_max is not None:
-            async for uses in self._uses():
-                size += sum(use.bytes for use, _ in uses)
-            size -= self._terms.bytes_max
-        return rows, size
+    async def _rows_over(self) -> int:
+        """By how many rows the tenant has too much; 0 or less: not."""
+        if self._terms.rows_max is None:
+            return 0
+        rows, last = 0, -1
+        while page := await self._store.scopes_after(self._tenant, last, SCOPES_AT_ONCE):
+            rows += await self._store.rows_of(self._tenant, page)
+            last = page[-1]
+        return rows - self._terms.rows_max
 
-    async def _least_worth(self, rows_over: int, bytes_over: int) -> list[Use]:
-        held: list[Use] = []
-        async for uses in self._uses():
-            held += [use for use, may_go in uses if may_go]
-            if len(held) >= 2 * HIDDEN_AT_ONCE:
-                held = self._lowest(held, rows_over, bytes_over)
-        return self._lowest(held, rows_over, bytes_over)
-
-    def _lowest(self, uses: Sequence[Use], rows_over: int, bytes_over: int) -> list[Use]:
-        return lowest(uses, rows_over, bytes_over, at_most=HIDDEN_AT_ONCE, now=self._terms.now)
-
-    async def _uses(self) -> AsyncIterator[list[tuple[Use, bool]]]:
-        async for scope_id in self._scopes(None):
-            place: Place | None = None
+    async def _uses(self, after: Place | None) -> AsyncIterator[tuple[Place, list[tuple[Use, bool]]]]:
+        """All that is kept from a place on, page by page, with where each page ends."""
+        async for scope_id in self._scopes(after):
+            place = after if after is not None and after.scope_id == scope_id else None
             while True:
                 began_s = self._now_s()
                 place, uses = await self._store.uses(self._tenant, scope_id, place, ROWS_AT_ONCE, self._terms)
                 if place is None:
                     break
-                yield uses
                 worked_s = self._now_s() - began_s
                 await self._count(examined=len(uses), worked_s=worked_s)
+                yield place, uses
                 await self._pace.rest(worked_s)
 
     # ------------------------------------------------------------ counting
@@ -396,13 +397,17 @@ class _TenantStep:
         self._all += Counted(self._step, examined, changed, worked_s)
         self._fresh += Counted(self._step, examined, 0, worked_s)
 
-    async def _note(self, after: Place | None, *, finished: bool = False, at_once: bool = False) -> None:
+    async def _note(
+        self, after: Place | None, *, finished: bool = False, at_once: bool = False, cut: Cut | None = None
+    ) -> None:
         """Note where it stands, once in a while and at the end."""
         lead, now_s = self._pace.lead, self._now_s()
         if lead is None or (not (finished or at_once) and now_s - self._noted_s < NOTE_EVERY_S):
             return
         ended = self._parts.clock() if finished else None
-        await self._store.note(self._tenant, lead, replace(self._fresh, changed=0), after, ended)
+        await self._store.note(
+            self._tenant, lead, replace(self._fresh, changed=0), after, ended, None if cut is None else cut.as_json()
+        )
         self._fresh, self._noted_s = Counted(self._step), now_s
         if not finished:
             self._say(self._tenant, self._all)

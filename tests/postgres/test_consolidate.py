@@ -356,6 +356,33 @@ async def test_a_bound_takes_the_least_worth_and_nothing_pinned(night: Night, po
     assert await night.run(T0 + 2 * DAY) == {}
 
 
+@pytest.mark.parametrize("bound", [{"rows_max": 5}, {"bytes_max": 5 * (6 + 776) + 300}])
+async def test_a_bound_is_kept_though_no_process_lives_to_look_at_all(
+    night: Night, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch, bound: dict[str, int]
+) -> None:
+    settings = {f"consolidate.{name}": value for name, value in bound.items()}
+    night.settings = load_settings(None, {**settings, "consolidate.pause_ms": 0}, {})
+    monkeypatch.setattr("memory.write.consolidate.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("memory.write.consolidate.NOTE_EVERY_S", 0.0)
+    ids = await tell(night, *(f"text {number:02}" for number in range(24)))
+    for memory_id in ids[:19]:
+        await patch(night, memory_id, importance=0.1)
+    night.now = T0 + DAY
+    monkeypatch.setattr("memory.write.consolidate.STEPS", ("bound",))
+    lives, report = 0, None
+    while report is None:
+        lives += 1
+        assert lives < 40
+        try:
+            report = await night.on(Dying(night.store, 14)).run(lambda *_: None)
+        except asyncio.CancelledError:
+            postgres.psql("UPDATE lane_leases SET expires_at = '-infinity' WHERE lane = 'job:consolidation'")
+    assert lives > 3
+    assert [one.changed for one in report] == [19]
+    left = await contents(night)
+    assert left == {f"text {number}" for number in range(19, 24)}
+
+
 async def test_a_bound_in_bytes(night: Night) -> None:
     await tell(night, *(f"text {number}" for number in range(8)))
     size = 8 * (6 + 776)  # text, and a vector of 384 halves with its head

@@ -154,10 +154,16 @@ class ConsolidateStore(ToldStore):
         return {row["step"]: _progress(row) for row in found}
 
     async def note(
-        self, tenant: UUID, lead: Lead, counted: Counted, after: Place | None, finished_at: datetime | None
+        self,
+        tenant: UUID,
+        lead: Lead,
+        counted: Counted,
+        after: Place | None,
+        finished_at: datetime | None,
+        cut: list[Any] | None = None,
     ) -> None:
         """A step came so far. What was changed is noted by the changes themselves."""
-        place = None if after is None else _packed(after)
+        place = None if after is None else [*_packed(after), cut]
         async with self._database.transaction(tenant) as tx:
             await hold_fence(tx, _LANE, lead.fence)
             asked = (tenant, lead.run_id, counted.step, place, counted.examined, 0, counted.seconds, finished_at)
@@ -426,8 +432,9 @@ def _packed(place: Place) -> list[Any]:
 
 def _progress(row: Any) -> Progress:
     counted = Counted(row["step"], row["examined"], row["changed"], row["seconds"])
-    place = None
+    place, cut = None, None
     if row["after"] is not None:
-        scope_id, at, memory_id = row["after"]
+        scope_id, at, memory_id, *rest = row["after"]
+        cut = rest[0] if rest else None
         place = Place(scope_id, datetime.fromisoformat(at) if isinstance(at, str) else at, UUID(memory_id))
-    return Progress(counted, place, row["finished_at"] is not None)
+    return Progress(counted, place, row["finished_at"] is not None, cut)
