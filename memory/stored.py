@@ -33,6 +33,13 @@ class ApiKey:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    limits: dict[str, Any] = field(default_factory=dict)  # policies/key_limits.py
+    token_key: bytes | None = field(default=None, repr=False)  # sealed under the tenant's key
+    former_prefix: str | None = None  # of the secret it had before it was rotated, which holds until `former_until`
+    former_sha256: bytes | None = field(default=None, repr=False)
+    former_token_key: bytes | None = field(default=None, repr=False)
+    former_until: datetime | None = None
+    rotated_at: datetime | None = None
 
 
 TombstoneKind = Literal["user", "project", "session", "memory", "source", "content"]

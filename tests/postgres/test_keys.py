@@ -106,11 +106,11 @@ async def test_an_api_key_is_shown_once_and_known_by_its_digest(store: KeyStore,
     key_id, secret = await store.create_api_key(
         tenant, "laptop", NOW, fixed={"user": "ada"}, capabilities=["memory:write"], expires_at=NOW + timedelta(days=1)
     )
-    assert re.fullmatch(r"mp-[0-9a-f]{8}-[A-Za-z0-9_-]{43}", secret)
+    assert re.fullmatch(r"mp-[0-9a-f]{8}-[A-Za-z0-9_-]{43}[0-9a-f]{8}", secret)
     known = (await store.all_active(NOW))[secret_digest(secret)]
     assert (known.key_id, known.tenant_id, known.fixed) == (key_id, tenant, {"user": "ada"})
     assert known.capabilities == ("memory:write",)
-    assert secret[-43:] not in postgres.psql("SELECT * FROM api_keys")
+    assert secret[12:] not in postgres.psql("SELECT * FROM api_keys")
     assert await store.all_active(NOW + timedelta(days=2)) == {}
     assert not await store.revoke_api_key(new_id(), key_id, NOW)
     assert await store.revoke_api_key(tenant, key_id, NOW)

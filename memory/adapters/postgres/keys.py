@@ -1,27 +1,29 @@
 """Tenants, wrapped data keys and API keys in Postgres. Secrets of API keys are stored as SHA-256 only.
 
-An API key reads `mp-<8 characters>-<43 characters>`: a prefix people may see, and 256 random bits. Raises
-StoreUnavailable.
+How an API key reads: policies/api_key.py. What its capability tokens are signed with is stored sealed, since it could
+make tokens; without a key ring none is, and the key has no tokens. Raises StoreUnavailable.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from memory.adapters.postgres.database import Database
+from memory.envelope import seal
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
-from memory.keys import WrappedKey
+from memory.key_table import token_binding
+from memory.keys import KeyRing, WrappedKey
 from memory.stored import ApiKey
-
-_PREFIX_BYTES: Final = 4  # 8 hexadecimal characters
-_SECRET_BYTES: Final = 32  # 43 characters of base64url
+from policies.api_key import PREFIX_BYTES, SECRET_BYTES, secret_of
+from policies.capability_token import root_of
+from policies.key_limits import NO_LIMITS, KeyLimits
 
 
 class KeyStore:
@@ -69,11 +71,13 @@ class KeyStore:
         capabilities: Sequence[str] = (),
         sensitivity_ceiling: str = "internal",
         expires_at: datetime | None = None,
+        limits: KeyLimits = NO_LIMITS,
+        ring: KeyRing | None = None,
     ) -> tuple[UUID, str]:
-        """A new key: its id, and the secret, which is shown once and never stored."""
-        prefix = os.urandom(_PREFIX_BYTES).hex()
-        secret = f"mp-{prefix}-{base64.urlsafe_b64encode(os.urandom(_SECRET_BYTES)).rstrip(b'=').decode()}"
+        """A new key: its id, and the secret, which is shown once and never stored. `ring` lets it have tokens."""
+        prefix, secret = _new_secret()
         key_id = new_id()
+        token_key = await _sealed_root(ring, tenant, key_id, secret)
         async with self._database.transaction(None) as tx:
             await tx.run(
                 "add_api_key",
@@ -88,8 +92,34 @@ class KeyStore:
                 sensitivity_ceiling,
                 now,
                 expires_at,
+                limits.stored(),
+                token_key,
             )
         return key_id, secret
+
+    async def rotate_api_key(
+        self, tenant: UUID, key_id: UUID, now: datetime, *, former_until: datetime, ring: KeyRing | None = None
+    ) -> str | None:
+        """A new secret for a key; the one it has holds until `former_until`, one before that no longer. None: there is
+        no such key in use.
+        """
+        prefix, secret = _new_secret()
+        token_key = await _sealed_root(ring, tenant, key_id, secret)
+        async with self._database.transaction(None) as tx:
+            done = await tx.run(
+                "rotate_api_key", tenant, key_id, now, prefix, secret_digest(secret), token_key, former_until
+            )
+        return secret if done == 1 else None
+
+    async def api_keys_called(self, called: str) -> list[ApiKey]:
+        """Keys of all tenants with this prefix, id or name, newest first."""
+        async with self._database.transaction(None, read_only=True) as tx:
+            return [_api_key(row) for row in await tx.fetch("api_keys_called", called)]
+
+    async def tenant_names(self) -> dict[UUID, str]:
+        """Every tenant's name."""
+        async with self._database.transaction(None, read_only=True) as tx:
+            return {_uuid(row["tenant_id"]): row["name"] for row in await tx.fetch("all_tenants")}
 
     async def list_api_keys(self, tenant: UUID) -> list[ApiKey]:
         """Every key of a tenant, revoked and expired ones included, newest first."""
@@ -102,10 +132,13 @@ class KeyStore:
             return await tx.run("revoke_api_key", tenant, key_id, now) == 1
 
     async def all_active(self, now: datetime) -> dict[bytes, ApiKey]:
-        """Every key that may be used now, by the SHA-256 of its secret."""
+        """Every key that may be used now, by the SHA-256 of its secret; of a rotated one by the former too, while that
+        holds: then it ends with it.
+        """
         async with self._database.transaction(None, read_only=True) as tx:
             keys = [_api_key(row) for row in await tx.fetch("active_api_keys", now)]
-        return {key.secret_sha256: key for key in keys}
+        former = [one for key in keys if (one := as_it_was(key, now)) is not None]
+        return {key.secret_sha256: key for key in (*former, *keys)}
 
 
 def secret_digest(secret: str) -> bytes:
@@ -113,12 +146,38 @@ def secret_digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
+def as_it_was(key: ApiKey, now: datetime) -> ApiKey | None:
+    """A rotated key under its former secret; None once that no longer holds."""
+    if key.former_sha256 is None or key.former_until is None or key.former_until <= now:
+        return None
+    ends = key.former_until if key.expires_at is None else min(key.former_until, key.expires_at)
+    return replace(
+        key,
+        prefix=key.former_prefix or "",
+        secret_sha256=key.former_sha256,
+        token_key=key.former_token_key,
+        expires_at=ends,
+    )
+
+
+def _new_secret() -> tuple[str, str]:
+    prefix = os.urandom(PREFIX_BYTES)
+    return prefix.hex(), secret_of(prefix, os.urandom(SECRET_BYTES))
+
+
+async def _sealed_root(ring: KeyRing | None, tenant: UUID, key_id: UUID, secret: str) -> bytes | None:
+    if ring is None:
+        return None
+    return seal(await ring.tenant_key(tenant), token_binding(tenant, key_id), root_of(secret))
+
+
 def _wrapped(row: Any | None) -> WrappedKey | None:
     return None if row is None else WrappedKey(_uuid(row["key_id"]), row["subject_id"], row["wrapped"])
 
 
 def _api_key(row: Any) -> ApiKey:
-    return ApiKey(**{**dict(row), "capabilities": tuple(row["capabilities"])})
+    ids = {name: _uuid(row[name]) for name in ("key_id", "tenant_id")}
+    return ApiKey(**{**dict(row), **ids, "capabilities": tuple(row["capabilities"])})
 
 
 def _uuid(value: Any) -> UUID:

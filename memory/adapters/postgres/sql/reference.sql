@@ -54,32 +54,60 @@ ON CONFLICT DO NOTHING;
 -- name: add_api_key
 -- A new API key.
 -- $1 key_id uuid, $2 tenant uuid, $3 prefix text, $4 secret_sha256 bytea, $5 name text, $6 fixed jsonb,
--- $7 defaults jsonb, $8 capabilities text[], $9 ceiling text, $10 now timestamptz, $11 expires_at timestamptz
+-- $7 defaults jsonb, $8 capabilities text[], $9 ceiling text, $10 now timestamptz, $11 expires_at timestamptz,
+-- $12 limits jsonb, $13 token_key bytea
 -- Uses: none. Rows: none.
 INSERT INTO api_keys (key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities,
-                      sensitivity_ceiling, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+                      sensitivity_ceiling, created_at, expires_at, limits, token_key)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
 
 -- name: api_keys_of_tenant
 -- Every key of a tenant, newest first.
 -- $1 tenant uuid
 -- Uses: api_keys_of_tenant. Rows: key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities,
--- sensitivity_ceiling, created_at, expires_at, revoked_at.
+-- sensitivity_ceiling, created_at, expires_at, revoked_at, limits, token_key, former_prefix, former_sha256,
+-- former_token_key, former_until, rotated_at.
 SELECT key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities, sensitivity_ceiling, created_at,
-       expires_at, revoked_at
+       expires_at, revoked_at, limits, token_key, former_prefix, former_sha256, former_token_key, former_until,
+       rotated_at
 FROM api_keys
 WHERE tenant_id = $1
+ORDER BY created_at DESC, key_id DESC;
+
+-- name: api_keys_called
+-- Keys of all tenants by prefix, former prefix, id as text, or name, newest first. For an operator: there are few keys.
+-- $1 called text
+-- Uses: none. Rows: key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities,
+-- sensitivity_ceiling, created_at, expires_at, revoked_at, limits, token_key, former_prefix, former_sha256,
+-- former_token_key, former_until, rotated_at.
+SELECT key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities, sensitivity_ceiling, created_at,
+       expires_at, revoked_at, limits, token_key, former_prefix, former_sha256, former_token_key, former_until,
+       rotated_at
+FROM api_keys
+WHERE prefix = $1 OR former_prefix = $1 OR key_id::text = $1 OR name = $1
 ORDER BY created_at DESC, key_id DESC;
 
 -- name: active_api_keys
 -- Every key that may be used now, of all tenants: the table each process holds.
 -- $1 now timestamptz
 -- Uses: none. Rows: key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities,
--- sensitivity_ceiling, created_at, expires_at, revoked_at.
+-- sensitivity_ceiling, created_at, expires_at, revoked_at, limits, token_key, former_prefix, former_sha256,
+-- former_token_key, former_until, rotated_at.
 SELECT key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabilities, sensitivity_ceiling, created_at,
-       expires_at, revoked_at
+       expires_at, revoked_at, limits, token_key, former_prefix, former_sha256, former_token_key, former_until,
+       rotated_at
 FROM api_keys
 WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1);
+
+-- name: rotate_api_key
+-- A new secret for a key in use; the one it had holds until `former_until`.
+-- $1 tenant uuid, $2 key_id uuid, $3 now timestamptz, $4 prefix text, $5 secret_sha256 bytea, $6 token_key bytea,
+-- $7 former_until timestamptz
+-- Uses: api_keys_pkey. Rows: none.
+UPDATE api_keys
+SET former_prefix = prefix, former_sha256 = secret_sha256, former_token_key = token_key, former_until = $7,
+    prefix = $4, secret_sha256 = $5, token_key = $6, rotated_at = $3
+WHERE tenant_id = $1 AND key_id = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3);
 
 -- name: revoke_api_key
 -- Revoke a key by its id, inside its tenant.

@@ -1,0 +1,95 @@
+"""API keys as a proxy admits by them: the stored table in, keys with their limits read and their token roots open out.
+
+What was opened is kept while its row is the same, so a reading of the table costs a comparison a key. Fails closed, one
+key at a time: limits that are not understood leave the key out, a root that cannot be opened leaves it without tokens.
+Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Protocol
+from uuid import UUID
+
+from memory.envelope import Binding, key_id_of, unseal
+from memory.errors import EnvelopeUnreadable
+from memory.keys import KeyRing
+from memory.stored import ApiKey
+from memory.telemetry import event
+from policies.capability_token import Authority
+from policies.key_limits import LimitsInvalid, limits_of
+from policies.labels import Sensitivity
+
+log: Final = logging.getLogger("memory_proxy.keys")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedKey:
+    """One key that may be used: what it allows, and what its tokens are signed with, None for a key without tokens."""
+
+    key_id: UUID
+    tenant_id: UUID
+    prefix: str
+    expires_at: datetime | None
+    authority: Authority
+    token_root: bytes | None = field(default=None, repr=False)
+
+
+class StoredKeys(Protocol):
+    """Where active keys are read from."""
+
+    async def all_active(self, now: datetime) -> Mapping[bytes, ApiKey]:
+        """Every key that may be used now, by the SHA-256 of its secret. Raises StoreUnavailable."""
+
+
+class OpenedKeys:
+    """The key table of one process."""
+
+    def __init__(self, stored: StoredKeys, ring: KeyRing) -> None:
+        self._stored = stored
+        self._ring = ring
+        self._held: dict[bytes, tuple[ApiKey, OpenedKey | None]] = {}
+
+    async def all_active(self, now: datetime) -> Mapping[bytes, OpenedKey]:
+        """Every key that may be used now, by the SHA-256 of its secret."""
+        rows = await self._stored.all_active(now)
+        held: dict[bytes, tuple[ApiKey, OpenedKey | None]] = {}
+        for digest, row in rows.items():
+            known = self._held.get(digest)
+            held[digest] = known if known is not None and known[0] == row else (row, await self._opened(row))
+        self._held = held
+        return {digest: opened for digest, (_, opened) in held.items() if opened is not None}
+
+    async def _opened(self, row: ApiKey) -> OpenedKey | None:
+        try:
+            authority = Authority(
+                fixed=row.fixed,
+                defaults=row.defaults,
+                capabilities=frozenset(row.capabilities),
+                until=None if row.expires_at is None else int(row.expires_at.timestamp()),
+                ceiling=Sensitivity(row.sensitivity_ceiling),
+                limits=limits_of(row.limits),
+            )
+        except (LimitsInvalid, ValueError) as fault:
+            event(log, "key_not_understood", logging.ERROR, key=str(row.key_id), fault=str(fault))
+            return None
+        root = await self._root(row)
+        return OpenedKey(row.key_id, row.tenant_id, row.prefix, row.expires_at, authority, root)
+
+    async def _root(self, row: ApiKey) -> bytes | None:
+        if row.token_key is None:
+            return None
+        try:
+            key = await self._ring.by_id(row.tenant_id, key_id_of(row.token_key))
+            return unseal(key, token_binding(row.tenant_id, row.key_id), row.token_key)
+        except EnvelopeUnreadable as fault:
+            event(log, "key_without_tokens", logging.ERROR, key=str(row.key_id), fault=str(fault))
+            return None
+
+
+def token_binding(tenant: UUID, key_id: UUID) -> Binding:
+    """What the sealed root of a key's tokens belongs to."""
+    return Binding(tenant, key_id, key_id, "token")
