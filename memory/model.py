@@ -97,6 +97,8 @@ class Candidate:
     why: str = ""  # in words, why it is admitted or not
     later: UUID | None = None  # the memory that says it otherwise, and was said later
     replayed: bool = False  # of the same conversation, whose client does not send it again
+    sensitivity: str = "internal"
+    visibility: Visibility = "own"  # why it is seen
 
 
 @dataclass(frozen=True, slots=True)

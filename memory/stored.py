@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from memory.chain import Digest
 from memory.model import LineConflict, NewFact, NewMemory, NewProcedure, SessionRef, Turn
+from policies.cascade import Visibility
+from policies.labels import Sensitivity
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,14 @@ class ApiKey:
     former_token_key: bytes | None = field(default=None, repr=False)
     former_until: datetime | None = None
     rotated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """How sensitive a memory is, and why it is seen."""
+
+    sensitivity: Sensitivity
+    visibility: Visibility
 
 
 TombstoneKind = Literal["user", "project", "session", "memory", "source", "content"]

@@ -74,6 +74,7 @@ class Token:
     """A token that has the right form; nothing is verified yet. `prefix` names the key whose secret signed it."""
 
     prefix: str
+    nonce: str
     head: str
     parts: tuple[str, ...]
     signature: str
@@ -124,7 +125,7 @@ def read(token: str) -> Token:
         raise TokenRefused(f"a token has at most {CAVEATS_MAX} caveats")
     if len(_decoded(signature)) != hashlib.sha256().digest_size:
         raise TokenRefused("it is cut, or no token of this proxy")
-    return Token(found[1], head, tuple(caveats), signature, tuple(_caveat(part) for part in caveats))
+    return Token(found[1], found[2], head, tuple(caveats), signature, tuple(_caveat(part) for part in caveats))
 
 
 def is_signed(token: Token, root: bytes) -> bool:
@@ -175,10 +176,11 @@ def _fixed(held: Authority, caveat: Caveat) -> Mapping[str, str]:
         if fixed.setdefault(name, asked) != asked:
             raise TokenRefused(f"it names two values of {name}")
     asked = caveat.user
-    if asked is not None and "user" not in held.fixed and not allows(held.capabilities, ANY_USER):
-        # Who may not name a user is one user already: a caveat must not make another of them.
-        if asked != held.defaults.get("user", "default"):
-            raise TokenRefused(f"it names a user, and its key lacks the capability {ANY_USER}")
+    if asked is None or "user" in held.fixed or allows(held.capabilities, ANY_USER):
+        return fixed
+    # Who may not name a user is one user already: a caveat must not make another of them.
+    if asked != held.defaults.get("user", "default"):
+        raise TokenRefused(f"it names a user, and its key lacks the capability {ANY_USER}")
     return fixed
 
 
@@ -198,7 +200,7 @@ def _encoded(raw: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes:
-    """What a text of unpadded base64url stands for; of the spellings that base64 allows only ours. Raises TokenRefused."""
+    """The bytes of unpadded base64url; of the spellings that base64 allows only ours. Raises TokenRefused."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as exc:

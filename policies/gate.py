@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from uuid import UUID
 
-from policies.cascade import Visibility
 from policies.capabilities import ADMIN, READ_OWN, READ_PROJECT, READ_TENANT, WRITE, allows
+from policies.cascade import Visibility
 from policies.labels import Sensitivity, within_ceiling
 
 Why = Literal["tenant", "capability", "sensitivity", "session", "lowering"]

@@ -29,6 +29,11 @@ class Sensitivity(Enum):
     CONFIDENTIAL = "confidential"
     SECRET = "secret"  # noqa: S105  a label, not a password
 
+    @property
+    def rank(self) -> int:
+        """Its place from the widest, from 0."""
+        return _SENSITIVITY_RANK[self]
+
 
 _INTEGRITY_RANK: Final = {label: rank for rank, label in enumerate(Integrity)}
 _SENSITIVITY_RANK: Final = {label: rank for rank, label in enumerate(Sensitivity)}

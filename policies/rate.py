@@ -8,9 +8,20 @@ times it is two numbers, whatever the limit. Pure: `elapsed_s` is the caller's c
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 WINDOW_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a key had used before this request: requests of the last minute and of this one, tokens of the day."""
+
+    admitted: bool
+    previous: int
+    current: int
+    tokens: int
 
 
 def share_left(elapsed_s: float) -> float:

@@ -15,11 +15,12 @@ from typing import Final, Protocol
 from aiohttp import web
 from multidict import CIMultiDict
 
-from memory.errors import Refused, UpstreamUnreachable
+from memory.errors import CapabilityMissing, Refused, UpstreamUnreachable
 from memory.telemetry import Metrics, event
-from proxy.chat import CREDENTIAL, ChatCompletions
+from proxy.chat import CREDENTIAL, USE, ChatCompletions, within_limits
 from proxy.generation import Generation
 from proxy.identity import Credential
+from proxy.limits import KeyUse, require_model, tokens_by_size
 from proxy.relay import Upstream, pass_through
 from proxy.websocket import is_websocket, tunnel
 
@@ -50,12 +51,14 @@ class Front:
         generation: Generation,
         upstream: Upstream,
         metrics: Metrics,
+        use: KeyUse | None,
     ) -> None:
         self._door = door
         self._chat = chat
         self._generation = generation
         self._upstream = upstream
         self._metrics = metrics
+        self._use = use
 
     def handler_for(self, request: web.Request) -> tuple[str, Handler]:
         """The route's label and its handler, for everything outside `/memory/`."""
@@ -72,7 +75,9 @@ class Front:
         """Serve one request that is vLLM's."""
         route, handler = self.handler_for(request)
         try:
-            request[CREDENTIAL] = self._door.admit(request)
+            credential = request[CREDENTIAL] = self._door.admit(request)
+            if self._use is not None and (asked := self._use.begin(credential)) is not None:
+                request[USE] = asked
             response = await handler(request)
         except Refused as refused:
             response = refusal(refused)
@@ -82,10 +87,34 @@ class Front:
         return response
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
-        return await pass_through(request, self._upstream)
+        if self._use is None:
+            return await pass_through(request, self._upstream)
+        await within_limits(request)
+        credential, body = request[CREDENTIAL], None
+        if credential.limits.models is not None and request.body_exists:
+            body = await request.read()
+            require_model(credential, model_in(body))
+        response = await pass_through(request, self._upstream, body=body)
+        if request.body_exists:
+            sent = request.content_length or (0 if body is None else len(body))
+            self._use.spend(credential, tokens_by_size(sent, response))
+        return response
 
     async def _tunnel(self, request: web.Request) -> web.StreamResponse:
+        await within_limits(request)
+        limits = request[CREDENTIAL].limits
+        if limits.models is not None or limits.tokens_per_day is not None:
+            raise CapabilityMissing("this key has limits that cannot be kept to over a WebSocket")
         return await tunnel(request, self._upstream)
+
+
+def model_in(body: bytes) -> object:
+    """The model that a JSON body names, as vLLM reads it: the last of several; None for none, or for another body."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return value.get("model") if isinstance(value, dict) else None
 
 
 def refusal(refused: Refused) -> web.Response:

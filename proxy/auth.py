@@ -2,7 +2,8 @@
 
 `open`: one tenant, every capability, the header is not ours. `keys`: the bearer token's SHA-256 is looked up in a table
 that every process holds and refreshes; while the store cannot be read a known key stays valid for `stale_max_s`
-seconds. Fails closed: no key, an unknown, revoked or expired one is refused.
+seconds. A capability token is checked against the key that it names, in the same table: it dies with it. Fails closed:
+no key or two of them, an unknown, revoked or expired one is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 from uuid import UUID
@@ -19,7 +20,10 @@ from uuid import UUID
 from aiohttp import web
 
 from memory.errors import AuthUnavailable, InvalidApiKey, StoreUnavailable
+from memory.key_table import OpenedKey
 from memory.telemetry import event
+from policies.api_key import looks_damaged
+from policies.capability_token import MARK, Authority, TokenRefused, authority_of, is_signed, read
 from proxy.identity import Credential
 
 log = logging.getLogger("memory_proxy.auth")
@@ -29,27 +33,10 @@ REFRESH_S: Final = 0.5
 UNKNOWN_TENANT: Final = UUID(int=0)
 
 
-class KnownKey(Protocol):
-    """One active key as the table holds it."""
-
-    @property
-    def key_id(self) -> UUID: ...
-    @property
-    def tenant_id(self) -> UUID: ...
-    @property
-    def fixed(self) -> Mapping[str, str]: ...
-    @property
-    def defaults(self) -> Mapping[str, str]: ...
-    @property
-    def capabilities(self) -> Sequence[str]: ...
-    @property
-    def expires_at(self) -> datetime | None: ...
-
-
 class KeyTable(Protocol):
     """Where active keys are read from."""
 
-    async def all_active(self, now: datetime) -> Mapping[bytes, KnownKey]:
+    async def all_active(self, now: datetime) -> Mapping[bytes, OpenedKey]:
         """Every key that may be used now, by the SHA-256 of its secret. Raises StoreUnavailable."""
 
 
@@ -74,7 +61,8 @@ class KeyedDoor:
     def __init__(self, table: KeyTable, *, stale_max_s: float) -> None:
         self._table = table
         self._stale_max_s = stale_max_s
-        self._keys: Mapping[bytes, KnownKey] = {}
+        self._keys: Mapping[bytes, OpenedKey] = {}
+        self._signers: Mapping[str, tuple[OpenedKey, ...]] = {}  # by prefix: two keys may have the same one
         self._read_at = float("-inf")
 
     async def keep_reading(self) -> None:
@@ -87,23 +75,84 @@ class KeyedDoor:
         """Read the table once; an unreadable one leaves what is held."""
         try:
             self._keys = await self._table.all_active(datetime.now(UTC))
+            self._signers = _by_prefix(self._keys.values())
             self._read_at = time.monotonic()
         except StoreUnavailable as fault:
             event(log, "key_table_unreadable", logging.WARNING, fault=str(fault))
 
     def admit(self, request: web.Request) -> Credential:
         """The caller's credential. Raises InvalidApiKey, AuthUnavailable."""
-        scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not secret.strip():
-            raise InvalidApiKey("send a key of this proxy as `Authorization: Bearer mp-…` (memory-proxy key create)")
-        known = self._keys.get(hashlib.sha256(secret.strip().encode("utf-8", "surrogateescape")).digest())
-        age_s = time.monotonic() - self._read_at
-        if known is None:
-            if age_s == float("inf"):
-                raise AuthUnavailable("the key table has not been read yet; try again", retry_after_s=1)
-            raise InvalidApiKey("this key is unknown or revoked")
-        if known.expires_at is not None and known.expires_at <= datetime.now(UTC):
+        secret = bearer_of(request)
+        now = datetime.now(UTC)
+        if secret.startswith(MARK):
+            key, authority, token = self._by_token(secret, now)
+        else:
+            key, authority, token = self._by_secret(secret), None, None
+        if key.expires_at is not None and key.expires_at <= now:
             raise InvalidApiKey("this key has expired")
+        age_s = time.monotonic() - self._read_at
         if age_s > self._stale_max_s:
             raise AuthUnavailable(f"the key table could not be read for {int(age_s)} s", retry_after_s=5)
-        return Credential(known.tenant_id, known.key_id, known.fixed, known.defaults, frozenset(known.capabilities))
+        return _credential(key, authority or key.authority, token)
+
+    def _by_secret(self, secret: str) -> OpenedKey:
+        known = self._keys.get(hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest())
+        if known is not None:
+            return known
+        self._refuse_unread()
+        if looks_damaged(secret):
+            raise InvalidApiKey("this key is cut or mistyped: its checksum is wrong")
+        raise InvalidApiKey("this key is unknown, revoked or has expired")
+
+    def _by_token(self, text: str, now: datetime) -> tuple[OpenedKey, Authority, str]:
+        """The key that made a token, and what the token leaves of it."""
+        self._refuse_unread()
+        try:
+            token = read(text)
+            for key in self._signers.get(token.prefix, ()):
+                if key.token_root is not None and is_signed(token, key.token_root):
+                    authority = authority_of(key.authority, token.caveats)
+                    break
+            else:
+                raise InvalidApiKey("this token is forged, or its key is revoked, rotated or has expired")
+        except TokenRefused as fault:
+            raise InvalidApiKey(f"this token cannot be used: {fault}") from None
+        if authority.until is not None and authority.until <= now.timestamp():
+            raise InvalidApiKey("this token has expired")
+        return key, authority, token.nonce
+
+    def _refuse_unread(self) -> None:
+        if self._read_at == float("-inf"):
+            raise AuthUnavailable("the key table has not been read yet; try again", retry_after_s=1)
+
+
+def bearer_of(request: web.Request) -> str:
+    """The bearer's text. Raises InvalidApiKey; two headers are one too many: who looks at which is anybody's guess."""
+    given = request.headers.getall("Authorization", ())
+    if len(given) > 1:
+        raise InvalidApiKey("Authorization was sent more than once; send it once")
+    scheme, _, secret = (given[0] if given else "").partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise InvalidApiKey("send a key of this proxy as `Authorization: Bearer mp-…` (memory-proxy key create)")
+    return secret.strip()
+
+
+def _by_prefix(keys: Iterable[OpenedKey]) -> Mapping[str, tuple[OpenedKey, ...]]:
+    found: dict[str, tuple[OpenedKey, ...]] = {}
+    for key in keys:
+        found[key.prefix] = (*found.get(key.prefix, ()), key)
+    return found
+
+
+def _credential(key: OpenedKey, authority: Authority, token: str | None) -> Credential:
+    return Credential(
+        key.tenant_id,
+        key.key_id,
+        authority.fixed,
+        authority.defaults,
+        authority.capabilities,
+        ceiling=authority.ceiling,
+        limits=authority.limits,
+        token=token,
+        until=authority.until,
+    )

@@ -40,7 +40,9 @@ from memory.read.working_lines import LINES_MAX, affordable, with_working
 from memory.telemetry import Metrics, event
 from proxy.answering import Answering, Outcome
 from proxy.capture import Capture
+from proxy.gated import Crossings, holder_of, let_through, mode_within, within
 from proxy.identity import Ask, Credential, identify, openai_user_of
+from proxy.limits import KeyUse, require_model, tokens_by_size, tokens_used
 from proxy.prompt import (
     Prompt,
     ServedModels,
@@ -55,6 +57,7 @@ from proxy.wire.chat_request import ChatRequest, mentions_memory
 
 log = logging.getLogger("memory_proxy.chat")
 CREDENTIAL: Final = web.RequestKey("credential", Credential)
+USE: Final = web.RequestKey("use", asyncio.Task[None])
 _OVERFLOW: Final = b"maximum context length"
 # What a session's label may hold as it is; the rest is percent-encoded, as the request header wants it.
 _VISIBLE: Final = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
@@ -80,6 +83,8 @@ class Parts:
     embedding_model: str
     working: WorkingContexts | None
     salted: bool
+    use: KeyUse | None  # None: nobody has limits (open mode)
+    crossings: Crossings
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,7 @@ class Asked:
     chat: ChatRequest | None  # None: nothing of ours can be in this body, it goes as it is
     ask: Ask
     salt: str | None
+    credential: Credential
 
 
 class ChatCompletions:
@@ -132,6 +138,8 @@ class ChatCompletions:
         """
         if request.headers.get("X-Memory-Mode") != "off" or self._parts.salted or mentions_memory(body):
             return False
+        if request[CREDENTIAL].limits.models is not None:
+            return False
         identify(request.raw_headers, None, None, request[CREDENTIAL], datetime.now(UTC))
         return True
 
@@ -147,15 +155,17 @@ class ChatCompletions:
             ask = identify(request.raw_headers, None, None, credential, now)
             if self._parts.salted and _is_json(body):
                 raise MemoryInvalid("the body must be one JSON object in UTF-8", param="body") from None
-            return Asked(new_id(), now, started, body, None, ask, None)
+            require_model(credential, None)
+            return Asked(new_id(), now, started, body, None, ask, None, credential)
+        require_model(credential, chat.model)
         named = {member.key: member.value for member in chat.root.members}
         openai_user = openai_user_of(named) if self._parts.settings.identity.from_openai_user else None
-        ask = identify(request.raw_headers, chat.memory, openai_user, credential, now)
+        ask = mode_within(identify(request.raw_headers, chat.memory, openai_user, credential, now), credential)
         if ask.checkpoint is not None or ask.persona is not None:
             what = "checkpoint" if ask.checkpoint is not None else "persona"
             raise NotFound(f"there is no such {what} in this scope", param=f"X-Memory-{what.capitalize()}")
         salt = tenant_salt(chain_key, chat.cache_salt) if self._parts.salted else None
-        return Asked(new_id(), now, started, body, chat, ask, salt)
+        return Asked(new_id(), now, started, body, chat, ask, salt, credential)
 
     async def _has_keys(self, tenant: UUID) -> bool:
         """Whether the tenant's key is at hand: without it nothing can be recognised or sealed. Asks the store once."""
@@ -168,6 +178,7 @@ class ChatCompletions:
 
     async def without_memory(self, request: web.Request, body: bytes, status: str) -> web.StreamResponse:
         """Forward a body, carry the answer; the head says `status` and that nothing is kept."""
+        await within_limits(request)
         capture = "off" if status == "off" else "none"
         head = CIMultiDict({"X-Memory-Status": status, "X-Memory-Capture": capture})
         answering = Answering(self._parts.upstream, self._parts.metrics, copy_bytes_max=0)
@@ -175,12 +186,15 @@ class ChatCompletions:
             outcome = await answering.send(request, body, head)
         finally:
             self._parts.metrics.statuses.labels(status.partition(";")[0], "" if status == "off" else "store").inc()
+        if self._parts.use is not None:
+            self._parts.use.spend(request[CREDENTIAL], tokens_by_size(len(body), outcome.response))
         return outcome.response
 
     async def _remember(self, asked: Asked, chat: ChatRequest) -> tuple[Conversation, Recall]:
         """The conversation and what memory has to say, both inside the deadline. Never raises."""
         parts, scope = self._parts, asked.ask.scope
-        query = chat.query_text if asked.ask.inserts and chat.placeable and asked.ask.budget != 0 else ""
+        wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
+        query = chat.query_text if wanted and chat.placeable else ""
         embedding = await parts.recaller.embed(query, chat.earlier_texts) if query else None
         if embedding is not None and asked.ask.as_of is None:
             parts.recaller.confirm(scope)
@@ -188,6 +202,7 @@ class ChatCompletions:
         conversation = await self._conversation(asked, chat)
         if embedding is None:
             return conversation, Recall()
+        holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         left_s = self._deadline_s - (perf_counter() - asked.started)
         replay = self._replay(asked, conversation)
         reading = parts.working.start(scope, replay[0]) if replay and parts.working else None
@@ -197,7 +212,7 @@ class ChatCompletions:
             previous=chat.earlier_texts,
             k=parts.settings.recall.candidates_max,
             now=asked.arrived_at,
-            where=Filter(kinds=RECALLED_KINDS),
+            where=within(Filter(kinds=RECALLED_KINDS), holder),
             known_chains=[digest for digest in conversation.digests if digest is not None],
             announced=conversation.announced,
             as_of=asked.ask.as_of,
@@ -206,7 +221,8 @@ class ChatCompletions:
         )
         recall = await parts.recaller.recall(question, embedding, max(left_s, 0.001))
         left_s = self._deadline_s - (perf_counter() - asked.started)
-        return conversation, await with_working(recall, reading, max(left_s, 0.001))
+        recall = await with_working(recall, reading, max(left_s, 0.001))
+        return conversation, let_through(recall, holder, asked.credential, "recall", asked.arrived_at, parts.crossings)
 
     def _replay(self, asked: Asked, conversation: Conversation) -> tuple[UUID, int] | None:
         """The session whose last turns are to be quoted, and how many: its client named it and sent no answer of it."""
@@ -230,9 +246,9 @@ class ChatCompletions:
     async def _assemble(self, asked: Asked, chat: ChatRequest, recall: Recall) -> Prompt:
         budget = 0
         if any(candidate.admitted for candidate in recall.candidates):
-            budget = await budget_for(
-                chat, asked.ask, self._parts.settings.recall.budget_tokens_max, self._parts.models
-            )
+            most = self._parts.settings.recall.budget_tokens_max
+            cap = asked.credential.limits.injected_tokens_max
+            budget = await budget_for(chat, asked.ask, most if cap is None else min(most, cap), self._parts.models)
         counter = self._parts.counter
         work = partial(
             assemble,
@@ -288,7 +304,11 @@ class ChatCompletions:
         retrieval_id = new_id() if asked.ask.inserts and conversation.tip is not None else None
         sent = prompt
 
+        await within_limits(request)
+
         async def keep(outcome: Outcome) -> None:
+            if parts.use is not None:
+                parts.use.spend(asked.credential, tokens_used(len(sent.body), outcome.answer))
             retrieval = self._record(asked, chat, conversation, sent, retrieval_id, millis)
             await self._keep(asked, conversation, retrieval, outcome)
 
@@ -376,6 +396,13 @@ class ChatCompletions:
             added_ms=round(millis, 1),
         )
         return outcome.response
+
+
+async def within_limits(request: web.Request) -> None:
+    """Wait for what was asked of the key's limits when the request came. Raises RateLimited."""
+    asked = request.get(USE)
+    if asked is not None:
+        await asked
 
 
 RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document", PAST})

@@ -18,6 +18,9 @@ from uuid import UUID
 
 from memory.errors import CapabilityMissing, MemoryConflict, MemoryInvalid, ScopeDenied
 from memory.model import Mode, Scope
+from policies.capabilities import allows
+from policies.key_limits import NO_LIMITS, KeyLimits
+from policies.labels import Sensitivity
 
 VALUE_BYTES_MAX: Final = 256
 _VISIBLE_ASCII: Final = re.compile(rb"[!-~]*")
@@ -35,17 +38,30 @@ _HEADERS: Final = {name.lower().encode(): (name, member) for member in _MEMBERS 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What the caller's key says. In `open` mode there is one, with every capability."""
+    """What the caller's key or token says. In `open` mode there is one, with every capability and no limit.
+
+    `fixed` and `defaults` go by scope member, a token's `session` among the fixed; `token` is a token's nonce,
+    `until` its end in Unix seconds.
+    """
 
     tenant: UUID
     key_id: UUID | None = None
     fixed: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
+    ceiling: Sensitivity | None = None
+    limits: KeyLimits = NO_LIMITS
+    token: str | None = None
+    until: int | None = None
+
+    @property
+    def session(self) -> str | None:
+        """The one conversation that a token is for."""
+        return self.fixed.get("session")
 
     def can(self, capability: str) -> bool:
         """Whether the key has this capability; a key without an id is the open mode's and has all."""
-        return self.key_id is None or capability in self.capabilities or "memory:admin" in self.capabilities
+        return self.key_id is None or allows(self.capabilities, capability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +108,7 @@ def identify(
     return Ask(
         scope=Scope(tenant=credential.tenant, **names),
         mode=_mode(given.get("mode", "on")),
-        session=given.get("session"),
+        session=_session(given.get("session"), credential),
         checkpoint=given.get("checkpoint"),
         persona=given.get("persona"),
         as_of=_as_of(given.get("as_of"), now),
@@ -201,6 +217,13 @@ def _scope_value(member: str, given: Mapping[str, str], credential: Credential, 
     if member == "user" and openai_user is not None and credential.can("act:any_user"):
         return openai_user
     return "default"
+
+
+def _session(asked: str | None, credential: Credential) -> str | None:
+    fixed = credential.session
+    if fixed is not None and asked is not None and asked != fixed:
+        raise ScopeDenied("this token is for one session; leave it out", param="X-Memory-Session")
+    return fixed or asked
 
 
 def _mode(value: str) -> Mode:

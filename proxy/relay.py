@@ -167,12 +167,19 @@ def cut(request: web.Request) -> None:
 
 
 async def pass_through(
-    request: web.Request, upstream: Upstream, extra: CIMultiDict[str] | None = None
+    request: web.Request,
+    upstream: Upstream,
+    extra: CIMultiDict[str] | None = None,
+    *,
+    body: bytes | None = None,
 ) -> web.StreamResponse:
-    """Forward a request we have no business with: any method, any path, body and answer streamed as they come."""
-    body = request.content if request.body_exists else None
-    headers = upstream.headers(request.raw_headers)
-    answer = await upstream.send(request.method, raw_target(request), headers, body)
+    """Forward a request we have no business with: any method, any path, body and answer streamed as they come.
+
+    `body` is its body where that was read already.
+    """
+    sent = body if body is not None else request.content if request.body_exists else None
+    headers = upstream.headers(request.raw_headers, body_bytes=None if body is None else len(body))
+    answer = await upstream.send(request.method, raw_target(request), headers, sent)
     try:
         return await relay(request, answer, extra)
     finally:

@@ -33,6 +33,7 @@ from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.working_store import PostgresWorking
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
+from memory.adapters.redis_rates import RedisRates
 from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.served_model import can_be_loaded, files_to_begin_with
 from memory.adapters.spool import OrphanFinder, Spool
@@ -41,6 +42,7 @@ from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer, UpstreamT
 from memory.config import Settings, digest, effective_cache_salt
 from memory.errors import ConfigInvalid, EmbedderUnavailable, SpoolUnavailable, StoreUnavailable
 from memory.ids import new_id
+from memory.key_table import OpenedKeys
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.late import LateEmbedder
 from memory.ports import Reranker, TokenCounter
@@ -61,7 +63,9 @@ from proxy.app import Front
 from proxy.auth import KeyedDoor, OpenDoor
 from proxy.capture import Bounds, Capture
 from proxy.chat import ChatCompletions, Parts
+from proxy.gated import LoggedCrossings
 from proxy.generation import Generation
+from proxy.limits import KeyUse
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
 from proxy.rolling import Follower, supervisor_of
@@ -100,6 +104,7 @@ class Queued:
 
     queue: RedisQueue
     hot_state: RedisHot
+    rates: RedisRates
     hand_off: HandOff
 
 
@@ -179,8 +184,11 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         embedding_model=kept.embedder.model,
         working=working_contexts(settings, kept, queued, metrics),
         salted=effective_cache_salt(settings) == "tenant",
+        use=KeyUse(queued.rates) if keyed else None,
+        crossings=LoggedCrossings(),
     )
-    door = KeyedDoor(kept.key_store, stale_max_s=settings.auth.stale_max_s) if keyed else OpenDoor()
+    table = OpenedKeys(kept.key_store, kept.keys)
+    door = KeyedDoor(table, stale_max_s=settings.auth.stale_max_s) if keyed else OpenDoor()
     chat = ChatCompletions(parts)
     readiness = Readiness(
         {
@@ -200,7 +208,9 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         door=door,
         readiness=readiness,
         capture=parts.capture,
-        front=Front(door=door, chat=chat, generation=Generation(chat), upstream=upstream, metrics=metrics),
+        front=Front(
+            door=door, chat=chat, generation=Generation(chat), upstream=upstream, metrics=metrics, use=parts.use
+        ),
         own=_own_api(settings, kept, queued, parts, door, readiness),
     )
 
@@ -243,7 +253,8 @@ async def _queued(settings: Settings, metrics: Metrics) -> Queued:
         meter=HandOffMeter(metrics),
         orphans=OrphanFinder(data / "spool"),
     )
-    return Queued(queue, hot_state, hand_off)
+    rates = RedisRates((settings.redis.cache_url or url).get_secret_value())
+    return Queued(queue, hot_state, rates, hand_off)
 
 
 def _own_api(
@@ -267,6 +278,8 @@ def _own_api(
             embedder=kept.embedder,
             windows=kept.embedder,
             working=parts.working,
+            use=parts.use,
+            crossings=parts.crossings,
         )
     )
 
@@ -335,6 +348,7 @@ async def close(wired: Wired) -> None:
         wired.reranker.close()
     await wired.queued.queue.close()
     await wired.queued.hot_state.close()
+    await wired.queued.rates.close()
     await wired.kept.database.close()
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.cascade import Visibility
 from policies.labels import Sensitivity
 
 PAST: Final = "past"
@@ -74,6 +75,14 @@ class Filter:
     attributes: Mapping[str, Any] | None = None  # members that an item must have, each a JSON scalar
     exclude_memory_ids: frozenset[UUID] = frozenset()
     exclude_event_ids: frozenset[UUID] = frozenset()
+    visibilities: frozenset[Visibility] | None = None  # only scopes that are seen for one of these reasons
+
+    def among(self, seen: Mapping[int, Visibility]) -> Filter:
+        """This filter with the ids of the scopes that it may look into; `seen` says why each is seen."""
+        if self.visibilities is None:
+            return self
+        ids = frozenset(scope_id for scope_id, why in seen.items() if why in self.visibilities)
+        return replace(self, scope_ids=ids if self.scope_ids is None else ids & self.scope_ids)
 
     def without(self, memory_ids: Iterable[UUID]) -> Filter:
         """This filter, hiding these memories as well."""

@@ -209,7 +209,8 @@ class Recaller:
         ids = [v.scope_id for v in visible]
         if not ids:
             return Recall((), "no-rerank")
-        tenant, k, where = question.scope.tenant, COLD_CANDIDATES, question.where
+        where = question.where.among({v.scope_id: v.visibility for v in visible})
+        tenant, k = question.scope.tenant, COLD_CANDIDATES
         rows = await self._cold.nearest(tenant, ids, vector, max(k, question.k), where, now=question.now)
         found = await self._hot.run(lambda: self._ranked_alone(question, rows, visible, vector))
         return replace(found, rung="no-rerank")
@@ -228,7 +229,8 @@ def _prepared_for(question: Question, hot: HotScope) -> Prepared:
     """The question as far as it can be prepared without its vector; turns that the prompt contains are left out."""
     shown = frozenset(one for chain in question.known_chains for one in hot.chains.get(chain, ()))
     text = question.searched or question.text
-    return hot.index.prepare(text, now=question.now, where=question.where.without(shown))
+    where = question.where.among(hot.visibility).without(shown)
+    return hot.index.prepare(text, now=question.now, where=where)
 
 
 def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vector | None) -> Recall:
@@ -241,10 +243,18 @@ def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vecto
     replayed = _replayed(question, hot, prepared)
     shown = {candidate.memory_id for candidate in replayed}
     found = (candidate_of(hit) for hit in without_retaught(cascaded(hits, hot)) if hit.item.memory_id not in shown)
-    candidates = (*replayed, *found)
+    candidates = _seen_for((*replayed, *found), hot)
     if vector is None:
         return Recall(candidates, "lexical", "embedder", terms=prepared.terms)
     return Recall(candidates, "full", terms=prepared.terms)
+
+
+def _seen_for(candidates: tuple[Candidate, ...], hot: HotScope) -> tuple[Candidate, ...]:
+    """The candidates, each with the reason why its scope is seen where that is not its being the caller's own."""
+    if not hot.visibility or set(hot.visibility.values()) == {"own"}:
+        return candidates
+    why = hot.visibility
+    return tuple(replace(one, visibility=why.get(one.scope_id, "own")) for one in candidates)
 
 
 def _replayed(question: Question, hot: HotScope, prepared: Prepared) -> tuple[Candidate, ...]:
@@ -314,6 +324,7 @@ def _candidate(item: IndexItem) -> Candidate:
         source_ids=item.source_ids,
         event_ids=item.event_ids,
         why="",
+        sensitivity=item.sensitivity,
     )
 
 

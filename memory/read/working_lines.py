@@ -110,4 +110,5 @@ def _line(of: Candidate, what: str, role: str, content: str, quotes: Sequence[Qu
         source_ids=tuple(str(event_id) for event_id in events),
         event_ids=events,
         why=f"what this conversation is about: {what}",
+        sensitivity=of.sensitivity,
     )

@@ -19,9 +19,13 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
 from memory.errors import CapabilityMissing, MemoryInvalid, NotFound, StoreUnavailable, TooLarge, Unprocessable
+from memory.keys import KeyRing
 from memory.model import Scope
+from memory.read.conversation import session_ref
+from policies.gate import Holder
 from proxy.app import Door
 from proxy.auth import UNKNOWN_TENANT
+from proxy.gated import holder_of
 from proxy.identity import Ask, Credential, identify
 
 # Bound of a body that is read whole, in bytes. An import is not: it is read line by line.
@@ -50,12 +54,31 @@ def caller_of(request: web.Request, door: Door, capability: str) -> Caller:
 
     Before the first complete start there is no tenant: StoreUnavailable.
     """
+    return _caller(request, door, capability)
+
+
+def admitted(request: web.Request, door: Door) -> Caller:
+    """Who asks for what needs no capability. Raises as `caller_of`."""
+    return _caller(request, door, None)
+
+
+def _caller(request: web.Request, door: Door, capability: str | None) -> Caller:
     credential = door.admit(request)
-    require(credential, capability)
+    if capability is not None:
+        require(credential, capability)
     if credential.tenant == UNKNOWN_TENANT:
         raise StoreUnavailable("the store has not been reached yet; try again", retry_after_s=1)
     now = datetime.now(UTC)
     return Caller(credential, identify(request.raw_headers, None, None, credential, now), now)
+
+
+async def holder_for(caller: Caller, keys: KeyRing) -> Holder:
+    """The caller as the gate knows it. Raises StoreUnavailable while the tenant's key is not at hand."""
+    session = caller.credential.session
+    if session is None:
+        return holder_of(caller.credential)
+    chain_key = await keys.chain_key(caller.scope.tenant)
+    return holder_of(caller.credential, session_ref(chain_key, caller.scope, session).session_id)
 
 
 def require(credential: Credential, capability: str) -> None:

@@ -7,16 +7,21 @@ for a cursor that is none of this scope's feed; StoreUnavailable.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
+from uuid import UUID
 
 from aiohttp import web
 
 from memory.stored import LifecycleEvent
+from policies.gate import Item
+from policies.labels import Sensitivity
 from proxy.api.answers import said
-from proxy.api.asking import caller_of, parameters
+from proxy.api.asking import caller_of, holder_for, parameters
 from proxy.api.paging import page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import EventList, EventSaid
+from proxy.gated import readable
 
 _TAKES: Final = frozenset({"after", "limit"})
 
@@ -32,8 +37,17 @@ class Events:
         caller = caller_of(request, self._parts.door, "memory:read:own")
         page = page_of(parameters(request, _TAKES), "events", default="asc", cursor="after")
         found = await self._parts.feed.events(caller.scope, limit=page.limit, after=page.cursor)
-        rows = [_said(one, page.next_cursor(one.cursor)) for one in found.rows]
+        holder = await holder_for(caller, self._parts.keys)
+        seen = readable(holder, found.rows, partial(_item, caller.scope.tenant))
+        rows = [_said(one, page.next_cursor(one.cursor)) for one in seen]
         return said(EventList(data=rows, next_cursor=page.next_cursor(found.next_cursor), missed=found.missed))
+
+
+def _item(tenant: UUID, one: LifecycleEvent) -> Item:
+    """An event by the sensitivity that it tells, if any: else it holds ids alone."""
+    told = one.metadata.get("sensitivity")
+    known = told if told in {label.value for label in Sensitivity} else Sensitivity.PUBLIC.value
+    return Item(tenant, Sensitivity(known))
 
 
 def _said(one: LifecycleEvent, cursor: str | None) -> EventSaid:

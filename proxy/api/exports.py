@@ -8,6 +8,7 @@ way cuts the connection before the last chunk: a client cannot take half an expo
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
@@ -15,9 +16,13 @@ from aiohttp import web
 from memory.errors import MemoryProxyFault
 from memory.model import Scope
 from memory.stored import ExportedTurn, MemoryRecord
+from policies.gate import Holder, Item
+from policies.labels import Sensitivity
 from proxy.api.answers import dumped
-from proxy.api.asking import caller_of, parameters, to_rfc3339
+from proxy.api.asking import caller_of, holder_for, parameters, to_rfc3339
+from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
+from proxy.gated import readable
 
 NDJSON: Final = "application/x-ndjson"
 _PAGE_ROWS: Final = 500
@@ -33,7 +38,7 @@ class Export:
         """Stream the scope. Raises StoreUnavailable before the first byte."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
-        pages = self._pages(caller.scope)
+        pages = self._pages(caller.scope, await holder_for(caller, self._parts.keys))
         first = await anext(pages, b"")
         response = web.StreamResponse(headers={"Content-Type": NDJSON})
         await response.prepare(request)
@@ -48,18 +53,23 @@ class Export:
         await response.write_eof()
         return response
 
-    async def _pages(self, scope: Scope) -> AsyncIterator[bytes]:
+    async def _pages(self, scope: Scope, holder: Holder) -> AsyncIterator[bytes]:
         records, cursor = self._parts.records, None
         while True:
             turns = await records.export_turns(scope, limit=_PAGE_ROWS, cursor=cursor)
-            yield _lines([turn_line(turn) for turn in turns.rows])
+            yield _lines([turn_line(turn) for turn in readable(holder, turns.rows, partial(_turn_item, scope))])
             if (cursor := turns.next_cursor) is None:
                 break
         while True:
             memories = await records.memories(scope, limit=_PAGE_ROWS, cursor=cursor, order="asc")
-            yield _lines([memory_line(memory) for memory in memories.rows])
+            yield _lines([memory_line(memory) for memory in readable(holder, memories.rows, partial(item_of, scope))])
             if (cursor := memories.next_cursor) is None:
                 break
+
+
+def _turn_item(scope: Scope, exported: ExportedTurn) -> Item:
+    turn = exported.turn
+    return Item(scope.tenant, Sensitivity(turn.sensitivity), session_id=turn.session_id)
 
 
 def turn_line(exported: ExportedTurn) -> dict[str, Any]:

@@ -12,14 +12,17 @@ from typing import Any, Final, Literal
 
 from aiohttp import StreamReader, web
 
-from memory.errors import MemoryInvalid
+from memory.errors import MemoryInvalid, ScopeDenied
 from memory.ids import new_id
+from policies.gate import Item
+from policies.labels import Sensitivity
 from proxy.api.answers import dumped
 from proxy.api.asking import caller_of, parameters, refuse_encodings
 from proxy.api.exports import NDJSON
 from proxy.api.import_run import IDLE_S, ImportRun, Order, Tools
 from proxy.api.parts import OwnParts
 from proxy.api.queue import waiting
+from proxy.gated import holder_of, require_writable
 
 TELL_S: Final = 0.5
 
@@ -33,6 +36,9 @@ class Import:
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Take an upload in."""
         caller = caller_of(request, self._parts.door, "memory:write")
+        if caller.credential.session is not None:
+            raise ScopeDenied("this token is for one session, and an import may name any")
+        require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         given = parameters(request, ("wait", "on_conflict"))
         refuse_encodings(request)
         order = Order(

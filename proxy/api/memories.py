@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, get_args
 from uuid import UUID
 
@@ -19,13 +20,16 @@ from memory.errors import EmbedderUnavailable, MemoryInvalid, NotFound, StoreUna
 from memory.model import Scope
 from memory.stored import MemoryChange, MemoryRecord
 from memory.write.windows import dated, split_windows
+from policies.gate import Item
+from policies.labels import Sensitivity
 from policies.text import storable, storable_json
 from proxy.api.answers import said
-from proxy.api.asking import body_as, caller_of, id_in_path, parameters
+from proxy.api.asking import body_as, caller_of, holder_for, id_in_path, parameters
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import KindName, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
 from proxy.api.sessions import Labels
+from proxy.gated import readable, require_readable, require_writable
 
 UNDO: Final = timedelta(days=30)
 ATTRIBUTES_MAX: Final = 256
@@ -67,18 +71,19 @@ class Memories:
             to_review=to_review,
             now=caller.now,
         )
-        labels = await self._labels.of(caller.scope, (record.session_id for record in found.rows))
-        rows = [_said(record, labels) for record in found.rows]
+        holder = await holder_for(caller, self._parts.keys)
+        shown = readable(holder, found.rows, partial(item_of, caller.scope))
+        labels = await self._labels.of(caller.scope, (record.session_id for record in shown))
+        rows = [_said(record, labels) for record in shown]
         return said(MemoryList(data=rows, next_cursor=page.next_cursor(found.next_cursor)))
 
     async def show(self, request: web.Request) -> web.Response:
         """One memory; its version is the ETag."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
-        return await self._shown(
-            caller.scope,
-            await self._parts.records.memory(caller.scope, id_in_path(request, "memory"), now=caller.now),
-        )
+        known = await self._parts.records.memory(caller.scope, id_in_path(request, "memory"), now=caller.now)
+        require_readable(await holder_for(caller, self._parts.keys), item_of(caller.scope, known), "memory")
+        return await self._shown(caller.scope, known)
 
     async def change(self, request: web.Request) -> web.Response:
         """The next version of a memory."""
@@ -93,6 +98,9 @@ class Memories:
             raise Unprocessable(f"nothing to change; known: {', '.join(sorted(MemoryPatch.model_fields))}")
         records = self._parts.records
         known = await records.memory(caller.scope, memory_id, now=caller.now)
+        becomes = Sensitivity(asked.sensitivity) if asked.sensitivity else None
+        holder = await holder_for(caller, self._parts.keys)
+        require_writable(holder, item_of(caller.scope, known), "memory", becomes)
         change = await self._change(asked, known)
         return await self._shown(
             caller.scope, await records.patch_memory(caller.scope, memory_id, version, change, caller.now)
@@ -103,6 +111,10 @@ class Memories:
         caller = caller_of(request, self._parts.door, "memory:write")
         parameters(request, ())
         memory_id = id_in_path(request, "memory")
+        holder = await holder_for(caller, self._parts.keys)
+        if holder.capabilities is not None:
+            known = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
+            require_writable(holder, item_of(caller.scope, known), "memory")
         await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, version=_version_of(request))
         return said(MemoryDeleted(id=str(memory_id), deleted_at=caller.now, undo_until=caller.now + UNDO))
 
@@ -129,6 +141,11 @@ class Memories:
         except EmbedderUnavailable as fault:
             raise StoreUnavailable(f"the new text cannot be embedded now: {fault}", retry_after_s=1) from fault
         return MemoryChange(content=text, windows=tuple(windows), vectors=vectors, **members)
+
+
+def item_of(scope: Scope, record: MemoryRecord) -> Item:
+    """A memory of the caller's own scope as the gate knows it."""
+    return Item(scope.tenant, Sensitivity(record.sensitivity), session_id=record.session_id)
 
 
 def _to_review(given: Mapping[str, str]) -> bool:

@@ -33,6 +33,7 @@ ERRORS: Final = {
     "too_large": (413, "Beyond a bound, which the message names."),
     "unprocessable": (422, "A member that does not fit; the message says what was expected."),
     "version_required": (428, "A change without If-Match."),
+    "rate_limited": (429, "The key has used up what it may; Retry-After says when to come again."),
     "internal_error": (500, "A defect; the log has its place."),
     "auth_unavailable": (503, "The key table cannot be read."),
     "store_unavailable": (503, "A store does not answer, or was not reached yet."),
@@ -44,6 +45,7 @@ _CALLER: Final = (
     "memory_invalid",
     "scope_denied",
     "capability_missing",
+    "rate_limited",
     "store_unavailable",
     "internal_error",
 )
@@ -200,6 +202,15 @@ CALLS: Final = (
         schemas.RetrievalSaid,
         parameters=("id", "scope"),
         errors=(*_CALLER, "not_found"),
+    ),
+    Call(
+        "POST",
+        "/memory/v1/tokens",
+        "mintToken",
+        "A capability token: a signed value that says less than the key or token it is asked with, and ends.",
+        schemas.TokenSaid,
+        body=schemas.TokenAsked,
+        errors=(*_CALLER, *_BODY, "conflict"),
     ),
     Call(
         "GET",

@@ -25,6 +25,7 @@ from proxy.api.queue import DeadLetters, Waiting
 from proxy.api.retrievals import Retrievals
 from proxy.api.search import Search
 from proxy.api.sessions import Labels, Sessions
+from proxy.api.tokens import Tokens
 from proxy.app import refusal
 
 __all__ = ["OwnApi", "OwnParts"]
@@ -32,6 +33,8 @@ __all__ = ["OwnApi", "OwnParts"]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # A session's label may hold any character, a slash as %2F.
 _ID: Final = "{id:[^/]+}"
+# What counts as a request of a key; health, readiness, metrics and the description do not.
+_COUNTED: Final = "/memory/v1/"
 
 
 class MethodNotAllowed(Refused):
@@ -54,6 +57,7 @@ class OwnApi:
 
     def __init__(self, parts: OwnParts) -> None:
         self._metrics = parts.metrics
+        self._door, self._use = parts.door, parts.use
         self._document = document()
         self.routes = self._table(parts)
 
@@ -90,6 +94,7 @@ class OwnApi:
             Route("GET", "/memory/v1/sessions/{id}", sessions.show),
             Route("POST", "/memory/v1/sessions/{id}/end", sessions.end),
             Route("GET", "/memory/v1/retrievals/{id}", Retrievals(parts, labels).show),
+            Route("POST", "/memory/v1/tokens", Tokens(parts).mint),
             Route("GET", "/memory/v1/queue", Waiting(parts).show),
             Route("GET", "/memory/v1/queue/dead", dead.list),
             Route("POST", "/memory/v1/queue/dead/{id}/replay", dead.replay),
@@ -103,6 +108,8 @@ class OwnApi:
 
         async def serve(request: web.Request) -> web.StreamResponse:
             try:
+                if self._use is not None and request.path.startswith(_COUNTED):
+                    await self._use.admit(self._door.admit(request))
                 response = await handler(request)
             except Refused as refused:
                 response = refusal(refused)

@@ -19,6 +19,7 @@ from memory.stored import (
     EventPage,
     ExportedTurn,
     ImportProgress,
+    Label,
     MemoryChange,
     MemoryRecord,
     Page,
@@ -31,6 +32,8 @@ from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted
 from policies.working import WorkingContext
 from proxy.app import Door
+from proxy.gated import Crossings
+from proxy.limits import KeyUse
 from proxy.readiness import Readiness
 
 Order = Literal["desc", "asc"]
@@ -52,6 +55,12 @@ class Records(Protocol):
 
     async def labels(self, scope: Scope, session_ids: Sequence[UUID]) -> dict[UUID, str]:
         """The labels of these conversations; one that is not there has none."""
+
+    async def session_labels(self, scope: Scope, session_id: UUID) -> tuple[str, ...]:
+        """The sensitivities that turns of a session have, each once."""
+
+    async def memory_labels(self, scope: Scope, memory_ids: Sequence[UUID]) -> dict[UUID, Label]:
+        """The highest sensitivity that any version of these memories has; one that is not visible has none."""
 
     async def session_turns(
         self, scope: Scope, session_id: UUID, *, limit: int, after_seq: int = -1
@@ -189,3 +198,5 @@ class OwnParts:
     embedder: EmbedsDocuments
     windows: TextTokenizer
     working: WorksOn | None  # None: none are kept
+    use: KeyUse | None  # None: nobody has limits (open mode)
+    crossings: Crossings

@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -22,16 +22,21 @@ from memory.envelope import Binding, key_id_of, unseal
 from memory.errors import EnvelopeUnreadable, NotFound
 from memory.keys import KeyRing
 from memory.model import Scope
-from memory.stored import RetrievalRecord
+from memory.stored import Label, RetrievalRecord
+from policies.gate import Holder, Item
+from policies.labels import Sensitivity, derived_sensitivity
 from proxy.api.answers import said
-from proxy.api.asking import caller_of, id_in_path, parameters
+from proxy.api.asking import caller_of, holder_for, id_in_path, parameters
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import PlacedSaid, RetrievalSaid
 from proxy.api.sessions import Labels
+from proxy.gated import readable, require_readable
 
 YOUNG_S: Final = 5.0
 WAIT_S: Final = 2.0
 _ASK_EVERY_S: Final = 0.05
+KIND: Final = "retrieval"
+UNKNOWN: Final = Label(Sensitivity.SECRET, "tenant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +60,41 @@ class Retrievals:
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
         record = await self._found(caller.scope, id_in_path(request, "retrieval"), caller.now)
+        holder = await holder_for(caller, self._parts.keys)
+        require_readable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=record.session_id), KIND)
         texts = await opened(self._parts.keys, caller.scope, record)
+        record, texts = await self._let_through(caller.scope, holder, record, texts)
         labels = await self._labels.of(caller.scope, [record.session_id])
         return said(retrieval_said(record, texts, labels.get(record.session_id)))
+
+    async def _let_through(
+        self, scope: Scope, holder: Holder, record: RetrievalRecord, texts: Texts
+    ) -> tuple[RetrievalRecord, Texts]:
+        """The record without the candidates that the caller may not see, and without blocks that any of them is in.
+
+        A memory that is gone has no label to go by and counts as the most sensitive; a line of a working context is no
+        memory, and its session's turns are what it quotes.
+        """
+        if holder.capabilities is None:
+            return record, texts
+        ids = [UUID(candidate["id"]) for candidate in record.candidates if candidate["kind"] != "working"]
+        labels = await self._parts.records.memory_labels(scope, ids)
+        if len(record.candidates) > len(ids):
+            lines = await self._parts.records.session_labels(scope, record.session_id)
+            highest = Label(derived_sensitivity(map(Sensitivity, lines)), "own")
+            labels |= {UUID(one["id"]): highest for one in record.candidates if one["kind"] == "working"}
+
+        def item_of(candidate: dict[str, Any]) -> Item:
+            label = labels.get(UUID(candidate["id"]), UNKNOWN)
+            return Item(scope.tenant, label.sensitivity, label.visibility, holder.session_id)
+
+        seen = readable(holder, record.candidates, item_of)
+        if len(seen) == len(record.candidates):
+            return record, texts
+        ids_seen = {candidate["id"] for candidate in seen}
+        whole = all(set(placement["memory_ids"]) <= ids_seen for placement in record.placements)
+        kept = replace(record, candidates=list(seen), placements=record.placements if whole else [])
+        return kept, texts if whole else replace(texts, blocks=())
 
     async def _found(self, scope: Scope, retrieval_id: UUID, now: datetime) -> RetrievalRecord:
         until = time.monotonic() + (WAIT_S if is_young(retrieval_id, now) else 0.0)

@@ -22,6 +22,9 @@ SensitivityName = Literal["public", "internal", "confidential", "secret"]
 ValidationStatus = Literal["unreviewed", "confirmed", "disputed", "rejected"]
 
 
+_NAME = Annotated[str, Field(min_length=1, max_length=256)]
+
+
 def _moment(value: object) -> object:
     if isinstance(value, datetime):
         return value
@@ -453,3 +456,30 @@ class ErrorSaid(Said):
     """An error of the proxy's own, in OpenAI's form."""
 
     error: ErrorBody
+
+
+# ---------------------------------------------------------------- capability tokens
+
+
+class TokenAsked(Asked):
+    """What to leave of the caller's key or token; what is left out stays as it is."""
+
+    user: _NAME | None = None
+    project: _NAME | None = None
+    agent: _NAME | None = None
+    session: _NAME | None = Field(default=None, description="The task: one conversation, and nothing but it.")
+    capabilities: list[str] | None = Field(default=None, max_length=64, description="Of those that the caller has.")
+    expires_in_s: int | None = Field(default=None, ge=1, le=31_536_000, description="Seconds from now; 3,600.")
+    sensitivity_max: SensitivityName | None = None
+    injected_tokens_max: int | None = Field(default=None, ge=0, le=1_000_000)
+    models: list[_NAME] | None = Field(default=None, min_length=1, max_length=64)
+
+
+class TokenSaid(Said):
+    """A token, to be sent as bearer, and what it allows."""
+
+    token: str
+    id: str = Field(description="What logs call it.")
+    expires_at: Moment
+    capabilities: list[str]
+    fixed: dict[str, str]

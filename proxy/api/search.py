@@ -13,7 +13,7 @@ from uuid import UUID
 
 from aiohttp import web
 
-from memory.errors import MemoryConflict, StoreUnavailable, TimedOut
+from memory.errors import MemoryConflict, ScopeDenied, StoreUnavailable, TimedOut
 from memory.model import Candidate, Recall, Scope
 from memory.read.conversation import session_ref
 from memory.read.items import Filter
@@ -21,11 +21,12 @@ from memory.read.recall import Question
 from policies.labels import Sensitivity
 from policies.text import storable, storable_json
 from proxy.api.answers import json_answer
-from proxy.api.asking import Caller, body_as, caller_of, parameters
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import CandidateSaid, Explained, ScopeSaid, SearchAsked, SearchSaid
 from proxy.api.sessions import Labels
 from proxy.chat import RECALLED_KINDS
+from proxy.gated import let_through, within
 
 DEADLINE_S: Final = 10.0
 _DIGITS: Final = 6
@@ -43,19 +44,20 @@ class Search:
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
         asked = await body_as(request, SearchAsked)
-        recaller = self._parts.recaller
+        recaller, holder = self._parts.recaller, await holder_for(caller, self._parts.keys)
         text = storable(asked.query)
         question = Question(
             scope=caller.scope,
             text=text,
             k=asked.k,
             now=caller.now,
-            where=await self._where(caller.scope, asked),
+            where=within(await self._where(caller, asked), holder),
             as_of=_as_of(asked.as_of, caller),
             strict=True,
         )
         recall = await recaller.recall(question, await recaller.embed(text), DEADLINE_S)
         _refuse_faults(recall)
+        recall = let_through(recall, holder, caller.credential, "search", caller.now, self._parts.crossings)
         labels = await self._labels.of(caller.scope, (c.session_id for c in recall.candidates))
         candidates = [_candidate(c, caller.scope, labels, explain=asked.explain) for c in recall.candidates]
         answer = SearchSaid(
@@ -71,8 +73,10 @@ class Search:
                 del candidate["explain"]
         return json_answer(body)
 
-    async def _where(self, scope: Scope, asked: SearchAsked) -> Filter:
-        filters = asked.filters
+    async def _where(self, caller: Caller, asked: SearchAsked) -> Filter:
+        filters, scope = asked.filters, caller.scope
+        if caller.credential.session is not None and asked.session not in (None, caller.credential.session):
+            raise ScopeDenied("this token is for one session; leave it out", param="session")
         session_id: UUID | None = None
         if asked.session is not None:
             chain_key = await self._parts.keys.chain_key(scope.tenant)

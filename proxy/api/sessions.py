@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -16,12 +17,16 @@ from aiohttp import web
 from memory.errors import NotFound
 from memory.model import Scope
 from memory.stored import SessionRecord, StoredTurn
+from policies.gate import Holder, Item
+from policies.labels import Sensitivity
+from policies.working import WorkingContext
 from proxy.api.answers import said
-from proxy.api.asking import caller_of, parameters
+from proxy.api.asking import caller_of, holder_for, parameters
 from proxy.api.paging import PARAMETERS, TURNS_DEFAULT, bad_cursor, page_of
 from proxy.api.parts import OwnParts, Records
 from proxy.api.schemas import SessionList, SessionListed, SessionSaid, TurnSaid
 from proxy.api.working import working_said
+from proxy.gated import readable, require_readable, require_writable
 
 LABELS_HELD_MAX: Final = 20_000
 _PAGE_OF_ONE: Final = frozenset({"limit", "cursor"})
@@ -62,7 +67,8 @@ class Sessions:
         caller = caller_of(request, self._parts.door, "memory:read:own")
         page = page_of(parameters(request, PARAMETERS), "sessions")
         found = await self._parts.records.sessions(caller.scope, limit=page.limit, cursor=page.cursor, order=page.order)
-        rows = [_listed(record) for record in found.rows]
+        holder = await holder_for(caller, self._parts.keys)
+        rows = [_listed(record) for record in readable(holder, found.rows, partial(_item, caller.scope))]
         return said(SessionList(data=rows, next_cursor=page.next_cursor(found.next_cursor)))
 
     async def show(self, request: web.Request) -> web.Response:
@@ -73,22 +79,25 @@ class Sessions:
         after = _seq(page.cursor)
         records = self._parts.records
         session = await records.session(caller.scope, label)
+        holder = await holder_for(caller, self._parts.keys)
+        require_readable(holder, _item(caller.scope, session), "session")
         turns = await records.session_turns(caller.scope, session.session_id, limit=page.limit, after_seq=after)
+        shown = readable(holder, turns.rows, partial(_turn_item, caller.scope, session))
         working = self._parts.working if page.cursor is None else None  # once, not with every page
-        context = await working.of(caller.scope, session.session_id) if working else None
+        context = await self._context(caller.scope, holder, session.session_id) if working else None
         return said(
             SessionSaid(
                 id=session.label,
                 turn_count=session.turns,
                 summarised_turns=session.summarised_seq,
-                summary=await self._summary(caller.scope, session.summary_memory_id),
+                summary=await self._summary(caller.scope, holder, session.summary_memory_id),
                 summary_memory_id=_text(session.summary_memory_id),
                 working=working_said(context),
                 created_at=session.created_at,
                 last_at=session.last_at,
                 ended_at=session.ended_at,
                 attributes=session.attributes,
-                turns=[turn_said(turn) for turn in turns.rows],
+                turns=[turn_said(turn) for turn in shown],
                 next_cursor=page.next_cursor(turns.next_cursor),
             )
         )
@@ -97,15 +106,40 @@ class Sessions:
         """Its client says that a conversation has ended."""
         caller = caller_of(request, self._parts.door, "memory:write")
         parameters(request, ())
+        holder = await holder_for(caller, self._parts.keys)
+        if holder.capabilities is not None:
+            known = await self._parts.records.session(caller.scope, request.match_info["id"])
+            require_writable(holder, _item(caller.scope, known), "session")
         return said(_listed(await self._parts.records.end_session(caller.scope, request.match_info["id"], caller.now)))
 
-    async def _summary(self, scope: Scope, memory_id: UUID | None) -> str | None:
+    async def _summary(self, scope: Scope, holder: Holder, memory_id: UUID | None) -> str | None:
         if memory_id is None:
             return None
         try:
-            return (await self._parts.records.memory(scope, memory_id)).content
+            known = await self._parts.records.memory(scope, memory_id)
         except NotFound:  # deleted by its owner: the next summary is a new version of it, still hidden
             return None
+        item = Item(scope.tenant, Sensitivity(known.sensitivity), session_id=known.session_id)
+        return known.content if readable(holder, [item], lambda one: one) else None
+
+    async def _context(self, scope: Scope, holder: Holder, session_id: UUID) -> WorkingContext | None:
+        """What the conversation is about, where all of its turns may be seen: it quotes any of them."""
+        if self._parts.working is None:
+            return None
+        labels = () if holder.capabilities is None else await self._parts.records.session_labels(scope, session_id)
+        items = [Item(scope.tenant, Sensitivity(label), session_id=session_id) for label in labels]
+        if len(readable(holder, items, lambda one: one)) < len(items):
+            return None
+        return await self._parts.working.of(scope, session_id)
+
+
+def _item(scope: Scope, record: SessionRecord) -> Item:
+    """A session by itself: its label and its times. Its turns have labels of their own."""
+    return Item(scope.tenant, Sensitivity.PUBLIC, session_id=record.session_id)
+
+
+def _turn_item(scope: Scope, session: SessionRecord, turn: StoredTurn) -> Item:
+    return Item(scope.tenant, Sensitivity(turn.sensitivity), session_id=session.session_id)
 
 
 def turn_said(turn: StoredTurn) -> TurnSaid:

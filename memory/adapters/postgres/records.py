@@ -29,6 +29,7 @@ from memory.model import Scope, ScopeId
 from memory.stored import (
     Counts,
     ExportedTurn,
+    Label,
     MemoryChange,
     MemoryRecord,
     Page,
@@ -37,6 +38,7 @@ from memory.stored import (
     SessionRecord,
     StoredTurn,
 )
+from policies.labels import Sensitivity
 from policies.text import storable
 
 Order = Literal["desc", "asc"]
@@ -97,6 +99,27 @@ class Records:
         async with self._reading(scope, scope_id) as tx:
             found = await tx.fetch("labels_of_sessions", scope.tenant, scope_id, list(session_ids))
         return {row["session_id"]: row["label"] for row in found}
+
+    async def session_labels(self, scope: Scope, session_id: UUID) -> tuple[str, ...]:
+        """The sensitivities that turns of a session have, each once."""
+        scope_id = await self._known_scope(scope)
+        async with self._reading(scope, scope_id) as tx:
+            found = await tx.fetch("labels_in_session", scope.tenant, scope_id, session_id)
+        return tuple(row["sensitivity"] for row in found)
+
+    async def memory_labels(self, scope: Scope, memory_ids: Sequence[UUID]) -> dict[UUID, Label]:
+        """The highest sensitivity that any version of these memories has, and why they are seen; one that is not there,
+        or in no scope that is visible, has none.
+        """
+        seen = {one.scope_id: one.visibility for one in await self._scopes.visible(scope)}
+        async with self._database.transaction(scope.tenant, list(seen), read_only=True) as tx:
+            found = await tx.fetch("labels_of_memories", scope.tenant, list(memory_ids))
+        labels: dict[UUID, Label] = {}
+        for row in found:
+            known, label = labels.get(row["memory_id"]), Sensitivity(row["sensitivity"])
+            if known is None or label.rank > known.sensitivity.rank:
+                labels[row["memory_id"]] = Label(label, seen[row["scope_id"]])
+        return labels
 
     async def session_turns(
         self, scope: Scope, session_id: UUID, *, limit: int, after_seq: int = -1
