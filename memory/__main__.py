@@ -1,4 +1,4 @@
-"""`python -m memory worker|migrate|prepare-model|consolidate|reembed`: the remembering side, without HTTP.
+"""`python -m memory worker|migrate|prepare-model|consolidate|reembed|key`: the remembering side, without HTTP.
 
 Reads the resolved settings that the supervisor left (MEMORY_PROXY_SETTINGS). Exit codes: 0 done; 75 (EX_TEMPFAIL) try
 again, a store is not there yet or another consolidates; 2 final, the reason is on stderr.
@@ -30,6 +30,7 @@ from memory.errors import (
     StartFailed,
     StoreUnavailable,
 )
+from memory.key_command import keys
 from memory.reembed_command import Asked, reembedded
 from memory.settling import settle
 from memory.telemetry import Metrics, configure_logging, event
@@ -44,7 +45,8 @@ TRY_AGAIN = 75
 def main() -> int:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
-    parser.add_argument("what", choices=["worker", "migrate", "prepare-model", "consolidate", "reembed"])
+    parser.add_argument("what", choices=["worker", "migrate", "prepare-model", "consolidate", "reembed", "key"])
+    parser.add_argument("asked", nargs="?", help="of key: what the command line asks for, as JSON")
     parser.add_argument(
         "--mode",
         default="now",
@@ -61,6 +63,8 @@ def main() -> int:
         configure_logging(settings.log.level, settings.log.format)
         if what == "prepare-model":
             configured_files(settings, lambda step: event(log, "model", step=step))
+        elif what == "key":
+            return uvloop.run(keys(settings, given.asked))
         elif what == "reembed":
             asked = Asked(given.mode, given.to, given.directory, given.rest, given.json)
             return uvloop.run(reembedded(settings, asked))

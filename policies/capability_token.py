@@ -248,7 +248,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _name(member: str, value: Any) -> str:
+def scope_name(member: str, value: Any) -> str:
+    """A text that can be the name of a user, project, agent or session. Raises TokenRefused."""
     if not isinstance(value, str) or not value or "\x00" in value:
         raise TokenRefused(f"{member} must be a text")
     try:
@@ -287,7 +288,7 @@ def _ceiling(member: str, value: Any) -> Sensitivity:
 
 
 _READERS: Final = {
-    **{name: (name, _name) for name in _NAMES},
+    **{name: (name, scope_name) for name in _NAMES},
     "until": ("until", _count),
     "can": ("capabilities", _names),
     "ceiling": ("ceiling", _ceiling),

@@ -8,6 +8,7 @@ what it is made from at the latest. Refuses (422) whatever would widen. In open 
 from __future__ import annotations
 
 import os
+import unicodedata
 from datetime import UTC, datetime
 from typing import Final
 
@@ -74,16 +75,20 @@ def _caveat(asked: TokenAsked, caller: Caller) -> Caveat:
     if asked.capabilities is not None and (fault := unknown(asked.capabilities)) is not None:
         raise Unprocessable(f"capabilities: {fault}", param="capabilities")
     return Caveat(
-        user=asked.user,
-        project=asked.project,
-        agent=asked.agent,
-        session=asked.session,
+        user=_nfc(asked.user),
+        project=_nfc(asked.project),
+        agent=_nfc(asked.agent),
+        session=_nfc(asked.session),
         capabilities=None if asked.capabilities is None else frozenset(asked.capabilities),
         until=int(caller.now.timestamp()) + (asked.expires_in_s or EXPIRES_IN_S),
         ceiling=None if asked.sensitivity_max is None else Sensitivity(asked.sensitivity_max),
         injected_tokens_max=asked.injected_tokens_max,
         models=None if asked.models is None else frozenset(asked.models),
     )
+
+
+def _nfc(name: str | None) -> str | None:
+    return None if name is None else unicodedata.normalize("NFC", name)
 
 
 def _authority(credential: Credential) -> Authority:

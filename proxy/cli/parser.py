@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from proxy.cli import consolidate, data, doctor, evaluate, hygiene, migrate, reembed, serve
+from proxy.cli import consolidate, data, doctor, evaluate, hygiene, key, migrate, reembed, serve
 from proxy.cli.demo import run_demo
 
 _DESCRIPTION = """\
@@ -38,6 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     _hygiene(commands)
     _consolidate(commands)
     _reembed(commands)
+    _key(commands)
     _migrate(commands)
     _eval(commands)
     return parser
@@ -213,6 +214,11 @@ def _reembed(commands: Commands) -> None:
     parser.add_argument("--rest", type=float, default=1.0, metavar="R", help="seconds of rest per second of work (1)")
     parser.add_argument("--json", action="store_true", help="the standing as JSON")
     _with_settings(parser)
+
+
+def _key(commands: Commands) -> None:
+    # Its verbs bring their own `run`.
+    key.arguments(_command(commands, "key", key.run_key, "Make, list, rotate and revoke API keys.", key.TEACHES))
 
 
 def _migrate(commands: Commands) -> None:

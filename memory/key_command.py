@@ -1,0 +1,237 @@
+"""`python -m memory key JSON`: what the command line asks for in, done on the store; a new secret or a list out.
+
+A secret goes to stdout, once, and what is said about it to stderr, so `KEY=$(memory-proxy key create …)` works. Exit
+codes: 0 done; 1 it cannot be, with the remedy; 75 a store does not answer. Refuses to guess which key is meant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.keys import KeyStore
+from memory.config import Settings
+from memory.errors import ConfigInvalid
+from memory.keys import KeyRing, load_or_create_master_key
+from memory.stored import ApiKey
+from memory.wiring import NIGHTLY
+from policies.capabilities import unknown
+from policies.capability_token import TokenRefused, scope_name
+from policies.key_limits import LimitsInvalid, limits_of
+
+
+class KeyRefused(Exception):
+    """Says what is wrong with what was asked, and how to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The store that it is about, and what is asked."""
+
+    store: KeyStore
+    ring: KeyRing
+    asked: Mapping[str, Any]
+    now: datetime
+
+
+async def keys(settings: Settings, text: str) -> int:
+    """Do what is asked for; the exit code. Raises ConfigInvalid, StoreUnavailable, StartFailed."""
+    asked = json.loads(text)
+    if settings.database.url is None or settings.data.dir is None:
+        raise ConfigInvalid("database.url or data.dir is not resolved")
+    master = await asyncio.to_thread(load_or_create_master_key, settings.data.dir / "master.key")
+    database = await Database.open(settings.database.url.get_secret_value(), NIGHTLY)
+    try:
+        store = KeyStore(database)
+        here = Here(store, KeyRing(store, master), asked, datetime.now(UTC))
+        act = {"create": _create, "list": _list, "rotate": _rotate, "revoke": _revoke}[asked["act"]]
+        code = await act(here)
+    except KeyRefused as refused:
+        sys.stderr.write(f"memory-proxy: {refused}\n")
+        return 1
+    finally:
+        await database.close()
+    if settings.auth.mode == "open":
+        sys.stderr.write("note: this service runs with auth.mode open and asks nobody for a key\n")
+    return code
+
+
+async def _create(here: Here) -> int:
+    asked = here.asked
+    if (fault := unknown(asked["capabilities"])) is not None:
+        raise KeyRefused(fault)
+    try:
+        limits = limits_of(asked["limits"])
+    except LimitsInvalid as exc:
+        raise KeyRefused(str(exc)) from exc
+    try:
+        for member in ("fixed", "defaults"):
+            for name, value in asked[member].items():
+                scope_name(name, value)
+        for name in ("name", "tenant"):
+            scope_name(name, asked[name])
+    except TokenRefused as exc:
+        raise KeyRefused(str(exc)) from exc
+    names = await here.store.tenant_names()
+    is_new = asked["tenant"] not in names.values()
+    tenant = await here.store.ensure_tenant(asked["tenant"], here.now)
+    same = [one for one in await here.store.list_api_keys(tenant) if one.name == asked["name"] and _in_use(one, here)]
+    if same:
+        raise KeyRefused(
+            f"the tenant {asked['tenant']!r} has a key named {asked['name']!r} already (mp-{same[0].prefix}); rotate "
+            "or revoke that one, or give this one another name"
+        )
+    ends = None if asked["expires_in_s"] is None else here.now + timedelta(seconds=asked["expires_in_s"])
+    key_id, secret = await here.store.create_api_key(
+        tenant,
+        asked["name"],
+        here.now,
+        fixed=asked["fixed"],
+        defaults=asked["defaults"],
+        capabilities=asked["capabilities"],
+        sensitivity_ceiling=asked["ceiling"],
+        expires_at=ends,
+        limits=limits,
+        ring=here.ring,
+    )
+    if is_new:
+        sys.stderr.write(f"the tenant {asked['tenant']!r} is new\n")
+    made = next(one for one in await here.store.list_api_keys(tenant) if one.key_id == key_id)
+    _show_secret(here, made, asked["tenant"], secret)
+    return 0
+
+
+async def _list(here: Here) -> int:
+    names = await here.store.tenant_names()
+    wanted = here.asked["tenant"]
+    if wanted is not None and wanted not in names.values():
+        raise KeyRefused(f"there is no tenant {wanted!r}; known: {', '.join(sorted(names.values())) or 'none'}")
+    found: list[tuple[str, ApiKey]] = []
+    for tenant, name in sorted(names.items(), key=lambda one: one[1]):
+        if wanted in (None, name):
+            found += [(name, key) for key in await here.store.list_api_keys(tenant)]
+    shown = [(name, key) for name, key in found if here.asked["all"] or _in_use(key, here)]
+    if here.asked["json"]:
+        sys.stdout.write(json.dumps([_members(key, name, here) for name, key in shown], indent=2) + "\n")
+        return 0
+    for name, key in shown:
+        sys.stdout.write(_line(key, name, here) + "\n")
+    if not shown:
+        what = "no key in use; --all shows all" if found else "no key yet: memory-proxy key create NAME"
+        sys.stderr.write(f"{what}\n")
+    return 0
+
+
+async def _rotate(here: Here) -> int:
+    key, tenant = await _meant(here)
+    until = here.now + timedelta(seconds=here.asked["grace_s"])
+    secret = await here.store.rotate_api_key(key.tenant_id, key.key_id, here.now, former_until=until, ring=here.ring)
+    if secret is None:
+        raise KeyRefused(f"mp-{key.prefix} ({key.name}) is {_state(key, here)}; make another: memory-proxy key create")
+    rotated = next(one for one in await here.store.list_api_keys(key.tenant_id) if one.key_id == key.key_id)
+    _show_secret(here, rotated, tenant, secret)
+    return 0
+
+
+async def _revoke(here: Here) -> int:
+    key, tenant = await _meant(here)
+    if not await here.store.revoke_api_key(key.tenant_id, key.key_id, here.now):
+        raise KeyRefused(f"mp-{key.prefix} ({key.name}) is revoked already")
+    if here.asked["json"]:
+        revoked = next(one for one in await here.store.list_api_keys(key.tenant_id) if one.key_id == key.key_id)
+        sys.stdout.write(json.dumps(_members(revoked, tenant, here), indent=2) + "\n")
+    else:
+        sys.stderr.write(f"mp-{key.prefix} ({key.name}) and its tokens are refused by every process within a second\n")
+    return 0
+
+
+async def _meant(here: Here) -> tuple[ApiKey, str]:
+    """The key that was named, and its tenant's name. Raises KeyRefused for none and for several."""
+    called = str(here.asked["key"])
+    # A whole secret is taken as its prefix: whoever found one in a log wants it revoked.
+    short = called.removeprefix("mp-").split("-")[0] if called.startswith("mp-") else called
+    found = await here.store.api_keys_called(short)
+    names = await here.store.tenant_names()
+    if here.asked["tenant"] is not None:
+        found = [key for key in found if names.get(key.tenant_id) == here.asked["tenant"]]
+    if len(found) > 1:
+        found = [key for key in found if _in_use(key, here)] or found
+    if not found:
+        raise KeyRefused(f"no key has the prefix, id or name {short!r}; memory-proxy key list --all shows them")
+    if len(found) > 1:
+        said = ", ".join(f"mp-{key.prefix} of tenant {names[key.tenant_id]}" for key in found[:8])
+        raise KeyRefused(f"{len(found)} keys are called {short!r} ({said}); name one by its prefix")
+    return found[0], names[found[0].tenant_id]
+
+
+def _show_secret(here: Here, key: ApiKey, tenant: str, secret: str) -> None:
+    if here.asked["json"]:
+        sys.stdout.write(json.dumps({"secret": secret, **_members(key, tenant, here)}, indent=2) + "\n")
+        return
+    sys.stdout.write(f"{secret}\n")
+    sys.stdout.flush()
+    sys.stderr.write(f"{_line(key, tenant, here)}\nthis is the only time that the secret is shown; keep it\n")
+
+
+def _in_use(key: ApiKey, here: Here) -> bool:
+    return _state(key, here) == "in use"
+
+
+def _state(key: ApiKey, here: Here) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "expired" if key.expires_at is not None and key.expires_at <= here.now else "in use"
+
+
+def _has_former(key: ApiKey, here: Here) -> bool:
+    return key.former_until is not None and key.former_until > here.now and key.revoked_at is None
+
+
+def _members(key: ApiKey, tenant: str, here: Here) -> dict[str, Any]:
+    grace = _has_former(key, here)
+    return {
+        "id": str(key.key_id),
+        "prefix": f"mp-{key.prefix}",
+        "name": key.name,
+        "tenant": tenant,
+        "state": _state(key, here),
+        "fixed": key.fixed,
+        "defaults": key.defaults,
+        "capabilities": list(key.capabilities),
+        "sensitivity_ceiling": key.sensitivity_ceiling,
+        "limits": key.limits,
+        "tokens": key.token_key is not None,
+        "created_at": _time(key.created_at),
+        "expires_at": _time(key.expires_at),
+        "rotated_at": _time(key.rotated_at),
+        "revoked_at": _time(key.revoked_at),
+        "former": {"prefix": f"mp-{key.former_prefix}", "until": _time(key.former_until)} if grace else None,
+    }
+
+
+def _line(key: ApiKey, tenant: str, here: Here) -> str:
+    whose = [f"{name}={value}" for name, value in sorted(key.fixed.items())]
+    whose += [f"{name}~{value}" for name, value in sorted(key.defaults.items())]
+    parts: Sequence[str] = (
+        f"mp-{key.prefix}",
+        key.name,
+        tenant,
+        _state(key, here),
+        f"until {_time(key.expires_at)}" if key.expires_at else "without end",
+        " ".join(whose) or "any scope",
+        f"<= {key.sensitivity_ceiling}",
+        " ".join(key.capabilities) or "no capability",
+        *(f"{name}={','.join(value) if isinstance(value, list) else value}" for name, value in key.limits.items()),
+        *((f"mp-{key.former_prefix} until {_time(key.former_until)}",) if _has_former(key, here) else ()),
+    )
+    return "  ".join(parts)
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,423 @@
+"""Keys as people meet them: made by the command line, used by the OpenAI SDK, in front of two workers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+import pytest
+
+from policies.capability_token import Caveat, attenuated
+from policies.labels import Sensitivity
+from tests.e2e.raw_http import send
+from tests.e2e.talk import rows
+from tests.e2e.upstreams import last, wait_until
+from tests.service_fixture import Service, serving
+
+MODEL = "fake-model"
+FACT = "The lighthouse keeper of Norrvik hides the spare key inside the bell."
+QUESTION = "Where does the lighthouse keeper of Norrvik hide the spare key?"
+TELLTALE = "inside the bell"
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A service in keys mode with two workers, and the command that makes its keys."""
+
+    service: Service
+
+    def cli(self, *words: str, ok: bool = True) -> subprocess.CompletedProcess[str]:
+        """`memory-proxy key …` beside it."""
+        argv = [sys.executable, "-m", "proxy", "key", *words, "--data-dir", str(self.service.data)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        assert (done.returncode == 0) is ok, done.stdout + done.stderr
+        return done
+
+    def make(self, *words: str) -> dict[str, Any]:
+        """A new key, known to every worker when this returns."""
+        made: dict[str, Any] = json.loads(self.cli("create", *words, "--json").stdout)
+        time.sleep(1.2)
+        return made
+
+    def client(self, secret: str, **names: str) -> openai.OpenAI:
+        """The SDK with this key and nothing else changed."""
+        headers = {f"X-Memory-{name.capitalize()}": value for name, value in names.items()}
+        return openai.OpenAI(base_url=self.service.openai, api_key=secret, max_retries=0, default_headers=headers)
+
+    def ask(self, secret: str, text: str, model: str = MODEL, **names: str) -> Any:
+        """One answer, with its headers. Raises what the SDK raises."""
+        with self.client(secret, **names) as client:
+            return client.chat.completions.with_raw_response.create(
+                model=model, messages=[{"role": "user", "content": text}]
+            )
+
+    def own(self, secret: str, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        """A call of the proxy's own API."""
+        return self.service.call(method, path, body, Authorization=f"Bearer {secret}", **headers)
+
+    def settle(self, secret: str) -> None:
+        def empty() -> bool:
+            queue = self.own(secret, "GET", "/memory/v1/queue")
+            return bool(queue["pending"] + queue["in_flight"] == 0)
+
+        wait_until(empty, 60, "the queue is empty")
+
+
+@pytest.fixture(scope="module")
+def keyed(upstream: str) -> Iterator[Keyed]:
+    with serving(upstream, "--workers", "2", env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
+        yield Keyed(service)
+
+
+def refused(call: Any) -> tuple[int, str]:
+    """Status and code of what the SDK was refused by."""
+    with pytest.raises(openai.APIStatusError) as fault:
+        call()
+    body: Any = fault.value.response.json()
+    return fault.value.status_code, body["error"]["code"]
+
+
+def test_a_key_is_shown_once_and_found_by_its_prefix(keyed: Keyed) -> None:
+    done = keyed.cli("create", "shown", "--user", "ada", "--expires", "90d")
+    secret = done.stdout.strip()
+    assert secret.startswith("mp-") and "\n" not in secret
+    assert secret not in done.stderr
+    listed = json.loads(keyed.cli("list", "--json").stdout)
+    mine = next(one for one in listed if one["name"] == "shown")
+    assert secret.startswith(mine["prefix"] + "-")
+    assert secret[12:] not in keyed.cli("list", "--all").stdout + json.dumps(listed)
+    stored = asyncio.run(rows(keyed.service, "SELECT api_keys::text AS row FROM api_keys"))
+    assert not [row for row in stored if secret[12:] in row["row"]]
+    assert secret[12:] not in keyed.service.log.read_text()
+    keyed.cli("revoke", mine["prefix"])
+    assert keyed.cli("revoke", mine["prefix"], ok=False).stderr.strip().endswith("is revoked already")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("create", "x", "--can", "memory:raed:own"), "did you mean memory:read:own?"),
+        (("create", "x", "--expires", "soon"), "say it like 90d"),
+        (("create", "x", "--requests-per-minute", "0"), "requests_per_minute must be a whole number from 1"),
+        (("create", ""), "name must be a text"),
+        (("rotate", "mp-00000000"), "key list --all"),
+        (("revoke", "nobody"), "key list --all"),
+        (("list", "--tenant", "nowhere"), "there is no tenant 'nowhere'"),
+    ],
+)
+def test_a_fault_is_named_with_its_remedy(keyed: Keyed, words: tuple[str, ...], says: str) -> None:
+    assert says in keyed.cli(*words, ok=False).stderr
+
+
+def test_two_keys_of_one_name_are_not_guessed_between(keyed: Keyed) -> None:
+    keyed.cli("create", "twin", "--tenant", "one")
+    assert "another name" in keyed.cli("create", "twin", "--tenant", "one", ok=False).stderr
+    keyed.cli("create", "twin", "--tenant", "two")
+    assert "name one by its prefix" in keyed.cli("revoke", "twin", ok=False).stderr
+    keyed.cli("revoke", "twin", "--tenant", "one")
+
+
+def test_a_key_remembers_and_another_tenants_key_is_told_nothing(keyed: Keyed, upstream: str) -> None:
+    ours, theirs = (
+        keyed.make("ours", "--tenant", "north")["secret"],
+        keyed.make("theirs", "--tenant", "south")["secret"],
+    )
+    keyed.ask(ours, f"{FACT}\nsay: Noted.")
+    keyed.settle(ours)
+    assert keyed.ask(ours, QUESTION).headers["x-memory-status"].startswith("injected")
+    assert keyed.ask(theirs, QUESTION).headers["x-memory-status"].startswith("empty")
+    assert TELLTALE.encode() not in last(upstream)[0].body
+    assert keyed.own(theirs, "POST", "/memory/v1/search", {"query": QUESTION})["candidates"] == []
+
+
+def test_an_expired_key_is_refused(keyed: Keyed) -> None:
+    made = keyed.make("short", "--expires", "3s")
+    assert keyed.ask(made["secret"], "say: in").status_code == 200
+    time.sleep(2.5)
+    assert refused(lambda: keyed.ask(made["secret"], "say: in")) == (401, "invalid_api_key")
+
+
+def test_a_rotated_keys_old_secret_holds_for_its_grace_and_no_longer(keyed: Keyed) -> None:
+    old = keyed.make("turning")["secret"]
+    new = json.loads(keyed.cli("rotate", "turning", "--grace", "4s", "--json").stdout)["secret"]
+    time.sleep(1.2)
+    assert keyed.ask(old, "say: in").status_code == keyed.ask(new, "say: in").status_code == 200
+    time.sleep(4)
+    assert refused(lambda: keyed.ask(old, "say: in")) == (401, "invalid_api_key")
+    assert keyed.ask(new, "say: in").status_code == 200
+    newest = json.loads(keyed.cli("rotate", "turning", "--grace", "0", "--json").stdout)["secret"]
+    time.sleep(1.2)
+    assert refused(lambda: keyed.ask(new, "say: in")) == (401, "invalid_api_key")
+    assert keyed.ask(newest, "say: in").status_code == 200
+
+
+def test_a_key_revoked_during_an_answer_ends_that_answer_and_begins_no_other(keyed: Keyed, upstream: str) -> None:
+    secret = keyed.make("leaving")["secret"]
+    begun, pieces = threading.Event(), []
+
+    def talk() -> None:
+        with keyed.client(secret) as client:
+            for chunk in client.chat.completions.create(
+                model=MODEL,
+                messages=[{"role": "user", "content": "say: " + "word " * 40}],
+                stream=True,
+                extra_headers={"X-Fake-Token-Ms": "60"},
+            ):
+                if chunk.choices and chunk.choices[0].delta.content:
+                    pieces.append(chunk.choices[0].delta.content)
+                    begun.set()
+
+    talking = threading.Thread(target=talk)
+    talking.start()
+    assert begun.wait(20)
+    keyed.cli("revoke", "leaving")
+    time.sleep(1.0)
+    for _ in range(8):  # new connections: both workers take some
+        assert refused(lambda: keyed.ask(secret, "say: in")) == (401, "invalid_api_key")
+    talking.join(30)
+    assert "".join(pieces).split() == ["word"] * 40
+
+
+@pytest.mark.parametrize("wrong", ["cut", "changed", "joined", "other"])
+def test_a_damaged_key_is_told_from_an_unknown_one(keyed: Keyed, wrong: str) -> None:
+    secret = keyed.make(f"damaged {wrong}")["secret"]
+    changed = secret[:20] + ("A" if secret[20] != "A" else "B") + secret[21:]
+    sent = {"cut": secret[:-1], "changed": changed, "joined": f"{secret}, Bearer {secret}", "other": "sk-abc"}[wrong]
+    with pytest.raises(openai.AuthenticationError) as fault:
+        keyed.ask(sent, "say: in")
+    assert ("mistyped" in str(fault.value)) == (wrong != "other")
+    assert secret[12:] not in str(fault.value)
+
+
+def test_two_authorizations_are_refused(keyed: Keyed) -> None:
+    secret = keyed.make("twice")["secret"].encode()
+    pairs = [(b"Authorization", b"Bearer " + secret), (b"authorization", b"Bearer " + secret)]
+    answer = send(keyed.service.url, "GET", "/v1/models", pairs)
+    assert (answer.status, json.loads(answer.body)["error"]["code"]) == (401, "invalid_api_key")
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_requests_a_minute_are_counted_for_all_workers_together(keyed: Keyed) -> None:
+    secret = keyed.make("busy", "--requests-per-minute", "6")["secret"]
+
+    def one(_: int) -> int:
+        try:
+            return int(keyed.ask(secret, "say: in").status_code)
+        except openai.RateLimitError as fault:
+            assert 1 <= int(fault.response.headers["retry-after"]) <= 120
+            assert fault.response.json()["error"]["code"] == "rate_limited"
+            return fault.status_code
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(one, range(30)))
+    assert sorted(set(answers)) == [200, 429]
+    assert answers.count(200) == 6
+    assert (
+        send(keyed.service.url, "GET", "/memory/v1/sessions", [(b"Authorization", b"Bearer " + secret.encode())]).status
+        == 429
+    )
+    assert (
+        send(keyed.service.url, "GET", "/v1/models", [(b"Authorization", b"Bearer " + secret.encode())]).status == 429
+    )
+
+
+def test_tokens_a_day_end_the_day(keyed: Keyed) -> None:
+    secret = keyed.make("thrifty", "--tokens-per-day", "60")["secret"]
+    assert keyed.ask(secret, "say: " + "word " * 60).status_code == 200
+    time.sleep(0.5)
+    with pytest.raises(openai.RateLimitError) as fault:
+        keyed.ask(secret, "say: in")
+    assert 1 <= int(fault.value.response.headers["retry-after"]) <= 86_400
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/embeddings", "/v1/chat/completions"])
+def test_another_model_is_refused_by_name_on_every_route(keyed: Keyed, upstream: str, path: str) -> None:
+    secret = keyed.make(f"one model {path}", "--model", MODEL)["secret"]
+    pairs = [(b"Authorization", b"Bearer " + secret.encode()), (b"Content-Type", b"application/json")]
+    messages = [{"role": "user", "content": "say: in"}]
+    before = last(upstream)
+    bodies: list[bytes] = [
+        json.dumps({"model": "big-model", "input": "x", "prompt": "x", "messages": messages}).encode(),
+        b'{"model": "fake-model", "prompt": "x", "input": "x", "messages": [], "model": "big-model"}',
+        json.dumps({"prompt": "x", "input": "x", "messages": messages}).encode(),
+        b"not json at all",
+    ]
+    for body in bodies:
+        answer = send(keyed.service.url, "POST", path, [*pairs, (b"X-Memory-Mode", b"off")], body)
+        assert answer.status in (400, 403), (body, answer)
+        if b"big-model" in body:
+            error = json.loads(answer.body)["error"]
+            assert (answer.status, error["code"], error["param"]) == (403, "capability_missing", "model")
+            assert "'big-model'" in error["message"]
+    assert last(upstream) == before
+    allowed = json.dumps({"model": MODEL, "input": "x", "prompt": "say: in", "messages": messages}).encode()
+    assert send(keyed.service.url, "POST", path, pairs, allowed).status == 200
+    assert send(keyed.service.url, "GET", "/v1/models", pairs).status == 200
+
+
+def test_injected_tokens_are_capped(keyed: Keyed, upstream: str) -> None:
+    free = keyed.make("free", "--tenant", "capped")["secret"]
+    none = keyed.make("none", "--tenant", "capped", "--injected-tokens-max", "0")["secret"]
+    keyed.ask(free, f"{FACT}\nsay: Noted.")
+    keyed.settle(free)
+    assert keyed.ask(free, QUESTION).headers["x-memory-status"].startswith("injected")
+    assert keyed.ask(none, QUESTION).headers["x-memory-status"].startswith("empty")
+    assert TELLTALE.encode() not in last(upstream)[0].body
+
+
+# ---------------------------------------------------------------- capabilities and sensitivity
+
+
+def test_what_is_above_the_ceiling_is_nowhere(keyed: Keyed, upstream: str) -> None:
+    high = keyed.make("high", "--tenant", "levels", "--sensitivity-max", "secret")["secret"]
+    low = keyed.make("low", "--tenant", "levels")["secret"]
+    keyed.ask(high, f"{FACT}\nsay: Noted.")
+    keyed.settle(high)
+    for memory in keyed.own(high, "GET", "/memory/v1/memories")["data"]:
+        if TELLTALE in memory["content"]:
+            patch = {"sensitivity": "confidential"}
+            changed = keyed.own(high, "PATCH", f"/memory/v1/memories/{memory['id']}", patch, If_Match="1")
+            assert changed["sensitivity"] == "confidential", changed
+            raised = memory["id"]
+    shown = keyed.ask(high, QUESTION)
+    assert shown.headers["x-memory-status"].startswith("injected"), "the cleared key has it, or this proves nothing"
+    assert TELLTALE.encode() in last(upstream)[0].body
+    keyed.settle(high)
+    assert keyed.ask(low, QUESTION).headers["x-memory-status"].startswith("empty")
+    assert TELLTALE.encode() not in last(upstream)[0].body
+    assert TELLTALE not in json.dumps(keyed.own(low, "POST", "/memory/v1/search", {"query": QUESTION, "k": 200}))
+    assert TELLTALE not in json.dumps(keyed.own(low, "GET", "/memory/v1/memories"))
+    for method, body in (("GET", None), ("PATCH", {"sensitivity": "public"}), ("DELETE", None)):
+        answer = keyed.own(low, method, f"/memory/v1/memories/{raised}", body, If_Match="2")
+        assert answer["error"]["code"] == "not_found", (method, answer)
+    given = keyed.own(low, "GET", f"/memory/v1/retrievals/{shown.headers['x-memory-retrieval']}")
+    assert TELLTALE not in json.dumps(given["placed"]) and raised not in json.dumps(given)
+    lowered = keyed.own(high, "PATCH", f"/memory/v1/memories/{raised}", {"sensitivity": "public"}, If_Match="2")
+    assert lowered["error"]["code"] == "capability_missing"
+
+
+def test_who_may_not_read_is_given_nothing_and_who_may_not_write_leaves_nothing(keyed: Keyed, upstream: str) -> None:
+    writes = keyed.make("writes", "--tenant", "halves", "--can", "memory:write")["secret"]
+    reads = keyed.make("reads", "--tenant", "halves", "--can", "memory:read:own")["secret"]
+    told = keyed.ask(writes, f"{FACT}\nsay: Noted.")
+    assert told.headers["x-memory-capture"] in ("queue", "spool")
+    asked = keyed.ask(reads, "I have a tale of my own, of a red kite over Vard.\nsay: Ah.")
+    assert asked.headers["x-memory-capture"] == "off"
+    keyed.settle(reads)
+    assert keyed.ask(reads, QUESTION).headers["x-memory-status"].startswith("injected")
+    assert "red kite" not in json.dumps(keyed.own(reads, "GET", "/memory/v1/memories"))
+    assert keyed.ask(writes, QUESTION).headers["x-memory-status"] == "off"
+    assert TELLTALE.encode() not in last(upstream)[0].body
+    assert keyed.own(writes, "GET", "/memory/v1/export")["error"]["code"] == "capability_missing"
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def mint(keyed: Keyed, secret: str, **asked: Any) -> str:
+    made = keyed.own(secret, "POST", "/memory/v1/tokens", asked, Content_Type="application/json")
+    assert "token" in made, made
+    return str(made["token"])
+
+
+def test_a_token_acts_for_its_user_and_no_other(keyed: Keyed, upstream: str) -> None:
+    secret = keyed.make(
+        "service",
+        "--tenant",
+        "minting",
+        *("--can", "memory:read:own", "--can", "memory:write", "--can", "act:any_user"),
+    )["secret"]
+    ada, eve = mint(keyed, secret, user="ada"), mint(keyed, secret, user="eve")
+    keyed.ask(ada, f"{FACT}\nsay: Noted.")
+    keyed.settle(secret)
+    assert keyed.ask(ada, QUESTION).headers["x-memory-status"].startswith("injected")
+    assert keyed.ask(secret, QUESTION, user="ada").headers["x-memory-status"].startswith("injected")
+    assert keyed.ask(eve, QUESTION).headers["x-memory-status"].startswith("empty")
+    assert refused(lambda: keyed.ask(eve, QUESTION, user="ada")) == (403, "scope_denied")
+    assert TELLTALE.encode() not in last(upstream)[0].body
+    seen = last(upstream)[0]
+    assert not [value for _, value in seen.headers if eve in value or secret in value]
+
+
+def test_a_token_is_narrowed_offline_and_never_widened(keyed: Keyed) -> None:
+    secret = keyed.make("narrowing", "--tenant", "narrow")["secret"]
+    env = {"MEMORY_PROXY_KEY": secret}
+    argv = [sys.executable, "-m", "proxy", "key", "token", "--expires", "1h"]
+    token = subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ, **env}).stdout.strip()
+    assert keyed.ask(token, "say: in").status_code == 200
+    reading = attenuated(token, Caveat(capabilities=frozenset({"memory:read:own"}), ceiling=Sensitivity.PUBLIC))
+    assert keyed.ask(reading, "say: in").headers["x-memory-capture"] == "off"
+    wider = attenuated(reading, Caveat(capabilities=frozenset({"memory:read:own", "memory:write", "memory:admin"})))
+    assert keyed.ask(wider, "say: in").headers["x-memory-capture"] == "off"
+    answer = keyed.own(wider, "POST", "/memory/v1/tokens", {"capabilities": ["memory:admin"], "expires_in_s": 60})
+    assert answer["capabilities"] == []
+    assert "error" in keyed.own(answer["token"], "GET", "/memory/v1/sessions")
+    # A key that may name no user cannot make a token that does.
+    assert keyed.own(secret, "POST", "/memory/v1/tokens", {"user": "ada"})["error"]["code"] == "unprocessable"
+    assert refused(lambda: keyed.ask(attenuated(token, Caveat(user="ada")), "say: in")) == (401, "invalid_api_key")
+
+
+def test_a_forged_or_cut_token_is_refused(keyed: Keyed) -> None:
+    secret = keyed.make("forging", "--tenant", "forge")["secret"]
+    token = mint(keyed, secret, capabilities=["memory:read:own"])
+    head, caveat, signature = token.split(".")
+    other = mint(keyed, keyed.make("other", "--tenant", "forge")["secret"])
+    forged = [
+        token[:-1],
+        token[:-1] + ("A" if token[-1] != "A" else "B"),
+        f"{head}.{signature}",
+        f"{head}.{caveat}.{other.split('.')[-1]}",
+        f"{other.split('.')[0]}.{caveat}.{signature}",
+        head,
+        f"{head}.{caveat}.{caveat}.{signature}",
+        "mpt-",
+        "mpt-" + "a" * 10_000,
+    ]
+    for text in forged:
+        assert refused(lambda text=text: keyed.ask(text, "say: in")) == (401, "invalid_api_key"), text
+    assert keyed.ask(token, "say: in").status_code == 200
+
+
+def test_a_token_dies_with_its_key_and_with_its_time(keyed: Keyed) -> None:
+    made = keyed.make("parent", "--tenant", "family")
+    token, brief = mint(keyed, made["secret"]), mint(keyed, made["secret"], expires_in_s=1)
+    assert keyed.ask(token, "say: in").status_code == 200
+    time.sleep(1.5)
+    assert refused(lambda: keyed.ask(brief, "say: in")) == (401, "invalid_api_key")
+    keyed.cli("revoke", made["prefix"])
+    time.sleep(1.0)
+    assert refused(lambda: keyed.ask(token, "say: in")) == (401, "invalid_api_key")
+
+
+def test_a_token_for_one_task_sees_that_conversation_alone(keyed: Keyed, upstream: str) -> None:
+    secret = keyed.make("tasks", "--tenant", "tasks")["secret"]
+    keyed.ask(secret, f"{FACT}\nsay: Noted.", session="task one")
+    keyed.ask(secret, "The tide table of Norrvik hangs in the smithy.\nsay: Noted.", session="task two")
+    keyed.settle(secret)
+    token = mint(keyed, secret, session="task two")
+    assert keyed.ask(secret, QUESTION).headers["x-memory-status"].startswith("injected")
+    keyed.ask(token, QUESTION)
+    assert TELLTALE.encode() not in last(upstream)[0].body
+    assert refused(lambda: keyed.ask(token, QUESTION, session="task one")) == (403, "scope_denied")
+    asked = {"query": QUESTION, "k": 200}
+    assert TELLTALE not in json.dumps(keyed.own(token, "POST", "/memory/v1/search", asked))
+    assert "smithy" in json.dumps(keyed.own(token, "POST", "/memory/v1/search", {"query": "the tide table", "k": 200}))
+    assert keyed.own(token, "GET", "/memory/v1/sessions/task%20one")["error"]["code"] == "not_found"
+    assert [one["id"] for one in keyed.own(token, "GET", "/memory/v1/sessions")["data"]] == ["task two"]
+    assert TELLTALE not in json.dumps(keyed.own(token, "GET", "/memory/v1/memories"))
+    exported = send(keyed.service.url, "GET", "/memory/v1/export", [(b"Authorization", f"Bearer {token}".encode())])
+    assert TELLTALE.encode() not in exported.body and b"smithy" in exported.body
+    imported = keyed.own(token, "POST", "/memory/v1/import", b'{"role":"user","content":"x","session":"task one"}\n')
+    assert imported["error"]["code"] == "scope_denied"
