@@ -30,6 +30,8 @@ from proxy.wire.answer import Answer
 log: Final = logging.getLogger("memory_proxy.limits")
 # After a fault the server is left alone for so long: a frozen one would cost each request its time-out.
 AWAY_S: Final = 1.0
+# Beyond the client's pool a question would fail, and a burst be counted by this process alone.
+ASKED_AT_ONCE_MAX: Final = 16
 DAY_S: Final = 86_400
 # Where no usage is told: bytes of a token in JSON, and in an event of a stream (measured on vLLM's: 180 to 260).
 BYTES_PER_TOKEN: Final = 4
@@ -74,6 +76,7 @@ class KeyUse:
         self._clock = clock
         self._own: dict[UUID, _Own] = {}
         self._away_until = float("-inf")
+        self._slots = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
         self._under_way: set[asyncio.Task[None]] = set()
 
     def begin(self, credential: Credential) -> asyncio.Task[None] | None:
@@ -111,21 +114,23 @@ class KeyUse:
 
     async def _shared(self, key_id: UUID, now: datetime, limits: KeyLimits) -> Used | None:
         """The counts of all processes; None while they cannot be had."""
-        if time.monotonic() < self._away_until:
-            return None
-        try:
-            return await self._rates.take(key_id, now, limits)
-        except QueueUnavailable as fault:
-            self._leave_alone(fault)
-            return None
+        async with self._slots:
+            if time.monotonic() < self._away_until:
+                return None
+            try:
+                return await self._rates.take(key_id, now, limits)
+            except QueueUnavailable as fault:
+                self._leave_alone(fault)
+                return None
 
     async def _spend(self, key_id: UUID, now: datetime, tokens: int) -> None:
-        if time.monotonic() < self._away_until:
-            return
-        try:
-            await self._rates.spend(key_id, now, tokens)
-        except QueueUnavailable as fault:
-            self._leave_alone(fault)
+        async with self._slots:
+            if time.monotonic() < self._away_until:
+                return
+            try:
+                await self._rates.spend(key_id, now, tokens)
+            except QueueUnavailable as fault:
+                self._leave_alone(fault)
 
     def _leave_alone(self, fault: QueueUnavailable) -> None:
         self._away_until = time.monotonic() + AWAY_S
@@ -148,7 +153,7 @@ class KeyUse:
 def require_model(credential: Credential, model: object) -> None:
     """Raise CapabilityMissing, naming the model, unless the key may use it."""
     models = credential.limits.models
-    if models is None or model in models:
+    if models is None or (isinstance(model, str) and model in models):
         return
     named = f"the model {str(model)[:128]!r}" if isinstance(model, str) else "a request that names no model"
     known = ", ".join(sorted(models)) or "none"

@@ -43,7 +43,7 @@ class RedisRates:
     """The counts of one process's keys in the server that all share."""
 
     def __init__(self, url: str, *, cluster: bool = False, timeout_ms: float = 50) -> None:
-        self._client = connect(url, cluster=cluster, connections_max=16)
+        self._client = connect(url, cluster=cluster)
         self._timeout_s = timeout_ms / 1000
 
     async def close(self) -> None:

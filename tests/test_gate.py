@@ -1,0 +1,127 @@
+"""The gate: what is not allowed is refused, for every holder and every item."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.model import Candidate, Recall
+from memory.read.items import Filter
+from policies.capabilities import CAPABILITIES, allows
+from policies.cascade import Visibility
+from policies.gate import Holder, Item, filter_read, filter_write, visibilities
+from policies.labels import Sensitivity, within_ceiling
+from proxy.gated import Crossing, LoggedCrossings, holder_of, let_through, within
+from proxy.identity import Credential
+
+TENANT, OTHER, SESSION = UUID(int=1), UUID(int=2), UUID(int=3)
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+NEEDS: dict[Visibility, str] = {
+    "own": "memory:read:own",
+    "user": "memory:read:own",
+    "project": "memory:read:project",
+    "tenant": "memory:read:tenant",
+}
+held = st.frozensets(st.sampled_from(list(CAPABILITIES)), max_size=5)
+levels = st.sampled_from(list(Sensitivity))
+holders = st.builds(
+    Holder,
+    tenant=st.just(TENANT),
+    capabilities=held,
+    ceiling=st.none() | levels,
+    session_id=st.sampled_from([None, SESSION]),
+)
+items = st.builds(
+    Item,
+    tenant=st.sampled_from([TENANT, OTHER]),
+    sensitivity=levels,
+    visibility=st.sampled_from(list(NEEDS)),
+    session_id=st.sampled_from([None, SESSION, UUID(int=4)]),
+)
+
+
+@given(holders, items)
+def test_what_leaves_is_ours_allowed_cleared_and_of_the_task(holder: Holder, item: Item) -> None:
+    verdict = filter_read(holder, item)
+    assert verdict.allowed == (
+        item.tenant == holder.tenant
+        and allows(holder.capabilities or (), NEEDS[item.visibility])
+        and (holder.ceiling is None or within_ceiling(item.sensitivity, holder.ceiling))
+        and holder.session_id in (None, item.session_id)
+    )
+    assert (verdict.why is None) == verdict.allowed
+    assert (verdict.crosses is not None) == (item.visibility in ("project", "tenant"))
+
+
+@given(holders, items, st.none() | levels)
+def test_what_is_written_could_be_seen_and_is_not_lowered(
+    holder: Holder, item: Item, becomes: Sensitivity | None
+) -> None:
+    if not filter_write(holder, item, becomes).allowed:
+        return
+    can = holder.capabilities or frozenset()
+    assert item.tenant == holder.tenant and allows(can, "memory:write")
+    assert holder.ceiling is None or within_ceiling(item.sensitivity, holder.ceiling)
+    assert becomes is None or within_ceiling(item.sensitivity, becomes) or allows(can, "memory:admin")
+    if item.visibility in ("project", "tenant"):
+        assert allows(can, f"memory:share:{item.visibility}")
+
+
+@given(holders, items)
+def test_the_filter_before_ranking_lets_through_what_the_gate_does(holder: Holder, item: Item) -> None:
+    where = within(Filter(), holder)
+    passes = (
+        item.visibility in (where.visibilities or ())
+        and (where.ceiling is None or within_ceiling(item.sensitivity, where.ceiling))
+        and where.session_id in (None, item.session_id)
+    )
+    assert (passes and item.tenant == holder.tenant) == filter_read(holder, item).allowed
+
+
+@given(holders)
+def test_a_filter_is_never_widened(holder: Holder) -> None:
+    asked = within(Filter(ceiling=Sensitivity.PUBLIC), holder)
+    assert asked.ceiling is Sensitivity.PUBLIC
+    assert visibilities(holder) == (asked.visibilities or frozenset())
+
+
+def test_open_mode_is_asked_nothing() -> None:
+    where = Filter()
+    holder = holder_of(Credential(TENANT))
+    assert within(where, holder) is where
+    secret = Item(TENANT, Sensitivity.SECRET, "tenant")
+    assert filter_read(holder, secret).allowed and filter_write(holder, secret, Sensitivity.PUBLIC).allowed
+
+
+def candidate(sensitivity: str, visibility: Visibility, *, admitted: bool = True) -> Candidate:
+    return Candidate(
+        uuid4(), 1, "semantic", "user", "x", (0, 1), 1.0, {}, admitted, None, None, 0, 1, "user", (), (),
+        sensitivity=sensitivity, visibility=visibility,
+    )  # fmt: skip
+
+
+class Heard:
+    """Crossings, kept."""
+
+    def __init__(self) -> None:
+        self.all: list[Crossing] = []
+
+    def crossed(self, crossing: Crossing) -> None:
+        self.all.append(crossing)
+
+
+def test_crossings_are_told_with_who_and_what() -> None:
+    who = Credential(
+        TENANT, UUID(int=9), capabilities=frozenset(NEEDS.values()), ceiling=Sensitivity.INTERNAL, token="t"
+    )
+    own, shared = candidate("internal", "own"), candidate("public", "project")
+    considered, too_high = candidate("public", "tenant", admitted=False), candidate("secret", "tenant")
+    heard = Heard()
+    found = Recall((own, shared, considered, too_high))
+    kept = let_through(found, holder_of(who), who, "search", NOW, heard)
+    assert kept.candidates == (own, shared, considered)
+    assert heard.all == [Crossing(TENANT, UUID(int=9), "t", "search", "project", (shared.memory_id,), NOW)]
+    LoggedCrossings().crossed(heard.all[0])

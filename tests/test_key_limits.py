@@ -1,0 +1,200 @@
+"""Limits of a key: read closed, counted for all processes together, and alone while the server is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.adapters.redis_rates import RedisRates
+from memory.errors import CapabilityMissing, QueueUnavailable, RateLimited
+from policies.key_limits import KeyLimits, LimitsInvalid, limits_of, narrower
+from policies.rate import WINDOW_S, admits, retry_after_s
+from proxy.identity import Credential
+from proxy.limits import KeyUse, require_model
+from tests.valkey_fixture import ValkeyServer
+
+NOON = datetime(2026, 11, 21, 12, 0, 5, tzinfo=UTC)
+
+
+class Clock:
+    """A clock that is set."""
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+async def rates(valkey: ValkeyServer) -> AsyncIterator[RedisRates]:
+    made = RedisRates(valkey.url, timeout_ms=2000)
+    yield made
+    await made.close()
+
+
+def of(limits: KeyLimits, key_id: UUID | None = None) -> Credential:
+    return Credential(UUID(int=1), key_id or uuid4(), limits=limits)
+
+
+async def admitted(uses: list[KeyUse], credential: Credential, count: int) -> int:
+    """How many of so many requests at once are let in, dealt to these processes."""
+    asked = [uses[n % len(uses)].admit(credential) for n in range(count)]
+    return sum(answer is None for answer in await asyncio.gather(*asked, return_exceptions=True))
+
+
+# ---------------------------------------------------------------- values
+
+
+@given(
+    st.builds(
+        KeyLimits,
+        requests_per_minute=st.none() | st.integers(1, 1000),
+        tokens_per_day=st.none() | st.integers(1, 10**9),
+        injected_tokens_max=st.none() | st.integers(0, 4000),
+        models=st.none() | st.frozensets(st.text(min_size=1, max_size=9), min_size=1, max_size=5),
+    )
+)
+def test_limits_are_read_back_as_they_were(limits: KeyLimits) -> None:
+    assert limits_of(limits.stored()) == limits
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"requests_per_minute": 0},
+        {"requests_per_minute": True},
+        {"tokens_per_day": "9"},
+        {"injected_tokens_max": -1},
+        {"models": []},
+        {"models": "m"},
+        {"models": [1]},
+        {"requests_per_hour": 5},
+    ],
+)
+def test_a_limit_that_is_not_understood_is_no_limit_to_be_without(stored: dict[str, object]) -> None:
+    with pytest.raises(LimitsInvalid):
+        limits_of(stored)
+
+
+@given(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9))
+def test_the_narrower_of_two_limits_holds(one: int | None, other: int | None) -> None:
+    found = narrower(one, other)
+    assert all(limit is None or (found is not None and found <= limit) for limit in (one, other))
+
+
+@given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 100), st.floats(0, 59.9))
+def test_who_comes_again_when_told_is_let_in(previous: int, current: int, limit: int, elapsed_s: float) -> None:
+    if admits(previous, current, limit, elapsed_s):
+        return
+    later = elapsed_s + retry_after_s(previous, current, limit, elapsed_s)
+    turned = int(later // WINDOW_S)
+    windows = {0: (previous, current), 1: (current, 0)}.get(turned, (0, 0))
+    assert admits(*windows, limit, later % WINDOW_S)
+
+
+# ---------------------------------------------------------------- counting
+
+
+async def test_all_processes_together_admit_the_limit_and_no_more(rates: RedisRates) -> None:
+    uses = [KeyUse(rates, Clock()) for _ in range(3)]
+    credential = of(KeyLimits(requests_per_minute=10))
+    assert await admitted(uses, credential, 60) == 10
+    assert await admitted(uses, of(KeyLimits(requests_per_minute=10)), 5) == 5, "another key has counts of its own"
+
+
+async def test_refused_requests_do_not_put_off_the_next(rates: RedisRates) -> None:
+    clock = Clock()
+    use, credential = KeyUse(rates, clock), of(KeyLimits(requests_per_minute=6))
+    assert await admitted([use], credential, 200) == 6
+    with pytest.raises(RateLimited) as refused:
+        await use.admit(credential)
+    assert refused.value.retry_after_s is not None
+    clock.now += timedelta(seconds=refused.value.retry_after_s)
+    await use.admit(credential)
+
+
+async def test_no_minute_admits_twice_the_limit_around_its_turn(rates: RedisRates) -> None:
+    clock = Clock(NOON.replace(second=59))
+    use, credential = KeyUse(rates, clock), of(KeyLimits(requests_per_minute=10))
+    assert await admitted([use], credential, 20) == 10
+    clock.now += timedelta(seconds=2)
+    assert await admitted([use], credential, 20) == 0
+    clock.now += timedelta(seconds=120)
+    assert await admitted([use], credential, 20) == 10
+
+
+async def test_tokens_of_the_day_are_those_of_all_processes(rates: RedisRates) -> None:
+    clock = Clock()
+    uses = [KeyUse(rates, clock) for _ in range(2)]
+    credential = of(KeyLimits(tokens_per_day=100))
+    for use in uses:
+        use.spend(credential, 60)
+    await settled(uses)
+    for use in uses:
+        with pytest.raises(RateLimited) as refused:
+            await use.admit(credential)
+        assert refused.value.retry_after_s == 43_195
+    clock.now += timedelta(hours=12)
+    assert await admitted(uses, credential, 2) == 2
+
+
+async def settled(uses: list[KeyUse]) -> None:
+    await asyncio.gather(*(task for use in uses for task in use._under_way))
+
+
+async def test_with_the_server_away_each_process_counts_alone(valkey: ValkeyServer) -> None:
+    rates = RedisRates(valkey.url, timeout_ms=50)
+    valkey.kill()
+    uses = [KeyUse(rates, Clock()) for _ in range(2)]
+    credential = of(KeyLimits(requests_per_minute=5, tokens_per_day=1000))
+    assert await admitted(uses, credential, 40) == 10
+    uses[0].spend(credential, 1000)
+    with pytest.raises(RateLimited, match="tokens"):
+        await uses[0].admit(credential)
+    with pytest.raises(QueueUnavailable):
+        await rates.take(uuid4(), NOON, KeyLimits(requests_per_minute=1))
+    await rates.close()
+
+
+async def test_a_frozen_server_costs_one_timeout_and_not_one_a_request(valkey: ValkeyServer) -> None:
+    class Slow(RedisRates):
+        calls = 0
+
+        async def take(self, *given: object) -> object:  # type: ignore[override]
+            Slow.calls += 1
+            return await super().take(*given)  # type: ignore[arg-type]
+
+    rates = Slow(valkey.url, timeout_ms=50)
+    valkey.freeze()
+    use, credential = KeyUse(rates, Clock()), of(KeyLimits(requests_per_minute=50))
+    for _ in range(20):
+        await use.admit(credential)
+    assert Slow.calls == 1
+    valkey.thaw()
+    await rates.close()
+
+
+async def test_a_key_without_counted_limits_asks_nobody() -> None:
+    use = KeyUse(RedisRates("unix:///nowhere/at/all.sock"))
+    assert use.begin(of(KeyLimits(models=frozenset({"m"})))) is None
+    assert use.begin(Credential(UUID(int=1))) is None
+    use.spend(of(KeyLimits(requests_per_minute=1)), 5)
+    assert not use._under_way
+
+
+def test_a_model_is_refused_by_its_name() -> None:
+    credential = of(KeyLimits(models=frozenset({"small"})))
+    require_model(credential, "small")
+    require_model(of(KeyLimits()), None)
+    with pytest.raises(CapabilityMissing, match="the model 'large'; it may use: small"):
+        require_model(credential, "large")
+    for unnamed in (None, 5, ["small"]):
+        with pytest.raises(CapabilityMissing, match="names no model"):
+            require_model(credential, unnamed)
