@@ -1,4 +1,4 @@
-"""`python -m memory worker|migrate|prepare-model|consolidate|reembed|key`: the remembering side, without HTTP.
+"""`python -m memory worker|migrate|prepare-model|consolidate|reembed|key|audit`: the remembering side, without HTTP.
 
 Reads the resolved settings that the supervisor left (MEMORY_PROXY_SETTINGS). Exit codes: 0 done; 75 (EX_TEMPFAIL) try
 again, a store is not there yet or another consolidates; 2 final, the reason is on stderr.
@@ -21,6 +21,7 @@ from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.migrate import check, lacks, migrate, pending
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.served_model import configured_files
+from memory.audit_command import AuditAsked, audited
 from memory.config import Settings, settings_from_environ
 from memory.errors import (
     ConfigInvalid,
@@ -45,7 +46,9 @@ TRY_AGAIN = 75
 def main() -> int:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
-    parser.add_argument("what", choices=["worker", "migrate", "prepare-model", "consolidate", "reembed", "key"])
+    parser.add_argument(
+        "what", choices=["worker", "migrate", "prepare-model", "consolidate", "reembed", "key", "audit"]
+    )
     parser.add_argument("asked", nargs="?", help="of key: what the command line asks for, as JSON")
     parser.add_argument(
         "--mode",
@@ -56,6 +59,9 @@ def main() -> int:
     parser.add_argument("--to", help="of reembed: the model")
     parser.add_argument("--directory", type=Path, help="of reembed: where its files lie")
     parser.add_argument("--rest", type=float, default=1.0, help="of reembed: seconds of rest for each of work")
+    for name in ("tenant", "action", "actor", "id", "head"):
+        parser.add_argument(f"--{name}", help="of audit")
+    parser.add_argument("--limit", type=int, default=50, help="of audit list: rows of each tenant")
     given = parser.parse_args()
     what = given.what
     try:
@@ -70,6 +76,9 @@ def main() -> int:
             return uvloop.run(reembedded(settings, asked))
         elif what == "consolidate":
             return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
+        elif what == "audit":
+            named = {name: getattr(given, name) for name in ("tenant", "action", "actor", "id", "head", "limit")}
+            return uvloop.run(audited(settings, AuditAsked(given.mode, as_json=given.json, **named)))
         elif what == "migrate" and given.mode == "check":
             return uvloop.run(compared(settings))
         else:

@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 
 from memory.config_file import FILE_BYTES_MAX, Problem, parse_config, parse_scalar
 from memory.config_sections import (
+    Audit,
     Auth,
     ChatModel,
     Consolidate,
@@ -85,6 +86,7 @@ class Settings(Section):
     tokenizer: Tokenizer = Tokenizer()
     replay: Replay = Replay()
     retention: Retention = Retention()
+    audit: Audit = Audit()
     consolidate: Consolidate = Consolidate()
     worker: Worker = Worker()
     chat_model: ChatModel = ChatModel()

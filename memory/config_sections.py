@@ -329,6 +329,14 @@ class Replay(Section):
     retention_days: float = Field(default=7, ge=0, le=36_500, description="Days the sealed parts are kept.")
 
 
+class Audit(Section):
+    """The log of who read, shared, changed and was refused what."""
+
+    retention_days: float | None = Field(
+        default=None, ge=2, le=36_500, description="Days its rows are kept; null: for ever. The chain stays verifiable."
+    )
+
+
 class Retention(Section):
     """How long a memory is in answers, by its kind, from when it is stored; null: for ever. And when facts go stale."""
 

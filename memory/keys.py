@@ -106,6 +106,14 @@ class KeyRing:
         """32 bytes for content keys and tombstones, from the tenant key."""
         return await self._derive(tenant, b"content")
 
+    async def audit_key(self, tenant: UUID) -> bytes:
+        """32 bytes for the chain of the tenant's audit log, from the tenant key."""
+        return await self._derive(tenant, b"audit")
+
+    async def canary_key(self, tenant: UUID) -> bytes:
+        """32 bytes for the tenant's canary, from the tenant key."""
+        return await self._derive(tenant, b"canary")
+
     def drop(self, tenant: UUID, key_id: UUID) -> None:
         """Forget a key that was shredded or retired elsewhere."""
         self._by_id.pop((tenant, key_id), None)

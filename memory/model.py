@@ -96,9 +96,9 @@ class Candidate:
     event_ids: tuple[UUID, ...]
     why: str = ""  # in words, why it is admitted or not
     later: UUID | None = None  # the memory that says it otherwise, and was said later
+    visibility: Visibility = "own"  # why its scope is seen
     replayed: bool = False  # of the same conversation, whose client does not send it again
     sensitivity: str = "internal"
-    visibility: Visibility = "own"  # why it is seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,13 @@ class Metrics:
         self.working = Counter(
             "memory_proxy_working_contexts_total", "Readings of working contexts.", ["how"], registry=own
         )
+        self.audit = Counter("memory_proxy_audit_total", "Rows of the audit log.", ["what"], registry=own)
+        self.canary_seen = Counter(
+            "memory_proxy_canary_seen_total",
+            "Canaries of one tenant seen in a prompt or an answer of another.",
+            ["where"],
+            registry=own,
+        )
         self.hot_scopes = Gauge(
             "memory_proxy_hot_scopes", "Scopes held in process.", registry=own, multiprocess_mode="livesum"
         )

@@ -20,6 +20,8 @@ from typing import Any
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.canary_store import CanaryStore
 from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.episode_store import JOB as EPISODES
@@ -42,6 +44,7 @@ from memory.adapters.served_model import stored_files
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
 from memory.adapters.vllm_client import VllmClient
 from memory.adapters.vllm_load import VllmLoad
+from memory.canary import keep_planting
 from memory.config import Settings, effective_cache_salt
 from memory.consolidation import lives_of, terms_of
 from memory.errors import ConfigInvalid
@@ -66,7 +69,7 @@ from memory.write.pipeline import WriteParts, WritePath
 from memory.write.procedures import finder, no_procedures
 from memory.write.rebuild import Rebuilder
 from memory.write.redact import Redactor
-from memory.write.retention import keep_dropping_expired
+from memory.write.retention import keep_audit_bounded, keep_dropping_expired
 from memory.write.succession import Succession
 from memory.write.summarise import Summariser
 from memory.write.telling import keep_telling
@@ -263,6 +266,8 @@ async def jobs(
         "retention": keep_dropping_expired(shared.store, settings.replay.retention_days),
         "extraction": keep_extracting(settings, ExtractionStore(database, shared.table), parts, shared.hot),
         "hygiene": keep_measuring(HygieneStore(database), measurer, parts.redactor, metrics),
+        "audit": keep_audit_bounded(AuditLog(database, parts.keys.audit_key), settings.audit.retention_days),
+        "canaries": keep_planting(CanaryStore(database, shared.table, _now), parts.keys.canary_key, shared.embedder),
         "consolidation": keep_consolidating(nights, settings.consolidate.at, _now),
     }
     if settings.episode.enabled:

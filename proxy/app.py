@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from aiohttp import web
 from multidict import CIMultiDict
 
+from memory.audit import Audit
 from memory.errors import CapabilityMissing, Refused, UpstreamUnreachable
 from memory.telemetry import Metrics, event
 from proxy.chat import CREDENTIAL, USE, ChatCompletions, within_limits
@@ -52,6 +53,7 @@ class Front:
         upstream: Upstream,
         metrics: Metrics,
         use: KeyUse | None,
+        journal: Audit,
     ) -> None:
         self._door = door
         self._chat = chat
@@ -59,6 +61,7 @@ class Front:
         self._upstream = upstream
         self._metrics = metrics
         self._use = use
+        self._journal = journal
 
     def handler_for(self, request: web.Request) -> tuple[str, Handler]:
         """The route's label and its handler, for everything outside `/memory/`."""
@@ -81,6 +84,7 @@ class Front:
             response = await handler(request)
         except Refused as refused:
             response = refusal(refused)
+            note_refusal(self._journal, request, refused)
             if isinstance(refused, UpstreamUnreachable):
                 self._metrics.upstream_failures.labels("connect").inc()
         self._metrics.requests.labels(route, f"{response.status // 100}xx").inc()
@@ -115,6 +119,15 @@ def model_in(body: bytes) -> object:
     except (ValueError, RecursionError):
         return None
     return value.get("model") if isinstance(value, dict) else None
+
+
+def note_refusal(journal: Audit, request: web.Request, refused: Refused) -> None:
+    """Leave an audit row of a 403, where it is known whose it is."""
+    caller = request.get(CREDENTIAL)
+    if refused.status == 403 and caller is not None and caller.tenant.int:
+        resource = request.match_info.route.resource
+        place = "" if resource is None else f" at {resource.canonical}"
+        journal.note(caller.tenant, caller.actor, "refused", decision="refused", why=refused.code + place)
 
 
 def refusal(refused: Refused) -> web.Response:

@@ -22,6 +22,8 @@ from uuid import UUID
 from aiohttp import web
 from multidict import CIMultiDict
 
+from memory.audit import Audit
+from memory.canary import Canaries
 from memory.chain import chain
 from memory.config import Settings
 from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
@@ -85,6 +87,8 @@ class Parts:
     salted: bool
     use: KeyUse | None  # None: nobody has limits (open mode)
     crossings: Crossings
+    journal: Audit
+    canaries: Canaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,7 @@ class ChatCompletions:
             return await self.without_memory(request, await ours_taken_off(asked), "degraded; reason=store")
         conversation, recall = await self._remember(asked, asked.chat)
         prompt = await self._assemble(asked, asked.chat, recall)
+        self._watch(asked, request[CREDENTIAL], prompt)
         millis = (perf_counter() - asked.started) * 1000
         return await self._forward(request, asked, asked.chat, conversation, prompt, millis)
 
@@ -224,6 +229,21 @@ class ChatCompletions:
         recall = await with_working(recall, reading, max(left_s, 0.001))
         return conversation, let_through(recall, holder, asked.credential, "recall", asked.arrived_at, parts.crossings)
 
+    def _watch(self, asked: Asked, credential: Credential, prompt: Prompt) -> None:
+        """Look for a foreign canary, and note what of others is in the prompt. Waits for nothing."""
+        tenant = asked.ask.scope.tenant
+        self._parts.canaries.look(tenant, "prompt", prompt.body)
+        if prompt.block is None:
+            return
+        placed = frozenset(prompt.block.memory_ids)
+        crossed = [
+            one.memory_id
+            for one in prompt.candidates
+            if one.visibility in ("project", "tenant") and one.memory_id in placed
+        ]
+        if crossed:
+            self._parts.journal.note(tenant, credential.actor, "read.shared", why="chat", ids=crossed)
+
     def _replay(self, asked: Asked, conversation: Conversation) -> tuple[UUID, int] | None:
         """The session whose last turns are to be quoted, and how many: its client named it and sent no answer of it."""
         turns = self._parts.settings.session.replay_turns
@@ -310,6 +330,7 @@ class ChatCompletions:
             if parts.use is not None:
                 parts.use.spend(asked.credential, tokens_used(len(sent.body), outcome.answer))
             retrieval = self._record(asked, chat, conversation, sent, retrieval_id, millis)
+            parts.canaries.look_at_texts(asked.ask.scope.tenant, "answer", outcome.texts())
             await self._keep(asked, conversation, retrieval, outcome)
 
         head = self._head(asked, conversation, prompt, retrieval_id, millis)

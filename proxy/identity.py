@@ -59,6 +59,11 @@ class Credential:
         """The one conversation that a token is for."""
         return self.fixed.get("session")
 
+    @property
+    def actor(self) -> str:
+        """Who it is in the audit log: the key's id, never its secret."""
+        return "open" if self.key_id is None else str(self.key_id)
+
     def can(self, capability: str) -> bool:
         """Whether the key has this capability; a key without an id is the open mode's and has all."""
         return self.key_id is None or allows(self.capabilities, capability)

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from memory.adapters.cross_encoder import CrossEncoder
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import ModelFiles
+from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Bounds as PoolBounds
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.extraction_store import ExtractionStore
@@ -30,6 +31,7 @@ from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.serving_store import ServingStore
+from memory.adapters.postgres.sharing import Sharing
 from memory.adapters.postgres.working_store import PostgresWorking
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
@@ -39,6 +41,8 @@ from memory.adapters.served_model import can_be_loaded, files_to_begin_with
 from memory.adapters.spool import OrphanFinder, Spool
 from memory.adapters.spool import count as spooled
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer, UpstreamTokenizer
+from memory.audit import Journal
+from memory.canary import Canaries
 from memory.config import Settings, digest, effective_cache_salt
 from memory.errors import ConfigInvalid, EmbedderUnavailable, SpoolUnavailable, StoreUnavailable
 from memory.ids import new_id
@@ -121,6 +125,8 @@ class Wired:
     door: OpenDoor | KeyedDoor
     readiness: Readiness
     capture: Capture
+    journal: Journal
+    canaries: Canaries
     front: Front
     own: OwnApi
 
@@ -139,6 +145,8 @@ class Wired:
             self.queued.hand_off.keep_draining(),
             self.hot.keep_up(self.queued.hot_state.announcements),
             self.follower.follow(),
+            self.journal.keep_writing(),
+            self.canaries.keep_examining(),
         )
         return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
 
@@ -166,6 +174,9 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     )
     models = ServedModels(upstream, api_key=api_key, counts=UpstreamTokenizer)
     conversations = Conversations(queued.hot_state, kept.read_store)
+    audit = AuditLog(kept.database, kept.keys.audit_key)
+    journal = Journal(audit, metrics)
+    canaries = Canaries(kept.keys.canary_key, audit, journal, metrics)
     bounds = Bounds(settings.queue.request_bytes_max, settings.queue.answer_bytes_max)
     parts = Parts(
         settings=settings,
@@ -186,6 +197,8 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         salted=effective_cache_salt(settings) == "tenant",
         use=KeyUse(queued.rates) if keyed else None,
         crossings=LoggedCrossings(),
+        journal=journal,
+        canaries=canaries,
     )
     table = OpenedKeys(kept.key_store, kept.keys)
     door = KeyedDoor(table, stale_max_s=settings.auth.stale_max_s) if keyed else OpenDoor()
@@ -208,10 +221,18 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         door=door,
         readiness=readiness,
         capture=parts.capture,
+        journal=journal,
+        canaries=canaries,
         front=Front(
-            door=door, chat=chat, generation=Generation(chat), upstream=upstream, metrics=metrics, use=parts.use
+            door=door,
+            chat=chat,
+            generation=Generation(chat),
+            upstream=upstream,
+            metrics=metrics,
+            use=parts.use,
+            journal=journal,
         ),
-        own=_own_api(settings, kept, queued, parts, door, readiness),
+        own=_own_api(settings, kept, queued, parts, door, readiness, audit),
     )
 
 
@@ -258,7 +279,13 @@ async def _queued(settings: Settings, metrics: Metrics) -> Queued:
 
 
 def _own_api(
-    settings: Settings, kept: Kept, queued: Queued, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Readiness
+    settings: Settings,
+    kept: Kept,
+    queued: Queued,
+    parts: Parts,
+    door: OpenDoor | KeyedDoor,
+    readiness: Readiness,
+    audit: AuditLog,
 ) -> OwnApi:
     return OwnApi(
         OwnParts(
@@ -266,7 +293,7 @@ def _own_api(
             readiness=readiness,
             metrics=parts.metrics,
             recaller=parts.recaller,
-            records=Records(kept.database, kept.scopes, kept.table),
+            records=Records(kept.database, kept.scopes, kept.table, audit),
             feed=Feed(kept.database, kept.scopes),
             progress=ImportStore(kept.database, kept.scopes, kept.table),
             capture=parts.capture,
@@ -280,6 +307,10 @@ def _own_api(
             working=parts.working,
             use=parts.use,
             crossings=parts.crossings,
+            sharing=Sharing(kept.database, kept.scopes, audit, kept.table),
+            audit=audit,
+            journal=parts.journal,
+            canaries=parts.canaries,
         )
     )
 
@@ -342,6 +373,7 @@ async def bring_up(wired: Wired) -> None:
 async def close(wired: Wired) -> None:
     """Close what `wire` opened."""
     await wired.queued.hand_off.close()
+    await wired.journal.write()
     await wired.upstream.close()
     wired.hot.close()
     if wired.reranker is not None:

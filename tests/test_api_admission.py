@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from typing import Any, cast
@@ -12,6 +12,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from memory.audit import Journal, Note
+from memory.canary import Canaries
 from memory.errors import InvalidApiKey, QueueUnavailable
 from memory.ports import QueueDepth
 from memory.telemetry import Metrics
@@ -28,6 +30,9 @@ CALLS = [
     ("GET", f"/memory/v1/memories/{UUID(int=7)}", "memory:read:own"),
     ("PATCH", f"/memory/v1/memories/{UUID(int=7)}", "memory:write"),
     ("DELETE", f"/memory/v1/memories/{UUID(int=7)}", "memory:write"),
+    ("POST", f"/memory/v1/memories/{UUID(int=7)}/share", "memory:read:own"),
+    ("POST", f"/memory/v1/memories/{UUID(int=7)}/unshare", "memory:read:own"),
+    ("GET", "/memory/v1/audit", "memory:admin"),
     ("GET", "/memory/v1/sessions", "memory:read:own"),
     ("GET", "/memory/v1/sessions/s", "memory:read:own"),
     ("GET", f"/memory/v1/retrievals/{UUID(int=7)}", "memory:read:own"),
@@ -63,9 +68,30 @@ class Depth:
         return self._depth
 
 
+class Written:
+    """An audit log that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+
+    async def record(self, notes: Sequence[Note]) -> None:
+        self.notes += notes
+
+    async def tenants(self) -> list[tuple[UUID, str]]:
+        return []
+
+
+async def _key(_tenant: UUID) -> bytes:
+    return bytes(32)
+
+
 def parts(**given: Any) -> OwnParts:
     nothing = OwnParts(**{one.name: cast(Any, None) for one in fields(OwnParts)})
-    return replace(nothing, metrics=Metrics(), readiness=Readiness({}), **given)
+    metrics, log = Metrics(), Written()
+    journal = Journal(log, metrics)
+    canaries = Canaries(_key, log, journal, metrics)
+    own = replace(nothing, metrics=metrics, readiness=Readiness({}), journal=journal, canaries=canaries)
+    return replace(own, **given)
 
 
 @asynccontextmanager
@@ -83,11 +109,30 @@ async def serving(own: OwnParts) -> AsyncIterator[Callable[..., Awaitable[tuple[
 
 @pytest.mark.parametrize(("method", "path", "capability"), CALLS)
 async def test_a_key_without_the_capability_may_not_call(method: str, path: str, capability: str) -> None:
-    every = {capability for _, _, capability in CALLS}
+    every = {capability for _, _, capability in CALLS} - {"memory:admin"}
     async with serving(parts(door=Keyed(*(every - {capability})))) as call:
         status, body = await call(method, path, headers={"Authorization": "Bearer x"})
         assert (status, body["error"]["code"]) == (403, "capability_missing")
         assert capability in body["error"]["message"]
+
+
+async def test_a_refusal_leaves_an_audit_row_with_the_key_and_without_its_secret() -> None:
+    log = Written()
+    journal = Journal(log, Metrics())
+    async with serving(parts(door=Keyed(), journal=journal)) as call:
+        for _ in range(3):
+            await call("GET", "/memory/v1/memories", headers={"Authorization": "Bearer mp-secret"})
+    await journal.write()
+    (note,) = log.notes
+    assert (note.tenant, note.actor, note.action, note.decision) == (
+        UUID(int=1),
+        str(UUID(int=2)),
+        "refused",
+        "refused",
+    )
+    assert note.why == "capability_missing at /memory/v1/memories"
+    assert note.detail == {"times": 3}
+    assert "secret" not in repr(note)
 
 
 @pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in CALLS])

@@ -1,7 +1,7 @@
-"""Retention of sealed parts: a clock in, expired sealed bodies out of the store, once an hour.
+"""Retention of sealed parts and of the audit log: a clock in, what is past its time out of the store, once an hour.
 
-Only sealed bytes go; ids, digests, scores and open text stay (DESIGN section 1, promise 7). A store that does not
-answer is asked again next time.
+Of exchanges only sealed bytes go; ids, digests, scores and open text stay (DESIGN section 1, promise 7). A store that
+does not answer is asked again next time.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
+from uuid import UUID
 
-from memory.errors import StoreUnavailable
+from memory.errors import MemoryProxyFault, StoreUnavailable
 from memory.telemetry import event
 
 log = logging.getLogger("memory_proxy.retention")
@@ -34,4 +35,27 @@ async def keep_dropping_expired(store: SealedStore, retention_days: float) -> No
                 event(log, "sealed_parts_expired", count=dropped)
         except StoreUnavailable as fault:
             event(log, "retention_postponed", logging.WARNING, fault=str(fault))
+        await asyncio.sleep(EVERY_S)
+
+
+class AuditedStore(Protocol):
+    """The audit log, by tenant."""
+
+    async def tenants(self) -> list[tuple[UUID, str]]:
+        """Every tenant with its name. Raises StoreUnavailable."""
+
+    async def drop_before(self, tenant: UUID, before: datetime, now: datetime) -> int:
+        """Drop older rows behind an anchor row; how many. Raises a MemoryProxyFault."""
+
+
+async def keep_audit_bounded(store: AuditedStore, retention_days: float | None) -> None:
+    """Drop old rows of the audit log for ever; run as a task. None: they are kept for ever, and it ends."""
+    while retention_days is not None:
+        now = datetime.now(UTC)
+        try:
+            for tenant, _ in await store.tenants():
+                if dropped := await store.drop_before(tenant, now - timedelta(days=retention_days), now):
+                    event(log, "audit_rows_expired", count=dropped)
+        except MemoryProxyFault as fault:
+            event(log, "audit_retention_postponed", logging.WARNING, fault=type(fault).__name__)
         await asyncio.sleep(EVERY_S)

@@ -25,6 +25,7 @@ from memory.read.conversation import session_ref
 from policies.gate import Holder
 from proxy.app import Door
 from proxy.auth import UNKNOWN_TENANT
+from proxy.chat import CREDENTIAL
 from proxy.gated import holder_of
 from proxy.identity import Ask, Credential, identify
 
@@ -42,6 +43,11 @@ class Caller:
     credential: Credential
     ask: Ask
     now: datetime
+
+    @property
+    def actor(self) -> str:
+        """Who asks, for the audit log."""
+        return self.credential.actor
 
     @property
     def scope(self) -> Scope:
@@ -63,7 +69,7 @@ def admitted(request: web.Request, door: Door) -> Caller:
 
 
 def _caller(request: web.Request, door: Door, capability: str | None) -> Caller:
-    credential = door.admit(request)
+    credential = request[CREDENTIAL] = door.admit(request)
     if capability is not None:
         require(credential, capability)
     if credential.tenant == UNKNOWN_TENANT:

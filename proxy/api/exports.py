@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from memory.audit import noted
 from memory.errors import MemoryProxyFault
 from memory.model import Scope
 from memory.stored import ExportedTurn, MemoryRecord
@@ -38,13 +39,17 @@ class Export:
         """Stream the scope. Raises StoreUnavailable before the first byte."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
+        names = {"user": caller.scope.user, "project": caller.scope.project, "agent": caller.scope.agent}
+        await self._parts.audit.record([noted(caller.scope.tenant, caller.actor, "export", names=names)])
         pages = self._pages(caller.scope, await holder_for(caller, self._parts.keys))
         first = await anext(pages, b"")
         response = web.StreamResponse(headers={"Content-Type": NDJSON})
         await response.prepare(request)
         try:
+            self._parts.canaries.look(caller.scope.tenant, "api", first)
             await response.write(first)
             async for page in pages:
+                self._parts.canaries.look(caller.scope.tenant, "api", page)
                 await response.write(page)
         except MemoryProxyFault:
             if request.transport is not None:

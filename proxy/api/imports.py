@@ -49,6 +49,9 @@ class Import:
             wait=_wait(given.get("wait", "true")),
             now=caller.now,
         )
+        names = {"user": order.scope.user, "project": order.scope.project, "agent": order.scope.agent}
+        said = {"trusted": order.trusted, "on_conflict": order.on_conflict}
+        self._parts.journal.note(order.scope.tenant, caller.actor, "import", names=names, detail=said)
         run = ImportRun(order, self._tools())
         response = web.StreamResponse(headers={"Content-Type": NDJSON})
         await response.prepare(request)

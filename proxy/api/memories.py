@@ -16,6 +16,7 @@ from uuid import UUID
 
 from aiohttp import web
 
+from memory.audit import Note, noted
 from memory.errors import EmbedderUnavailable, MemoryInvalid, NotFound, StoreUnavailable, Unprocessable, VersionRequired
 from memory.model import Scope
 from memory.stored import MemoryChange, MemoryRecord
@@ -24,7 +25,7 @@ from policies.gate import Item
 from policies.labels import Sensitivity
 from policies.text import storable, storable_json
 from proxy.api.answers import said
-from proxy.api.asking import body_as, caller_of, holder_for, id_in_path, parameters
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import KindName, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
@@ -103,7 +104,10 @@ class Memories:
         require_writable(holder, item_of(caller.scope, known), "memory", becomes)
         change = await self._change(asked, known)
         return await self._shown(
-            caller.scope, await records.patch_memory(caller.scope, memory_id, version, change, caller.now)
+            caller.scope,
+            await records.patch_memory(
+                caller.scope, memory_id, version, change, caller.now, note=_patched(caller, memory_id, asked)
+            ),
         )
 
     async def hide(self, request: web.Request) -> web.Response:
@@ -115,7 +119,9 @@ class Memories:
         if holder.capabilities is not None:
             known = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
             require_writable(holder, item_of(caller.scope, known), "memory")
-        await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, version=_version_of(request))
+        version = _version_of(request)
+        note = noted(caller.scope.tenant, caller.actor, "memory.delete", ids=[memory_id], at=caller.now)
+        await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, version=version, note=note)
         return said(MemoryDeleted(id=str(memory_id), deleted_at=caller.now, undo_until=caller.now + UNDO))
 
     async def _shown(self, scope: Scope, record: MemoryRecord) -> web.Response:
@@ -146,6 +152,20 @@ class Memories:
 def item_of(scope: Scope, record: MemoryRecord) -> Item:
     """A memory of the caller's own scope as the gate knows it."""
     return Item(scope.tenant, Sensitivity(record.sensitivity), session_id=record.session_id)
+
+
+def _patched(caller: Caller, memory_id: UUID, asked: MemoryPatch) -> Note:
+    """What the audit log says of a change: which members, never their values but the verdict of a review."""
+    verdict = asked.validation_status
+    return noted(
+        caller.scope.tenant,
+        caller.actor,
+        "memory.patch" if verdict is None else "memory.review",
+        why=" ".join(sorted(asked.model_fields_set)),
+        ids=[memory_id],
+        detail={} if verdict is None else {"verdict": verdict},
+        at=caller.now,
+    )
 
 
 def _to_review(given: Mapping[str, str]) -> bool:

@@ -159,6 +159,35 @@ CALLS: Final = (
         errors=(*_CALLER, "not_found", "conflict"),
     ),
     Call(
+        "POST",
+        "/memory/v1/memories/{id}/share",
+        "shareMemory",
+        "Copy a memory to what the project or the tenant shares; wants the capability memory:share:project or :tenant.",
+        schemas.SharedSaid,
+        body=schemas.ShareAsked,
+        parameters=("id", "scope"),
+        errors=(*_CALLER, *_BODY, "not_found"),
+    ),
+    Call(
+        "POST",
+        "/memory/v1/memories/{id}/unshare",
+        "unshareMemory",
+        "Hide the copies of a memory from the project or the tenant again. With memory:admin the id may be a copy's.",
+        schemas.UnsharedSaid,
+        body=schemas.ShareAsked,
+        parameters=("id", "scope"),
+        errors=(*_CALLER, *_BODY, "not_found"),
+    ),
+    Call(
+        "GET",
+        "/memory/v1/audit",
+        "listAudit",
+        "The tenant's audit log, newest first; wants the capability memory:admin.",
+        schemas.AuditList,
+        parameters=("limit", "cursor", "order", "action", "actor", "decision", "audited_id", "since", "until", "scope"),
+        errors=_CALLER,
+    ),
+    Call(
         "GET",
         "/memory/v1/events",
         "listEvents",
@@ -360,6 +389,12 @@ _PARAMETERS: Final = {
     "due": _parameter(
         "query", "due", {"enum": ["review"]}, "Only what somebody should look at: facts, proposed procedures."
     ),
+    "action": _parameter("query", "action", {"type": "string"}, "Only rows of this action, like `share.project`."),
+    "actor": _parameter("query", "actor", {"type": "string"}, "Only rows of this key's id."),
+    "decision": _parameter("query", "decision", {"enum": ["allowed", "refused", "noted"]}, "Only these rows."),
+    "audited_id": _parameter("query", "id", {"type": "string"}, "Only rows that name this id."),
+    "since": _parameter("query", "since", {"type": "string", "format": "date-time"}, "Only rows of then or later."),
+    "until": _parameter("query", "until", {"type": "string", "format": "date-time"}, "Only rows of then or earlier."),
     "wait": _parameter(
         "query", "wait", {"enum": ["true", "false"], "default": "true"}, "false: end when all is accepted."
     ),

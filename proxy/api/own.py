@@ -14,6 +14,7 @@ from aiohttp import web
 
 from memory.errors import NotFound, Refused
 from proxy.api.answers import json_answer
+from proxy.api.audit import AuditRows
 from proxy.api.events import Events
 from proxy.api.exports import Export
 from proxy.api.health import Health
@@ -25,8 +26,10 @@ from proxy.api.queue import DeadLetters, Waiting
 from proxy.api.retrievals import Retrievals
 from proxy.api.search import Search
 from proxy.api.sessions import Labels, Sessions
+from proxy.api.sharing import SharingCalls
 from proxy.api.tokens import Tokens
-from proxy.app import refusal
+from proxy.app import note_refusal, refusal
+from proxy.chat import CREDENTIAL
 
 __all__ = ["OwnApi", "OwnParts"]
 
@@ -58,6 +61,8 @@ class OwnApi:
     def __init__(self, parts: OwnParts) -> None:
         self._metrics = parts.metrics
         self._door, self._use = parts.door, parts.use
+        self._journal = parts.journal
+        self._canaries = parts.canaries
         self._document = document()
         self.routes = self._table(parts)
 
@@ -74,7 +79,7 @@ class OwnApi:
     def _table(self, parts: OwnParts) -> tuple[Route, ...]:
         labels = Labels(parts.records)
         health, memories, sessions = Health(parts), Memories(parts, labels), Sessions(parts)
-        dead = DeadLetters(parts)
+        dead, sharing = DeadLetters(parts), SharingCalls(parts)
         return (
             Route("GET", "/memory/health", health.health),
             Route("HEAD", "/memory/health", health.health),
@@ -89,6 +94,9 @@ class OwnApi:
             Route("GET", "/memory/v1/memories/{id}", memories.show),
             Route("PATCH", "/memory/v1/memories/{id}", memories.change),
             Route("DELETE", "/memory/v1/memories/{id}", memories.hide),
+            Route("POST", "/memory/v1/memories/{id}/share", sharing.share),
+            Route("POST", "/memory/v1/memories/{id}/unshare", sharing.unshare),
+            Route("GET", "/memory/v1/audit", AuditRows(parts).list),
             Route("GET", "/memory/v1/events", Events(parts).list),
             Route("GET", "/memory/v1/sessions", sessions.list),
             Route("GET", "/memory/v1/sessions/{id}", sessions.show),
@@ -113,6 +121,10 @@ class OwnApi:
                 response = await handler(request)
             except Refused as refused:
                 response = refusal(refused)
+                note_refusal(self._journal, request, refused)
+            caller, body = request.get(CREDENTIAL), getattr(response, "body", None)
+            if caller is not None and isinstance(body, bytes):
+                self._canaries.look(caller.tenant, "api", body)
             self._metrics.requests.labels("own", f"{response.status // 100}xx").inc()
             return response
 

@@ -11,10 +11,13 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.audit import Audit, AuditFilter, AuditRow, Note
+from memory.canary import Canaries
 from memory.keys import KeyRing
 from memory.model import ImportChunk, Scope
 from memory.ports import QueueDepth
 from memory.read.recall import Recaller
+from memory.shared import Shared, SharedTo
 from memory.stored import (
     EventPage,
     ExportedTurn,
@@ -87,11 +90,20 @@ class Records(Protocol):
         """One memory that has not expired. Raises NotFound."""
 
     async def patch_memory(
-        self, scope: Scope, memory_id: UUID, version: int, change: MemoryChange, now: datetime
+        self,
+        scope: Scope,
+        memory_id: UUID,
+        version: int,
+        change: MemoryChange,
+        now: datetime,
+        *,
+        note: Note | None = None,
     ) -> MemoryRecord:
         """The next version. Raises NotFound, Conflict."""
 
-    async def delete_memory(self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None) -> None:
+    async def delete_memory(
+        self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None, note: Note | None = None
+    ) -> None:
         """Hide it. Raises NotFound, Conflict."""
 
     async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
@@ -99,6 +111,30 @@ class Records(Protocol):
 
     async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page[ExportedTurn]:
         """Every turn once, session by session, in order."""
+
+
+class Shares(Protocol):
+    """Sharing as an act; each writes its audit row in its own transaction. Raises StoreUnavailable."""
+
+    async def share(self, scope: Scope, memory_id: UUID, to: SharedTo, *, actor: str, now: datetime) -> Shared:
+        """Copy a memory to what `to` shares. Raises NotFound, Unprocessable."""
+
+    async def unshare(
+        self, scope: Scope, memory_id: UUID, to: SharedTo, *, actor: str, now: datetime, admin: bool = False
+    ) -> tuple[UUID, ...]:
+        """Hide the copies. Raises NotFound."""
+
+
+class AuditReads(Protocol):
+    """The audit log."""
+
+    async def record(self, notes: Sequence[Note]) -> None:
+        """Write notes of one tenant now. Raises StoreUnavailable."""
+
+    async def page(
+        self, tenant: UUID, *, limit: int, cursor: str | None = None, oldest_first: bool = False, where: AuditFilter
+    ) -> Page[AuditRow]:
+        """Rows of a tenant. Raises MemoryInvalid for a bad cursor, StoreUnavailable."""
 
 
 class Feeds(Protocol):
@@ -200,3 +236,7 @@ class OwnParts:
     working: WorksOn | None  # None: none are kept
     use: KeyUse | None  # None: nobody has limits (open mode)
     crossings: Crossings
+    sharing: Shares
+    audit: AuditReads
+    journal: Audit
+    canaries: Canaries

@@ -97,11 +97,12 @@ class SearchAsked(Asked):
 
 
 class ScopeSaid(Said):
-    """Whose memory it is."""
+    """Whose memory it is. What a project or the tenant shares has no user and no agent."""
 
     user: str
     project: str
     agent: str
+    visibility: Literal["own", "user", "project", "tenant"] = "own"
 
 
 class Explained(Said):
@@ -355,6 +356,54 @@ class RetrievalSaid(Said):
     served_model: str | None
     sha256_sent: str
     created_at: Moment
+
+
+# ---------------------------------------------------------------- sharing and audit
+
+
+class ShareAsked(Asked):
+    """With whom a memory is shared."""
+
+    to: Literal["project", "tenant"]
+
+
+class SharedSaid(Said):
+    """The copy that others see."""
+
+    id: str = Field(description="The copy's id.")
+    source_id: str
+    to: Literal["project", "tenant"]
+    shared_at: Moment
+    shared: bool = Field(description="False where it was shared already.")
+
+
+class UnsharedSaid(Said):
+    """Copies that nobody is shown any more."""
+
+    ids: list[str]
+    to: Literal["project", "tenant"]
+    unshared_at: Moment
+
+
+class AuditRowSaid(Said):
+    """One row of the audit log: ids and words of ours, never content."""
+
+    seq: int = Field(description="Its number in the tenant's chain, from 1.")
+    at: Moment
+    actor: str = Field(description="The key's id; `open` without keys.")
+    action: str
+    decision: Literal["allowed", "refused", "noted"]
+    why: str
+    ids: list[str]
+    detail: dict[str, Any] = Field(description="What a client chose, like a user's name, is an HMAC here.")
+    digest: str
+
+
+class AuditList(Said):
+    """Rows of the tenant's log."""
+
+    data: list[AuditRowSaid]
+    next_cursor: str | None
 
 
 # ---------------------------------------------------------------- the rest

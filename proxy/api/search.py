@@ -59,6 +59,9 @@ class Search:
         _refuse_faults(recall)
         recall = let_through(recall, holder, caller.credential, "search", caller.now, self._parts.crossings)
         labels = await self._labels.of(caller.scope, (c.session_id for c in recall.candidates))
+        crossed = [c.memory_id for c in recall.candidates if c.visibility in ("project", "tenant")]
+        if crossed:
+            self._parts.journal.note(caller.scope.tenant, caller.actor, "read.shared", why="search", ids=crossed)
         candidates = [_candidate(c, caller.scope, labels, explain=asked.explain) for c in recall.candidates]
         answer = SearchSaid(
             candidates=candidates,
@@ -112,6 +115,18 @@ def _refuse_faults(recall: Recall) -> None:
         raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
 
 
+def _scope_of(candidate: Candidate, scope: Scope) -> ScopeSaid:
+    """Whose it is: the caller's own, or nobody's where a project or the tenant shares it."""
+    if candidate.visibility == "own":
+        return ScopeSaid(user=scope.user, project=scope.project, agent=scope.agent)
+    return ScopeSaid(
+        user=scope.user if candidate.visibility == "user" else "",
+        project=scope.project if candidate.visibility == "project" else "",
+        agent="",
+        visibility=candidate.visibility,
+    )
+
+
 def _explained(candidate: Candidate) -> Explained:
     return Explained(
         why=candidate.why,
@@ -131,8 +146,7 @@ def _candidate(candidate: Candidate, scope: Scope, labels: dict[UUID, str], *, e
         score=round(candidate.score, _DIGITS),
         scores={name: round(value, _DIGITS) for name, value in candidate.parts.items()},
         occurred_at=candidate.occurred_at,
-        # Nothing is shared between scopes yet, so what the caller sees is the caller's own.
-        scope=ScopeSaid(user=scope.user, project=scope.project, agent=scope.agent),
+        scope=_scope_of(candidate, scope),
         integrity=candidate.integrity,
         role=candidate.role,
         session=labels.get(candidate.session_id) if candidate.session_id else None,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from proxy.cli import consolidate, data, doctor, evaluate, hygiene, key, migrate, reembed, serve
+from proxy.cli import audit, consolidate, data, doctor, evaluate, hygiene, key, migrate, reembed, serve
 from proxy.cli.demo import run_demo
 
 _DESCRIPTION = """\
@@ -39,6 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     _consolidate(commands)
     _reembed(commands)
     _key(commands)
+    _audit(commands)
     _migrate(commands)
     _eval(commands)
     return parser
@@ -219,6 +220,20 @@ def _reembed(commands: Commands) -> None:
 def _key(commands: Commands) -> None:
     # Its verbs bring their own `run`.
     key.arguments(_command(commands, "key", key.run_key, "Make, list, rotate and revoke API keys.", key.TEACHES))
+
+
+def _audit(commands: Commands) -> None:
+    help_text = "Verify the audit log's chains, or list its rows: who read, shared, changed and was refused what."
+    parser = _command(commands, "audit", audit.run_audit, help_text, audit.TEACHES)
+    parser.add_argument("what", choices=["verify", "list"])
+    parser.add_argument("--tenant", metavar="T", help="only this tenant, by name or id")
+    parser.add_argument("--action", metavar="A", help="list: only this action, like share.project")
+    parser.add_argument("--actor", metavar="K", help="list: only this key's id")
+    parser.add_argument("--id", metavar="ID", help="list: only rows that name this id")
+    parser.add_argument("--limit", type=int, default=50, metavar="N", help="list: rows of each tenant (50)")
+    parser.add_argument("--head", metavar="N:DIGEST", help="verify: what an earlier verify said, with --tenant")
+    parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    _with_settings(parser)
 
 
 def _migrate(commands: Commands) -> None:

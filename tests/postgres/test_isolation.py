@@ -11,7 +11,16 @@ import pytest
 from tests.postgres.seed import SUBJECT, T0, Stores, chunk, exchange, stores
 from tests.postgres_fixture import TestDatabase
 
-TENANT_TABLES = ("scopes", "scope_versions", "subjects", "data_keys", "tombstones", "audit_log", "reembed_progress")
+TENANT_TABLES = (
+    "scopes",
+    "scope_versions",
+    "subjects",
+    "data_keys",
+    "tombstones",
+    "audit_log",
+    "audit_heads",
+    "reembed_progress",
+)
 SCOPE_TABLES = (
     "sessions", "exchanges", "turns", "memories", "memory_versions", "memory_access", "provenance", "derivations",
     "retrievals", "ledger", "import_chunks", "outbox",
@@ -31,7 +40,8 @@ async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
         for statement in (
             f"INSERT INTO data_keys VALUES ({tenant}, gen_random_uuid(), NULL, 'x', now())",
             f"INSERT INTO tombstones VALUES ({tenant}, 'content', {key}, now())",
-            f"INSERT INTO audit_log VALUES ({tenant}, gen_random_uuid(), 'a', 'b', NULL, '{{}}', now())",
+            f"INSERT INTO audit_heads VALUES ({tenant}, 0, {key})",
+            f"INSERT INTO audit_log VALUES ({tenant}, 1, now(), 'a', 'b', 'noted', '', '{{}}', '{{}}', {key}, {key})",
             "INSERT INTO reembed_progress SELECT tenant_id, scope_id, model_id, 1, gen_random_uuid() "
             "FROM scopes, embedding_models",
             "INSERT INTO memory_access SELECT tenant_id, memory_id, scope_id FROM memories",

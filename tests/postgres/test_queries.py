@@ -100,8 +100,13 @@ INSERT INTO retrievals (tenant_id, retrieval_id, scope_id, session_id, exchange_
     SELECT tenant_id, md5(exchange_id::text)::uuid, scope_id, session_id, exchange_id, 'empty', 'c', 'm', '[]', '[]', 1,
            'x', sealed, finished_at FROM exchanges;
 INSERT INTO tombstones SELECT id, 'content', pg_temp.key(id, 'tomb', n), now() FROM t, generate_series(1, 4000) n;
+INSERT INTO audit_heads SELECT tenant_id, 1, pg_temp.key(tenant_id, 'head', 1) FROM tenants;
+INSERT INTO audit_log SELECT id, n, now() - interval '1 day' + n * interval '10 s', 'a', 'b', 'noted', '', '{}', '{}',
+    pg_temp.key(id, 'audit', n - 1), pg_temp.key(id, 'audit', n) FROM t, generate_series(1, 4000) n;
 INSERT INTO import_chunks SELECT id, pg_temp.id(id, 'import', n / 50), n, id, 1, 64, 0, '[]', now()
     FROM t, generate_series(1, 4000) n;
+INSERT INTO shares SELECT tenant_id, md5(memory_id::text || 'of')::uuid, memory_id, scope_id, scope_id, now()
+    FROM memories;
 INSERT INTO outbox SELECT tenant_id, memory_id, scope_id, 'created', memory_id,
     now() - changed_version * interval '1 h', changed_version FROM memories;
 INSERT INTO embedding_models (name, digest, dim, created_at)

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from memory.adapters.postgres import facts, procedures
+from memory.adapters.postgres.audit import AuditLog, Witness
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.outbox import announce, announce_patch
@@ -24,6 +25,7 @@ from memory.adapters.postgres.read_store import sources_of
 from memory.adapters.postgres.restating import restate
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
+from memory.audit import Note
 from memory.errors import Conflict, MemoryInvalid, NotFound
 from memory.model import Scope, ScopeId
 from memory.stored import (
@@ -50,11 +52,14 @@ _EDGE: Final = {
 
 
 class Records:
-    """The store as the API shows it. `embeddings` is the table whose vectors follow an edit."""
+    """The store as the API shows it. `embeddings` is the table whose vectors follow an edit. A `note` is written to the
+    audit log in the change's own transaction.
+    """
 
-    def __init__(self, database: Database, scopes: Scopes, embeddings: str) -> None:
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str, audit: AuditLog | None = None) -> None:
         self._database = database
         self._scopes = scopes
+        self._audit = audit
         self._copy_embeddings = database.queries["copy_embeddings"].of_table(embeddings)
         self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
 
@@ -172,10 +177,17 @@ class Records:
         return found
 
     async def patch_memory(
-        self, scope: Scope, memory_id: UUID, version: int, change: MemoryChange, now: datetime
+        self,
+        scope: Scope,
+        memory_id: UUID,
+        version: int,
+        change: MemoryChange,
+        now: datetime,
+        *,
+        note: Note | None = None,
     ) -> MemoryRecord:
         """Change a memory made from `version`. Raises NotFound, Conflict when it has another version by now."""
-        scope_id = await self._known_scope(scope)
+        scope_id, witness = await self._known_scope(scope), await self._witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
@@ -194,14 +206,17 @@ class Records:
                 await self._resettle(tx, scope, scope_id, [memory_id], now, changed, reviewed=reviewed)
                 if locked["superseded_by"] is not None:  # it may have taken back what it had said for that one
                     await self._resettle(tx, scope, scope_id, [locked["superseded_by"]], now, changed)
+            await witness(tx)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
-    async def delete_memory(self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None) -> None:
+    async def delete_memory(
+        self, scope: Scope, memory_id: UUID, now: datetime, *, version: int | None = None, note: Note | None = None
+    ) -> None:
         """Hide a memory, and the facts that nothing else supports; `as_of` still sees them.
 
         Raises NotFound, and Conflict for another `version`.
         """
-        scope_id = await self._known_scope(scope)
+        scope_id, witness = await self._known_scope(scope), await self._witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
@@ -215,10 +230,13 @@ class Records:
             await tx.run_many("hide_memory", ((scope.tenant, fact, now, changed) for fact in with_it))
             await announce(tx, scope.tenant, scope_id, "deleted", [memory_id, *with_it], by="api", at=now)
             await self._resettle(tx, scope, scope_id, [memory_id, *with_it], now, changed)
+            await witness(tx)
 
-    async def undelete_memory(self, scope: Scope, memory_id: UUID, now: datetime) -> MemoryRecord:
+    async def undelete_memory(
+        self, scope: Scope, memory_id: UUID, now: datetime, *, note: Note | None = None
+    ) -> MemoryRecord:
         """Show a deleted memory again, within 30 days. Raises NotFound."""
-        scope_id = await self._known_scope(scope)
+        scope_id, witness = await self._known_scope(scope), await self._witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
@@ -230,6 +248,7 @@ class Records:
             await tx.run_many("hide_memory", ((scope.tenant, one, None, changed) for one in back))
             await announce(tx, scope.tenant, scope_id, "restored", back, by="api", at=now)
             await self._resettle(tx, scope, scope_id, back, now, changed)
+            await witness(tx)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
@@ -315,6 +334,9 @@ class Records:
             place = (tenant, scope_id, memory_id, version + 1)
             await tx.run_many(self._add_embedding, ((*place, n, *span, vector) for n, (span, vector) in windows))
 
+    async def _witness(self, note: Note | None) -> Witness:
+        return _unseen if note is None or self._audit is None else await self._audit.witness(note)
+
     def _reading(self, scope: Scope, scope_id: ScopeId) -> Any:
         return self._database.transaction(scope.tenant, [scope_id], read_only=True)
 
@@ -323,6 +345,10 @@ class Records:
         if scope_id is None:
             raise NotFound("nothing is stored in this scope")
         return scope_id
+
+
+async def _unseen(_tx: Transaction) -> None:
+    """Of a change that nobody notes."""
 
 
 async def _read_memory(tx: Transaction, scope: Scope, scope_id: int, memory_id: UUID) -> MemoryRecord:

@@ -4,7 +4,7 @@
 -- Uses: scopes_pkey. Rows: scope_id.
 SELECT scope_id
 FROM scopes
-WHERE tenant_id = $1 AND scope_id > $2 AND ($4::text IS NULL OR user_name = $4)
+WHERE tenant_id = $1 AND scope_id > $2 AND visibility <> 'canary' AND ($4::text IS NULL OR user_name = $4)
   AND ($5::text IS NULL OR project = $5)
 ORDER BY scope_id
 LIMIT $3;

@@ -64,3 +64,24 @@ LIMIT $3;
 SELECT tenant_id, name
 FROM tenants
 ORDER BY name;
+
+-- name: find_common_scope
+-- The scope that a project or a tenant shares, or that of the tenant's canary: it has no user and no agent.
+-- $1 tenant uuid, $2 visibility text, $3 project text
+-- Uses: scopes_tenant_id_visibility_user_name_project_agent_key. Rows: scope_id.
+SELECT scope_id
+FROM scopes
+WHERE tenant_id = $1 AND visibility = $2 AND user_name = '' AND project = $3 AND agent = '';
+
+-- name: add_common_scope
+-- Such a scope with its version row, unless it is there.
+-- $1 tenant uuid, $2 visibility text, $3 project text
+-- Uses: scopes_tenant_id_visibility_user_name_project_agent_key. Rows: none.
+WITH made AS (
+    INSERT INTO scopes (tenant_id, visibility, user_name, project, agent)
+    VALUES ($1, $2, '', $3, '')
+    ON CONFLICT (tenant_id, visibility, user_name, project, agent) DO NOTHING
+    RETURNING tenant_id, scope_id)
+INSERT INTO scope_versions (tenant_id, scope_id)
+SELECT tenant_id, scope_id
+FROM made;

@@ -1,0 +1,143 @@
+"""The audit log in Postgres: notes in, rows of each tenant's chain out; pages of it, and old rows gone.
+
+The head's row is locked while a chain goes on, so several processes make one chain (docs/decisions/0022). The served
+role may add and read rows, never change them; old ones leave only behind an anchor row that carries their last digest.
+Raises StoreUnavailable, MemoryInvalid for a cursor that is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres.database import Database, Transaction
+from memory.audit import ANCHOR, BEGINNING, AuditFilter, AuditRow, Head, Note, noted, row_of
+from memory.errors import MemoryInvalid, StoreUnavailable
+from memory.stored import Page
+
+Witness = Callable[[Transaction], Awaitable[None]]
+_PAGE_ROWS: Final = 1_000
+_LAST: Final = 2**63 - 1
+
+
+class AuditLog:
+    """The chains of all tenants. `key_of` gives the key of a tenant's chain; may raise StoreUnavailable."""
+
+    def __init__(self, database: Database, key_of: Callable[[UUID], Awaitable[bytes]]) -> None:
+        self._database = database
+        self._key_of = key_of
+
+    async def record(self, notes: Sequence[Note]) -> None:
+        """Make these notes, all of one tenant, the next rows of its chain, in one transaction."""
+        if not notes:
+            return
+        tenant = notes[0].tenant
+        key = await self._key_of(tenant)
+        async with self._database.transaction(tenant) as tx:
+            await append(tx, key, notes)
+
+    async def witness(self, note: Note) -> Witness:
+        """What writes the note in the transaction of the act itself; call it last, since it locks the chain's head."""
+        key = await self._key_of(note.tenant)
+
+        async def write(tx: Transaction) -> None:
+            await append(tx, key, [note])
+
+        return write
+
+    async def page(
+        self, tenant: UUID, *, limit: int, cursor: str | None = None, oldest_first: bool = False, where: AuditFilter
+    ) -> Page[AuditRow]:
+        """Rows of the tenant's log; the cursor is the number of the last one."""
+        at = _number(cursor, 0 if oldest_first else _LAST)
+        asked = (where.action, where.actor, where.decision, where.id, where.since, where.until)
+        name = "audit_oldest" if oldest_first else "audit_newest"
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            found = await tx.fetch(name, tenant, at, limit + 1, *asked)
+        rows = tuple(map(_row, found[:limit]))
+        return Page(rows, str(rows[-1].seq) if len(found) > limit else None)
+
+    async def chain(self, tenant: UUID) -> AsyncIterator[Sequence[AuditRow]]:
+        """Every row of the tenant, oldest first, in pages."""
+        cursor: str | None = None
+        while True:
+            page = await self.page(tenant, limit=_PAGE_ROWS, cursor=cursor, oldest_first=True, where=AuditFilter())
+            yield page.rows
+            if (cursor := page.next_cursor) is None:
+                return
+
+    async def head(self, tenant: UUID) -> Head | None:
+        """Where the tenant's chain is said to end; None for a tenant of which nothing was noted."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            row = await tx.row("audit_head", tenant)
+        return None if row is None else Head(row["seq"], row["digest"])
+
+    async def tenants(self) -> list[tuple[UUID, str]]:
+        """Every tenant with its name."""
+        async with self._database.transaction(None, read_only=True) as tx:
+            found = await tx.fetch("all_tenants")
+        return [(UUID(int=row["tenant_id"].int), row["name"]) for row in found]
+
+    async def drop_before(self, tenant: UUID, before: datetime, now: datetime) -> int:
+        """Drop the rows at the beginning of the chain that are older than `before`, behind an anchor row; how many."""
+        key = await self._key_of(tenant)
+        async with self._database.transaction(tenant) as tx:
+            await _locked_head(tx, tenant)
+            last = await tx.row("audit_rows_past", tenant, before)
+            if last is None:
+                return 0
+            said = {"through": last["seq"], "digest": last["digest"].hex()}
+            await append(tx, key, [noted(tenant, "retention", ANCHOR, why="audit.retention_days", detail=said, at=now)])
+            return int(await tx.value("drop_audited", last["seq"]))
+
+
+async def append(tx: Transaction, key: bytes, notes: Sequence[Note]) -> None:
+    """The notes, all of one tenant, as the next rows of its chain; the chain's head stays locked to the end."""
+    tenant = notes[0].tenant
+    head = await _locked_head(tx, tenant)
+    rows = []
+    for note in notes:
+        row = row_of(key, note, head)
+        head = Head(row.seq, row.digest)
+        rows.append(row)
+    await tx.run_many("add_audit_row", ((tenant, *_values(row)) for row in rows))
+    await tx.run("move_audit_head", tenant, head.seq, head.digest)
+
+
+async def _locked_head(tx: Transaction, tenant: UUID) -> Head:
+    found = await tx.row("lock_audit_head", tenant)
+    if found is None:
+        await tx.run("add_audit_head", tenant, BEGINNING)
+        found = await tx.row("lock_audit_head", tenant)
+    if found is None:
+        raise StoreUnavailable("the head of an audit chain was stored and is not there")
+    return Head(found["seq"], found["digest"])
+
+
+def _values(row: AuditRow) -> tuple[Any, ...]:
+    return (
+        row.seq,
+        row.at,
+        row.actor,
+        row.action,
+        row.decision,
+        row.why,
+        list(row.ids),
+        dict(row.detail),
+        row.prior,
+        row.digest,
+    )
+
+
+def _row(found: Any) -> AuditRow:
+    return AuditRow(**{**dict(found), "ids": tuple(found["ids"])})
+
+
+def _number(cursor: str | None, default: int) -> int:
+    if cursor is None:
+        return default
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise MemoryInvalid("this cursor is not of the audit log; begin without one", param="cursor")
+    return int(cursor)

@@ -1,0 +1,52 @@
+"""`POST /memory/v1/memories/{id}/share` and `/unshare`: a memory of the caller's own in, what others may see of it out.
+
+Sharing is an act: it wants the capability memory:share:project or memory:share:tenant and leaves an audit row in the
+same transaction. Raises NotFound, Unprocessable, CapabilityMissing, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from proxy.api.answers import said
+from proxy.api.asking import body_as, caller_of, id_in_path, parameters, require
+from proxy.api.parts import OwnParts
+from proxy.api.schemas import ShareAsked, SharedSaid, UnsharedSaid
+
+_READS: Final = "memory:read:own"
+
+
+class SharingCalls:
+    """The handlers of sharing."""
+
+    def __init__(self, parts: OwnParts) -> None:
+        self._parts = parts
+
+    async def share(self, request: web.Request) -> web.Response:
+        """Copy a memory to what the project or the tenant shares."""
+        caller = caller_of(request, self._parts.door, _READS)
+        parameters(request, ())
+        memory_id = id_in_path(request, "memory")
+        asked = await body_as(request, ShareAsked)
+        require(caller.credential, f"memory:share:{asked.to}")
+        made = await self._parts.sharing.share(caller.scope, memory_id, asked.to, actor=caller.actor, now=caller.now)
+        return said(
+            SharedSaid(
+                id=str(made.copy_id), source_id=str(made.source_id), to=made.to, shared_at=made.at, shared=made.new
+            )
+        )
+
+    async def unshare(self, request: web.Request) -> web.Response:
+        """Hide the copies of a memory from the project or the tenant again."""
+        caller = caller_of(request, self._parts.door, _READS)
+        parameters(request, ())
+        memory_id = id_in_path(request, "memory")
+        asked = await body_as(request, ShareAsked)
+        require(caller.credential, f"memory:share:{asked.to}")
+        admin = caller.credential.can("memory:admin")
+        gone = await self._parts.sharing.unshare(
+            caller.scope, memory_id, asked.to, actor=caller.actor, now=caller.now, admin=admin
+        )
+        return said(UnsharedSaid(ids=[str(one) for one in gone], to=asked.to, unshared_at=caller.now))

@@ -1,0 +1,282 @@
+"""The audit log: append-only for the served role, one chain for several writers, and tampering is found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from prometheus_client import CollectorRegistry
+
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.keys import KeyStore
+from memory.audit import AuditFilter, Examination, Head, Journal, Note, name_digest, noted
+from memory.errors import MemoryInvalid, StoreUnavailable
+from memory.telemetry import Metrics
+from tests.postgres_fixture import TestDatabase
+
+KEY = b"k" * 32
+OLD = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+async def key_of(_tenant: UUID) -> bytes:
+    return KEY
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One tenant's log on a database of the test's own."""
+
+    postgres: TestDatabase
+    database: Database
+    log: AuditLog
+    tenant: UUID
+
+    def note(self, action: str = "memory.delete", at: datetime | None = None, **more: Any) -> Note:
+        return noted(self.tenant, "key-1", action, at=at, **more)
+
+    async def fault(self, tenant: UUID | None = None, kept: Head | None = None) -> tuple[int, str] | None:
+        of = tenant or self.tenant
+        examination = Examination(KEY, of, await self.log.head(of), kept)
+        async for rows in self.log.chain(of):
+            examination.look(rows)
+        return examination.ended()
+
+    async def seqs(self) -> list[int]:
+        return [row.seq async for rows in self.log.chain(self.tenant) for row in rows]
+
+
+@pytest.fixture
+async def chain(postgres: TestDatabase) -> AsyncIterator[Chain]:
+    database = await Database.open(postgres.app)
+    tenant = await KeyStore(database).ensure_tenant("default", OLD)
+    yield Chain(postgres, database, AuditLog(database, key_of), tenant)
+    await database.close()
+
+
+async def test_what_was_noted_is_read_back_in_order_and_the_chain_is_whole(chain: Chain) -> None:
+    memory = uuid4()
+    await chain.log.record([chain.note("share.project", why="asked", ids=[memory], names={"user": "ada"})])
+    await chain.log.record([chain.note("export"), chain.note("memory.delete")])
+    page = await chain.log.page(chain.tenant, limit=10, where=AuditFilter())
+    assert [(row.seq, row.action) for row in page.rows] == [(3, "memory.delete"), (2, "export"), (1, "share.project")]
+    first = page.rows[-1]
+    assert (first.actor, first.why, first.ids) == ("key-1", "asked", (str(memory),))
+    assert first.detail == {"user": name_digest(KEY, "user", "ada")}
+    assert "ada" not in chain.postgres.psql("SELECT string_agg(audit_log::text, '') FROM audit_log")
+    assert await chain.fault() is None
+
+
+async def test_pages_follow_each_other_and_filters_narrow_them(chain: Chain) -> None:
+    await chain.log.record([chain.note(f"act.{n % 3}", ids=[f"id-{n}"]) for n in range(10)])
+    seen: list[int] = []
+    cursor: str | None = None
+    while True:
+        page = await chain.log.page(chain.tenant, limit=4, cursor=cursor, where=AuditFilter())
+        seen += [row.seq for row in page.rows]
+        if (cursor := page.next_cursor) is None:
+            break
+    assert seen == list(range(10, 0, -1))
+    for where, wanted in (
+        (AuditFilter(action="act.1"), [8, 5, 2]),
+        (AuditFilter(id="id-4"), [5]),
+        (AuditFilter(actor="nobody"), []),
+        (AuditFilter(decision="refused"), []),
+        (AuditFilter(since=datetime.now(UTC) + timedelta(days=1)), []),
+    ):
+        found = await chain.log.page(chain.tenant, limit=100, where=where)
+        assert [row.seq for row in found.rows] == wanted, where
+    with pytest.raises(MemoryInvalid):
+        await chain.log.page(chain.tenant, limit=1, cursor="x", where=AuditFilter())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE audit_log SET why = 'x'", "DELETE FROM audit_log", "TRUNCATE audit_log", "DELETE FROM audit_heads"],
+)
+async def test_the_served_role_can_neither_change_nor_delete_a_row(chain: Chain, statement: str) -> None:
+    await chain.log.record([chain.note()])
+    connection: Any = await asyncpg.connect(chain.postgres.app)
+    await connection.fetch("SELECT set_config('mp.tenant', $1, false)", str(chain.tenant))
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await connection.execute(statement)
+    await connection.close()
+    assert await chain.seqs() == [1]
+
+
+async def test_the_served_role_cannot_drop_rows_that_no_anchor_covers(chain: Chain) -> None:
+    await chain.log.record([chain.note(at=OLD) for _ in range(3)])
+    with pytest.raises(StoreUnavailable):
+        async with chain.database.transaction(chain.tenant) as tx:
+            await tx.value("drop_audited", 2)
+    assert await chain.seqs() == [1, 2, 3]
+
+
+async def test_another_tenants_rows_are_neither_seen_nor_added_to(chain: Chain) -> None:
+    await chain.log.record([chain.note()])
+    other = await KeyStore(chain.database).ensure_tenant("other", OLD)
+    assert (await chain.log.page(other, limit=9, where=AuditFilter())).rows == ()
+    assert await chain.log.head(other) is None
+    connection: Any = await asyncpg.connect(chain.postgres.app)
+    await connection.fetch("SELECT set_config('mp.tenant', $1, false)", str(other))
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await connection.execute(
+            "INSERT INTO audit_log VALUES ($1, 2, now(), 'a', 'b', 'noted', '', '{}', '{}', $2, $2)", chain.tenant, KEY
+        )
+    await connection.close()
+
+
+async def test_many_writers_make_one_chain_without_a_gap(chain: Chain) -> None:
+    others = [await Database.open(chain.postgres.app) for _ in range(3)]
+    logs = [AuditLog(database, key_of) for database in (*others, chain.database)]
+    await asyncio.gather(*(log.record([chain.note(ids=[f"{n}"])]) for n in range(10) for log in logs))
+    assert await chain.seqs() == list(range(1, 41))
+    assert await chain.fault() is None
+    for database in others:
+        await database.close()
+
+
+@pytest.mark.parametrize(
+    ("tampering", "first_bad"),
+    [
+        ("UPDATE audit_log SET why = 'x' WHERE seq = 3", 3),
+        ("UPDATE audit_log SET actor = 'somebody-else' WHERE seq = 3", 3),
+        ("UPDATE audit_log SET at = at + interval '1 microsecond' WHERE seq = 3", 3),
+        ("UPDATE audit_log SET detail = '{\"times\": 2}' WHERE seq = 3", 3),
+        ("UPDATE audit_log SET ids = '{a}' WHERE seq = 3", 3),
+        ("UPDATE audit_log SET decision = 'refused' WHERE seq = 3", 3),
+        ("UPDATE audit_log SET digest = decode(repeat('00', 32), 'hex') WHERE seq = 3", 3),
+        ("DELETE FROM audit_log WHERE seq = 3", 3),
+        ("DELETE FROM audit_log WHERE seq <= 2", 3),
+        ("DELETE FROM audit_log WHERE seq = 5", 5),
+        ("DELETE FROM audit_log", 1),
+        ("DELETE FROM audit_heads", 5),
+        ("UPDATE audit_log SET seq = 9 WHERE seq = 5", 5),
+        ("DELETE FROM audit_log WHERE seq = 3; UPDATE audit_log SET seq = seq - 1 WHERE seq > 3", 3),
+    ],
+)
+async def test_a_changed_or_missing_row_is_found_with_its_number(chain: Chain, tampering: str, first_bad: int) -> None:
+    for n in range(5):
+        await chain.log.record([chain.note(ids=[f"{n}"])])
+    assert await chain.fault() is None
+    chain.postgres.psql(tampering)
+    fault = await chain.fault()
+    assert fault is not None
+    assert fault[0] == first_bad
+
+
+async def test_a_chain_cut_off_together_with_its_head_is_found_by_who_kept_the_head(chain: Chain) -> None:
+    for _ in range(5):
+        await chain.log.record([chain.note()])
+    kept = await chain.log.head(chain.tenant)
+    chain.postgres.psql("DELETE FROM audit_log WHERE seq > 3")
+    chain.postgres.psql("UPDATE audit_heads SET seq = 3, digest = (SELECT digest FROM audit_log WHERE seq = 3)")
+    assert await chain.fault() is None, "from inside nothing is to be seen"
+    fault = await chain.fault(kept=kept)
+    assert fault is not None
+    assert fault[0] == 4
+
+
+async def test_retention_drops_old_rows_and_the_chain_stays_verifiable(chain: Chain) -> None:
+    now = datetime.now(UTC)
+    for n in range(6):
+        await chain.log.record([chain.note(at=OLD + timedelta(days=n))])
+    await chain.log.record([chain.note(at=now)])
+    assert await chain.log.drop_before(chain.tenant, OLD + timedelta(days=4), now) == 4
+    assert await chain.seqs() == [5, 6, 7, 8]
+    assert await chain.fault() is None
+    assert await chain.log.drop_before(chain.tenant, OLD + timedelta(days=4), now) == 0, "nothing more is old"
+    assert await chain.log.drop_before(chain.tenant, OLD + timedelta(days=100), now) == 2
+    assert await chain.seqs() == [7, 8, 9]
+    assert await chain.fault() is None
+    chain.postgres.psql("DELETE FROM audit_log WHERE seq = 7")
+    fault = await chain.fault()
+    assert fault is not None, "a row taken out behind what retention took is still found"
+    assert fault[0] == 8
+
+
+async def test_retention_keeps_rows_of_the_last_day_whatever_is_asked(chain: Chain) -> None:
+    now = datetime.now(UTC)
+    await chain.log.record([chain.note(at=now - timedelta(hours=1))])
+    with pytest.raises(StoreUnavailable):
+        await chain.log.drop_before(chain.tenant, now + timedelta(days=1), now)
+    assert await chain.seqs() == [1], "and the anchor that was to speak of it is not there either"
+    assert await chain.fault() is None
+
+
+async def test_anchors_alone_make_no_new_anchors(chain: Chain) -> None:
+    await chain.log.record([chain.note(at=OLD)])
+    later = OLD + timedelta(days=10)
+    assert await chain.log.drop_before(chain.tenant, later, later) == 1
+    for day in range(20, 25):
+        assert await chain.log.drop_before(chain.tenant, OLD + timedelta(days=day), OLD + timedelta(days=day)) == 0
+    assert await chain.seqs() == [2]
+    assert await chain.fault() is None
+
+
+async def test_an_act_that_is_rolled_back_leaves_no_row(chain: Chain) -> None:
+    witness = await chain.log.witness(chain.note())
+    with pytest.raises(MemoryInvalid):
+        async with chain.database.transaction(chain.tenant) as tx:
+            await witness(tx)
+            raise MemoryInvalid("no")
+    assert await chain.seqs() == []
+    await chain.log.record([chain.note()])
+    assert await chain.fault() is None
+
+
+@pytest.mark.parametrize("bad", ["it lives in Berlin", "a" * 65, "", "line\nbreak", "ünïcode"])
+def test_what_could_be_a_text_is_refused(bad: str) -> None:
+    for make in _ways(bad):
+        with pytest.raises(ValueError, match="ids and words"):
+            make()
+
+
+def _ways(bad: str) -> list[Callable[[], Note]]:
+    tenant = UUID(int=1)
+    return [
+        lambda: noted(tenant, bad, "a"),
+        lambda: noted(tenant, "a", bad),
+        lambda: noted(tenant, "a", "a", ids=[bad]),
+        lambda: noted(tenant, "a", "a", detail={"x": bad}),
+        lambda: noted(tenant, "a", "a", names={bad: "x"}),
+    ]
+
+
+async def test_a_flood_of_alike_notes_is_one_row_that_counts_them(chain: Chain) -> None:
+    journal = Journal(chain.log, Metrics(CollectorRegistry()))
+    for n in range(500):
+        journal.note(chain.tenant, "key-1", "refused", decision="refused", why="capability_missing", ids=[f"{n}"])
+    journal.note(chain.tenant, "key-2", "refused", decision="refused", why="capability_missing")
+    await journal.write()
+    page = await chain.log.page(chain.tenant, limit=10, where=AuditFilter())
+    assert [(row.actor, row.detail.get("times")) for row in page.rows] == [("key-2", None), ("key-1", 500)]
+    assert page.rows[1].detail["ids_in_all"] == 500
+    assert len(page.rows[1].ids) == 256
+
+
+async def test_notes_wait_while_the_store_is_away_and_none_is_written_twice(chain: Chain) -> None:
+    away = True
+
+    class Sometimes:
+        async def record(self, notes: Any) -> None:
+            if away:
+                raise StoreUnavailable("away")
+            await chain.log.record(notes)
+
+    journal = Journal(Sometimes(), Metrics(CollectorRegistry()), notes_max=3)
+    for n in range(5):
+        journal.note(chain.tenant, f"key-{n}", "export")
+    await journal.write()
+    away = False
+    await journal.write()
+    await journal.write()
+    page = await chain.log.page(chain.tenant, limit=10, oldest_first=True, where=AuditFilter())
+    assert [row.actor for row in page.rows] == ["key-0", "key-1", "key-2"], "the bound holds, the first ones stay"
+    assert await chain.fault() is None
