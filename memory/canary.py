@@ -145,7 +145,7 @@ class Embeds(Protocol):
         """Unit vectors. Raises EmbedderUnavailable."""
 
 
-async def keep_planting(store: Plants, key_of: KeyOf, embedder: Embeds, *, every_s: float = 60.0) -> None:
+async def keep_planting(store: Plants, key_of: KeyOf, embedder: Embeds, *, every_s: float = 10.0) -> None:
     """See to it for ever that each tenant has its canary; run as a task. Two at once plant the same."""
     done: set[UUID] = set()
     while True:

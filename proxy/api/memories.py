@@ -156,7 +156,7 @@ def item_of(scope: Scope, record: MemoryRecord) -> Item:
 
 def _patched(caller: Caller, memory_id: UUID, asked: MemoryPatch) -> Note:
     """What the audit log says of a change: which members, never their values but the verdict of a review."""
-    verdict = asked.validation_status
+    verdict = asked.validation_status if "validation_status" in asked.model_fields_set else None
     return noted(
         caller.scope.tenant,
         caller.actor,
