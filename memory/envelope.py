@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
@@ -54,7 +54,38 @@ class Binding:
         return self.tenant_id.bytes + self.subject_id.bytes + self.object_id.bytes + self.purpose.encode()
 
 
-def seal(key: DataKey, binding: Binding, plaintext: bytes) -> bytes:
+@dataclass(frozen=True, slots=True)
+class RowBinding:
+    """The column of a stored row that a sealed value belongs to: a value copied to another row does not open."""
+
+    tenant_id: UUID
+    row_id: UUID
+    version: int
+    column: str
+
+    @property
+    def purpose(self) -> str:
+        """What it is, in an error's words."""
+        return f"column {self.column}"
+
+    def associated_data(self) -> bytes:
+        """A word no UUID of ours begins with, fixed-width ids and version, then the column."""
+        ids = self.tenant_id.bytes + self.row_id.bytes + self.version.to_bytes(4, "big")
+        return b"row\x00" + ids + self.column.encode()
+
+
+class Bound(Protocol):
+    """What an envelope is bound to."""
+
+    @property
+    def purpose(self) -> str:
+        """What it is, in an error's words."""
+
+    def associated_data(self) -> bytes:
+        """What is authenticated with the envelope."""
+
+
+def seal(key: DataKey, binding: Bound, plaintext: bytes) -> bytes:
     """Seal `plaintext` (any length up to 2**31 - 1 bytes) under `key` for `binding`."""
     nonce = os.urandom(_NONCE_BYTES)
     sealed = AESGCM(key.secret).encrypt(nonce, plaintext, binding.associated_data())
@@ -68,7 +99,7 @@ def key_id_of(envelope: bytes) -> UUID:
     return UUID(bytes=bytes(envelope[1:17]))
 
 
-def unseal(key: DataKey, binding: Binding, envelope: bytes) -> bytes:
+def unseal(key: DataKey, binding: Bound, envelope: bytes) -> bytes:
     """Open an envelope. Raises EnvelopeUnreadable when key, binding or bytes do not fit."""
     if key_id_of(envelope) != key.key_id:
         raise EnvelopeUnreadable(f"sealed under key {key_id_of(envelope)}, not {key.key_id}")

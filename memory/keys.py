@@ -1,33 +1,33 @@
-"""Keys: a master key file in, data keys for tenants and subjects out.
+"""Keys: a master key in (memory/master.py), data keys for tenants and subjects out.
 
 master key -> tenant key -> subject key, each wrapped in an envelope under the one before. Keys are cached in process,
 so sealing goes on while the store is away: then a subject whose key is not cached is sealed under the tenant's.
-Refuses a master key file that others can read or that is no 32 bytes, and says what to do.
+A rotated key is noticed within CURRENT_STALE. Refuses what no master key here opens.
 """
 
 from __future__ import annotations
 
+import copy
 import hmac
 import os
-import stat
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from memory.envelope import KEY_BYTES, Binding, DataKey, key_id_of, seal, unseal
-from memory.errors import EnvelopeUnreadable, StartFailed, StoreUnavailable
+from memory.errors import EnvelopeUnreadable, StoreUnavailable
 from memory.ids import keyed_id, new_id
+from memory.master import LocalMaster, MasterKey, hkdf, load_or_create_master_key
 
 CACHE_KEYS_MAX: Final = 10_000
+# How long a process may go on sealing under a subject's key that was rotated or shredded elsewhere.
+CURRENT_STALE: Final = timedelta(seconds=60)
 K = TypeVar("K")
 _NO_SUBJECT: Final = UUID(int=0)
+__all__ = ["KeyRing", "KeyTable", "WrappedKey", "load_or_create_master_key", "tenant_salt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,12 @@ class KeyRing:
     """Data keys by whom they belong to. One per process; holds at most CACHE_KEYS_MAX keys in clear."""
 
     def __init__(
-        self, table: KeyTable, master: bytes, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, table: KeyTable, master: bytes | MasterKey, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        if len(master) != KEY_BYTES:
-            raise StartFailed(f"the master key has {len(master)} bytes, not {KEY_BYTES}")
         self._table = table
         self._clock = clock
-        self._master = DataKey(UUID(bytes=_hkdf(master, b"key id")[:16], version=4), master)
+        self._master = LocalMaster(master) if isinstance(master, bytes) else master
+        self._read_at: dict[tuple[UUID, UUID | None], datetime] = {}
         self._current: OrderedDict[tuple[UUID, UUID | None], DataKey] = OrderedDict()
         self._by_id: OrderedDict[tuple[UUID, UUID], DataKey] = OrderedDict()
         self._derived: dict[tuple[UUID, bytes], bytes] = {}
@@ -81,6 +80,38 @@ class KeyRing:
             return await self._get(tenant, subject)
         except StoreUnavailable:
             return await self.tenant_key(tenant)
+
+    def over(self, table: KeyTable) -> KeyRing:
+        """The same keys, those not cached read through another table: that of a transaction already open."""
+        other = copy.copy(self)
+        other._table = table
+        return other
+
+    async def existing_key(self, tenant: UUID, subject: UUID | None) -> DataKey:
+        """The key that seals a subject's rows, the tenant's where the subject has none. Makes no key.
+
+        For use inside a transaction: a key made there would be lost with it. Raises StoreUnavailable where the tenant
+        has no key yet.
+        """
+        key = await self._held(tenant, subject)
+        if key is None and subject is not None:
+            key = await self._held(tenant, None)
+        if key is None:
+            raise StoreUnavailable("the tenant has no data key yet")
+        return key
+
+    async def renew(self, tenant: UUID, subject: UUID) -> WrappedKey:
+        """A fresh key for a subject, wrapped under the tenant's, for the store to put in force."""
+        return await self._fresh(tenant, subject)
+
+    def is_wrapped_by_current(self, key: WrappedKey) -> bool:
+        """Whether a tenant's key lies under the master key in force, not a previous one. Shredded: nothing to do."""
+        return key.wrapped is None or self._master.is_current(key.wrapped)
+
+    async def rewrapped(self, tenant: UUID, key: WrappedKey) -> WrappedKey:
+        """A tenant's key under the master key in force. Raises EnvelopeUnreadable where no master key opens it."""
+        clear = await self._unwrapped(tenant, key)
+        return WrappedKey(key.key_id, None, await self._master.wrap(_binding(tenant, None, key.key_id), clear.secret))
 
     async def by_id(self, tenant: UUID, key_id: UUID) -> DataKey:
         """The key an envelope names. Raises EnvelopeUnreadable when unknown or shredded, StoreUnavailable."""
@@ -123,12 +154,20 @@ class KeyRing:
     async def _derive(self, tenant: UUID, info: bytes) -> bytes:
         known = self._derived.get((tenant, info))
         if known is None:
-            known = self._derived[tenant, info] = _hkdf((await self.tenant_key(tenant)).secret, info)
+            known = self._derived[tenant, info] = hkdf((await self.tenant_key(tenant)).secret, info)
         return known
+
+    async def _held(self, tenant: UUID, subject: UUID | None) -> DataKey | None:
+        """A key that is cached, or in the store."""
+        cached = self._current.get((tenant, subject))
+        if cached is not None:
+            return cached
+        found = await self._table.current(tenant, subject)
+        return None if found is None else self._keep(tenant, subject, await self._unwrapped(tenant, found))
 
     async def _get(self, tenant: UUID, subject: UUID | None) -> DataKey:
         cached = self._current.get((tenant, subject))
-        if cached is not None:
+        if cached is not None and not await self._replaced(tenant, subject, cached):
             self._current.move_to_end((tenant, subject))
             return cached
         found = await self._table.current(tenant, subject)
@@ -137,8 +176,28 @@ class KeyRing:
             found = await self._table.current(tenant, subject)  # the winner's, where two made one at the same time
         if found is None:
             raise StoreUnavailable("a data key was stored and is not there")
-        key = await self._unwrapped(tenant, found)
+        return self._keep(tenant, subject, await self._unwrapped(tenant, found))
+
+    async def _replaced(self, tenant: UUID, subject: UUID | None, cached: DataKey) -> bool:
+        """Whether a subject's key was rotated or shredded since; asked once in CURRENT_STALE_S, and no while the store
+        is away. A tenant's key is what its ids are made from, so it never is.
+        """
+        now = self._clock()
+        if subject is None or now - self._read_at.get((tenant, subject), now) < CURRENT_STALE:
+            return False
+        self._read_at[tenant, subject] = now
+        try:
+            found = await self._table.current(tenant, subject)
+        except StoreUnavailable:
+            return False
+        return found is None or found.key_id != cached.key_id
+
+    def _keep(self, tenant: UUID, subject: UUID | None, key: DataKey) -> DataKey:
         _remember(self._current, (tenant, subject), key)
+        if subject is not None:
+            self._read_at[tenant, subject] = self._clock()
+            while len(self._read_at) > CACHE_KEYS_MAX:
+                del self._read_at[next(iter(self._read_at))]
         if (tenant, None) in self._current:  # what seals while the store is away must not be the one that is dropped
             self._current.move_to_end((tenant, None))
         _remember(self._by_id, (tenant, key.key_id), key)
@@ -146,16 +205,18 @@ class KeyRing:
 
     async def _fresh(self, tenant: UUID, subject: UUID | None) -> WrappedKey:
         key_id = new_id()
-        wrapper = self._master if subject is None else await self.tenant_key(tenant)
-        return WrappedKey(key_id, subject, seal(wrapper, _binding(tenant, subject, key_id), os.urandom(KEY_BYTES)))
+        binding, secret = _binding(tenant, subject, key_id), os.urandom(KEY_BYTES)
+        if subject is None:
+            return WrappedKey(key_id, None, await self._master.wrap(binding, secret))
+        return WrappedKey(key_id, subject, seal(await self.tenant_key(tenant), binding, secret))
 
     async def _unwrapped(self, tenant: UUID, key: WrappedKey) -> DataKey:
         if key.wrapped is None:
             raise EnvelopeUnreadable(f"key {key.key_id} was shredded")
-        wrapper = self._master
-        if key.subject_id is not None:
-            wrapper = await self.by_id(tenant, key_id_of(key.wrapped))
-        return DataKey(key.key_id, unseal(wrapper, _binding(tenant, key.subject_id, key.key_id), key.wrapped))
+        binding = _binding(tenant, key.subject_id, key.key_id)
+        if key.subject_id is None:
+            return DataKey(key.key_id, await self._master.unwrap(binding, key.wrapped))
+        return DataKey(key.key_id, unseal(await self.by_id(tenant, key_id_of(key.wrapped)), binding, key.wrapped))
 
 
 def tenant_salt(chain_key: bytes, client_salt: str | None) -> str:
@@ -164,64 +225,8 @@ def tenant_salt(chain_key: bytes, client_salt: str | None) -> str:
     return hmac.digest(chain_key, words, "sha256").hex()
 
 
-def load_or_create_master_key(path: Path) -> bytes:
-    """The 32 bytes in `path`; made with mode 0600 when the file is not there. Raises StartFailed with the remedy.
-
-    Two processes that start at once get the same key: the file appears whole or not at all, and the first one stays.
-    """
-    if not path.exists():
-        _create_once(path, os.urandom(KEY_BYTES))
-    try:
-        mode = stat.S_IMODE(path.stat().st_mode)
-        secret = path.read_bytes()
-    except OSError as exc:
-        raise StartFailed(
-            f"the master key {path} cannot be read ({exc.strerror}); give this user access to it"
-        ) from exc
-    if mode & 0o077:
-        raise StartFailed(f"the master key {path} has mode {mode:04o}, others can read it; run: chmod 600 {path}")
-    if len(secret) != KEY_BYTES:
-        raise StartFailed(
-            f"the master key {path} has {len(secret)} bytes, not {KEY_BYTES}; restore it from the backup (without it "
-            "nothing sealed can be opened), or remove it where the store is empty"
-        )
-    return secret
-
-
-def _create_once(path: Path, secret: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secret)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            return
-        finally:
-            draft.unlink()
-        _sync_directory(path.parent)
-    except OSError as exc:
-        raise StartFailed(f"the master key {path} cannot be made ({exc.strerror}); choose another --data-dir") from exc
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _binding(tenant: UUID, subject: UUID | None, key_id: UUID) -> Binding:
     return Binding(tenant, subject or _NO_SUBJECT, key_id, "key")
-
-
-def _hkdf(secret: bytes, info: bytes) -> bytes:
-    """HKDF-SHA256 (RFC 5869), 32 bytes, no salt: the input is uniformly random."""
-    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(secret)
 
 
 def _remember(cache: OrderedDict[K, DataKey], name: K, key: DataKey) -> None:
