@@ -32,6 +32,7 @@ from memory.errors import (
     StoreUnavailable,
 )
 from memory.key_command import keys
+from memory.key_wiring import with_keys
 from memory.reembed_command import Asked, reembedded
 from memory.settling import settle
 from memory.telemetry import Metrics, configure_logging, event
@@ -128,7 +129,7 @@ async def consolidated(settings: Settings, mode: str, *, as_json: bool) -> int:
     step_back()
     if settings.database.url is None:
         raise ConfigInvalid("database.url is not resolved")
-    database = await Database.open(settings.database.url.get_secret_value(), NIGHTLY)
+    database, _ = with_keys(settings, await Database.open(settings.database.url.get_secret_value(), NIGHTLY))
     try:
         serving = await ServingStore(database).serving()
         if serving is None:

@@ -32,6 +32,7 @@ from memory.config_sections import (
     Data,
     Database,
     Embedding,
+    Encryption,
     Episode,
     Extract,
     Identity,
@@ -58,7 +59,7 @@ ENV_PREFIX = "MEMORY_PROXY_"
 # Variables with this prefix that are no settings: the file to read (command line), and what the supervisor tells its
 # children (resolved settings, listening socket, ready pipe, slot number).
 ENV_NOT_SETTINGS = frozenset(
-    f"{ENV_PREFIX}{name}" for name in ("CONFIG", "SETTINGS", "LISTEN_FD", "READY_FD", "SLOT", "REPLACES")
+    f"{ENV_PREFIX}{name}" for name in ("CONFIG", "SETTINGS", "LISTEN_FD", "READY_FD", "SLOT", "REPLACES", "MASTER_KEY")
 )
 ROOT_DATA_DIR = Path("/var/lib/memory-proxy")
 
@@ -91,6 +92,7 @@ class Settings(Section):
     worker: Worker = Worker()
     chat_model: ChatModel = ChatModel()
     extract: Extract = Extract()
+    encryption: Encryption = Encryption()
     data: Data = Data()
     log: Log = Log()
 

@@ -112,6 +112,9 @@ class Upstream(Section):
         le=600,
         description="Seconds an idle connection is kept; less than vLLM's own 5 s avoids reset races.",
     )
+    sensitivity_max: Literal["public", "internal", "confidential", "secret"] | None = Field(
+        default=None, description="Memory above this label is never sent there; null: whatever the caller may see."
+    )
     metrics_urls: HttpUrls = Field(
         default=(), description="vLLM's /metrics addresses; background work pauses while requests wait there."
     )
@@ -452,6 +455,17 @@ class Extract(Section):
         ge=0,
         le=1_000_000,
         description="Pause while vLLM runs more requests of others than this; null: only while requests wait there.",
+    )
+
+
+class Encryption(Section):
+    """Encryption at rest. The key itself may stand in the environment: MEMORY_PROXY_MASTER_KEY, base64 of 32 bytes."""
+
+    master_key_file: Directory | None = Field(
+        default=None, description="File with the master key, 32 bytes; null: master.key in the data directory."
+    )
+    previous_master_key_file: Directory | None = Field(
+        default=None, description="File with the master key before; null: none. Needed until `encryption rewrap` ended."
     )
 
 

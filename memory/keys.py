@@ -160,7 +160,7 @@ class KeyRing:
     async def _held(self, tenant: UUID, subject: UUID | None) -> DataKey | None:
         """A key that is cached, or in the store."""
         cached = self._current.get((tenant, subject))
-        if cached is not None:
+        if cached is not None and not await self._replaced(tenant, subject, cached):
             return cached
         found = await self._table.current(tenant, subject)
         return None if found is None else self._keep(tenant, subject, await self._unwrapped(tenant, found))

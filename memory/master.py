@@ -1,7 +1,7 @@
 """The master key: a file, an environment variable or a KMS in, wrapped tenant keys out.
 
-MasterKey is the seam. LocalMaster holds 32 bytes and what was before them, so that wrapped keys can be moved from one to
-the other beside live traffic. Refuses a key file that others can read, a key that is no 32 bytes, and says what to do.
+MasterKey is the seam. LocalMaster holds 32 bytes and what was before them, so that wrapped keys can be moved from one
+to the other beside live traffic. Refuses a key file that others can read, a key that is no 32 bytes, with the remedy.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.served_model import configured_files, named_files, stored_files
 from memory.config import Settings
 from memory.errors import ConfigInvalid
+from memory.key_wiring import with_keys
 from memory.serving import Serving, StoredModel
 from memory.wiring import NIGHTLY, holder_name, step_back
 from memory.write.reembed import LEASE_S, End, Filled, Reembedding
@@ -72,7 +73,7 @@ async def reembedded(settings: Settings, asked: Asked) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    database = await Database.open(url.get_secret_value(), NIGHTLY)
+    database, _ = with_keys(settings, await Database.open(url.get_secret_value(), NIGHTLY))
     try:
         models = ServingStore(database)
         serving = await models.serving()

@@ -30,9 +30,9 @@ from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.hygiene_store import JOB as HYGIENE
 from memory.adapters.postgres.hygiene_store import HygieneStore
 from memory.adapters.postgres.import_store import ImportStore
-from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.leases import Leases
+from memory.adapters.postgres.row_vault import vaulted
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.working_store import PostgresWorking
@@ -49,7 +49,8 @@ from memory.config import Settings, effective_cache_salt
 from memory.consolidation import lives_of, terms_of
 from memory.errors import ConfigInvalid
 from memory.hygiene import keep_measuring
-from memory.keys import KeyRing, load_or_create_master_key
+from memory.key_wiring import with_keys
+from memory.keys import KeyRing
 from memory.ports import TokenCounter
 from memory.read.working import WorkingContexts, WorkingParts
 from memory.serving import StoredModel, until_moved
@@ -104,6 +105,7 @@ class Shared:
     embedder: OnnxEmbedder
     languages: LanguageModel
     database: Database
+    keys: KeyRing
     scopes: Scopes
     store: WriteStore
     queue: RedisQueue
@@ -167,7 +169,7 @@ async def opened(
     if data is None or database_url is None or redis_url is None:
         raise ConfigInvalid("unresolved settings: this process is started by `memory-proxy serve`")
     url = database_url.get_secret_value()
-    database = await Database.open(url, Bounds(statement_timeout_ms=60_000))
+    database, keys = with_keys(settings, await Database.open(url, Bounds(statement_timeout_ms=60_000)))
     closing.push_async_callback(database.close)
     serving = await until_settled(ServingStore(database), over)
     if serving is None:
@@ -188,6 +190,7 @@ async def opened(
         embedder=embedder,
         languages=languages,
         database=database,
+        keys=keys,
         scopes=scopes,
         store=WriteStore(database, scopes, table),
         queue=queue,
@@ -202,7 +205,7 @@ def write_path(shared: Shared) -> WritePath:
     """What one captured exchange goes through."""
     settings, database, embedder = shared.settings, shared.database, shared.embedder
     directory, summary = settings.tokenizer.directory, settings.summary
-    keys = KeyRing(KeyStore(database), load_or_create_master_key(shared.data / "master.key"))
+    keys = shared.keys
     counter = LocalTokenizer(directory) if directory else EstimatedTokens()
     return WritePath(
         WriteParts(
@@ -258,7 +261,7 @@ async def jobs(
     """What runs beside the lanes, by name: each for ever, on its own, and each gives back what it holds at its end."""
     settings, database, metrics = shared.settings, shared.database, shared.metrics
     # Not the lanes' pool, whose statements may take a minute.
-    at_night = await Database.open(shared.database_url, NIGHTLY)
+    at_night = vaulted(await Database.open(shared.database_url, NIGHTLY), shared.keys)
     closing.push_async_callback(at_night.close)
     nights = consolidation(settings, at_night, shared.embedder, shared.languages, metrics, shared.holder, shared.table)
     measurer = Leadership(database, HYGIENE, shared.holder)

@@ -65,3 +65,8 @@ def derived_sensitivity(sources: Iterable[Sensitivity]) -> Sensitivity:
 def within_ceiling(label: Sensitivity, ceiling: Sensitivity) -> bool:
     """Whether `label` may be shown where `ceiling` is the most that may be."""
     return _SENSITIVITY_RANK[label] <= _SENSITIVITY_RANK[ceiling]
+
+
+def is_sealed(label: Sensitivity) -> bool:
+    """Whether rows of this label are encrypted at rest (DESIGN section 7: confidential and above)."""
+    return _SENSITIVITY_RANK[label] >= _SENSITIVITY_RANK[Sensitivity.CONFIDENTIAL]

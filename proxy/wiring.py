@@ -47,7 +47,8 @@ from memory.config import Settings, digest, effective_cache_salt
 from memory.errors import ConfigInvalid, EmbedderUnavailable, SpoolUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.key_table import OpenedKeys
-from memory.keys import KeyRing, load_or_create_master_key
+from memory.key_wiring import with_keys
+from memory.keys import KeyRing
 from memory.late import LateEmbedder
 from memory.ports import Reranker, TokenCounter
 from memory.read.conversation import Conversations
@@ -241,13 +242,13 @@ async def _kept(settings: Settings) -> Kept:
     # Postgres may not be up yet, so what is served is taken from the note of it, and confirmed in `bring_up`.
     files = await asyncio.to_thread(lambda: files_to_begin_with(settings, read_note(data / "run")))
     spec = files.spec
-    database = await Database.open(url.get_secret_value(), pool_bounds(settings))
+    database, keys = with_keys(settings, await Database.open(url.get_secret_value(), pool_bounds(settings)))
     key_store, scopes, table = KeyStore(database), Scopes(database), embedding_table_name(spec.name, files.digest)
     return Kept(
         database=database,
         scopes=scopes,
         key_store=key_store,
-        keys=KeyRing(key_store, load_or_create_master_key(data / "master.key")),
+        keys=keys,
         embedder=LateEmbedder(spec.name, spec.dim),
         model_files=files,
         table=table,

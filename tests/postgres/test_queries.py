@@ -114,10 +114,13 @@ INSERT INTO embedding_models (name, digest, dim, created_at)
 INSERT INTO embedding_tables SELECT model_id, 'memory_embeddings_' || name FROM embedding_models WHERE name LIKE 'm%';
 INSERT INTO {embeddings} SELECT tenant_id, scope_id, memory_id, 1, 0, 0, 9,
     array_fill(0.05::real, ARRAY[384])::halfvec FROM memories;
+INSERT INTO sealed_windows SELECT tenant_id, memory_id, 1, '{embeddings}', 0, scope_id, 'x' FROM memories;
 INSERT INTO reembed_progress SELECT tenant_id, scope_id, 1, 1, pg_temp.id(tenant_id, 'x', 1) FROM scopes;
 UPDATE memories SET collection = 'episode', compressed_into = memory_id WHERE changed_version % 25 = 0;
 UPDATE memories SET superseded_at = created_at, pruned_at = created_at WHERE changed_version % 20 = 0;
 UPDATE memory_versions SET expires_at = now() WHERE ('x' || right(memory_id::text, 1))::bit(4)::int = 0;
+UPDATE memory_versions SET sensitivity = 'secret' WHERE ('x' || right(memory_id::text, 2))::bit(8)::int = 3;
+UPDATE turns SET sensitivity = 'secret' WHERE ('x' || right(event_id::text, 2))::bit(8)::int = 3;
 ANALYZE;
 """
 

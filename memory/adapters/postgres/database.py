@@ -8,11 +8,12 @@ foreign errors leave as StoreUnavailable, without their text where it may hold a
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 import asyncpg
@@ -38,42 +39,80 @@ class Bounds:
     statement_cache: int = 256
 
 
+class Vault(Protocol):
+    """Seals what a transaction writes and opens what it reads (memory/adapters/postgres/row_vault.py)."""
+
+    writes: frozenset[str]
+    copies: frozenset[str]
+    reads: frozenset[str]
+
+    async def sealed(self, tx: Transaction, query: Query, rows: list[Sequence[Any]]) -> list[Sequence[Any]]:
+        """The parameters to write instead of these, fewer where some go elsewhere."""
+
+    async def copied(self, tx: Transaction, query: Query, rows: list[Sequence[Any]]) -> None:
+        """Called when a statement has copied rows that may be sealed."""
+
+    async def opened(self, tx: Transaction, query: Query, arguments: Sequence[Any], rows: list[Any]) -> list[Any]:
+        """The rows with what is sealed in them opened."""
+
+
 class Transaction:
     """One open transaction. Queries are called by name, or as a Query already fitted to an embedding table."""
 
-    def __init__(self, connection: Any, queries: Mapping[str, Query]) -> None:
+    def __init__(self, connection: Any, queries: Mapping[str, Query], vault: Vault) -> None:
         self._connection = connection
         self._queries = queries
+        self._vault = vault
 
     async def fetch(self, query: str | Query, *arguments: Any) -> list[Any]:
         """All rows."""
-        rows: list[Any] = await self._connection.fetch(self._sql(query), *arguments)
-        return rows
+        asked = self._query(query)
+        rows: list[Any] = await self._connection.fetch(asked.sql, *arguments)
+        return await self._vault.opened(self, asked, arguments, rows) if asked.name in self._vault.reads else rows
 
     async def row(self, query: str | Query, *arguments: Any) -> Any | None:
         """The first row, or None."""
-        return await self._connection.fetchrow(self._sql(query), *arguments)
+        asked = self._query(query)
+        row = await self._connection.fetchrow(asked.sql, *arguments)
+        if row is None or asked.name not in self._vault.reads:
+            return row
+        return (await self._vault.opened(self, asked, arguments, [row]))[0]
 
     async def value(self, query: str | Query, *arguments: Any) -> Any:
         """The first column of the first row, or None."""
-        return await self._connection.fetchval(self._sql(query), *arguments)
+        asked = self._query(query)
+        if asked.name in self._vault.reads:
+            row = await self.row(asked, *arguments)
+            return None if row is None else row[asked.columns[0]]
+        return await self._connection.fetchval(asked.sql, *arguments)
 
     async def run(self, query: str | Query, *arguments: Any) -> int:
         """Run it; the number of rows it changed."""
-        said: str = await self._connection.execute(self._sql(query), *arguments)
+        asked = self._query(query)
+        if asked.name in self._vault.writes:
+            arguments = tuple((await self._vault.sealed(self, asked, [arguments]))[0])
+        said: str = await self._connection.execute(asked.sql, *arguments)
+        if asked.name in self._vault.copies:
+            await self._vault.copied(self, asked, [arguments])
         tail = said.rsplit(" ", 1)[-1]
         return int(tail) if tail.isdigit() else 0
 
     async def run_many(self, query: str | Query, rows: Iterable[Sequence[Any]]) -> None:
         """Run it for every row in one batch; nothing for no rows."""
-        batch = list(rows)
+        asked, batch = self._query(query), list(rows)
+        if batch and asked.name in self._vault.writes:
+            batch = await self._vault.sealed(self, asked, batch)
         if batch:
-            await self._connection.executemany(self._sql(query), batch)
+            await self._connection.executemany(asked.sql, batch)
+            if asked.name in self._vault.copies:
+                await self._vault.copied(self, asked, batch)
 
     async def fetch_many(self, query: str | Query, rows: Iterable[Sequence[Any]]) -> list[Any]:
         """Run it for every row in one batch and return what came back, in order."""
-        batch = list(rows)
-        found: list[Any] = await self._connection.fetchmany(self._sql(query), batch) if batch else []
+        asked, batch = self._query(query), list(rows)
+        if batch and asked.name in self._vault.writes:
+            batch = await self._vault.sealed(self, asked, batch)
+        found: list[Any] = await self._connection.fetchmany(asked.sql, batch) if batch else []
         return found
 
     async def see(self, tenant: UUID | None, scope_ids: Iterable[int]) -> None:
@@ -84,18 +123,51 @@ class Transaction:
             _array(scope_ids),
         )
 
-    def _sql(self, query: str | Query) -> str:
-        return query.sql if isinstance(query, Query) else self._queries[query].sql
+    def fitted(self, name: str, embeddings: str) -> Query:
+        """A query by name on one model's table."""
+        return self._queries[name].of_table(embeddings)
+
+    def _query(self, query: str | Query) -> Query:
+        return query if isinstance(query, Query) else self._queries[query]
+
+
+class NoKeys:
+    """The vault of a process that holds no keys: for reference tables and counts. What is sealed stays sealed."""
+
+    writes: frozenset[str] = frozenset()
+    copies: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
+
+    async def sealed(self, tx: Transaction, query: Query, rows: list[Sequence[Any]]) -> list[Sequence[Any]]:
+        """As they are."""
+        return rows
+
+    async def copied(self, tx: Transaction, query: Query, rows: list[Sequence[Any]]) -> None:
+        """Nothing to do."""
+
+    async def opened(self, tx: Transaction, query: Query, arguments: Sequence[Any], rows: list[Any]) -> list[Any]:
+        """As they are."""
+        return rows
+
+
+_NO_KEYS: Final = NoKeys()
 
 
 class Database:
     """A bounded pool of connections to one Postgres. Opens without a server and finds it when it is there."""
 
-    def __init__(self, pool: Any, bounds: Bounds, queries: Mapping[str, Query]) -> None:
+    def __init__(self, pool: Any, bounds: Bounds, queries: Mapping[str, Query], vault: Callable[[], Vault]) -> None:
         self._pool = pool
         self._bounds = bounds
         self._late: set[asyncio.Task[None]] = set()
+        self._vault = vault
         self.queries = queries
+
+    def with_vault(self, vault: Callable[[], Vault]) -> Database:
+        """The same pool; each transaction seals and opens with a vault of its own."""
+        other = copy.copy(self)
+        other._vault = vault
+        return other
 
     @classmethod
     async def open(cls, dsn: str, bounds: Bounds | None = None) -> Database:
@@ -115,7 +187,7 @@ class Database:
             )
         except (*_FOREIGN, ValueError) as exc:
             raise StoreUnavailable(f"Postgres cannot be used: {type(exc).__name__}") from exc
-        return cls(pool, limits, load_queries())
+        return cls(pool, limits, load_queries(), lambda: _NO_KEYS)
 
     async def close(self) -> None:
         """Close every connection; those in use are cut."""
@@ -137,7 +209,7 @@ class Database:
         giving_back = True
         try:
             await connection.execute(self._begin(tenant, scope_ids, read_only))
-            yield Transaction(connection, self.queries)
+            yield Transaction(connection, self.queries, self._vault())
             if await connection.execute("COMMIT") != "COMMIT":
                 raise StoreUnavailable("Postgres: rolled back, a statement had failed")
         except asyncio.CancelledError:

@@ -47,8 +47,8 @@ class KeyStore:
         """The data key in use of a subject, of the tenant itself for None."""
         async with self._database.transaction(tenant, read_only=True) as tx:
             if subject_id is None:
-                return _wrapped(await tx.row("current_tenant_key", tenant))
-            return _wrapped(await tx.row("current_key", tenant, subject_id))
+                return wrapped_key(await tx.row("current_tenant_key", tenant))
+            return wrapped_key(await tx.row("current_key", tenant, subject_id))
 
     async def add(self, tenant: UUID, key: WrappedKey, now: datetime) -> None:
         """Store a data key unless the subject has one in use."""
@@ -58,7 +58,7 @@ class KeyStore:
     async def by_id(self, tenant: UUID, key_id: UUID) -> WrappedKey | None:
         """Any data key; its `wrapped` is None once shredded."""
         async with self._database.transaction(tenant, read_only=True) as tx:
-            return _wrapped(await tx.row("key_by_id", tenant, key_id))
+            return wrapped_key(await tx.row("key_by_id", tenant, key_id))
 
     async def create_api_key(
         self,
@@ -171,7 +171,8 @@ async def _sealed_root(ring: KeyRing | None, tenant: UUID, key_id: UUID, secret:
     return seal(await ring.tenant_key(tenant), token_binding(tenant, key_id), root_of(secret))
 
 
-def _wrapped(row: Any | None) -> WrappedKey | None:
+def wrapped_key(row: Any | None) -> WrappedKey | None:
+    """A row of data_keys."""
     return None if row is None else WrappedKey(_uuid(row["key_id"]), row["subject_id"], row["wrapped"])
 
 

@@ -25,20 +25,25 @@ _IDENTIFIER: Final = re.compile(r"^[a-z_][a-z0-9_]{0,62}$")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One named question. `types` are the parameter types in order, `uses` indexes, `columns` the row's names."""
+    """One named question. `types` are the parameter types in order, `uses` indexes, `columns` the row's names,
+    `embeddings` the table that it was fitted to.
+    """
 
     name: str
     sql: str
     types: tuple[str, ...]
     uses: tuple[str, ...]
     columns: tuple[str, ...]
+    embeddings: str = ""
 
     def of_table(self, embeddings: str) -> Query:
         """The same query on one model's embedding table. Raises ValueError for what is no plain table name."""
         if not _IDENTIFIER.match(embeddings):
             raise ValueError(f"not a table name: {embeddings!r}")
         uses = tuple(use.replace("{embeddings}", embeddings) for use in self.uses)
-        return Query(self.name, self.sql.replace("{embeddings}", embeddings), self.types, uses, self.columns)
+        return Query(
+            self.name, self.sql.replace("{embeddings}", embeddings), self.types, uses, self.columns, embeddings
+        )
 
 
 def load_queries(directory: Path = SQL_DIR) -> Mapping[str, Query]:

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import facts, procedures
 from memory.adapters.postgres.audit import AuditLog, Witness
+from memory.adapters.postgres.classify import classify
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.outbox import announce, announce_patch
@@ -25,6 +26,7 @@ from memory.adapters.postgres.read_store import sources_of
 from memory.adapters.postgres.restating import restate
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.sealing import SEALED_LABELS
 from memory.audit import Note
 from memory.errors import Conflict, MemoryInvalid, NotFound
 from memory.model import Scope, ScopeId
@@ -198,6 +200,10 @@ class Records:
             change = await restate(tx, Place(scope.tenant, scope_id, memory_id, memory_id, now), memory_id, change)
             await self._write_version(tx, scope.tenant, scope_id, memory_id, version, change, now)
             await tx.run("point_memory", scope.tenant, memory_id, version + 1, changed)
+            if change.sensitivity in SEALED_LABELS:
+                place = Place(scope.tenant, scope_id, memory_id, memory_id, now)
+                table = self._add_embedding.embeddings
+                await classify(tx, place, memory_id, Sensitivity(change.sensitivity), changed, table)
             await announce_patch(tx, scope.tenant, scope_id, memory_id, change, now)
             if change.validation_status in ("confirmed", "rejected"):
                 await tx.run("mark_reviewed", scope.tenant, memory_id, now)

@@ -12,7 +12,7 @@ ORDER BY active_at
 LIMIT $4;
 
 -- name: episode_turns
--- Turns of a session from a number on, in order, each cut at so many characters, with what became of their exchange.
+-- Turns of a session from a number on, in order, each cut at so many characters (a sealed one is whole), with what became of their exchange.
 -- Hidden is a turn that a memory was made of which a person hid or rejected, which is quarantined, or which something
 -- took the place of: its words are not told again. `unlearnt`: an answer that no memory was made of, since it says
 -- nothing or only what memory had said.
@@ -20,7 +20,8 @@ LIMIT $4;
 -- Uses: turns_tenant_id_session_id_seq_key, exchanges_pkey, derivations_of_source, memories_pkey, memory_versions_pkey,
 -- outdated_turns_of_event. Rows: event_id, exchange_id, seq, role, content, tool_calls, parts, integrity, sensitivity,
 -- token_count, occurred_at, recorded_at, status, usage, hidden, unlearnt.
-SELECT t.event_id, t.exchange_id, t.seq, t.role, left(t.content, $5) AS content, t.tool_calls, t.parts, t.integrity,
+SELECT t.event_id, t.exchange_id, t.seq, t.role, CASE WHEN t.sensitivity IN ('public', 'internal') THEN left(t.content, $5)
+            ELSE t.content END AS content, t.tool_calls, t.parts, t.integrity,
        t.sensitivity, t.token_count, t.occurred_at, t.recorded_at, e.status, e.usage,
        {not_told(t.event_id)} AS hidden,
        t.role = 'assistant' AND {made_no_memory(t.event_id)} AS unlearnt

@@ -11,7 +11,7 @@ LIMIT $3;
 
 -- name: hygiene_memories
 -- Memories of a scope that are neither deleted nor quarantined, oldest first, from a cursor on, each text cut at `chars`
--- characters.
+-- characters. What is sealed is not measured.
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 chars int4
 -- Uses: memories_recent, memory_versions_pkey, memory_access_pkey. Rows: memory_id, kind, created_at, content, injected,
 -- shown.
@@ -22,7 +22,7 @@ FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3, $4) AND m.deleted_at IS NULL
-  AND m.quarantined_at IS NULL
+  AND m.quarantined_at IS NULL AND v.sensitivity IN ('public', 'internal')
 ORDER BY m.created_at, m.memory_id
 LIMIT $5;
 
@@ -44,7 +44,8 @@ CROSS JOIN LATERAL (SELECT source_id, source_kind, span_start, span_end, ordinal
                     WHERE tenant_id = $1 AND derived_id = w.memory_id AND derived_kind IN ('memory', 'summary')
                     ORDER BY ordinal LIMIT $3) d
 LEFT JOIN LATERAL (SELECT role, name, content FROM turns
-                   WHERE tenant_id = $1 AND event_id = d.source_id LIMIT 1) t ON true
+                   WHERE tenant_id = $1 AND event_id = d.source_id AND sensitivity IN ('public', 'internal')
+                   LIMIT 1) t ON true
 LEFT JOIN LATERAL (SELECT left(t.content, greatest(d.span_start, 0)) AS before) b ON true
 ORDER BY d.ordinal;
 
@@ -91,7 +92,8 @@ CROSS JOIN LATERAL jsonb_array_elements_text(p.placement -> 'memory_ids') AS i (
 CROSS JOIN LATERAL (SELECT version FROM memories
                     WHERE tenant_id = $1 AND memory_id = i.memory_id::uuid LIMIT 1) m
 CROSS JOIN LATERAL (SELECT content FROM memory_versions
-                    WHERE tenant_id = $1 AND memory_id = i.memory_id::uuid AND version = m.version LIMIT 1) v;
+                    WHERE tenant_id = $1 AND memory_id = i.memory_id::uuid AND version = m.version
+                      AND sensitivity IN ('public', 'internal') LIMIT 1) v;
 
 -- name: turns_learnt
 -- Those of these turns that a memory of their own was made of: not what says nothing or only quotes memory.

@@ -59,7 +59,7 @@ LIMIT $5;
 
 -- name: sources_of_memories
 -- The turns that memories were made of, and the text of the two turns before the primary one, oldest first, each cut at
--- 2,000 characters. Unordered: the reader sorts the few that have several. (As a third join the text before cost three
+-- 2,000 characters; a confidential turn lends its words to no other. Unordered: the reader sorts the few that have several. (As a third join the text before cost three
 -- times as much. Two turns: recall@10 on LoCoMo is .671 with none, .740 with one, .768 with two, .770 with three.)
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: derivations_pkey, turns_pkey, turns_tenant_id_session_id_seq_key.
@@ -69,7 +69,8 @@ SELECT d.derived_id AS memory_id, d.source_id AS event_id, d.ordinal, t.source_i
        CASE WHEN d.ordinal = 0 THEN (
            SELECT string_agg(left(p.content, 2000), E'\n' ORDER BY p.seq)
            FROM turns p
-           WHERE p.tenant_id = $1 AND p.session_id = t.session_id AND p.seq BETWEEN t.seq - 2 AND t.seq - 1)
+           WHERE p.tenant_id = $1 AND p.session_id = t.session_id AND p.seq BETWEEN t.seq - 2 AND t.seq - 1
+             AND p.sensitivity IN ('public', 'internal'))
        END AS context
 FROM derivations d
 LEFT JOIN turns t ON t.tenant_id = d.tenant_id AND t.event_id = d.source_id

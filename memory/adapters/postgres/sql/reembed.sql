@@ -163,6 +163,10 @@ WHERE v.tenant_id = $1 AND v.memory_id = ANY ($2)
   AND NOT EXISTS (
       SELECT FROM {embeddings} e
       WHERE e.tenant_id = v.tenant_id AND e.memory_id = v.memory_id AND e.version = v.version)
+  AND NOT EXISTS (
+      SELECT FROM sealed_windows s
+      WHERE s.tenant_id = v.tenant_id AND s.memory_id = v.memory_id AND s.version = v.version
+        AND s.embeddings = '{embeddings}')
 ORDER BY v.memory_id, v.version
 LIMIT $3;
 

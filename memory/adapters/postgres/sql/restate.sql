@@ -1,8 +1,8 @@
 -- name: content_of_memory
 -- What a memory says now.
 -- $1 tenant uuid, $2 memory_id uuid
--- Uses: memories_pkey, memory_versions_pkey. Rows: content.
-SELECT v.content
+-- Uses: memories_pkey, memory_versions_pkey. Rows: content, memory_id, version.
+SELECT v.content, v.memory_id, v.version
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
 WHERE m.tenant_id = $1 AND m.memory_id = $2;

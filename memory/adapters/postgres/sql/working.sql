@@ -26,22 +26,26 @@ WHERE s.tenant_id = $1 AND s.session_id = $3 AND s.scope_id = $2;
 -- name: working_turns
 -- Turns of a session from a number on, in order, each with so many characters of its two ends; one of no more than twice
 -- as many is whole, and then has no tail. Of a call its id, its name and the beginning of its arguments. Known: the turn
--- has a memory of its own; shown: one that is neither hidden nor rejected nor says something else by now. Turn by turn,
+-- has a memory of its own; shown: one that is neither hidden nor rejected nor says something else by now. A sealed turn
+-- is never shown. Turn by turn,
 -- whatever the planner thinks of it: before the first ANALYZE a join took 400 ms for 1,000 turns, this form 30.
 -- $1 tenant uuid, $2 session_id uuid, $3 seq int8, $4 limit int8, $5 chars int4, $6 arguments int4
 -- Uses: turns_tenant_id_session_id_seq_key, derivations_of_source, memories_pkey, memory_versions_pkey. Rows: event_id,
 -- seq, role, name, chars, head, tail, calls, tool_call_id, chain, parent_chain, integrity, attached, known, shown,
 -- expires_at.
 SELECT t.event_id, t.seq, t.role, t.name, length(t.content) AS chars,
-       left(t.content, CASE WHEN length(t.content) > 2 * $5 THEN $5 ELSE 2 * $5 END) AS head,
-       CASE WHEN length(t.content) > 2 * $5 THEN right(t.content, $5) ELSE '' END AS tail,
+       CASE WHEN t.sensitivity NOT IN ('public', 'internal') THEN ''
+            ELSE left(t.content, CASE WHEN length(t.content) > 2 * $5 THEN $5 ELSE 2 * $5 END) END AS head,
+       CASE WHEN length(t.content) > 2 * $5 AND t.sensitivity IN ('public', 'internal')
+            THEN right(t.content, $5) ELSE '' END AS tail,
        CASE WHEN jsonb_typeof(t.tool_calls) = 'array' THEN (
            SELECT jsonb_agg(jsonb_build_array(c ->> 'id', coalesce(c #>> '{function,name}', c #>> '{custom,name}'),
                       left(coalesce(c #>> '{function,arguments}', c #>> '{custom,input}', ''), $6)))
            FROM jsonb_array_elements(t.tool_calls) c)
        END AS calls,
        t.tool_call_id, t.chain, t.parent_chain, t.integrity, t.parts IS NOT NULL AS attached,
-       o.known, o.shown, o.expires_at
+       o.known OR t.sensitivity NOT IN ('public', 'internal') AS known,
+       o.shown AND t.sensitivity IN ('public', 'internal') AS shown, o.expires_at
 FROM turns t
 CROSS JOIN LATERAL (
     SELECT count(*) > 0 AS known, min(v.expires_at) AS expires_at,

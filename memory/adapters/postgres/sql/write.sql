@@ -256,8 +256,8 @@ LIMIT $5;
 -- quarter of its characters.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
 -- Uses: sessions_pkey, memory_versions_current, turns_tenant_id_session_id_seq_key. Rows: summarised_seq, next_seq,
--- memory_id, content, attributes, tokens_since.
-SELECT s.summarised_seq, s.next_seq, v.memory_id, v.content, v.attributes,
+-- memory_id, version, content, attributes, tokens_since.
+SELECT s.summarised_seq, s.next_seq, v.memory_id, v.version, v.content, v.attributes,
        (SELECT coalesce(sum(coalesce(t.token_count, length(t.content) / 4)), 0)
         FROM turns t
         WHERE t.tenant_id = $1 AND t.session_id = $3 AND t.seq >= s.summarised_seq) AS tokens_since

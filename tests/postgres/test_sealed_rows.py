@@ -1,0 +1,290 @@
+"""What is confidential lies sealed in Postgres, and is read back only as the row that it was stored as."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.adapters.postgres import sealing
+from memory.adapters.postgres.queries import load_queries
+from memory.adapters.postgres.read_store import ReadStore
+from memory.adapters.postgres.records import Records
+from memory.adapters.postgres.reembed_store import ReembedStore
+from memory.adapters.postgres.row_vault import RowVault, vaulted
+from memory.adapters.postgres.write_store import WriteStore
+from memory.envelope import DataKey
+from memory.errors import EnvelopeUnreadable
+from memory.ids import new_id
+from memory.keys import KeyRing
+from memory.model import Commit
+from memory.read.items import Filter
+from memory.stored import MemoryChange
+from policies.labels import Sensitivity
+from tests.postgres.seed import T0, Stores, exchange, memory_of, stores
+from tests.postgres_fixture import DIM, TestDatabase
+
+WORD = "Zugspitze"
+LATER = T0 + timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Vaulted:
+    """Stores that seal, on a database that can be looked into."""
+
+    stores: Stores
+    keys: KeyRing
+    postgres: TestDatabase
+
+    def raw(self) -> str:
+        """Every row of every table that held text, as the server gives it."""
+        tables = ("turns", "memory_versions", "facts", "procedures", self.postgres.embeddings)
+        return "".join(self.postgres.psql(f"SELECT * FROM {table}") for table in tables)
+
+
+@pytest.fixture
+async def vault(postgres: TestDatabase) -> AsyncIterator[Vaulted]:
+    async with stores(postgres) as plain:
+        keys = KeyRing(plain.keys, bytes(32))
+        await keys.subject_key(plain.tenant, "ada")
+        database = vaulted(plain.database, keys)
+        table = postgres.embeddings
+        yield Vaulted(
+            replace(
+                plain,
+                database=database,
+                write=WriteStore(database, plain.scopes, table),
+                read=ReadStore(database, plain.scopes, table, dim=DIM),
+                records=Records(database, plain.scopes, table),
+            ),
+            keys,
+            postgres,
+        )
+
+
+def confidential(made: Commit, label: Sensitivity = Sensitivity.CONFIDENTIAL) -> Commit:
+    """The same exchange, all of it confidential; memories carry an attribute that must not lie open either."""
+    turns = tuple(replace(one, sensitivity=label, tool_calls=[{"id": WORD}]) for one in made.turns)
+    memories = tuple(memory_of(one, attributes={"topic": WORD}) for one in turns)
+    return replace(made, turns=turns, memories=memories)
+
+
+async def loaded(vault: Vaulted, at: int = 0) -> list[Any]:
+    """Every row a hot scope would be given."""
+    scope = vault.stores.scope()
+    scope_id = await vault.stores.scopes.find(scope)
+    assert scope_id is not None
+    return [
+        row
+        async for page in vault.stores.read.index_rows(scope.tenant, [scope_id], after={scope_id: at})
+        for row in page
+    ]
+
+
+async def test_a_confidential_exchange_lies_sealed_and_is_read_back(vault: Vaulted) -> None:
+    made = confidential(exchange(vault.stores.scope(), "s", 0, (f"I live on {WORD}", f"{WORD} noted")))
+    await vault.stores.write.commit(made, now=T0)
+    assert WORD not in vault.raw()
+    rows = await loaded(vault)
+    assert {row.content for row in rows} == {f"I live on {WORD}", f"{WORD} noted"}
+    assert all(row.attributes == {"topic": WORD} for row in rows)
+    for row in rows:
+        born = next(one for one in made.memories if one.memory_id == row.memory_id)
+        assert np.allclose(row.vectors, born.vectors, atol=1e-2)
+        assert row.windows == born.windows
+    exported = await vault.stores.records.export_turns(vault.stores.scope(), limit=10)
+    assert [one.turn.content for one in exported.rows] == [f"I live on {WORD}", f"{WORD} noted"]
+    assert exported.rows[0].turn.tool_calls == [{"id": WORD}]
+
+
+async def test_what_is_internal_stays_as_it_was(vault: Vaulted) -> None:
+    await vault.stores.write.commit(exchange(vault.stores.scope(), "s", 0, (f"I like {WORD}",)), now=T0)
+    assert f"I like {WORD}" in vault.raw()
+    assert vault.postgres.psql("SELECT count(*) FROM sealed_windows") == "0"
+
+
+async def test_a_text_that_pretends_to_be_sealed_is_given_back_as_it_was_said(vault: Vaulted) -> None:
+    forged = f"{sealing.MARK}AAAA"
+    await vault.stores.write.commit(exchange(vault.stores.scope(), "s", 0, (forged,)), now=T0)
+    assert [row.content for row in await loaded(vault)] == [forged]
+    assert forged not in vault.raw()
+
+
+@pytest.mark.parametrize("how", ["row", "version", "column", "tenant"])
+async def test_a_value_copied_elsewhere_does_not_open(vault: Vaulted, how: str) -> None:
+    made = confidential(exchange(vault.stores.scope(), "s", 0, (f"first {WORD}", f"second {WORD}")))
+    await vault.stores.write.commit(made, now=T0)
+    first, second = (one.memory_id for one in made.memories)
+    sql = {
+        "row": f"UPDATE memory_versions v SET content = o.content FROM memory_versions o "
+        f"WHERE v.memory_id = '{second}' AND o.memory_id = '{first}'",
+        "version": f"UPDATE memory_versions SET version = 2 WHERE memory_id = '{second}'; "
+        f"UPDATE memories SET version = 2 WHERE memory_id = '{second}'",
+        "column": f"UPDATE memory_versions SET content = attributes ->> 'mp-sealed' WHERE memory_id = '{second}'",
+        "tenant": f"UPDATE memory_versions SET content = '{sealed_for_another_tenant(second)}' "
+        f"WHERE memory_id = '{second}'",
+    }
+    for statement in sql[how].split("; "):
+        vault.postgres.psql(statement)
+    shown = {row.memory_id: row for row in await loaded(vault)}
+    assert shown[second].content == "" and not shown[second].visible
+    assert shown[first].content == f"first {WORD}"
+
+
+def sealed_for_another_tenant(memory_id: object) -> str:
+    """The same row sealed by somebody whose key this is not."""
+    binding = sealing.of_version(new_id(), memory_id, 1, "content")  # type: ignore[arg-type]
+    return sealing.sealed_text(DataKey(new_id(), bytes(32)), binding, "forged")
+
+
+async def test_a_vector_copied_to_another_memory_is_not_used(vault: Vaulted) -> None:
+    made = confidential(exchange(vault.stores.scope(), "s", 0))
+    await vault.stores.write.commit(made, now=T0)
+    first, second = (one.memory_id for one in made.memories)
+    vault.postgres.psql(
+        "UPDATE sealed_windows v SET sealed = o.sealed FROM sealed_windows o "
+        f"WHERE v.memory_id = '{second}' AND o.memory_id = '{first}'"
+    )
+    shown = {row.memory_id: row for row in await loaded(vault)}
+    assert np.any(shown[first].vectors) and not np.any(shown[second].vectors)
+
+
+async def test_a_process_with_another_key_reads_nothing(vault: Vaulted) -> None:
+    await vault.stores.write.commit(confidential(exchange(vault.stores.scope(), "s", 0)), now=T0)
+    with pytest.raises(EnvelopeUnreadable):
+        await KeyRing(vault.stores.keys, bytes(range(32))).tenant_key(vault.stores.tenant)
+    blind = vaulted(vault.stores.database, KeyRing(vault.stores.keys, bytes(range(32))))
+    other = ReadStore(blind, vault.stores.scopes, vault.postgres.embeddings, dim=DIM)
+    scope_id = await vault.stores.scopes.find(vault.stores.scope())
+    assert scope_id is not None
+    rows = [row async for page in other.index_rows(vault.stores.tenant, [scope_id]) for row in page]
+    assert {row.content for row in rows} == {""}
+
+
+async def test_a_memory_made_confidential_takes_its_turn_and_all_made_of_it_along(vault: Vaulted) -> None:
+    scope = vault.stores.scope()
+    made = exchange(scope, "s", 0, (f"I live on {WORD}", "noted"))
+    summary = memory_of(
+        made.turns[0],
+        memory_id=new_id(),
+        kind="summary",
+        content=f"Lives on {WORD}.",
+        content_key=bytes(32),
+        source_turns=(made.turns[0].event_id,),
+    )
+    await vault.stores.write.commit(replace(made, memories=(*made.memories, summary)), now=T0)
+    before = await loaded(vault)
+    upto = max(row.changed_version for row in before)
+    one = made.memories[0].memory_id
+    said = await vault.stores.records.patch_memory(scope, one, 1, MemoryChange(sensitivity="confidential"), LATER)
+    assert (said.sensitivity, said.content) == ("confidential", f"I live on {WORD}")
+    assert WORD not in vault.raw()
+    again = {row.memory_id: row for row in await loaded(vault, upto)}
+    assert again[one].sensitivity == "confidential" and np.any(again[one].vectors)
+    other = await vault.stores.records.memory(scope, summary.memory_id, now=LATER)
+    assert (other.sensitivity, other.content) == ("confidential", f"Lives on {WORD}.")
+    left = await vault.stores.records.memory(scope, made.memories[1].memory_id, now=LATER)
+    assert left.sensitivity == "internal"
+
+
+async def test_an_edit_of_a_sealed_memory_stays_sealed_and_lowering_it_opens_it(vault: Vaulted) -> None:
+    scope = vault.stores.scope()
+    made = confidential(exchange(scope, "s", 0, (f"I live on {WORD}",)))
+    await vault.stores.write.commit(made, now=T0)
+    one, records = made.memories[0].memory_id, vault.stores.records
+    await records.patch_memory(scope, one, 1, MemoryChange(importance=0.9), LATER)
+    assert WORD not in vault.raw()
+    (row,) = await loaded(vault)
+    assert row.content == f"I live on {WORD}" and np.any(row.vectors)
+    await records.patch_memory(scope, one, 2, MemoryChange(sensitivity="internal"), LATER)
+    (row,) = await loaded(vault)
+    assert row.content == f"I live on {WORD}" and np.any(row.vectors)
+    assert WORD in vault.postgres.psql(f"SELECT content FROM memory_versions WHERE version = 3 AND memory_id = '{one}'")
+    assert vault.postgres.psql(f"SELECT count(*) FROM {vault.postgres.embeddings}") == "1"
+    moment = await records.memory(scope, one, now=LATER)
+    assert moment.attributes == {"topic": WORD}
+
+
+async def test_as_of_opens_the_older_version(vault: Vaulted) -> None:
+    scope = vault.stores.scope()
+    made = confidential(exchange(scope, "s", 0, (f"I live on {WORD}",)))
+    await vault.stores.write.commit(made, now=T0)
+    change = MemoryChange(content="I moved", windows=((0, 7),), vectors=made.memories[0].vectors)
+    await vault.stores.records.patch_memory(scope, made.memories[0].memory_id, 1, change, LATER)
+    scope_id = await vault.stores.scopes.find(scope)
+    assert scope_id is not None
+    then = [
+        row
+        async for page in vault.stores.read.index_rows(scope.tenant, [scope_id], as_of=T0 + timedelta(minutes=1))
+        for row in page
+    ]
+    assert [row.content for row in then] == [f"I live on {WORD}"]
+    assert [row.content for row in await loaded(vault)] == ["I moved"]
+
+
+async def test_postgres_cannot_rank_what_is_sealed(vault: Vaulted) -> None:
+    """The cold path's bound, as documented: the hot scope finds it, the exact scan in SQL does not."""
+    made = confidential(exchange(vault.stores.scope(), "s", 0))
+    await vault.stores.write.commit(made, now=T0)
+    scope_id = await vault.stores.scopes.find(vault.stores.scope())
+    assert scope_id is not None and made.memories[0].vectors is not None
+    found = await vault.stores.read.nearest(
+        vault.stores.tenant, [scope_id], made.memories[0].vectors[0], 5, Filter(), now=LATER
+    )
+    assert found == []
+
+
+async def test_another_model_embeds_what_was_said_and_seals_it(vault: Vaulted) -> None:
+    """A re-embedding reads the opened text, ends, and leaves no vector open."""
+    made = confidential(exchange(vault.stores.scope(), "s", 0))
+    await vault.stores.write.commit(made, now=T0)
+    vault.postgres.psql("DELETE FROM sealed_windows")
+    store = ReembedStore(vault.stores.database, "me")
+    lacking = vault.stores.database.queries["versions_without_vectors"].of_table(vault.postgres.embeddings)
+    scope_id = await vault.stores.scopes.find(vault.stores.scope())
+    assert scope_id is not None and store is not None
+    ids = [one.memory_id for one in made.memories]
+    async with vault.stores.database.transaction(vault.stores.tenant, [scope_id]) as tx:
+        found = await tx.fetch(lacking, vault.stores.tenant, ids, 10)
+    assert {row["content"] for row in found} == {"hello", "hi there"}
+    add = vault.stores.database.queries["add_embedding"].of_table(vault.postgres.embeddings)
+    async with vault.stores.database.transaction(vault.stores.tenant, [scope_id]) as tx:
+        await tx.run_many(
+            add, ((vault.stores.tenant, scope_id, one, 1, 0, 0, 5, made.memories[0].vectors[0]) for one in ids)
+        )
+        assert await tx.fetch(lacking, vault.stores.tenant, ids, 10) == []
+    assert vault.postgres.psql(f"SELECT count(*) FROM {vault.postgres.embeddings}") == "0"
+    assert vault.postgres.psql("SELECT count(*) FROM sealed_windows") == "2"
+
+
+async def test_many_writers_at_once_need_no_second_connection_each(vault: Vaulted) -> None:
+    """A key is read on the connection that writes: a pool of one connection each would stand still otherwise."""
+    fresh = vaulted(vault.stores.database, KeyRing(vault.stores.keys, bytes(32)))
+    write = WriteStore(fresh, vault.stores.scopes, vault.postgres.embeddings)
+    made = [confidential(exchange(vault.stores.scope(), f"s{n}", 0)) for n in range(24)]
+    await asyncio.gather(*(write.commit(one, now=T0) for one in made))
+    assert len(await loaded(vault)) == 48
+
+
+def test_every_query_that_gives_such_a_column_is_named() -> None:
+    """A query written later that returns content must say whether it opens it or leaves sealed rows out."""
+    columns = {"content", "attributes", "tool_calls", "parts"}
+    giving = {name for name, query in load_queries().items() if columns & set(query.columns)}
+    sessions = {name for name in giving if "session" in name}  # a session's own attributes
+    assert giving - sessions == set(sealing.SHOWN) | sealing.WITHOUT_SEALED
+    assert {name for name, query in load_queries().items() if name in RowVault.writes} == RowVault.writes
+
+
+@given(st.text(), st.dictionaries(st.text(max_size=4), st.text(max_size=4)))
+def test_any_value_comes_back_as_it_was(text: str, value: dict[str, str]) -> None:
+    key, row = DataKey(new_id(), bytes(32)), new_id()
+    binding = sealing.of_turn(new_id(), row, "content")
+    assert sealing.opened_value(key, binding, sealing.sealed_text(key, binding, text)) == text
+    assert sealing.opened_value(key, binding, sealing.sealed_json(key, binding, value)) == value
