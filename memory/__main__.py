@@ -1,4 +1,4 @@
-"""`python -m memory worker|migrate|prepare-model|consolidate|reembed|key|audit`: the remembering side, without HTTP.
+"""`python -m memory worker|migrate|prepare-model|consolidate|reembed|key|audit|encryption`: the remembering side, without HTTP.
 
 Reads the resolved settings that the supervisor left (MEMORY_PROXY_SETTINGS). Exit codes: 0 done; 75 (EX_TEMPFAIL) try
 again, a store is not there yet or another consolidates; 2 final, the reason is on stderr.
@@ -23,6 +23,7 @@ from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.served_model import configured_files
 from memory.audit_command import AuditAsked, audited
 from memory.config import Settings, settings_from_environ
+from memory.encryption_command import encryption
 from memory.errors import (
     ConfigInvalid,
     EmbedderUnavailable,
@@ -48,7 +49,7 @@ def main() -> int:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
     parser.add_argument(
-        "what", choices=["worker", "migrate", "prepare-model", "consolidate", "reembed", "key", "audit"]
+        "what", choices=["worker", "migrate", "prepare-model", "consolidate", "reembed", "key", "audit", "encryption"]
     )
     parser.add_argument("asked", nargs="?", help="of key: what the command line asks for, as JSON")
     parser.add_argument(
@@ -63,6 +64,7 @@ def main() -> int:
     for name in ("tenant", "action", "actor", "id", "head"):
         parser.add_argument(f"--{name}", help="of audit")
     parser.add_argument("--limit", type=int, default=50, help="of audit list: rows of each tenant")
+    parser.add_argument("--older-days", type=float, default=1.0, help="of encryption: rotate keys older than this")
     given = parser.parse_args()
     what = given.what
     try:
@@ -75,6 +77,8 @@ def main() -> int:
         elif what == "reembed":
             asked = Asked(given.mode, given.to, given.directory, given.rest, given.json)
             return uvloop.run(reembedded(settings, asked))
+        elif what == "encryption":
+            return uvloop.run(encryption(settings, given.mode, given.older_days, as_json=given.json))
         elif what == "consolidate":
             return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
         elif what == "audit":

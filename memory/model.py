@@ -181,6 +181,7 @@ class ImportLine:
     line_digest: bytes
     tool_calls: list[Any] | None = None
     tool_call_id: str | None = None
+    sensitivity: str = "internal"
 
 
 @dataclass(frozen=True, slots=True)

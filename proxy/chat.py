@@ -40,6 +40,7 @@ from memory.read.recall import Question, Recaller
 from memory.read.working import WorkingContexts
 from memory.read.working_lines import LINES_MAX, affordable, with_working
 from memory.telemetry import Metrics, event
+from policies.labels import Sensitivity
 from proxy.answering import Answering, Outcome
 from proxy.capture import Capture
 from proxy.gated import Crossings, holder_of, let_through, mode_within, within
@@ -112,6 +113,8 @@ class ChatCompletions:
         self._parts = parts
         settings = parts.settings
         self._deadline_s = settings.recall.deadline_ms / 1000
+        ceiling = settings.upstream.sensitivity_max
+        self._where = Filter(kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None)
         self._limits: Mapping[str, int] = {
             "episodes": settings.recall.episodes_max,
             "facts": settings.recall.facts_max,
@@ -217,7 +220,7 @@ class ChatCompletions:
             previous=chat.earlier_texts,
             k=parts.settings.recall.candidates_max,
             now=asked.arrived_at,
-            where=within(Filter(kinds=RECALLED_KINDS), holder),
+            where=within(self._where, holder),
             known_chains=[digest for digest in conversation.digests if digest is not None],
             announced=conversation.announced,
             as_of=asked.ask.as_of,
@@ -248,6 +251,8 @@ class ChatCompletions:
         """The session whose last turns are to be quoted, and how many: its client named it and sent no answer of it."""
         turns = self._parts.settings.session.replay_turns
         if not turns or asked.ask.session is None or not conversation.opens or asked.ask.as_of is not None:
+            return None
+        if self._where.ceiling is Sensitivity.PUBLIC:  # what a working context holds is internal; never more
             return None
         return conversation.session.session_id, turns
 

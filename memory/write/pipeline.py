@@ -54,6 +54,7 @@ from memory.write.tombstones import digests_of
 from memory.write.turns import Message, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer
 from policies.hygiene import is_junk, repeats
+from policies.labels import is_sealed
 from policies.lifetime import DaysOf
 
 log = logging.getLogger("memory_proxy.write")
@@ -330,14 +331,14 @@ class WritePath:
     async def _facts(self, turns: Sequence[Turn]) -> tuple[NewFact, ...]:
         """What the turns state, with vectors."""
         with self._parts.metrics.write_seconds.labels("extract").time():
-            found = await asyncio.to_thread(self._parts.find_facts, turns)
+            found = await asyncio.to_thread(self._parts.find_facts, _not_sealed(turns))
         memories = await self._embedded([fact.memory for fact in found])
         return tuple(replace(fact, memory=memory) for fact, memory in zip(found, memories, strict=True))
 
     async def _procedures(self, turns: Sequence[Turn]) -> tuple[NewProcedure, ...]:
         """What the turns teach, with vectors. By rules, whoever takes the facts out."""
         with self._parts.metrics.write_seconds.labels("extract").time():
-            found = await asyncio.to_thread(self._parts.find_procedures, turns)
+            found = await asyncio.to_thread(self._parts.find_procedures, _not_sealed(turns))
         made = await embedded_procedures([one.memory for one in found], self._parts.embedder, self._parts.windows)
         lasting = ending(made, self._parts.clock(), self._parts.lives)
         return tuple(replace(one, memory=memory) for one, memory in zip(found, lasting, strict=True))
@@ -432,3 +433,8 @@ def spoken(turn: Turn) -> str:
 def content_key(tenant: UUID, event_id: UUID) -> bytes:
     """The key of an episodic memory: one for each turn, so that equal words said twice stay two."""
     return hmac.digest(tenant.bytes, b"episodic" + event_id.bytes, "sha256")
+
+
+def _not_sealed(turns: Sequence[Turn]) -> list[Turn]:
+    """Turns that facts and procedures may be taken out of: what these state lies open, so nothing sealed states any."""
+    return [turn for turn in turns if not is_sealed(turn.sensitivity)]

@@ -129,7 +129,7 @@ def turn_of_line(
         line_digest=line.line_digest,
         origin=origin,
         integrity=integrity_of_role(line.role, imported=True, trusted_import=chunk.trusted),
-        sensitivity=Sensitivity.INTERNAL,
+        sensitivity=Sensitivity(line.sensitivity),
         model=None,
         redactions=said.redactions,
         token_count=counter.count(said.text),

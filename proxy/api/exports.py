@@ -92,6 +92,7 @@ def turn_line(exported: ExportedTurn) -> dict[str, Any]:
         "seq": turn.seq,
         "origin": turn.origin,
         "integrity": turn.integrity,
+        "sensitivity": turn.sensitivity if turn.sensitivity != "internal" else None,
         "model": turn.model,
         "tool_calls": turn.tool_calls,
         "tool_call_id": turn.tool_call_id,

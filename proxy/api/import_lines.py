@@ -18,6 +18,7 @@ from uuid import UUID
 
 from memory.chain import message_text
 from memory.model import ImportLine
+from policies.labels import Sensitivity
 from policies.text import storable
 from proxy.api.asking import json_type, no_constant, rfc3339
 from proxy.identity import VALUE_BYTES_MAX
@@ -31,8 +32,21 @@ DERIVED_TYPES: Final = frozenset(
 )
 # What `export` writes on a turn beyond the members of an import line: it does not make a line another line.
 EXPORT_MEMBERS: Final = frozenset(
-    {"type", "event_id", "seq", "origin", "integrity", "model", "tool_calls", "tool_call_id", "parts", "recorded_at"}
+    {
+        "type",
+        "event_id",
+        "seq",
+        "origin",
+        "integrity",
+        "model",
+        "tool_calls",
+        "tool_call_id",
+        "parts",
+        "recorded_at",
+        "sensitivity",
+    }
 )
+_OF_ANY_LINE: Final = frozenset({"tool_calls", "tool_call_id", "sensitivity"})
 TOO_LONG: Final = f"the line is longer than {LINE_BYTES_MAX} bytes"
 
 
@@ -106,6 +120,7 @@ class Given:
     digest: bytes
     tool_calls: list[Any] | None = None
     tool_call_id: str | None = None
+    sensitivity: str = "internal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +156,7 @@ def read_line(raw: RawLine) -> Given | Derived:
         digest=b"",
         tool_calls=_calls(value.get("tool_calls")),
         tool_call_id=_text(value, "tool_call_id", chars_max=256, empty_is_none=True),
+        sensitivity=_sensitivity(value.get("sensitivity")),
     )
     return _with_digest(given, value)
 
@@ -167,10 +183,12 @@ class Defaults:
             line_digest=given.digest,
             tool_calls=given.tool_calls,
             tool_call_id=given.tool_call_id,
+            sensitivity=given.sensitivity,
         )
 
 
 _DERIVED: Final = sorted(DERIVED_TYPES)
+_LABELS: Final = tuple(label.value for label in Sensitivity)
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -240,6 +258,15 @@ def _calls(value: object) -> list[Any] | None:
     return value or None
 
 
+def _sensitivity(value: object) -> str:
+    """The label that all made of this turn inherits; from confidential on it is stored encrypted."""
+    if value is None:
+        return Sensitivity.INTERNAL.value
+    if not isinstance(value, str) or value not in _LABELS:
+        raise LineRefused(f"sensitivity must be one of {', '.join(_LABELS)}")
+    return value
+
+
 def _time(value: object) -> datetime | None:
     if value is None:
         return None
@@ -262,7 +289,7 @@ def _seq(value: object) -> int | None:
 
 def _with_digest(given: Given, value: dict[str, Any]) -> Given:
     """The same with the digest of all of the line: every member given, unknown ones too, in one canonical form."""
-    ours = EXPORT_MEMBERS if given.event_id is not None else EXPORT_MEMBERS - {"tool_calls", "tool_call_id"}
+    ours = EXPORT_MEMBERS if given.event_id is not None else EXPORT_MEMBERS - _OF_ANY_LINE
     members: dict[str, Any] = {
         name: member for name, member in value.items() if name not in ours and member is not None
     }

@@ -472,6 +472,9 @@ class ImportLineAsked(BaseModel):
     name: str | None = Field(default=None, max_length=256)
     occurred_at: Moment | None = Field(default=None, description="Without it: that of the line before, else now.")
     source_id: str | None = Field(default=None, min_length=1, max_length=256)
+    sensitivity: SensitivityName = Field(
+        default="internal", description="Inherited by all that is made of it; from confidential on stored encrypted."
+    )
 
 
 class ImportProgressSaid(Said):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from proxy.cli import audit, consolidate, data, doctor, evaluate, hygiene, key, migrate, reembed, serve
+from proxy.cli import audit, consolidate, data, doctor, encryption, evaluate, hygiene, key, migrate, reembed, serve
 from proxy.cli.demo import run_demo
 
 _DESCRIPTION = """\
@@ -40,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     _reembed(commands)
     _key(commands)
     _audit(commands)
+    _encryption(commands)
     _migrate(commands)
     _eval(commands)
     return parser
@@ -233,6 +234,15 @@ def _audit(commands: Commands) -> None:
     parser.add_argument("--limit", type=int, default=50, metavar="N", help="list: rows of each tenant (50)")
     parser.add_argument("--head", metavar="N:DIGEST", help="verify: what an earlier verify said, with --tenant")
     parser.add_argument("--json", action="store_true", help="JSON instead of text")
+    _with_settings(parser)
+
+
+def _encryption(commands: Commands) -> None:
+    help_text = "What is encrypted at rest and under which keys; rotate data keys, or move them to another master key."
+    parser = _command(commands, "encryption", encryption.run_encryption, help_text, encryption.TEACHES)
+    parser.add_argument("what", choices=["status", "rotate", "rewrap"], nargs="?", default="status")
+    parser.add_argument("--older-days", type=float, default=1.0, metavar="D", help="rotate: keys older than this (1)")
+    parser.add_argument("--json", action="store_true", help="the standing as JSON")
     _with_settings(parser)
 
 

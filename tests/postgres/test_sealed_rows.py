@@ -54,6 +54,8 @@ async def vault(postgres: TestDatabase) -> AsyncIterator[Vaulted]:
     async with stores(postgres) as plain:
         keys = KeyRing(plain.keys, bytes(32))
         await keys.subject_key(plain.tenant, "ada")
+        subject = await keys.subject_id(plain.tenant, "ada")
+        postgres.psql(f"INSERT INTO subjects VALUES ('{plain.tenant}', '{subject}', 'ada', now())")
         database = vaulted(plain.database, keys)
         table = postgres.embeddings
         yield Vaulted(

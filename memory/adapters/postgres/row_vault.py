@@ -65,6 +65,8 @@ class RowVault:
         self._keys = keys
         self._is_sealed: dict[tuple[UUID, int], bool] = {}
         self._of_scope: dict[tuple[UUID, int], DataKey] = {}
+        self.under: dict[tuple[UUID, int | None], set[UUID]] = {}  # by which keys the values of a row were sealed
+        self.unreadable: set[tuple[UUID, int | None]] = set()
 
     async def sealed(self, tx: Transaction, query: Query, rows: list[Sequence[Any]]) -> list[Sequence[Any]]:
         """The parameters to write; vectors of sealed versions are stored sealed and left out."""
@@ -98,7 +100,7 @@ class RowVault:
         found = await tx.fetch(tx.fitted("open_windows_of", table), tenant, [memory_id], [version])
         if not found:
             return
-        key = await self._key(tx, tenant, found[0]["scope_id"])
+        key = await self.key_of_scope(tx, tenant, found[0]["scope_id"])
         await self._put_windows(
             tx,
             key,
@@ -129,7 +131,7 @@ class RowVault:
         if not chosen:
             return row
         scope_id = row[where.scope] if where.scope is not None else await tx.value("scope_of_turn", tenant, row_id)
-        key = await self._key(tx, tenant, scope_id)
+        key = await self.key_of_scope(tx, tenant, scope_id)
         written = list(row)
         for at in chosen:
             binding = _bound(tenant, row_id, None if where.version is None else row[where.version], columns[at])
@@ -166,9 +168,11 @@ class RowVault:
         try:
             for name in sealed:
                 key = await self._keys_of(tx).by_id(tenant, key_id_of(sealing.envelope_in(row[name])))
+                self.under.setdefault((row_id, version), set()).add(key.key_id)
                 clear[name] = sealing.opened_value(key, _bound(tenant, row_id, version, name), row[name])
         except EnvelopeUnreadable as fault:
             event(log, "sealed_row_unreadable", logging.WARNING, row=str(row_id), fault=str(fault))
+            self.unreadable.add((row_id, version))
             clear |= dict.fromkeys(shown.texts, "") | {
                 name: {} if name == "attributes" else None for name in shown.jsons
             }
@@ -184,7 +188,7 @@ class RowVault:
         if not closed:
             return rows
         for row in closed:
-            key = await self._key(tx, row[0], row[1])
+            key = await self.key_of_scope(tx, row[0], row[1])
             await self._put_windows(tx, key, table, [(*row[:7], sealing.binary_of(row[7]))])
         return [row for row in rows if not self._is_sealed.get((row[2], row[3]), False)]
 
@@ -255,7 +259,7 @@ class RowVault:
                 closed = row["sensitivity"] in SEALED_LABELS
                 self._is_sealed[row["memory_id"], row["version"]] = closed
 
-    async def _key(self, tx: Transaction, tenant: UUID, scope_id: int) -> DataKey:
+    async def key_of_scope(self, tx: Transaction, tenant: UUID, scope_id: int) -> DataKey:
         """The key that seals the rows of a scope: its user's, else the tenant's."""
         known = self._of_scope.get((tenant, scope_id))
         if known is None:

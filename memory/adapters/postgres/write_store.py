@@ -195,7 +195,9 @@ class WriteStore:
             return None
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             row = await tx.row("summary_state", scope.tenant, scope_id, session_id)
-        return None if row is None else SummaryState(**{name: row[name] for name in row.keys() - {"version"}})
+        return (
+            None if row is None else SummaryState(**{name: value for name, value in row.items() if name != "version"})
+        )
 
     async def put_summary(
         self,
