@@ -37,6 +37,7 @@ from memory.config_sections import (
     Extract,
     Identity,
     Ledger,
+    Limits,
     Listen,
     Log,
     Procedure,
@@ -92,6 +93,7 @@ class Settings(Section):
     worker: Worker = Worker()
     chat_model: ChatModel = ChatModel()
     extract: Extract = Extract()
+    limits: Limits = Limits()
     encryption: Encryption = Encryption()
     data: Data = Data()
     log: Log = Log()

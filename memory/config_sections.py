@@ -458,6 +458,37 @@ class Extract(Section):
     )
 
 
+class Limits(Section):
+    """Bounds against abuse, each of one proxy process. What is above is refused with 413, 408, 429 or 431."""
+
+    body_bytes_max: int = Field(
+        default=134_217_728, ge=1024, le=17_179_869_184, description="Largest body of a generation route, else 413."
+    )
+    messages_max: int = Field(default=100_000, ge=1, description="Most messages of one chat request, else 413.")
+    headers_max: int = Field(default=128, ge=16, le=10_000, description="Most headers of a request, else 431.")
+    head_timeout_s: float = Field(
+        default=30, gt=0, le=3600, description="Seconds for a new connection's first request head; then it is closed."
+    )
+    body_idle_timeout_s: float = Field(
+        default=60,
+        gt=0,
+        le=3600,
+        description="Longest silence inside a request's body, else 408.",
+    )
+    requests_max: int = Field(
+        default=4096,
+        ge=1,
+        le=1_000_000,
+        description="Requests to vLLM under way at once, by anybody, else 429.",
+    )
+    requests_per_user_max: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Chat requests of one user under way at once; null: no bound."
+    )
+    sessions_per_user_hour: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Different conversations of one user in an hour; null: no bound."
+    )
+
+
 class Encryption(Section):
     """Encryption at rest. The key itself may stand in the environment: MEMORY_PROXY_MASTER_KEY, base64 of 32 bytes."""
 

@@ -8,12 +8,15 @@
     |  |- ScopeDenied              403 scope_denied
     |  |- CapabilityMissing        403 capability_missing
     |  |- NotFound                 404 not_found (also for what exists outside the scope)
+    |  |- TooSlow                  408 timeout
     |  |- Conflict                 409 conflict
     |  |- Gone                     410 gone (replay after its retention)
     |  |- TooLarge                 413 too_large
+    |  |- EncodingRefused          415 memory_invalid
     |  |- Unprocessable            422 unprocessable
     |  |- VersionRequired          428 version_required
     |  |- RateLimited              429 rate_limited
+    |  |- HeadTooLarge             431 too_large
     |  |- UpstreamUnreachable      502 upstream_unreachable
     |  |- AuthUnavailable          503 auth_unavailable
     |  |- StoreUnavailable         503 store_unavailable
@@ -125,6 +128,24 @@ class RateLimited(Refused):
     """Too many; `retry_after_s` says when to come again."""
 
     status, code = 429, "rate_limited"
+
+
+class TooSlow(Refused):
+    """The client stopped sending in the middle of its body."""
+
+    status, code = 408, "timeout"
+
+
+class HeadTooLarge(Refused):
+    """A request line, a header or their number beyond its bound."""
+
+    status, code = 431, "too_large"
+
+
+class EncodingRefused(Refused):
+    """A compressed body where its members must be read: it is not expanded, so that no bound can be passed by it."""
+
+    status, code = 415, "memory_invalid"
 
 
 class UpstreamUnreachable(Refused):

@@ -18,6 +18,7 @@ from multidict import CIMultiDict
 from memory.audit import Audit
 from memory.errors import CapabilityMissing, Refused, UpstreamUnreachable
 from memory.telemetry import Metrics, event
+from proxy.bounds import InFlight
 from proxy.chat import CREDENTIAL, USE, ChatCompletions, within_limits
 from proxy.generation import Generation
 from proxy.identity import Credential
@@ -54,8 +55,10 @@ class Front:
         metrics: Metrics,
         use: KeyUse | None,
         journal: Audit,
+        in_flight: InFlight,
     ) -> None:
         self._door = door
+        self._in_flight = in_flight
         self._chat = chat
         self._generation = generation
         self._upstream = upstream
@@ -78,10 +81,11 @@ class Front:
         """Serve one request that is vLLM's."""
         route, handler = self.handler_for(request)
         try:
-            credential = request[CREDENTIAL] = self._door.admit(request)
-            if self._use is not None and (asked := self._use.begin(credential)) is not None:
-                request[USE] = asked
-            response = await handler(request)
+            with self._in_flight.one():
+                credential = request[CREDENTIAL] = self._door.admit(request)
+                if self._use is not None and (asked := self._use.begin(credential)) is not None:
+                    request[USE] = asked
+                response = await handler(request)
         except Refused as refused:
             response = refusal(refused)
             note_refusal(self._journal, request, refused)

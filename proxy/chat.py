@@ -42,6 +42,7 @@ from memory.read.working_lines import LINES_MAX, affordable, with_working
 from memory.telemetry import Metrics, event
 from policies.labels import Sensitivity
 from proxy.answering import Answering, Outcome
+from proxy.bounds import UserLimits, read_body
 from proxy.capture import Capture
 from proxy.gated import Crossings, holder_of, let_through, mode_within, within
 from proxy.identity import Ask, Credential, identify, openai_user_of
@@ -113,6 +114,7 @@ class ChatCompletions:
         self._parts = parts
         settings = parts.settings
         self._deadline_s = settings.recall.deadline_ms / 1000
+        self._users = UserLimits(settings.limits)
         ceiling = settings.upstream.sensitivity_max
         self._where = Filter(kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None)
         self._limits: Mapping[str, int] = {
@@ -125,19 +127,28 @@ class ChatCompletions:
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Identify, recall, assemble, forward, tee, capture."""
-        body = await request.read()
+        body = await self.read(request)
         if self.is_plainly_off(request, body):
             return await self.without_memory(request, body, "off")
         asked = await self.understand(request, body)
         if asked.chat is None or asked.ask.mode == "off":
             return await self.without_memory(request, await ours_taken_off(asked), "off")
+        with self._users.request((asked.ask.scope.tenant, asked.ask.scope.user)):
+            return await self._with_memory(request, asked, asked.chat)
+
+    async def _with_memory(self, request: web.Request, asked: Asked, chat: ChatRequest) -> web.StreamResponse:
         if not await self._has_keys(asked.ask.scope.tenant):
             return await self.without_memory(request, await ours_taken_off(asked), "degraded; reason=store")
-        conversation, recall = await self._remember(asked, asked.chat)
-        prompt = await self._assemble(asked, asked.chat, recall)
+        conversation, recall = await self._remember(asked, chat)
+        self._users.session((asked.ask.scope.tenant, asked.ask.scope.user), conversation.session.session_id)
+        prompt = await self._assemble(asked, chat, recall)
         self._watch(asked, request[CREDENTIAL], prompt)
         millis = (perf_counter() - asked.started) * 1000
-        return await self._forward(request, asked, asked.chat, conversation, prompt, millis)
+        return await self._forward(request, asked, chat, conversation, prompt, millis)
+
+    async def read(self, request: web.Request) -> bytes:
+        """The body. Raises TooLarge, TooSlow, EncodingRefused."""
+        return await read_body(request, self._parts.settings.limits.body_bytes_max, salted=self._parts.salted)
 
     def is_plainly_off(self, request: web.Request, body: bytes) -> bool:
         """Whether the head turns memory off and nothing of ours can be in the body, so that nobody need read it.
@@ -166,6 +177,7 @@ class ChatCompletions:
             require_model(credential, None)
             return Asked(new_id(), now, started, body, None, ask, None, credential)
         require_model(credential, chat.model)
+        self._users.messages(len(chat.messages))
         named = {member.key: member.value for member in chat.root.members}
         openai_user = openai_user_of(named) if self._parts.settings.identity.from_openai_user else None
         ask = mode_within(identify(request.raw_headers, chat.memory, openai_user, credential, now), credential)

@@ -18,7 +18,7 @@ class Generation:
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Take off what is ours, forward, carry the answer."""
-        body = await request.read()
+        body = await self._chat.read(request)
         if not self._chat.is_plainly_off(request, body):
             body = await ours_taken_off(await self._chat.understand(request, body))
         return await self._chat.without_memory(request, body, "off")

@@ -45,6 +45,7 @@ class Upstream:
         self, base: str, *, api_key: str | None, replace_auth: bool, connect_timeout_s: float, keepalive_s: float
     ) -> None:
         self.base = base.rstrip("/")
+        self._origin = URL(self.base).origin()
         self._own_auth = f"Bearer {api_key}" if api_key else None
         self._replace_auth = replace_auth
         self._session = aiohttp.ClientSession(
@@ -56,10 +57,29 @@ class Upstream:
             max_field_size=LINE_BYTES_MAX,
             skip_auto_headers=_AUTO_HEADERS,
         )
+        self._sockets = aiohttp.ClientSession(
+            cookie_jar=aiohttp.DummyCookieJar(),
+            connector=self._session.connector,
+            connector_owner=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
+            max_line_size=LINE_BYTES_MAX,
+            max_field_size=LINE_BYTES_MAX,
+            skip_auto_headers=_AUTO_HEADERS,
+            middlewares=(self._only_there,),
+        )
 
     async def close(self) -> None:
         """Close the pool."""
+        await self._sockets.close()
         await self._session.close()
+
+    async def _only_there(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """A WebSocket is opened at the upstream and nowhere that it redirects to; aiohttp would follow."""
+        if request.url.origin() != self._origin:
+            raise aiohttp.ClientConnectionError("redirected away from the upstream")
+        return await handler(request)
 
     def headers(self, raw: Iterable[tuple[bytes, bytes]], *, body_bytes: int | None = None) -> CIMultiDict[str]:
         """The headers to send: the client's, less hop-by-hop, Host and ours; Content-Length anew for an edited body."""
@@ -107,7 +127,7 @@ class Upstream:
         self, target: str, headers: CIMultiDict[str], protocols: Iterable[str]
     ) -> aiohttp.client._WSRequestContextManager:
         """A WebSocket to the upstream, compression as the two ends negotiate it with us."""
-        return self._session.ws_connect(
+        return self._sockets.ws_connect(
             self.url(target),
             headers=headers,
             protocols=tuple(protocols),
@@ -117,8 +137,8 @@ class Upstream:
         )
 
     def url(self, target: str) -> URL:
-        """The upstream's URL for a raw path, byte for byte."""
-        return URL(self.base + target, encoded=True)
+        """The upstream's URL for a raw path, byte for byte. One that begins with no slash could name another host."""
+        return URL(self.base + (target if target.startswith("/") else f"/{target}"), encoded=True)
 
 
 def _text(value: bytes) -> str:

@@ -66,6 +66,7 @@ from proxy.api.own import OwnApi, OwnParts
 from proxy.api.queue import WithBackground
 from proxy.app import Front
 from proxy.auth import KeyedDoor, OpenDoor
+from proxy.bounds import InFlight
 from proxy.capture import Bounds, Capture
 from proxy.chat import ChatCompletions, Parts
 from proxy.gated import LoggedCrossings
@@ -232,6 +233,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
             metrics=metrics,
             use=parts.use,
             journal=journal,
+            in_flight=InFlight(settings.limits.requests_max),
         ),
         own=_own_api(settings, kept, queued, parts, door, readiness, audit),
     )

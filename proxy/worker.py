@@ -21,10 +21,12 @@ import uvloop
 from aiohttp import web
 
 from memory.config import Settings, settings_from_environ
+from memory.config_sections import Limits
 from memory.errors import ConfigInvalid, MemoryProxyFault, ModelFileInvalid, StartFailed
 from memory.serving import ModelMoved
 from memory.telemetry import Metrics, configure_logging, event
 from proxy.app import build_app
+from proxy.guarded import GuardedSite, Patience
 from proxy.relay import LINE_BYTES_MAX
 from proxy.wiring import Wired, bring_up, close, wire
 
@@ -63,12 +65,7 @@ async def serve(settings: Settings) -> None:
     runner = web.AppRunner(
         build_app(wired.front, wired.own.register),
         handle_signals=False,
-        access_log=None,
-        auto_decompress=False,
         handler_cancellation=True,
-        max_line_size=LINE_BYTES_MAX,
-        max_field_size=LINE_BYTES_MAX,
-        keepalive_timeout=75,
         shutdown_timeout=settings.listen.drain_s,
     )
     await runner.setup()
@@ -77,7 +74,7 @@ async def serve(settings: Settings) -> None:
         # Another worker serves meanwhile: take no request from it before memory is there.
         await asyncio.wait((starting, leaving := _task(_waited(stop))), timeout=REPLACES_WAIT_S, return_when=FIRST)
         leaving.cancel()
-    site = web.SockSite(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])), backlog=1024)
+    site = guarded_site(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])), settings.limits)
     await site.start()
     _say_serving()
     await stop.wait()
@@ -91,6 +88,22 @@ async def serve(settings: Settings) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await close(wired)
+
+
+def guarded_site(runner: web.AppRunner, sock: socket.socket, limits: Limits) -> GuardedSite:
+    """The listening socket with its bounds."""
+    return GuardedSite(
+        runner,
+        sock,
+        Patience(limits.head_timeout_s, limits.body_idle_timeout_s),
+        backlog=1024,
+        access_log=None,
+        auto_decompress=False,
+        max_line_size=LINE_BYTES_MAX,
+        max_field_size=LINE_BYTES_MAX,
+        max_headers=limits.headers_max,
+        keepalive_timeout=75,
+    )
 
 
 async def _waited(stop: asyncio.Event) -> None:

@@ -6,7 +6,7 @@ a known one by another method 405 with Allow.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +38,16 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _ID: Final = "{id:[^/]+}"
 # What counts as a request of a key; health, readiness, metrics and the description do not.
 _COUNTED: Final = "/memory/v1/"
+
+
+SECURITY_HEADERS: Final[Mapping[str, str]] = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
 
 
 class MethodNotAllowed(Refused):
@@ -75,6 +85,7 @@ class OwnApi:
         for path, allowed in methods.items():
             app.router.add_route("*", _pattern(path), self._served(_only(allowed)))
         app.router.add_route("*", "/memory/{tail:.*}", self._served(_unknown))
+        app.on_response_prepare.append(_secured)
 
     def _table(self, parts: OwnParts) -> tuple[Route, ...]:
         labels = Labels(parts.records)
@@ -129,6 +140,15 @@ class OwnApi:
             return response
 
         return serve
+
+
+async def _secured(request: web.Request, response: web.StreamResponse) -> None:
+    """What a browser is told of our own answers: neither guess their type, nor frame, nor keep, nor run them. Another
+    site's script may not read them: no Access-Control header is ever sent. vLLM's answers are left as they are.
+    """
+    if request.path.startswith("/memory/"):
+        for name, value in SECURITY_HEADERS.items():
+            response.headers.setdefault(name, value)
 
 
 def _pattern(path: str) -> str:

@@ -1,0 +1,129 @@
+"""The server's end of a connection: bytes from a client in, refusals that say what was wrong out, and time bounds.
+
+Closes a connection whose first request head does not come, and ends a body in whose middle the client falls silent.
+What the parser refuses is answered 400 or 431 in OpenAI's form; neither answer nor log repeats what was sent.
+Bytes that arrive, however slowly, are never cut: the bound is on silence, not on the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
+from aiohttp.web_protocol import RequestHandler
+
+from memory.errors import HeadTooLarge, MemoryInvalid, Refused, TooSlow
+from memory.telemetry import event
+from proxy.app import Unforeseen, refusal
+
+log = logging.getLogger("memory_proxy.http")
+_MANY: Final = "Too many headers"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a client may be silent, in seconds."""
+
+    head_s: float
+    body_idle_s: float
+
+
+class GuardedHandler(RequestHandler):
+    """One connection. One timer, set anew when it fires, so that a request pays no more than a time stamp."""
+
+    __slots__ = ("_heard_at", "_patience", "_watch")
+
+    def __init__(self, manager: Any, patience: Patience, **more: Any) -> None:
+        super().__init__(manager, **more)
+        self._patience = patience
+        self._heard_at = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to watch."""
+        super().connection_made(transport)
+        self._heard_at = self._loop.time()
+        self._watch = self._loop.call_later(self._patience.head_s, self._look_for_head)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Nothing to watch any more."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """The client is not silent."""
+        self._heard_at = self._loop.time()
+        super().data_received(data)
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """While nothing was read the client could not be heard."""
+        self._heard_at = self._loop.time()
+        super().resume_reading(resume_parser)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What the parser refuses. aiohttp's own answer and log line would quote the header that was too long."""
+        event(log, "bad_request", logging.INFO, fault=type(exc).__name__)
+        if request.writer.output_size > 0:
+            raise ConnectionError("an answer has begun, no other can be sent")
+        response = refusal(_said(status, exc))
+        response.force_close()
+        return response
+
+    def _look_for_head(self) -> None:
+        if self._request_count == 0:
+            self._watch = None
+            self.force_close()
+            return
+        self._watch = self._loop.call_later(self._patience.body_idle_s, self._look_for_body)
+
+    def _look_for_body(self) -> None:
+        """End the body of a client that fell silent in its middle; else look again when that could be."""
+        silent_s = self._loop.time() - self._heard_at
+        left_s = self._patience.body_idle_s - silent_s
+        request = self._current_request
+        if left_s <= 0 and request is not None and not request.content.is_eof() and not self._reading_paused:
+            waited = self._patience.body_idle_s
+            request.content.set_exception(TooSlow(f"nothing came for {waited:g} s in the middle of the body"))
+            self._keepalive = False
+        self._watch = self._loop.call_later(left_s if left_s > 0 else self._patience.body_idle_s, self._look_for_body)
+
+
+class GuardedSite(web.SockSite):
+    """The listening socket whose connections are guarded. `more`: what the runner was given for its handlers."""
+
+    __slots__ = ("_more", "_patience")
+
+    def __init__(self, runner: web.AppRunner, sock: Any, patience: Patience, *, backlog: int, **more: Any) -> None:
+        super().__init__(runner, sock, backlog=backlog)
+        self._patience = patience
+        self._more = more
+
+    async def start(self) -> None:
+        """Listen."""
+        await web.BaseSite.start(self)
+        loop, manager = asyncio.get_running_loop(), self._runner.server
+        self._server = await loop.create_server(
+            lambda: GuardedHandler(manager, self._patience, loop=loop, **self._more),
+            sock=self._sock,
+            backlog=self._backlog,
+        )
+
+
+def _said(status: int, exc: BaseException | None) -> Refused:
+    if isinstance(exc, LineTooLong) or (isinstance(exc, BadHttpMessage) and exc.message.startswith(_MANY)):
+        return HeadTooLarge("the request line or a header is too long, or there are too many headers")
+    if 400 <= status < 500:
+        return MemoryInvalid("this is no HTTP request that one could understand in one way only")
+    return Unforeseen("the proxy failed on this request; its log has the place")

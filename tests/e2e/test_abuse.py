@@ -1,0 +1,208 @@
+"""Limits against abuse: too much, too slow, ambiguous or compressed is refused with its reason, and others do not notice.
+
+One service with small bounds for all of it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.raw_http import RawAnswer, connect, exchange, read_answer, request_bytes, send
+from tests.e2e.talk import MODEL
+from tests.service_fixture import Service, serving
+
+CHAT = "/v1/chat/completions"
+JSON = (b"Content-Type", b"application/json")
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+BODY = json.dumps({"model": MODEL, "max_tokens": 2, "messages": [{"role": "user", "content": "hi"}]}).encode()
+
+
+@pytest.fixture(scope="module")
+def bounded(upstream: str) -> Iterator[Service]:
+    """A service with small bounds."""
+    given = {
+        "BODY_BYTES_MAX": "200000",
+        "MESSAGES_MAX": "50",
+        "HEADERS_MAX": "40",
+        "HEAD_TIMEOUT_S": "1",
+        "BODY_IDLE_TIMEOUT_S": "1",
+        "REQUESTS_PER_USER_MAX": "1",
+        "SESSIONS_PER_USER_HOUR": "3",
+    }
+    env = {f"MEMORY_PROXY_LIMITS__{name}": value for name, value in given.items()}
+    with serving(upstream, env=env) as service:
+        yield service
+
+
+def code_of(answer: RawAnswer) -> str:
+    return str(json.loads(answer.body)["error"]["code"])
+
+
+def well(service: Service, user: str = "well", session: str = "one") -> bool:
+    """Whether an ordinary request is answered."""
+    named = [JSON, (b"X-Memory-User", user.encode()), (b"X-Memory-Session", session.encode())]
+    return send(service.url, "POST", CHAT, named, BODY).status == 200
+
+
+def test_a_body_over_its_bound_is_413_before_it_is_read(bounded: Service) -> None:
+    answer = exchange(bounded.url, HEAD + b"Content-Length: 99999999\r\n\r\n", method="POST")
+    assert (answer.status, code_of(answer)) == (413, "too_large")
+    assert well(bounded)
+
+
+def test_a_chunked_body_over_its_bound_is_413_when_it_is(bounded: Service) -> None:
+    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    answer = exchange(bounded.url, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 5, method="POST")
+    assert (answer.status, code_of(answer)) == (413, "too_large")
+
+
+def test_too_many_messages_are_413(bounded: Service) -> None:
+    messages = [{"role": "user", "content": "x"}] * 51
+    answer = send(bounded.url, "POST", CHAT, [JSON], json.dumps({"model": MODEL, "messages": messages}).encode())
+    assert (answer.status, code_of(answer)) == (413, "too_large")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"X-Long: " + b"secret-value" * 8_000 + b"\r\n", b"".join(b"X-%d: 1\r\n" % n for n in range(60))],
+    ids=["one too long", "too many"],
+)
+def test_too_large_a_head_is_431_and_nothing_of_it_is_repeated(bounded: Service, head: bytes) -> None:
+    answer = exchange(bounded.url, HEAD + head + b"\r\n", method="POST")
+    assert (answer.status, code_of(answer)) == (431, "too_large")
+    assert b"secret-value" not in answer.body
+    assert "secret-value" not in bounded.log.read_text(errors="replace")
+
+
+AMBIGUOUS = {
+    "length and chunked": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunked and length": b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+    "two lengths": b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+    "a list of lengths": b"Content-Length: 5, 6\r\n\r\nhello!",
+    "a signed length": b"Content-Length: +5\r\n\r\nhello",
+    "a length of letters": b"Content-Length: 0x5\r\n\r\nhello",
+    "chunked not last": b"Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+    "chunked twice": b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    "another encoding": b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "a folded header": b"X-One: a\r\n b\r\nContent-Length: 0\r\n\r\n",
+    "a space before the colon": b"Content-Length : 0\r\n\r\n",
+    "a chunk size of letters": b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+    "a negative chunk": b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n",
+    "a chunk size beyond all": b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+    "a bare line feed": b"Content-Length: 0\nX: y\r\n\r\n",
+    "a NUL in a header": b"X-One: a\0b\r\nContent-Length: 0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_what_two_servers_could_read_two_ways_is_400(bounded: Service, upstream: str, name: str) -> None:
+    """And what comes behind it on the connection is not read as a request of its own."""
+    smuggled = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+    answer = exchange(bounded.url, HEAD + AMBIGUOUS[name] + smuggled, method="POST")
+    assert answer.status == 400, answer
+    assert well(bounded)
+
+
+@pytest.mark.parametrize("target", [b"@127.0.0.1:1/x", b":80@127.0.0.1:1/x", b"*", b"127.0.0.1:1", b"//127.0.0.1:1/x"])
+@pytest.mark.parametrize("method", [b"GET", b"OPTIONS", b"CONNECT"])
+def test_no_target_leads_to_another_host(bounded: Service, method: bytes, target: bytes) -> None:
+    """Port 1 refuses every connection: an attempt to go there would be 502."""
+    raw = method + b" " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    assert exchange(bounded.url, raw, method=method.decode()).status != 502
+    assert well(bounded)
+
+
+def test_an_absolute_target_goes_to_the_upstream_all_the_same(bounded: Service) -> None:
+    raw = b"GET http://127.0.0.1:1/v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    answer = exchange(bounded.url, raw)
+    assert answer.status == 200 and MODEL.encode() in answer.body
+
+
+def closed_within(sock: socket.socket, seconds: float) -> bool:
+    sock.settimeout(seconds)
+    try:
+        return sock.recv(1) == b""
+    except TimeoutError:
+        return False
+
+
+def test_a_head_that_never_ends_is_cut(bounded: Service) -> None:
+    with connect(bounded.url) as sock:
+        sock.sendall(HEAD)
+        assert closed_within(sock, 20)
+    with connect(bounded.url) as sock:  # nothing at all
+        assert closed_within(sock, 20)
+    assert well(bounded)
+
+
+def test_a_body_that_stops_in_its_middle_is_408(bounded: Service) -> None:
+    with connect(bounded.url) as sock:
+        sock.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
+        answer = read_answer(sock, method="POST")
+    assert (answer.status, code_of(answer)) == (408, "timeout")
+
+
+def test_a_slow_but_honest_body_is_answered(bounded: Service) -> None:
+    """Longer than both bounds altogether, and never silent for one of them."""
+    raw = request_bytes("POST", CHAT, [JSON, (b"X-Memory-User", b"slow"), (b"Connection", b"close")], BODY)
+    with connect(bounded.url) as sock:
+        for at in range(0, len(raw), max(len(raw) // 9, 1)):
+            sock.sendall(raw[at : at + max(len(raw) // 9, 1)])
+            time.sleep(0.1 if at < raw.find(b"\r\n\r\n") else 0.3)
+        assert read_answer(sock, method="POST").status == 200
+
+
+def test_one_user_too_often_at_once_is_429_and_others_are_served(bounded: Service) -> None:
+    body = json.dumps(
+        {"model": MODEL, "max_tokens": 4000, "stream": True, "messages": [{"role": "user", "content": "tell me"}]}
+    ).encode()
+    raw = request_bytes("POST", CHAT, [JSON, (b"X-Memory-User", b"greedy")], body)
+    with connect(bounded.url) as sock:
+        sock.sendall(raw)
+        assert sock.recv(64).startswith(b"HTTP/1.1 200")
+        answer = send(bounded.url, "POST", CHAT, [JSON, (b"X-Memory-User", b"greedy")], BODY)
+        assert (answer.status, code_of(answer)) == (429, "rate_limited")
+        assert dict((name.lower(), value) for name, value in answer.headers)[b"retry-after"] == b"1"
+        assert well(bounded, "modest")
+
+
+def test_a_conversation_too_many_in_an_hour_is_429_and_the_old_ones_go_on(bounded: Service) -> None:
+    assert all(well(bounded, "chatty", f"s{n}") for n in range(3))
+    named = [JSON, (b"X-Memory-User", b"chatty"), (b"X-Memory-Session", b"s3")]
+    answer = send(bounded.url, "POST", CHAT, named, BODY)
+    assert (answer.status, code_of(answer)) == (429, "rate_limited")
+    assert well(bounded, "chatty", "s1")
+
+
+def test_a_bomb_is_not_expanded(bounded: Service, upstream: str) -> None:
+    """vLLM gets the bytes as they came, and our own calls refuse them by name."""
+    bomb = gzip.compress(b" " * 50_000_000)
+    packed = [JSON, (b"Content-Encoding", b"gzip")]
+    through, direct = (send(url, "POST", CHAT, packed, bomb).status for url in (bounded.url, upstream))
+    assert through == direct
+    own = send(bounded.url, "POST", "/memory/v1/search", packed, bomb)
+    assert own.status == 422 and b"uncompressed" in own.body
+
+
+def test_our_own_answers_tell_a_browser_to_be_careful_and_nothing_is_open_to_other_sites(bounded: Service) -> None:
+    for path in ("/memory/health", "/memory/openapi.json", "/memory/nowhere", "/memory/v1/export"):
+        said = send(bounded.url, "GET", path, [(b"Origin", b"https://evil.example")])
+        headers = {name.lower(): value for name, value in said.headers}
+        assert headers[b"x-content-type-options"] == b"nosniff" and headers[b"x-frame-options"] == b"DENY"
+        assert b"frame-ancestors 'none'" in headers[b"content-security-policy"]
+        assert not [name for name in headers if name.startswith(b"access-control-")]
+    asked = [(b"Origin", b"https://evil.example"), (b"Access-Control-Request-Method", b"POST")]
+    preflight = send(bounded.url, "OPTIONS", "/memory/v1/search", asked)
+    assert preflight.status == 405
+    assert not [name for name, _ in preflight.headers if name.lower().startswith(b"access-control-")]
+
+
+def test_vllms_answers_gain_no_header_of_that_kind(bounded: Service) -> None:
+    answer = send(bounded.url, "GET", "/v1/models")
+    assert b"x-frame-options" not in {name.lower() for name, _ in answer.headers}
