@@ -1,4 +1,4 @@
-"""Limits against abuse: too much, too slow, ambiguous or compressed is refused with its reason, and others do not notice.
+"""Limits against abuse: too much, too slow, ambiguous or compressed is refused by name, and nobody else notices.
 
 One service with small bounds for all of it.
 """
