@@ -1,4 +1,4 @@
-"""`python -m memory worker|migrate|prepare-model|consolidate|reembed|key|audit|encryption`: the remembering side, without HTTP.
+"""`python -m memory COMMAND`: the remembering side, without HTTP; what `memory-proxy` starts for its commands.
 
 Reads the resolved settings that the supervisor left (MEMORY_PROXY_SETTINGS). Exit codes: 0 done; 75 (EX_TEMPFAIL) try
 again, a store is not there yet or another consolidates; 2 final, the reason is on stderr.
@@ -11,8 +11,10 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import uvloop
 
@@ -47,15 +49,27 @@ TRY_AGAIN = 75
 
 def main() -> int:
     """Entry point of the process."""
+    given = _parser().parse_args()
+    try:
+        settings = settings_from_environ(os.environ)
+        configure_logging(settings.log.level, settings.log.format)
+        return COMMANDS[given.what](settings, given)
+    except (StoreUnavailable, EmbedderUnavailable, LeaseLost) as fault:
+        event(log, "not_there_yet", logging.WARNING, what=given.what, fault=str(fault))
+        return TRY_AGAIN
+    except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
+        sys.stderr.write(f"memory-proxy {given.what}: {fault}\n")
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
-    parser.add_argument(
-        "what", choices=["worker", "migrate", "prepare-model", "consolidate", "reembed", "key", "audit", "encryption"]
-    )
+    parser.add_argument("what", choices=list(COMMANDS))
     parser.add_argument("asked", nargs="?", help="of key: what the command line asks for, as JSON")
     parser.add_argument(
         "--mode",
         default="now",
-        help="of consolidate: now, dry-run, last; of migrate: check; of reembed: see its options",
+        help="of consolidate: now, dry-run, last; of migrate: check; of the others: see their options",
     )
     parser.add_argument("--json", action="store_true", help="the report as JSON")
     parser.add_argument("--to", help="of reembed: the model")
@@ -65,36 +79,58 @@ def main() -> int:
         parser.add_argument(f"--{name}", help="of audit")
     parser.add_argument("--limit", type=int, default=50, help="of audit list: rows of each tenant")
     parser.add_argument("--older-days", type=float, default=1.0, help="of encryption: rotate keys older than this")
-    given = parser.parse_args()
-    what = given.what
-    try:
-        settings = settings_from_environ(os.environ)
-        configure_logging(settings.log.level, settings.log.format)
-        if what == "prepare-model":
-            configured_files(settings, lambda step: event(log, "model", step=step))
-        elif what == "key":
-            return uvloop.run(keys(settings, given.asked))
-        elif what == "reembed":
-            asked = Asked(given.mode, given.to, given.directory, given.rest, given.json)
-            return uvloop.run(reembedded(settings, asked))
-        elif what == "encryption":
-            return uvloop.run(encryption(settings, given.mode, given.older_days, as_json=given.json))
-        elif what == "consolidate":
-            return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
-        elif what == "audit":
-            named = {name: getattr(given, name) for name in ("tenant", "action", "actor", "id", "head", "limit")}
-            return uvloop.run(audited(settings, AuditAsked(given.mode, as_json=given.json, **named)))
-        elif what == "migrate" and given.mode == "check":
-            return uvloop.run(compared(settings))
-        else:
-            uvloop.run(migrated(settings) if what == "migrate" else work(settings))
-    except (StoreUnavailable, EmbedderUnavailable, LeaseLost) as fault:
-        event(log, "not_there_yet", logging.WARNING, what=what, fault=str(fault))
-        return TRY_AGAIN
-    except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
-        sys.stderr.write(f"memory-proxy {what}: {fault}\n")
-        return 2
+    return parser
+
+
+def _work(settings: Settings, _: argparse.Namespace) -> int:
+    uvloop.run(work(settings))
     return 0
+
+
+def _migrate(settings: Settings, given: argparse.Namespace) -> int:
+    if given.mode == "check":
+        return uvloop.run(compared(settings))
+    uvloop.run(migrated(settings))
+    return 0
+
+
+def _prepare(settings: Settings, _: argparse.Namespace) -> int:
+    configured_files(settings, lambda step: event(log, "model", step=step))
+    return 0
+
+
+def _consolidate(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
+
+
+def _reembed(settings: Settings, given: argparse.Namespace) -> int:
+    asked = Asked(given.mode, given.to, given.directory, given.rest, given.json)
+    return uvloop.run(reembedded(settings, asked))
+
+
+def _key(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(keys(settings, given.asked))
+
+
+def _audit(settings: Settings, given: argparse.Namespace) -> int:
+    named = {name: getattr(given, name) for name in ("tenant", "action", "actor", "id", "head", "limit")}
+    return uvloop.run(audited(settings, AuditAsked(given.mode, as_json=given.json, **named)))
+
+
+def _encryption(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(encryption(settings, given.mode, given.older_days, as_json=given.json))
+
+
+COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {
+    "worker": _work,
+    "migrate": _migrate,
+    "prepare-model": _prepare,
+    "consolidate": _consolidate,
+    "reembed": _reembed,
+    "key": _key,
+    "audit": _audit,
+    "encryption": _encryption,
+}
 
 
 async def migrated(settings: Settings) -> None:

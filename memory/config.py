@@ -34,6 +34,7 @@ from memory.config_sections import (
     Embedding,
     Encryption,
     Episode,
+    Erasure,
     Extract,
     Identity,
     Ledger,
@@ -95,6 +96,7 @@ class Settings(Section):
     extract: Extract = Extract()
     limits: Limits = Limits()
     encryption: Encryption = Encryption()
+    erasure: Erasure = Erasure()
     data: Data = Data()
     log: Log = Log()
 

@@ -500,6 +500,19 @@ class Encryption(Section):
     )
 
 
+class Erasure(Section):
+    """Forgetting for good."""
+
+    journal: Directory | None = Field(
+        default=None,
+        description="Where erasures are noted beside the database, so that an older copy of it is cleaned before it "
+        "serves; keep it with the backups. null: erasures.ndjson in the data directory.",
+    )
+    salt_rotation_min_s: float = Field(
+        default=3600, ge=0, le=2_592_000, description="A tenant's cache_salt is changed at most this often by erasures."
+    )
+
+
 class Data(Section):
     """Where the embedded servers, the spool and the keys live."""
 

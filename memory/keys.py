@@ -51,6 +51,9 @@ class KeyTable(Protocol):
     async def by_id(self, tenant: UUID, key_id: UUID) -> WrappedKey | None:
         """Any key, shredded ones included. Raises StoreUnavailable."""
 
+    async def salt_generation(self, tenant: UUID) -> int:
+        """How often the tenant's cache_salt was rotated. Raises StoreUnavailable."""
+
 
 class KeyRing:
     """Data keys by whom they belong to. One per process; holds at most CACHE_KEYS_MAX keys in clear."""
@@ -65,6 +68,8 @@ class KeyRing:
         self._current: OrderedDict[tuple[UUID, UUID | None], DataKey] = OrderedDict()
         self._by_id: OrderedDict[tuple[UUID, UUID], DataKey] = OrderedDict()
         self._derived: dict[tuple[UUID, bytes], bytes] = {}
+        self._salts: dict[UUID, bytes] = {}
+        self._old_salts: dict[UUID, bytes] = {}
 
     async def tenant_key(self, tenant: UUID) -> DataKey:
         """The tenant's key, made at first use. Raises StoreUnavailable, EnvelopeUnreadable (another master key)."""
@@ -145,6 +150,34 @@ class KeyRing:
         """32 bytes for the tenant's canary, from the tenant key."""
         return await self._derive(tenant, b"canary")
 
+    async def salt_key(self, tenant: UUID) -> bytes:
+        """32 bytes that a tenant's cache_salt is made of: others after each rotation. Raises StoreUnavailable."""
+        known = self._salts.get(tenant)
+        if known is None:
+            chain = await self.chain_key(tenant)
+            try:
+                generation = await self._table.salt_generation(tenant)
+            except StoreUnavailable:
+                if tenant not in self._old_salts:
+                    raise
+                return self._old_salts[tenant]
+            known = chain if generation == 0 else hkdf(chain, b"salt %d" % generation)
+            self._salts[tenant] = known
+        return known
+
+    async def receipt_seed(self, tenant: UUID) -> bytes:
+        """32 bytes that a tenant's receipts are signed by, from the tenant key: a master key may not be readable."""
+        return await self._derive(tenant, b"receipts")
+
+    def drop_salt(self, tenant: UUID) -> None:
+        """Ask the store again: it was rotated. While the store is away the old one goes on."""
+        if (old := self._salts.pop(tenant, None)) is not None:
+            self._old_salts[tenant] = old
+
+    def drop_subject(self, tenant: UUID, subject_id: UUID) -> None:
+        """Seal nothing more under a subject's key: it was retired. What it sealed can still be read."""
+        self._current.pop((tenant, subject_id), None)
+
     def drop(self, tenant: UUID, key_id: UUID) -> None:
         """Forget a key that was shredded or retired elsewhere."""
         self._by_id.pop((tenant, key_id), None)
@@ -219,10 +252,10 @@ class KeyRing:
         return DataKey(key.key_id, unseal(await self.by_id(tenant, key_id_of(key.wrapped)), binding, key.wrapped))
 
 
-def tenant_salt(chain_key: bytes, client_salt: str | None) -> str:
+def tenant_salt(salt_key: bytes, client_salt: str | None) -> str:
     """The cache_salt of a tenant, the client's own folded in; never the client's alone (DESIGN promise 5)."""
     words = b"cache_salt\x00" + (client_salt or "").encode("utf-8", "surrogatepass")
-    return hmac.digest(chain_key, words, "sha256").hex()
+    return hmac.digest(salt_key, words, "sha256").hex()
 
 
 def _binding(tenant: UUID, subject: UUID | None, key_id: UUID) -> Binding:

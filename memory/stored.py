@@ -52,15 +52,15 @@ class Label:
     visibility: Visibility
 
 
-TombstoneKind = Literal["user", "project", "session", "memory", "source", "content"]
+TombstoneKind = Literal["user", "project", "session", "memory", "source", "content", "chain"]
 
 
 @dataclass(frozen=True, slots=True)
 class Digests:
     """HMACs that a commit is held against the tombstones by. `items` goes by event id or memory id.
 
-    Content, source and memory tombstones hold for ever; those of a user, project or session for what happened before
-    them, so that a forgotten user may come back and start anew.
+    Content, source, chain and memory tombstones hold for ever; those of a user, project or session for what happened
+    before them, so that a forgotten user may come back and start anew.
     """
 
     scope: tuple[tuple[TombstoneKind, bytes], ...] = ()

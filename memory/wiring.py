@@ -26,6 +26,10 @@ from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.episode_store import JOB as EPISODES
 from memory.adapters.postgres.episode_store import PostgresEpisodes
+from memory.adapters.postgres.erase_anew import AnewStore
+from memory.adapters.postgres.erase_jobs import JOB as ERASURE
+from memory.adapters.postgres.erase_probe import DatabaseProbe
+from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.hygiene_store import JOB as HYGIENE
 from memory.adapters.postgres.hygiene_store import HygieneStore
@@ -37,6 +41,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.working_store import PostgresWorking
 from memory.adapters.postgres.write_store import WriteStore
+from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.adapters.secret_rules import secret_detectors
@@ -47,6 +52,11 @@ from memory.adapters.vllm_load import VllmLoad
 from memory.canary import keep_planting
 from memory.config import Settings, effective_cache_salt
 from memory.consolidation import lives_of, terms_of
+from memory.erasure.anew import Anew
+from memory.erasure.follower import Follower
+from memory.erasure.job import EraseParts, Erasing
+from memory.erasure.learning import Learning
+from memory.erasure.loop import keep_erasing
 from memory.errors import ConfigInvalid
 from memory.hygiene import keep_measuring
 from memory.key_wiring import with_keys
@@ -273,6 +283,10 @@ async def jobs(
         "canaries": keep_planting(CanaryStore(database, shared.table, _now), parts.keys.canary_key, shared.embedder),
         "consolidation": keep_consolidating(nights, settings.consolidate.at, _now),
     }
+    erasing, signals = await erasures(shared, parts, closing)
+    follower = Follower(signals, shared.holder, shared.scopes, parts.keys, None)
+    found["erasure"] = keep_erasing(erasing.parts.store, Leadership(database, ERASURE, shared.holder), erasing)
+    found["hearing of erasures"] = follower.follow()
     if settings.episode.enabled:
         store, leader = PostgresEpisodes(database, shared.table), Leadership(database, EPISODES, shared.holder)
         bounds = episode_bounds(settings)
@@ -288,6 +302,59 @@ async def jobs(
         )
         found["episodes"] = keep_telling(teller, leader, shared.queue, metrics, every_s=settings.episode.sweep_s)
     return found
+
+
+async def erasures(shared: Shared, parts: WriteParts, closing: contextlib.AsyncExitStack) -> tuple[Erasing, RedisErase]:
+    """What goes through with erasures, to the receipt."""
+    settings, database = shared.settings, shared.database
+    store = EraseStore(database, shared.table)
+    sum_up = Rebuilder(
+        shared.embedder, shared.embedder, shared.languages, settings.summary.sentences_max, parts.lives, _now
+    )
+    learning = Learning(parts.find_facts, parts.find_procedures, shared.embedder, shared.embedder, parts.lives, _now)
+    anew = Anew(
+        store=store,
+        left=AnewStore(database, shared.table),
+        summaries=shared.store,
+        sum_up=sum_up,
+        facts=learning.facts,
+        procedures=learning.procedures,
+        subject_of=parts.keys.subject_id,
+        clock=_now,
+    )
+    return erasing_on(settings, store, database, parts.keys, anew, closing)
+
+
+def erasing_on(
+    settings: Settings,
+    store: EraseStore,
+    database: Database,
+    keys: KeyRing,
+    anew: Anew | None,
+    closing: contextlib.AsyncExitStack,
+) -> tuple[Erasing, RedisErase]:
+    """Erasures on these stores; `anew` None: what has other sources is made again by somebody else."""
+    if settings.redis.url is None or settings.data.dir is None:
+        raise ConfigInvalid("unresolved settings: this process is started by `memory-proxy serve`")
+    queue_url = settings.redis.url.get_secret_value()
+    cache_url = (settings.redis.cache_url or settings.redis.url).get_secret_value()
+    redis = RedisErase(queue_url, cache_url, lanes=settings.queue.lanes)
+    closing.push_async_callback(redis.close)
+    erasing = Erasing(
+        EraseParts(
+            store=store,
+            probe=DatabaseProbe(database),
+            redis=redis,
+            keys=keys,
+            anew=anew,
+            clock=_now,
+            staleness_s=settings.recall.scope_staleness_max_ms / 1000,
+            salt_rotation_min_s=settings.erasure.salt_rotation_min_s,
+            journal=settings.erasure.journal or settings.data.dir / "erasures.ndjson",
+            spool=settings.data.dir / "spool",
+        )
+    )
+    return erasing, redis
 
 
 @contextlib.asynccontextmanager

@@ -167,7 +167,7 @@ class ChatCompletions:
         started = perf_counter()
         now = datetime.now(UTC)
         credential = request[CREDENTIAL]
-        chain_key = await self._parts.keys.chain_key(credential.tenant) if self._parts.salted else b""
+        salt_key = await self._parts.keys.salt_key(credential.tenant) if self._parts.salted else b""
         try:
             chat = await off_loop(len(body), partial(ChatRequest.parse, body))
         except JsonUnreadable:
@@ -184,7 +184,7 @@ class ChatCompletions:
         if ask.checkpoint is not None or ask.persona is not None:
             what = "checkpoint" if ask.checkpoint is not None else "persona"
             raise NotFound(f"there is no such {what} in this scope", param=f"X-Memory-{what.capitalize()}")
-        salt = tenant_salt(chain_key, chat.cache_salt) if self._parts.salted else None
+        salt = tenant_salt(salt_key, chat.cache_salt) if self._parts.salted else None
         return Asked(new_id(), now, started, body, chat, ask, salt, credential)
 
     async def _has_keys(self, tenant: UUID) -> bool:

@@ -22,6 +22,7 @@ from memory.adapters.model_files import ModelFiles
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Bounds as PoolBounds
 from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.keys import KeyStore
@@ -33,6 +34,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.sharing import Sharing
 from memory.adapters.postgres.working_store import PostgresWorking
+from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
 from memory.adapters.redis_rates import RedisRates
@@ -44,6 +46,8 @@ from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer, UpstreamT
 from memory.audit import Journal
 from memory.canary import Canaries
 from memory.config import Settings, digest, effective_cache_salt
+from memory.erasure.asking import Asking
+from memory.erasure.follower import Follower as EraseFollower
 from memory.errors import ConfigInvalid, EmbedderUnavailable, SpoolUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.key_table import OpenedKeys
@@ -131,6 +135,13 @@ class Wired:
     canaries: Canaries
     front: Front
     own: OwnApi
+    signals: RedisErase
+
+    @property
+    def hears(self) -> EraseFollower:
+        """What lets go of the erased here."""
+        kept = self.kept
+        return EraseFollower(self.signals, f"proxy-{os.getpid()}-{new_id()}", kept.scopes, kept.keys, self.hot)
 
     @property
     def follower(self) -> Follower:
@@ -149,6 +160,7 @@ class Wired:
             self.follower.follow(),
             self.journal.keep_writing(),
             self.canaries.keep_examining(),
+            self.hears.follow(),
         )
         return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
 
@@ -236,6 +248,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
             in_flight=InFlight(settings.limits.requests_max),
         ),
         own=_own_api(settings, kept, queued, parts, door, readiness, audit),
+        signals=_signals(settings),
     )
 
 
@@ -314,8 +327,15 @@ def _own_api(
             audit=audit,
             journal=parts.journal,
             canaries=parts.canaries,
+            forgets=Asking(EraseStore(kept.database, kept.table), kept.keys),
         )
     )
+
+
+def _signals(settings: Settings) -> RedisErase:
+    url = _resolved(settings.redis.url, "redis.url")
+    cache = settings.redis.cache_url or url
+    return RedisErase(url.get_secret_value(), cache.get_secret_value(), lanes=settings.queue.lanes)
 
 
 def working_contexts(settings: Settings, kept: Kept, queued: Queued, metrics: Metrics) -> WorkingContexts | None:
@@ -360,7 +380,7 @@ async def bring_up(wired: Wired) -> None:
         await asyncio.to_thread(write_note, kept.run, serving.model)
         raise ModelMoved(f"{serving.model.name} is served, not {kept.embedder.model}")
     tenant = await wired.kept.key_store.ensure_tenant("default", datetime.now(UTC))
-    await wired.kept.keys.chain_key(tenant)
+    await wired.kept.keys.salt_key(tenant)
     if isinstance(wired.door, OpenDoor):
         wired.door.opens_to(tenant)
     else:
@@ -384,6 +404,7 @@ async def close(wired: Wired) -> None:
     await wired.queued.queue.close()
     await wired.queued.hot_state.close()
     await wired.queued.rates.close()
+    await wired.signals.close()
     await wired.kept.database.close()
 
 

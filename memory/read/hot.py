@@ -119,6 +119,18 @@ class HotScopes:
         hot = self._scopes.get(scope)
         return hot if hot is not None and hot.confirmed_at > float("-inf") else None
 
+    def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
+        """Hold no index of anything in these scopes: something of them was erased. The next question reads anew."""
+        gone = set(scope_ids)
+        for scope, hot in list(self._scopes.items()):
+            if scope.tenant == tenant and (not hot.versions or gone & hot.versions.keys()):  # none: being read just now
+                del self._scopes[scope]
+
+    def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int:
+        """How many of these ids any index of the tenant holds."""
+        held = [hot.index for scope, hot in self._scopes.items() if scope.tenant == tenant]
+        return sum(memory_id in index for index in held for memory_id in memory_ids)
+
     def index_of(self, rows: Sequence[IndexRow], part_of: int | None, visible: Sequence[ScopeVersion] = ()) -> HotScope:
         """An index of these rows for one question; of a scope with at least `part_of`. On the recall thread."""
         hot = HotScope(self._empty(part_of), visibility=_visibility(visible))

@@ -152,7 +152,7 @@ class Extraction:
     async def _exchange(self, due: Due, captured: Captured, turns: Sequence[Turn]) -> Exchange:
         salt = None
         if self._parts.salted:
-            salt = tenant_salt(await self._parts.keys.chain_key(due.tenant), cache_salt_in(captured.request))
+            salt = tenant_salt(await self._parts.keys.salt_key(due.tenant), cache_salt_in(captured.request))
         placed = captured.retrieval.placed if captured.retrieval else ()
         return Exchange(
             tenant=due.tenant,

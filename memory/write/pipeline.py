@@ -212,7 +212,7 @@ class WritePath:
             lane=delivery.lane,
             fence=fence,
             now=self._parts.clock(),
-            digests=await self._digests(chunk.scope, {i.session.label for i in items}, [i.turn for i in items]),
+            digests=await self._line_digests(chunk.scope, items),
         )
         self._count([turn for _, turn in turns], memories, done)
         await self._announce(chunk.scope, done)
@@ -254,6 +254,11 @@ class WritePath:
 
     async def _digests(self, scope: Scope, labels: Iterable[str], turns: Sequence[Turn]) -> Digests:
         return digests_of(await self._parts.keys.content_key(scope.tenant), scope, labels, turns)
+
+    async def _line_digests(self, scope: Scope, items: Sequence[ImportItem]) -> Digests:
+        content_key = await self._parts.keys.content_key(scope.tenant)
+        label_of = {item.turn.event_id: item.session.label for item in items}
+        return digests_of(content_key, scope, (), [item.turn for item in items], label_of)
 
     async def _announce(self, scope: Scope, done: Committed) -> None:
         """Tell readers; one that is not told confirms with the store within `scope_staleness_max_ms`."""

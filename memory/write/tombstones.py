@@ -1,17 +1,22 @@
 """What a commit is held against the tombstones by: names and texts in, HMACs out.
 
 A tombstone is an HMAC under the tenant's content key of what was forgotten, so the store can recognise it and tells
-nobody what it was. The same functions make tombstones when something is forgotten. Pure.
+nobody what it was. The same functions make tombstones when something is forgotten. A session, a source, a text and a
+place in the chain are their user's: what one user forgets another may have said. Pure.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 from uuid import UUID
 
 from memory.model import Scope, Turn
 from memory.stored import Digests, TombstoneKind
+
+CONTENT_CHARS_MIN: Final = 16
+"""Shorter words ("thanks") are refused at their place in the chain only: their user may say them again."""
 
 
 def digest(content_key: bytes, kind: TombstoneKind, value: str) -> bytes:
@@ -19,17 +24,52 @@ def digest(content_key: bytes, kind: TombstoneKind, value: str) -> bytes:
     return hmac.digest(content_key, kind.encode() + b"\x00" + value.encode("utf-8", "surrogatepass"), "sha256")
 
 
-def digests_of(content_key: bytes, scope: Scope, labels: Iterable[str], turns: Iterable[Turn]) -> Digests:
-    """The digests of a commit: its scope's names and sessions, and each turn's source and words."""
+def session_digest(content_key: bytes, scope: Scope, label: str) -> bytes:
+    """The tombstone of a conversation, which is its scope's."""
+    return digest(content_key, "session", "\x00".join((scope.user, scope.project, scope.agent, label)))
+
+
+def turn_digests(
+    content_key: bytes, user: str, content: str, source_id: str | None, chain: bytes
+) -> tuple[tuple[TombstoneKind, bytes], ...]:
+    """What a turn is recognised by: its place in the chain, what its client calls it, and its words where they are more
+    than anybody says every day.
+    """
+
+    def of(kind: TombstoneKind, value: str) -> tuple[TombstoneKind, bytes]:
+        return kind, digest(content_key, kind, f"{user}\x00{value}")
+
+    found = [of("chain", chain.hex())]
+    if len(content) >= CONTENT_CHARS_MIN:
+        found.append(of("content", content))
+    if source_id is not None:
+        found.append(of("source", source_id))
+    return tuple(found)
+
+
+def digests_of(
+    content_key: bytes,
+    scope: Scope,
+    labels: Iterable[str],
+    turns: Iterable[Turn],
+    label_of: Mapping[UUID, str] | None = None,
+) -> Digests:
+    """The digests of a commit: its scope's names and sessions, and of each turn its place, source and words.
+
+    `label_of`: the session of each turn of an import, by event id. Such a turn happened when its line says, so each is
+    held against the names by itself.
+    """
+    user, project = digest(content_key, "user", scope.user), digest(content_key, "project", scope.project)
+    sessions = {label: session_digest(content_key, scope, label) for label in {*labels, *(label_of or {}).values()}}
     names: list[tuple[TombstoneKind, bytes]] = [
-        ("user", digest(content_key, "user", scope.user)),
-        ("project", digest(content_key, "project", scope.project)),
-        *(("session", digest(content_key, "session", label)) for label in labels),
+        ("user", user),
+        ("project", project),
+        *(("session", sessions[label]) for label in labels),
     ]
     items: dict[UUID, tuple[tuple[TombstoneKind, bytes], ...]] = {}
     for turn in turns:
-        found: list[tuple[TombstoneKind, bytes]] = [("content", digest(content_key, "content", turn.content))]
-        if turn.source_id is not None:
-            found.append(("source", digest(content_key, "source", turn.source_id)))
-        items[turn.event_id] = tuple(found)
+        found = turn_digests(content_key, scope.user, turn.content, turn.source_id, turn.chain)
+        if label_of:
+            found = (*found, ("user", user), ("project", project), ("session", sessions[label_of[turn.event_id]]))
+        items[turn.event_id] = found
     return Digests(tuple(names), items)

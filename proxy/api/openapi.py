@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from proxy.api import schemas
+from proxy.api import schemas, schemas_forget
 from proxy.api.exports import NDJSON
 
 DOCUMENT_PATH: Final = "/memory/openapi.json"
@@ -240,6 +240,26 @@ CALLS: Final = (
         schemas.TokenSaid,
         body=schemas.TokenAsked,
         errors=(*_CALLER, *_BODY, "conflict"),
+    ),
+    Call(
+        "POST",
+        "/memory/v1/forget",
+        "forget",
+        "Erase all of a user or a project, or a conversation, memory, source or what a query finds, with everything "
+        "made of it. The answer of a dry run has `counts`, `sample_ids` and `confirm` instead. Wants memory:erase.",
+        schemas_forget.ForgetReceipt,
+        body=schemas_forget.ForgetAsked,
+        parameters=("scope",),
+        errors=(*_CALLER, *_BODY, "not_found", "conflict"),
+    ),
+    Call(
+        "GET",
+        "/memory/v1/forget/{id}",
+        "getErasure",
+        "How far an erasure is that took longer than 10 s: its receipt, or 202. Wants memory:erase.",
+        schemas_forget.ForgetReceipt,
+        parameters=("id", "scope"),
+        errors=(*_CALLER, "not_found"),
     ),
     Call(
         "GET",

@@ -17,6 +17,7 @@ from proxy.api.answers import json_answer
 from proxy.api.audit import AuditRows
 from proxy.api.events import Events
 from proxy.api.exports import Export
+from proxy.api.forget import Forget
 from proxy.api.health import Health
 from proxy.api.imports import Import
 from proxy.api.memories import Memories
@@ -90,7 +91,7 @@ class OwnApi:
     def _table(self, parts: OwnParts) -> tuple[Route, ...]:
         labels = Labels(parts.records)
         health, memories, sessions = Health(parts), Memories(parts, labels), Sessions(parts)
-        dead, sharing = DeadLetters(parts), SharingCalls(parts)
+        dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts)
         return (
             Route("GET", "/memory/health", health.health),
             Route("HEAD", "/memory/health", health.health),
@@ -114,6 +115,8 @@ class OwnApi:
             Route("POST", "/memory/v1/sessions/{id}/end", sessions.end),
             Route("GET", "/memory/v1/retrievals/{id}", Retrievals(parts, labels).show),
             Route("POST", "/memory/v1/tokens", Tokens(parts).mint),
+            Route("POST", "/memory/v1/forget", forget.start),
+            Route("GET", "/memory/v1/forget/{id}", forget.show),
             Route("GET", "/memory/v1/queue", Waiting(parts).show),
             Route("GET", "/memory/v1/queue/dead", dead.list),
             Route("POST", "/memory/v1/queue/dead/{id}/replay", dead.replay),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memory.audit import Audit, AuditFilter, AuditRow, Note
 from memory.canary import Canaries
+from memory.erasure.asking import Asking
 from memory.keys import KeyRing
 from memory.model import ImportChunk, Scope
 from memory.ports import QueueDepth
@@ -240,3 +241,4 @@ class OwnParts:
     audit: AuditReads
     journal: Audit
     canaries: Canaries
+    forgets: Asking

@@ -29,6 +29,9 @@ class Table:
         self._check()
         self._keys.setdefault((tenant, key.subject_id), key)
 
+    async def salt_generation(self, tenant: UUID) -> int:
+        return 0
+
     async def by_id(self, tenant: UUID, key_id: UUID) -> WrappedKey | None:
         self._check()
         return next((key for key in self._keys.values() if key.key_id == key_id), None)

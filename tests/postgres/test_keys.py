@@ -39,6 +39,9 @@ class BrokenTable:
     async def add(self, tenant: UUID, key: WrappedKey, now: datetime) -> None:
         raise StoreUnavailable("away")
 
+    async def salt_generation(self, tenant: UUID) -> int:
+        return 0
+
     async def by_id(self, tenant: UUID, key_id: UUID) -> WrappedKey | None:
         raise StoreUnavailable("away")
 

@@ -103,6 +103,10 @@ INSERT INTO tombstones SELECT id, 'content', pg_temp.key(id, 'tomb', n), now() F
 INSERT INTO audit_heads SELECT tenant_id, 1, pg_temp.key(tenant_id, 'head', 1) FROM tenants;
 INSERT INTO audit_log SELECT id, n, now() - interval '1 day' + n * interval '10 s', 'a', 'b', 'noted', '', '{}', '{}',
     pg_temp.key(id, 'audit', n - 1), pg_temp.key(id, 'audit', n) FROM t, generate_series(1, 4000) n;
+INSERT INTO erasures (tenant_id, erasure_id, kind, digest, step, requested_at)
+    SELECT id, pg_temp.id(id, 'erasure', n), 'user', pg_temp.key(id, 'erasure', n), 'asked', now()
+    FROM t, generate_series(1, 2000) n;
+INSERT INTO erasure_items SELECT tenant_id, erasure_id, 'turn', erasure_id::text, 1 FROM erasures;
 INSERT INTO import_chunks SELECT id, pg_temp.id(id, 'import', n / 50), n, id, 1, 64, 0, '[]', now()
     FROM t, generate_series(1, 4000) n;
 INSERT INTO shares SELECT tenant_id, md5(memory_id::text || 'of')::uuid, memory_id, scope_id, scope_id, now()

@@ -191,7 +191,8 @@ async def test_the_forgotten_does_not_come_back(store: Stores, postgres: TestDat
     done = await store.write.commit(before, now=T0, digests=Digests((("user", bytes(digest("u"))),)))
     assert (done.new_turns, done.erased) == (0, 4)
     where = f"WHERE exchange_id = '{before.exchange.exchange_id}'"
-    assert postgres.psql(f"SELECT status, reason, sealed IS NULL FROM exchanges {where}") == "refused|forgotten|t"
+    assert postgres.psql(f"SELECT count(*) FROM exchanges {where}") == "0"
+    assert postgres.psql("SELECT count(*) FROM sessions WHERE label = 't'") == "0"
 
     later = dataclasses.replace(before.exchange, exchange_id=new_id(), arrived_at=T0 + timedelta(days=1))
     back = dataclasses.replace(exchange(store.scope(), "u", 0), exchange=later)

@@ -14,16 +14,18 @@ from typing import Any
 from uuid import UUID
 
 from memory.adapters.postgres import rows
-from memory.adapters.postgres.database import Transaction
+from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce_events
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import OpenSession, Place
+from memory.adapters.postgres.scopes import Scopes
 from memory.errors import StoreUnavailable
-from memory.model import NewMemory, SessionRef, Turn
+from memory.model import NewMemory, Scope, ScopeId, SessionRef, Turn
 from memory.stored import Digests
 from policies.text import storable
 
-_FOR_EVER = frozenset({"content", "source", "memory"})
+_NOBODY = UUID(int=0)
+_FOR_EVER = frozenset({"content", "source", "memory", "chain"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,22 @@ async def forgotten(tx: Transaction, place: Place, digests: Digests, at: Mapping
         item for item, own in digests.items.items() if any(holds(pair, at.get(item, arrived)) for pair in own)
     )
     return Forgotten(any(holds(pair, arrived) for pair in digests.scope), items)
+
+
+async def scope_unless_forgotten(
+    database: Database, scopes: Scopes, scope: Scope, digests: Digests, arrived: datetime
+) -> ScopeId | None:
+    """The id of a scope, made when it is new; None where all of it was forgotten since: nothing may be left of it, its
+    name included. Raises StoreUnavailable.
+    """
+    known = await scopes.find(scope)
+    if known is not None or not digests.scope:
+        return known if known is not None else await scopes.ensure(scope)
+    place = Place(scope.tenant, 0, _NOBODY, _NOBODY, arrived)
+    async with database.transaction(scope.tenant, read_only=True) as tx:
+        if (await forgotten(tx, place, Digests(digests.scope), {})).all_of_it:
+            return None
+    return await scopes.ensure(scope)
 
 
 async def number_turns(

@@ -25,6 +25,7 @@ from policies.text import storable, storable_json
 
 APP_ROLE: Final = "mp_app"
 _REFUSING: Final = frozenset({"22", "23", "54"})
+_STREAMED_ROWS: Final = 500
 _FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
@@ -114,6 +115,11 @@ class Transaction:
             batch = await self._vault.sealed(self, asked, batch)
         found: list[Any] = await self._connection.fetchmany(asked.sql, batch) if batch else []
         return found
+
+    async def stream(self, query: str | Query, *arguments: Any) -> AsyncIterator[Any]:
+        """Rows of a question that may have very many, some at a time."""
+        async for row in self._connection.cursor(self._query(query).sql, *arguments, prefetch=_STREAMED_ROWS):
+            yield row
 
     async def see(self, tenant: UUID | None, scope_ids: Iterable[int]) -> None:
         """Change what the rest of this transaction may see."""

@@ -22,7 +22,7 @@ from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
-from memory.errors import StoreUnavailable
+from memory.errors import StoreRefused, StoreUnavailable
 from memory.model import Committed, ImportChunk, LineConflict, NewMemory, Scope, ScopeId
 from memory.stored import Digests, ImportItem, ImportProgress, KnownLine, KnownLines, SessionTail
 from policies.text import storable
@@ -98,7 +98,9 @@ class ImportStore:
         Returns also the lines that failed, the refused ones included.
         """
         scope, tenant = chunk.scope, chunk.scope.tenant
-        scope_id = await self._scopes.ensure(scope)
+        scope_id = await batch.scope_unless_forgotten(self._database, self._scopes, scope, digests, chunk.arrived_at)
+        if scope_id is None:
+            return Committed(ScopeId(0), 0, 0, False, len(items)), (*refused, *_all_forgotten(items))
         place = Place(tenant, scope_id, subject_id, chunk.exchange_id, now)
         try:
             async with self._database.transaction(tenant, [scope_id]) as tx:
@@ -107,6 +109,9 @@ class ImportStore:
                 if known is not None:
                     version = await tx.value("scope_version", tenant, scope_id)
                     return Committed(scope_id, version, 0, True), tuple(map(_error, known["errors"]))
+                since = {place.exchange_id: chunk.arrived_at}
+                if (await batch.forgotten(tx, place, Digests(digests.scope), since)).all_of_it:
+                    return Committed(scope_id, 0, 0, False, len(items)), (*refused, *_all_forgotten(items))
                 await tx.run("add_subject", tenant, subject_id, scope.user, now)
                 committed, conflicts = await _Storing(tx, place, chunk, self._embeddings).store(items, digests)
                 failed = (*refused, *conflicts)
@@ -115,9 +120,13 @@ class ImportStore:
                 row = (tenant, chunk.import_id, chunk.chunk, chunk.exchange_id, scope_id, done, len(failed))
                 await tx.run("add_chunk", *row, errors, now)
                 return committed, failed
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreRefused):
             self._scopes.drop(scope)
             raise
+
+
+def _all_forgotten(items: Sequence[ImportItem]) -> list[LineConflict]:
+    return [LineConflict(item.line, _FORGOTTEN) for item in items]
 
 
 class _Storing:

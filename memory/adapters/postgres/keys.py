@@ -60,6 +60,11 @@ class KeyStore:
         async with self._database.transaction(tenant, read_only=True) as tx:
             return wrapped_key(await tx.row("key_by_id", tenant, key_id))
 
+    async def salt_generation(self, tenant: UUID) -> int:
+        """How often the tenant's cache_salt was rotated; 0 for a tenant that is not there."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            return int(await tx.value("salt_generation", tenant) or 0)
+
     async def create_api_key(
         self,
         tenant: UUID,

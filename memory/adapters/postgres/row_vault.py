@@ -53,6 +53,10 @@ class KeysOfTransaction:
         """Any key."""
         return wrapped_key(await self._tx.row("key_by_id", tenant, key_id))
 
+    async def salt_generation(self, tenant: UUID) -> int:
+        """How often the tenant's cache_salt was rotated."""
+        return int(await self._tx.value("salt_generation", tenant) or 0)
+
 
 class RowVault:
     """What one transaction has sealed and opened. Knows by that which vectors must not lie open."""

@@ -6,7 +6,9 @@ Ids are held in process (they never change), at most CACHE_SCOPES_MAX of them. R
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
+from uuid import UUID
 
 from memory.adapters.postgres.database import Database
 from memory.errors import StoreUnavailable
@@ -51,6 +53,12 @@ class Scopes:
     def drop(self, scope: Scope) -> None:
         """Forget an id: its scope was erased elsewhere."""
         self._ids.pop(scope, None)
+
+    def drop_ids(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
+        """Forget these ids: their scopes were erased elsewhere."""
+        gone = set(scope_ids)
+        for scope in [scope for scope, known in self._ids.items() if scope.tenant == tenant and known in gone]:
+            del self._ids[scope]
 
     def _remember(self, scope: Scope, found: int | None) -> ScopeId | None:
         if found is None:

@@ -7,7 +7,6 @@ Raises StoreUnavailable, after which the same commit may be tried again.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -24,7 +23,7 @@ from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
-from memory.errors import StoreUnavailable
+from memory.errors import StoreRefused, StoreUnavailable
 from memory.model import Commit, Committed, NewMemory, Scope, ScopeId, SealedRetrieval, SessionRef
 from memory.stored import Digests, StoredTurn, SummaryState
 
@@ -75,8 +74,12 @@ class WriteStore:
 
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests = _NOTHING_FORGOTTEN) -> Committed:
         """Store an exchange and all it leaves behind, recorded at `now`. Raises LeaseLost, StoreUnavailable."""
-        scope_id = await self._scopes.ensure(commit.scope)
         tenant, exchange = commit.scope.tenant, commit.exchange
+        scope_id = await batch.scope_unless_forgotten(
+            self._database, self._scopes, commit.scope, digests, exchange.arrived_at
+        )
+        if scope_id is None:
+            return _refused(ScopeId(0), commit)
         place = Place(tenant, scope_id, exchange.subject_id, exchange.exchange_id, now)
         try:
             async with self._database.transaction(tenant, [scope_id]) as tx:
@@ -84,20 +87,17 @@ class WriteStore:
                 if await tx.value("exchange_known", tenant, exchange.exchange_id):
                     return Committed(scope_id, await tx.value("scope_version", tenant, scope_id), 0, True)
                 return await self._store(tx, place, commit, digests)
-        except StoreUnavailable:
+        except (StoreUnavailable, StoreRefused):
             self._scopes.drop(commit.scope)  # its row may be gone: a forgotten project
             raise
 
     async def _store(self, tx: Transaction, place: Place, commit: Commit, digests: Digests) -> Committed:
-        session = await batch.open_session(tx, place, commit.session, commit.exchange.arrived_at)
         at = {turn.event_id: turn.occurred_at for turn in commit.turns}
         at[place.exchange_id] = commit.exchange.arrived_at
         gone = await batch.forgotten(tx, place, digests, at)
-        if gone.all_of_it:
-            refused = dataclasses.replace(commit.exchange, status="refused", reason="forgotten", sealed=None)
-            await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, refused))
-            version = await tx.value("scope_version", place.tenant, place.scope_id)
-            return Committed(ScopeId(place.scope_id), version, 0, False, len(commit.turns) + len(commit.memories))
+        if gone.all_of_it:  # no row of it either: it would name the session, which was forgotten with it
+            return _refused(ScopeId(place.scope_id), commit)
+        session = await batch.open_session(tx, place, commit.session, commit.exchange.arrived_at)
         await tx.run("add_subject", place.tenant, place.subject_id, commit.scope.user, place.now)
         await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, commit.exchange))
         allowed = [(session, turn) for turn in commit.turns if turn.event_id not in gone.items]
@@ -224,6 +224,8 @@ class WriteStore:
             session = await tx.row("lock_session_by_id", scope.tenant, session_id)
             if session is None or session["summarised_seq"] >= upto_seq:
                 return None
+            if await tx.value("turns_missing", scope.tenant, list(memory.source_turns)) is not None:
+                return None  # erased while it was read: the next summary is made without
             version = await tx.value("bump_scope", scope.tenant, scope_id)
             known = session["summary_memory_id"]
             if known is None:
@@ -275,6 +277,10 @@ class WriteStore:
                     break
                 after = ids[-1]
         return dropped
+
+
+def _refused(scope_id: ScopeId, commit: Commit) -> Committed:
+    return Committed(scope_id, 0, 0, False, len(commit.turns) + len(commit.memories))
 
 
 def _injected(retrieval: SealedRetrieval | None) -> list[UUID]:

@@ -1,0 +1,95 @@
+"""Erasure jobs in the store: a job and its items in, how far it is out.
+
+A job's row stands before anything is done, so a kill anywhere leaves something to go on from. Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.leadership import lane_of_job
+from memory.adapters.postgres.leases import hold_fence
+from memory.erasure.model import Items, Job, Step
+from memory.stored import TombstoneKind
+
+JOB = "erasure"
+LANE = lane_of_job(JOB)
+
+
+class EraseJobs:
+    """The jobs of one store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, tenant: UUID, erasure_id: UUID, kind: str, target: bytes, digest: bytes, now: datetime) -> None:
+        """Write a job; again is harmless."""
+        async with self._database.transaction(tenant) as tx:
+            await tx.run("add_erasure", tenant, erasure_id, kind, target, digest, now)
+
+    async def get(self, tenant: UUID, erasure_id: UUID) -> Job | None:
+        """How far a job is; None for no such job."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            row = await tx.row("erasure_by_id", tenant, erasure_id)
+        return None if row is None else Job(**row)
+
+    async def waiting(self, limit: int = 100) -> list[tuple[UUID, UUID]]:
+        """Jobs of all tenants that have not ended: tenant and id, oldest first."""
+        async with self._database.transaction(None) as tx:
+            await tx.run("see_all_erasures")
+            return [(row["tenant_id"], row["erasure_id"]) for row in await tx.fetch("open_erasures", limit)]
+
+    async def items(self, job: Job) -> Items:
+        """What a job is about."""
+        found: dict[str, dict[str, int]] = {}
+        async with self._database.transaction(job.tenant_id, read_only=True) as tx:
+            for row in await tx.fetch("erasure_items_of", job.tenant_id, job.erasure_id):
+                found.setdefault(row["kind"], {})[row["item"]] = row["scope_id"]
+        return Items(found)
+
+    async def item_done(self, job: Job, kind: str, item: str) -> None:
+        """One thing is done."""
+        async with self._database.transaction(job.tenant_id) as tx:
+            await tx.run("drop_erasure_item", job.tenant_id, job.erasure_id, kind, item)
+
+    async def advance(self, job: Job, step: Step, counts: Mapping[str, Any], fence: int) -> None:
+        """A step is done. Raises LeaseLost."""
+        async with self._database.transaction(job.tenant_id) as tx:
+            await hold_fence(tx, LANE, fence)
+            await tx.run("advance_erasure", job.tenant_id, job.erasure_id, step, dict(counts))
+
+    async def end(self, job: Job, receipt: Mapping[str, Any], now: datetime, fence: int) -> None:
+        """It has ended. Raises LeaseLost."""
+        async with self._database.transaction(job.tenant_id) as tx:
+            await hold_fence(tx, LANE, fence)
+            await tx.run("end_erasure", job.tenant_id, job.erasure_id, dict(receipt), now)
+            await tx.run("drop_erasure_items", job.tenant_id, job.erasure_id)
+
+    async def note_receipt(self, job: Job, receipt: Mapping[str, Any]) -> None:
+        """Another receipt in the place of the first: of the physical level."""
+        async with self._database.transaction(job.tenant_id) as tx:
+            await tx.run("note_receipt", job.tenant_id, job.erasure_id, dict(receipt))
+
+    async def tombstones_since(self, tenant: UUID, since: datetime) -> list[tuple[TombstoneKind, bytes]]:
+        """Every tombstone of a tenant made at or after a moment."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            found = await tx.fetch("tombstones_since", tenant, since)
+        return [(row["kind"], bytes(row["digest"])) for row in found]
+
+    async def settled(self, number: int) -> bool:
+        """Whether every transaction that began before this one has ended."""
+        async with self._database.transaction(None, read_only=True) as tx:
+            oldest: int = await tx.value("oldest_transaction")
+        return oldest > number
+
+
+async def note_items(tx: Transaction, job: Job, rows: Iterable[tuple[str, str, int]]) -> None:
+    """Write what a job is about: kind, item, scope."""
+    all_of = list(rows)
+    if all_of:
+        kinds, items, scopes = ([row[at] for row in all_of] for at in range(3))
+        await tx.run("add_erasure_items", job.tenant_id, job.erasure_id, kinds, items, scopes)

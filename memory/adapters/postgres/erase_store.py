@@ -1,0 +1,297 @@
+"""Erasure in the store: a target in, what it comes to; and that taken away, in one transaction.
+
+`plan` only reads. `mark` writes tombstones first, so that nothing comes in behind; `settled` (erase_jobs) says when all
+that began before has ended. `delete` follows what was derived, by the catalogue of tables, so a new table is not left
+out; what other sources still support is noted to be made anew. Each is safe to do again. Raises StoreUnavailable,
+LeaseLost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres import facts, outbox, procedures
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.erase_jobs import LANE, EraseJobs, note_items
+from memory.adapters.postgres.facts import EmbeddingQueries
+from memory.adapters.postgres.leases import hold_fence
+from memory.adapters.postgres.rows import Place
+from memory.erasure.model import WHOLE, GoneTurn, Items, Job, Named, Plan, Target, added
+from memory.stored import TombstoneKind
+
+_PAGE_ROWS: Final = 2_000
+_ALL: Final = 1_000_000_000
+Tombstone = tuple[TombstoneKind, bytes]
+
+
+class EraseStore(EraseJobs):
+    """What erasure reads and takes away. `embeddings` is the table of the model in use."""
+
+    def __init__(self, database: Database, embeddings: str) -> None:
+        super().__init__(database)
+        add = database.queries["add_embedding"].of_table(embeddings)
+        self.embeddings = EmbeddingQueries(add, database.queries["copy_embeddings"].of_table(embeddings))
+
+    async def scopes(self, tenant: UUID) -> list[Named]:
+        """Every scope of a tenant."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            return [_named(row) for row in await tx.fetch("all_scopes", tenant)]
+
+    # ------------------------------------------------------------ what is meant
+
+    async def plan(self, target: Target) -> Plan:
+        """What this target comes to now; an empty plan where there is nothing of it."""
+        tenant = target.scope.tenant
+        everything = [one.scope_id for one in await self.scopes(tenant)]
+        async with self._database.transaction(tenant, everything, read_only=True) as tx:
+            if target.kind in WHOLE:
+                return await _whole(tx, target)
+            scope_id = await tx.value("find_scope", tenant, target.scope.user, target.scope.project, target.scope.agent)
+            return Plan() if scope_id is None else await _part(tx, target, scope_id)
+
+    async def turns(
+        self, tenant: UUID, scopes: Sequence[int], sessions: Sequence[UUID], events: Sequence[UUID], see: Sequence[int]
+    ) -> AsyncIterator[list[GoneTurn]]:
+        """Turns of these scopes, of these sessions and these themselves, in batches; `see`: the scopes they lie in."""
+        after = UUID(int=0)
+        while True:
+            async with self._database.transaction(tenant, see, read_only=True) as tx:
+                asked = (tenant, list(scopes), list(sessions), list(events), after, _PAGE_ROWS)
+                found = await tx.fetch("turns_to_erase", *asked)
+            if not found:
+                return
+            yield [_turn(row) for row in found]
+            after = found[-1]["event_id"]
+
+    async def reach(self, plan: Plan, tenant: UUID, events: Sequence[UUID]) -> list[UUID]:
+        """Every memory that a plan takes, with these turns."""
+        async with self._database.transaction(tenant, plan.touched, read_only=True) as tx:
+            first = {*events, *plan.memories}
+            first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, plan.scope_ids)}
+            first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, list(plan.sessions))}
+            return sorted({row["memory_id"] for row in await tx.fetch("made_of", tenant, list(first))})
+
+    async def said_by(self, tenant: UUID, see: Sequence[int], memories: Sequence[UUID]) -> list[str]:
+        """All that these memories have ever said."""
+        async with self._database.transaction(tenant, see, read_only=True) as tx:
+            return [row["content"] for row in await tx.fetch("versions_to_erase", tenant, list(memories))]
+
+    async def answers_given(self, tenant: UUID, see: Sequence[int], memories: Sequence[UUID]) -> list[tuple[UUID, str]]:
+        """Answers to requests that were given one of these memories."""
+        async with self._database.transaction(tenant, see, read_only=True) as tx:
+            found = await tx.fetch("answers_given", tenant, [str(one) for one in memories])
+        return [(row["event_id"], row["content"]) for row in found]
+
+    # ------------------------------------------------------------ marking
+
+    async def mark(
+        self, job: Job, plan: Plan, tombstones: Sequence[Tombstone], subject: UUID | None, now: datetime, fence: int
+    ) -> int:
+        """Write down what goes and what keeps it away, retire the subject's keys. The transaction's number."""
+        tenant = job.tenant_id
+        rows = [("scope", str(one.scope_id), one.scope_id) for one in plan.scopes]
+        rows += [("session", str(one), scope) for one, (scope, _) in plan.sessions.items()]
+        rows += [("turn", str(one), scope) for one, scope in plan.turns.items()]
+        rows += [("memory", str(one), scope) for one, scope in plan.memories.items()]
+        async with self._database.transaction(tenant) as tx:
+            await hold_fence(tx, LANE, fence)
+            number: int = await tx.value("current_transaction")
+            kinds, digests = [kind for kind, _ in tombstones], [value for _, value in tombstones]
+            await tx.run("add_tombstones", tenant, kinds, digests, job.requested_at)
+            if subject is not None:
+                await tx.fetch("retire_keys", tenant, subject, now)
+                keys = await tx.fetch("keys_retired", tenant, subject)
+                rows += [("key", str(row["key_id"]), 0) for row in keys]
+            await note_items(tx, job, rows)
+            await tx.run("advance_erasure", tenant, job.erasure_id, "marked", job.counts)
+        return number
+
+    # ------------------------------------------------------------ taking it away
+
+    async def delete(self, job: Job, items: Items, user: str | None, now: datetime, fence: int) -> dict[str, Any]:
+        """Take it away with all that was made of it. `user`: whose name goes too. Rows by table."""
+        everything = [one.scope_id for one in await self.scopes(job.tenant_id)]
+        async with self._database.transaction(job.tenant_id, everything) as tx:
+            await hold_fence(tx, LANE, fence)
+            counts = await _Deletion(tx, job, items, self.embeddings, now).run()
+            if user is not None:
+                counts["subjects"] = await tx.run("erase_subject", job.tenant_id, user)
+            total = added(job.counts, {name: value for name, value in counts.items() if value})
+            await tx.run("advance_erasure", job.tenant_id, job.erasure_id, "deleted", total)
+        return total
+
+    async def shred(self, job: Job, keys: Sequence[UUID], now: datetime) -> int:
+        """Nothing that these keys sealed can be read again. How many."""
+        async with self._database.transaction(job.tenant_id) as tx:
+            return await tx.run("shred_keys", job.tenant_id, list(keys), now)
+
+    async def rotate_salt(self, tenant: UUID, now: datetime, before: datetime) -> bool:
+        """Another prefix cache for the tenant, unless it got one after `before`. Whether it did."""
+        async with self._database.transaction(tenant) as tx:
+            return await tx.value("rotate_salt", tenant, now, before) is not None
+
+
+class _Deletion:
+    """One deletion inside its transaction. Locks in everybody's order: sessions by label, scopes, memories."""
+
+    def __init__(self, tx: Transaction, job: Job, items: Items, embeddings: EmbeddingQueries, now: datetime) -> None:
+        self._tx = tx
+        self._job = job
+        self._tenant = job.tenant_id
+        self._items = items
+        self._embeddings = embeddings
+        self._now = now
+        self._counts: Counter[str] = Counter()
+        self._gone: list[tuple[str, str, int]] = []
+
+    async def run(self) -> dict[str, int]:
+        """All of it."""
+        tx, tenant, items = self._tx, self._tenant, self._items
+        scopes, sessions, turns = items.scope_ids(), items.ids("session"), items.ids("turn")
+        made = await self._made(scopes, sessions, turns)
+        others = {one: row for one, row in made.items() if row["scope_id"] not in scopes}
+        gone_turns = await self._turns(scopes, sessions, turns)
+        partly = {row["session_id"] for row in gone_turns if row["scope_id"] not in scopes} - set(sessions)
+        told = {row["session_id"] for row in others.values() if row["session_id"] is not None}
+        held = await tx.fetch("lock_sessions", tenant, sorted({*partly, *told, *sessions}, key=str))
+        touched = sorted({*items.touched(), *(row["scope_id"] for row in others.values())})
+        versions = {row["scope_id"]: row["version"] for row in await tx.fetch("lock_scopes", tenant, touched)}
+        await self._note_survivors(list(made), [row["event_id"] for row in gone_turns], held, set(sessions), made)
+        await self._let_go(others, versions)
+        await self._retrievals(list(made), partly)
+        all_gone = [*made, *(row["event_id"] for row in gone_turns)]
+        self._counts["derivations"] += await tx.run("erase_derivations", tenant, all_gone)
+        await self._rows("memory_id", list(others))
+        single = [row for row in gone_turns if row["scope_id"] not in scopes]
+        nodes = ([row["session_id"] for row in single], [row["chain"] for row in single])
+        self._counts["ledger"] += await tx.run("erase_nodes", tenant, *nodes)
+        await self._rows("event_id", [row["event_id"] for row in single])
+        await self._rows("session_id", sessions)
+        await self._empty(partly)
+        await self._rows("scope_id", scopes)
+        self._gone += [("turn", str(row["event_id"]), row["scope_id"]) for row in gone_turns]
+        self._gone += [("memory", str(one), row["scope_id"]) for one, row in made.items() if _is_new(row)]
+        await note_items(tx, self._job, self._gone)
+        return dict(self._counts)
+
+    async def _made(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> dict[UUID, Any]:
+        """Every memory that goes, with what it is: of these scopes and sessions, and made of any of it."""
+        tx, tenant = self._tx, self._tenant
+        first = {*turns, *self._items.ids("memory")}
+        first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, scopes)}
+        first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, sessions)}
+        for row in await self._turns([], sessions, []):
+            first.add(row["event_id"])
+        made = {row["memory_id"]: row for row in await tx.fetch("made_of", tenant, list(first))}
+        again = {row["session_id"] for row in made.values() if row["collection"] in ("episode", "past")}
+        more = await tx.fetch("told_of_sessions", tenant, sorted(one for one in again if one is not None))
+        if extra := {row["memory_id"] for row in more} - made.keys():  # all episodes of a session are told again
+            made |= {row["memory_id"]: row for row in await tx.fetch("made_of", tenant, list(extra))}
+        return made
+
+    async def _turns(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> list[Any]:
+        if not (scopes or sessions or turns):
+            return []
+        asked = (self._tenant, scopes, sessions, turns, UUID(int=0), _ALL)
+        return await self._tx.fetch("turns_to_erase", *asked)
+
+    async def _note_survivors(
+        self, made: list[UUID], turns: list[UUID], held: Sequence[Any], whole: set[UUID], rows: Mapping[UUID, Any]
+    ) -> None:
+        """What has other sources is made anew: facts from their other turns, summaries and episodes from those left."""
+        learnt = [one for one in made if rows[one]["kind"] in ("semantic", "procedural")]
+        left = await self._tx.fetch("survivors", self._tenant, learnt, turns)
+        stay = [row for row in left if row["scope_id"] not in self._items.scope_ids()]
+        self._gone += [("learn", str(row["event_id"]), row["scope_id"]) for row in stay]
+        here = [
+            row for row in held if row["session_id"] not in whole and row["scope_id"] not in self._items.scope_ids()
+        ]
+        summed = [row for row in here if row["summary_memory_id"] in rows]
+        self._gone += [("summary", f"{row['session_id']}:{row['summarised_seq']}", row["scope_id"]) for row in summed]
+        await self._tx.run("sum_up_again", self._tenant, [row["session_id"] for row in summed])
+        told = {row["session_id"] for row in rows.values() if row["collection"] in ("episode", "past")}
+        again = [row["session_id"] for row in here if row["session_id"] in told]
+        await self._tx.run("tell_again", self._tenant, again)
+        await self._tx.run("uncompress", self._tenant, made)
+
+    async def _let_go(self, others: Mapping[UUID, Any], versions: Mapping[int, int]) -> None:
+        """Tell the feed, and settle what these facts and procedures stood against, before their rows go."""
+        for scope_id in {row["scope_id"] for row in others.values()}:
+            ids = [one for one, row in others.items() if row["scope_id"] == scope_id]
+            place = Place(self._tenant, scope_id, self._job.erasure_id, self._job.erasure_id, self._now)
+            version = versions[scope_id]
+            hidden = ((self._tenant, one, self._now, version) for one in ids)
+            await self._tx.run_many("hide_memory", hidden)
+            await facts.resettle(self._tx, place, ids, changed_version=version, embeddings=self._embeddings)
+            await procedures.resettle(self._tx, place, ids, changed_version=version, embeddings=self._embeddings)
+            await outbox.announce_events(self._tx, place, "erased", ids)
+            await self._tx.run("bare_events", self._tenant, [scope_id], ids)
+
+    async def _retrievals(self, made: list[UUID], partly: set[UUID]) -> None:
+        tx, tenant = self._tx, self._tenant
+        given = await tx.fetch("unname_retrievals", tenant, [str(one) for one in made])
+        self._counts["retrievals_unnamed"] += len(given)
+        await tx.run("withdraw_nodes", tenant, [row["retrieval_id"] for row in given], self._now)
+        await tx.run("unseal_these", tenant, [row["exchange_id"] for row in given])
+        await tx.run("unseal_retrievals", tenant, list(partly))
+        self._counts["exchanges_unsealed"] += await tx.run("unseal_exchanges", tenant, list(partly))
+
+    async def _empty(self, partly: set[UUID]) -> None:
+        """Exchanges and conversations that nothing is left of."""
+        rows = await self._tx.fetch("erase_empty_exchanges", self._tenant, list(partly))
+        self._counts["exchanges"] += len(rows)
+        left = {row["session_id"] for row in await self._turns([], list(partly), [])} if partly else set()
+        await self._rows("session_id", [one for one in partly if one not in left])
+
+    async def _rows(self, member: str, values: Sequence[UUID | int]) -> None:
+        if values:
+            found = await self._tx.value("erase_rows", self._tenant, member, [str(one) for one in values])
+            self._counts.update({name: int(count) for name, count in found.items()})
+
+
+async def _whole(tx: Transaction, target: Target) -> Plan:
+    user, project = (target.value, None) if target.kind == "user" else (None, target.value)
+    scopes = tuple(_named(row) for row in await tx.fetch("scopes_named", target.scope.tenant, user, project))
+    found = await tx.fetch("labels_of_scopes", target.scope.tenant, [one.scope_id for one in scopes])
+    return Plan(scopes=scopes, sessions={row["session_id"]: (row["scope_id"], row["label"]) for row in found})
+
+
+async def _part(tx: Transaction, target: Target, scope_id: int) -> Plan:
+    tenant = target.scope.tenant
+    if target.kind == "session":
+        session_id = await tx.value("session_to_erase", tenant, scope_id, target.value)
+        return Plan() if session_id is None else Plan(sessions={session_id: (scope_id, target.value)})
+    if target.kind == "source_id":
+        event_id = await tx.value("turn_of_source", tenant, scope_id, target.value)
+        return Plan() if event_id is None else Plan(turns={event_id: scope_id})
+    wanted = target.memory_ids if target.kind == "query" else (UUID(target.value),)
+    known = [one for one in wanted if await tx.value("known_memory", tenant, scope_id, one) is not None]
+    turns = await tx.fetch("turns_behind", tenant, known) if known else []
+    return Plan(
+        turns={row["event_id"]: scope_id for row in turns}, memories={memory_id: scope_id for memory_id in known}
+    )
+
+
+def _is_new(row: Any) -> bool:
+    """Whether another memory made anew could not have this id: summaries and episodes have their session's."""
+    return row["kind"] != "summary" and row["collection"] not in ("episode", "past", "month")
+
+
+def _named(row: Any) -> Named:
+    return Named(row["scope_id"], row["user_name"], row["project"], row["agent"], row["visibility"])
+
+
+def _turn(row: Any) -> GoneTurn:
+    return GoneTurn(
+        row["event_id"],
+        row["scope_id"],
+        row["session_id"],
+        row["exchange_id"],
+        bytes(row["chain"]),
+        row["source_id"],
+        row["content"],
+    )

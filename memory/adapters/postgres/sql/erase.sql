@@ -1,0 +1,525 @@
+-- ---------------------------------------------------------------- jobs
+
+-- name: see_all_erasures
+-- The rest of this transaction sees the erasures of all tenants, and no content of any.
+-- Uses: none. Rows: set_config.
+SELECT set_config('mp.erasing', 'all', true);
+
+-- name: add_erasure
+-- A job, before anything is done.
+-- $1 tenant uuid, $2 erasure_id uuid, $3 kind text, $4 target bytea, $5 digest bytea, $6 now timestamptz
+-- Uses: erasures_pkey. Rows: none.
+INSERT INTO erasures (tenant_id, erasure_id, kind, target, digest, step, requested_at)
+VALUES ($1, $2, $3, $4, $5, 'asked', $6)
+ON CONFLICT (tenant_id, erasure_id) DO NOTHING;
+
+-- name: erasure_by_id
+-- How far a job is.
+-- $1 tenant uuid, $2 erasure_id uuid
+-- Uses: erasures_pkey. Rows: tenant_id, erasure_id, kind, target, digest, step, requested_at, counts, receipt,
+-- finished_at.
+SELECT tenant_id, erasure_id, kind, target, digest, step, requested_at, counts, receipt, finished_at
+FROM erasures
+WHERE tenant_id = $1 AND erasure_id = $2;
+
+-- name: open_erasures
+-- Jobs that have not ended, oldest first.
+-- $1 limit int8
+-- Uses: none. Rows: tenant_id, erasure_id.
+SELECT tenant_id, erasure_id
+FROM erasures
+WHERE finished_at IS NULL
+ORDER BY requested_at
+LIMIT $1;
+
+-- name: advance_erasure
+-- A step is done, and this was counted.
+-- $1 tenant uuid, $2 erasure_id uuid, $3 step text, $4 counts jsonb
+-- Uses: erasures_pkey. Rows: none.
+UPDATE erasures
+SET step = $3, counts = $4
+WHERE tenant_id = $1 AND erasure_id = $2;
+
+-- name: end_erasure
+-- A job has ended: what it was about is known by its digest only.
+-- $1 tenant uuid, $2 erasure_id uuid, $3 receipt jsonb, $4 now timestamptz
+-- Uses: erasures_pkey. Rows: none.
+UPDATE erasures
+SET step = 'ended', target = NULL, receipt = $3, finished_at = $4
+WHERE tenant_id = $1 AND erasure_id = $2;
+
+-- name: note_receipt
+-- The receipt of a job that has ended, signed anew.
+-- $1 tenant uuid, $2 erasure_id uuid, $3 receipt jsonb
+-- Uses: erasures_pkey. Rows: none.
+UPDATE erasures
+SET receipt = $3
+WHERE tenant_id = $1 AND erasure_id = $2;
+
+-- name: add_erasure_items
+-- What a job is about. The arrays go pairwise.
+-- $1 tenant uuid, $2 erasure_id uuid, $3 kinds text[], $4 items text[], $5 scope_ids int8[]
+-- Uses: erasure_items_pkey. Rows: none.
+INSERT INTO erasure_items (tenant_id, erasure_id, kind, item, scope_id)
+SELECT $1::uuid, $2::uuid, w.kind, w.item, w.scope_id
+FROM unnest($3::text[], $4::text[], $5::int8[]) AS w (kind, item, scope_id)
+ON CONFLICT (tenant_id, erasure_id, kind, item) DO NOTHING;
+
+-- name: erasure_items_of
+-- What a job is about.
+-- $1 tenant uuid, $2 erasure_id uuid
+-- Uses: erasure_items_pkey. Rows: kind, item, scope_id.
+SELECT kind, item, scope_id
+FROM erasure_items
+WHERE tenant_id = $1 AND erasure_id = $2;
+
+-- name: drop_erasure_item
+-- One thing of a job is done.
+-- $1 tenant uuid, $2 erasure_id uuid, $3 kind text, $4 item text
+-- Uses: erasure_items_pkey. Rows: none.
+DELETE FROM erasure_items
+WHERE tenant_id = $1 AND erasure_id = $2 AND kind = $3 AND item = $4;
+
+-- name: drop_erasure_items
+-- All of a job's things.
+-- $1 tenant uuid, $2 erasure_id uuid
+-- Uses: erasure_items_pkey. Rows: none.
+DELETE FROM erasure_items
+WHERE tenant_id = $1 AND erasure_id = $2;
+
+-- ---------------------------------------------------------------- tombstones
+
+-- name: add_tombstones
+-- What must not come back; a later time counts. The arrays go pairwise.
+-- $1 tenant uuid, $2 kinds text[], $3 digests bytea[], $4 now timestamptz
+-- Uses: tombstones_pkey. Rows: none.
+INSERT INTO tombstones AS t (tenant_id, kind, digest, created_at)
+SELECT DISTINCT $1::uuid, w.kind, w.digest, $4::timestamptz
+FROM unnest($2::text[], $3::bytea[]) AS w (kind, digest)
+ON CONFLICT (tenant_id, kind, digest) DO UPDATE
+SET created_at = greatest(t.created_at, excluded.created_at);
+
+-- name: tombstones_since
+-- Every tombstone of a tenant made at or after a moment.
+-- $1 tenant uuid, $2 since timestamptz
+-- Uses: none. Rows: kind, digest, created_at.
+SELECT kind, digest, created_at
+FROM tombstones
+WHERE tenant_id = $1 AND created_at >= $2;
+
+-- name: current_transaction
+-- The number of this transaction.
+-- Uses: none. Rows: number.
+SELECT pg_current_xact_id()::text::int8 AS number;
+
+-- name: oldest_transaction
+-- The number of the oldest transaction that runs.
+-- Uses: none. Rows: number.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::int8 AS number;
+
+-- ---------------------------------------------------------------- what is meant
+
+-- name: scopes_named
+-- The scopes of a user, or of a project; the other name is null.
+-- $1 tenant uuid, $2 user text, $3 project text
+-- Uses: none. Rows: scope_id, user_name, project, agent, visibility.
+SELECT scope_id, user_name, project, agent, visibility
+FROM scopes
+WHERE tenant_id = $1 AND (user_name = $2 OR project = $3);
+
+-- name: scopes_by_id
+-- The names of these scopes.
+-- $1 tenant uuid, $2 scope_ids int8[]
+-- Uses: scopes_pkey. Rows: scope_id, user_name, project, agent, visibility.
+SELECT scope_id, user_name, project, agent, visibility
+FROM scopes
+WHERE tenant_id = $1 AND scope_id = ANY ($2);
+
+-- name: all_scopes
+-- Every scope of a tenant.
+-- $1 tenant uuid
+-- Uses: none. Rows: scope_id, user_name, project, agent, visibility.
+SELECT scope_id, user_name, project, agent, visibility
+FROM scopes
+WHERE tenant_id = $1
+ORDER BY scope_id;
+
+-- name: labels_of_scopes
+-- The labels of the sessions of these scopes.
+-- $1 tenant uuid, $2 scope_ids int8[]
+-- Uses: none. Rows: session_id, scope_id, label.
+SELECT session_id, scope_id, label
+FROM sessions
+WHERE tenant_id = $1 AND scope_id = ANY ($2);
+
+-- name: session_to_erase
+-- A session by its label.
+-- $1 tenant uuid, $2 scope_id int8, $3 label text
+-- Uses: sessions_tenant_id_scope_id_label_key. Rows: session_id.
+SELECT session_id
+FROM sessions
+WHERE tenant_id = $1 AND scope_id = $2 AND label = $3;
+
+-- name: turn_of_source
+-- The turn that a client calls by this name.
+-- $1 tenant uuid, $2 scope_id int8, $3 source_id text
+-- Uses: turns_source. Rows: event_id.
+SELECT event_id
+FROM turns
+WHERE tenant_id = $1 AND scope_id = $2 AND source_id = $3;
+
+-- name: turns_behind
+-- The turns that these memories rest on, through whatever memories lie between.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: derivations_pkey. Rows: event_id.
+WITH RECURSIVE up (id, kind) AS (
+    SELECT w.id, 'memory' FROM unnest($2::uuid[]) AS w (id)
+    UNION
+    SELECT d.source_id, d.source_kind
+    FROM up
+    JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = up.id
+    WHERE up.kind = 'memory')
+SELECT id AS event_id
+FROM up
+WHERE kind = 'turn';
+
+-- name: made_of
+-- The memories that anything of these turns and memories went into, through whatever memories lie between; and these.
+-- $1 tenant uuid, $2 ids uuid[]
+-- Uses: derivations_of_source, memories_pkey. Rows: memory_id, scope_id, kind, collection, session_id.
+WITH RECURSIVE down (id) AS (
+    SELECT w.id FROM unnest($2::uuid[]) AS w (id)
+    UNION
+    SELECT d.derived_id
+    FROM down
+    JOIN derivations d ON d.tenant_id = $1 AND d.source_id = down.id)
+SELECT m.memory_id, m.scope_id, m.kind, m.collection, m.session_id
+FROM down
+CROSS JOIN LATERAL (
+    SELECT memory_id, scope_id, kind, collection, session_id
+    FROM memories
+    WHERE tenant_id = $1 AND memory_id = down.id
+    LIMIT 1) m;
+
+-- name: memories_of_scopes
+-- The ids of all memories of these scopes.
+-- $1 tenant uuid, $2 scope_ids int8[]
+-- Uses: none. Rows: memory_id, scope_id.
+SELECT memory_id, scope_id
+FROM memories
+WHERE tenant_id = $1 AND scope_id = ANY ($2);
+
+-- name: memories_of_sessions
+-- The ids of all memories of these sessions.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: memories_of_session. Rows: memory_id, scope_id.
+SELECT memory_id, scope_id
+FROM memories
+WHERE tenant_id = $1 AND session_id = ANY ($2);
+
+-- name: known_memory
+-- Whether a scope holds a memory.
+-- $1 tenant uuid, $2 scope_id int8, $3 memory_id uuid
+-- Uses: memories_pkey. Rows: memory_id.
+SELECT memory_id
+FROM memories
+WHERE tenant_id = $1 AND memory_id = $3 AND scope_id = $2;
+
+-- name: turns_to_erase
+-- The turns of these scopes, or of these sessions, or these themselves, by id behind another, with their words.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 session_ids uuid[], $4 event_ids uuid[], $5 after uuid, $6 limit int8
+-- Uses: none. Rows: event_id, scope_id, session_id, exchange_id, chain, source_id, name, content.
+SELECT event_id, scope_id, session_id, exchange_id, chain, source_id, name, content
+FROM turns
+WHERE tenant_id = $1 AND event_id > $5
+  AND (scope_id = ANY ($2) OR session_id = ANY ($3) OR event_id = ANY ($4))
+ORDER BY event_id
+LIMIT $6;
+
+-- name: versions_to_erase
+-- All that these memories have ever said.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memory_versions_pkey. Rows: content.
+SELECT content
+FROM memory_versions
+WHERE tenant_id = $1 AND memory_id = ANY ($2);
+
+-- name: exchanges_of_sessions
+-- The exchanges of these sessions.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: exchanges_of_session. Rows: exchange_id, scope_id.
+SELECT exchange_id, scope_id
+FROM exchanges
+WHERE tenant_id = $1 AND session_id = ANY ($2);
+
+-- ---------------------------------------------------------------- taking it away
+
+-- name: lock_sessions
+-- Sessions, in the order in which everybody locks them.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: none. Rows: session_id, scope_id, label, summary_memory_id, summarised_seq.
+SELECT session_id, scope_id, label, summary_memory_id, summarised_seq
+FROM sessions
+WHERE tenant_id = $1 AND session_id = ANY ($2)
+ORDER BY label
+FOR UPDATE;
+
+-- name: lock_scopes
+-- Keep other writers of these scopes out to the end of the transaction, and give each its next version, before which no
+-- index may be.
+-- $1 tenant uuid, $2 scope_ids int8[]
+-- Uses: scope_versions_pkey. Rows: scope_id, version.
+WITH held AS (
+    SELECT scope_id
+    FROM scope_versions
+    WHERE tenant_id = $1 AND scope_id = ANY ($2)
+    ORDER BY scope_id
+    FOR UPDATE)
+UPDATE scope_versions v
+SET version = v.version + 1, rebuild_version = v.version + 1
+FROM held
+WHERE v.tenant_id = $1 AND v.scope_id = held.scope_id
+RETURNING v.scope_id, v.version;
+
+-- name: survivors
+-- The user's turns besides these that these memories rest on: what was learnt from them is to be learnt anew.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 event_ids uuid[]
+-- Uses: derivations_pkey, turns_pkey. Rows: event_id, scope_id.
+SELECT DISTINCT t.event_id, t.scope_id
+FROM derivations d
+JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id
+WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn' AND d.source_id <> ALL ($3);
+
+-- name: erase_rows
+-- Delete the rows of every table whose column `member` has one of these values; how many of each.
+-- $1 tenant uuid, $2 member text, $3 values text[]
+-- Uses: none. Rows: counts.
+SELECT mp_erase_rows($1, $2, $3) AS counts;
+
+-- name: erase_derivations
+-- What these went into, or were made of.
+-- $1 tenant uuid, $2 ids uuid[]
+-- Uses: derivations_of_source, derivations_pkey. Rows: none.
+DELETE FROM derivations
+WHERE tenant_id = $1 AND (derived_id = ANY ($2) OR source_id = ANY ($2));
+
+-- name: erase_nodes
+-- The ledger's nodes at these places of these sessions. The arrays go pairwise.
+-- $1 tenant uuid, $2 session_ids uuid[], $3 chains bytea[]
+-- Uses: ledger_pkey. Rows: none.
+DELETE FROM ledger l
+USING unnest($2::uuid[], $3::bytea[]) AS w (session_id, chain)
+WHERE l.tenant_id = $1 AND l.session_id = w.session_id AND l.chain = w.chain;
+
+-- name: sum_up_again
+-- These sessions have no summary, and get one from their beginning.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: none. Rows: none.
+UPDATE sessions
+SET summary_memory_id = NULL, summarised_seq = 0
+WHERE tenant_id = $1 AND session_id = ANY ($2);
+
+-- name: tell_again
+-- These sessions are told in episodes from their beginning.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: none. Rows: none.
+UPDATE sessions
+SET episode_seq = 0
+WHERE tenant_id = $1 AND session_id = ANY ($2);
+
+-- name: told_of_sessions
+-- The episodes of these sessions, and the months they are told in.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: memories_of_session. Rows: memory_id, compressed_into.
+SELECT memory_id, compressed_into
+FROM memories
+WHERE tenant_id = $1 AND session_id = ANY ($2) AND collection IN ('episode', 'past');
+
+-- name: uncompress
+-- The episodes that these months told stand for themselves again.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_compressed_into. Rows: none.
+UPDATE memories
+SET compressed_into = NULL
+WHERE tenant_id = $1 AND compressed_into = ANY ($2);
+
+-- name: unseal_exchanges
+-- Drop the sealed bodies of these sessions: a request holds the history before it.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: exchanges_of_session. Rows: none.
+UPDATE exchanges
+SET sealed = NULL, sealed_sha256 = NULL
+WHERE tenant_id = $1 AND session_id = ANY ($2) AND sealed IS NOT NULL;
+
+-- name: unseal_retrievals
+-- Drop the sealed questions and blocks of these sessions.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: retrievals_of_session. Rows: none.
+UPDATE retrievals
+SET sealed = NULL
+WHERE tenant_id = $1 AND session_id = ANY ($2) AND sealed IS NOT NULL;
+
+-- name: unname_retrievals
+-- Retrievals that named one of these memories or turns do so no more, and what was placed is gone with its text.
+-- $1 tenant uuid, $2 ids text[]
+-- Uses: none. Rows: retrieval_id, exchange_id.
+UPDATE retrievals r
+SET candidates = coalesce((
+        SELECT jsonb_agg(c) FROM jsonb_array_elements(r.candidates) AS c WHERE NOT (c ->> 'id' = ANY ($2))), '[]'),
+    placements = coalesce((
+        SELECT jsonb_agg(p) FROM jsonb_array_elements(r.placements) AS p
+        WHERE NOT coalesce(p -> 'memory_ids', '[]') ?| $2), '[]'),
+    sealed = NULL
+WHERE tenant_id = $1
+  AND (EXISTS (SELECT FROM jsonb_array_elements(r.candidates) AS c WHERE c ->> 'id' = ANY ($2))
+    OR EXISTS (SELECT FROM jsonb_array_elements(r.placements) AS p WHERE coalesce(p -> 'memory_ids', '[]') ?| $2))
+RETURNING retrieval_id, exchange_id;
+
+-- name: withdraw_nodes
+-- What these retrievals placed is never sent again.
+-- $1 tenant uuid, $2 retrieval_ids uuid[], $3 now timestamptz
+-- Uses: none. Rows: none.
+UPDATE ledger
+SET placed_sealed = NULL, placed_sha256 = NULL, withdrawn_at = $3
+WHERE tenant_id = $1 AND retrieval_id = ANY ($2);
+
+-- name: bare_events
+-- Of these memories the feed keeps that they were there and went.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 memory_ids uuid[]
+-- Uses: outbox_pkey. Rows: none.
+UPDATE outbox
+SET metadata = '{}'
+WHERE tenant_id = $1 AND scope_id = ANY ($2) AND object_id = ANY ($3) AND event <> 'erased' AND metadata <> '{}';
+
+-- name: erase_empty_exchanges
+-- Exchanges of these sessions that no turn is left of.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: exchanges_of_session. Rows: exchange_id.
+DELETE FROM exchanges e
+WHERE e.tenant_id = $1 AND e.session_id = ANY ($2)
+  AND NOT EXISTS (
+      SELECT FROM turns t
+      WHERE t.tenant_id = $1 AND t.session_id = e.session_id AND t.exchange_id = e.exchange_id)
+RETURNING exchange_id;
+
+-- ---------------------------------------------------------------- users
+
+-- name: users_of_scopes
+-- The users that these scopes are of.
+-- $1 tenant uuid, $2 user text
+-- Uses: subjects_tenant_id_user_name_key. Rows: subject_id.
+SELECT subject_id
+FROM subjects
+WHERE tenant_id = $1 AND user_name = $2;
+
+-- name: retire_keys
+-- The keys of a subject seal nothing more.
+-- $1 tenant uuid, $2 subject_id uuid, $3 now timestamptz
+-- Uses: data_keys_current. Rows: key_id.
+UPDATE data_keys
+SET retired_at = $3
+WHERE tenant_id = $1 AND subject_id = $2 AND retired_at IS NULL AND shredded_at IS NULL
+RETURNING key_id;
+
+-- name: keys_retired
+-- Keys of a subject that are not shredded and not in use.
+-- $1 tenant uuid, $2 subject_id uuid
+-- Uses: none. Rows: key_id.
+SELECT key_id
+FROM data_keys
+WHERE tenant_id = $1 AND subject_id = $2 AND retired_at IS NOT NULL AND shredded_at IS NULL;
+
+-- name: shred_keys
+-- What these keys sealed can never be read again.
+-- $1 tenant uuid, $2 key_ids uuid[], $3 now timestamptz
+-- Uses: data_keys_pkey. Rows: none.
+UPDATE data_keys
+SET wrapped = NULL, shredded_at = $3
+WHERE tenant_id = $1 AND key_id = ANY ($2) AND shredded_at IS NULL;
+
+-- name: erase_subject
+-- A user's name, unless the user has come back.
+-- $1 tenant uuid, $2 user text
+-- Uses: subjects_tenant_id_user_name_key. Rows: none.
+DELETE FROM subjects s
+WHERE s.tenant_id = $1 AND s.user_name = $2
+  AND NOT EXISTS (SELECT FROM scopes c WHERE c.tenant_id = $1 AND c.user_name = $2);
+
+-- name: salt_generation
+-- By which number a tenant's cache_salt is made.
+-- $1 tenant uuid
+-- Uses: tenants_pkey. Rows: salt_generation.
+SELECT salt_generation
+FROM tenants
+WHERE tenant_id = $1;
+
+-- name: rotate_salt
+-- The next number, unless the last came so lately.
+-- $1 tenant uuid, $2 now timestamptz, $3 before timestamptz
+-- Uses: tenants_pkey. Rows: salt_generation.
+UPDATE tenants
+SET salt_generation = salt_generation + 1, salt_rotated_at = $2
+WHERE tenant_id = $1 AND (salt_rotated_at IS NULL OR salt_rotated_at < $3)
+RETURNING salt_generation;
+
+-- ---------------------------------------------------------------- made anew
+
+-- name: session_to_sum_up
+-- A session by its id.
+-- $1 tenant uuid, $2 session_id uuid
+-- Uses: sessions_pkey. Rows: session_id, scope_id, label.
+SELECT session_id, scope_id, label
+FROM sessions
+WHERE tenant_id = $1 AND session_id = $2;
+
+-- name: turns_to_learn
+-- Turns as a fact rests on them.
+-- $1 tenant uuid, $2 event_ids uuid[]
+-- Uses: turns_pkey. Rows: event_id, session_id, exchange_id, seq, chain, parent_chain, role, name, content, source_id,
+-- line_digest, origin, integrity, sensitivity, model, redactions, token_count, occurred_at, language.
+SELECT event_id, session_id, exchange_id, seq, chain, parent_chain, role, name, content, source_id, line_digest, origin,
+       integrity, sensitivity, model, redactions, token_count, occurred_at, language
+FROM turns
+WHERE tenant_id = $1 AND event_id = ANY ($2)
+ORDER BY session_id, seq;
+
+-- name: turns_missing
+-- Those of these turns that are not there any more.
+-- $1 tenant uuid, $2 event_ids uuid[]
+-- Uses: turns_pkey. Rows: event_id.
+SELECT w.event_id
+FROM unnest($2::uuid[]) AS w (event_id)
+LEFT JOIN turns t ON t.tenant_id = $1 AND t.event_id = w.event_id
+WHERE t.event_id IS NULL
+LIMIT 1;
+
+-- ---------------------------------------------------------------- the probe
+
+-- name: columns_to_probe
+-- Every column of this database that may hold words or ids, with how it is read.
+-- Uses: none. Rows: table_name, column_name, type_name.
+SELECT c.relname::text AS table_name, a.attname::text AS column_name, format_type(a.atttypid, NULL) AS type_name
+FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND has_table_privilege(c.oid, 'SELECT')
+  AND format_type(a.atttypid, NULL) IN ('text', 'jsonb', 'json', 'bytea', 'uuid', 'text[]', 'uuid[]',
+                                        'character varying')
+ORDER BY c.relname, a.attnum;
+
+-- name: answers_given
+-- The answers to requests that were given one of these memories, with their words.
+-- $1 tenant uuid, $2 ids text[]
+-- Uses: none. Rows: event_id, content.
+SELECT t.event_id, t.content
+FROM retrievals r
+JOIN turns t ON t.tenant_id = $1 AND t.session_id = r.session_id AND t.exchange_id = r.exchange_id
+WHERE r.tenant_id = $1 AND t.role = 'assistant'
+  AND EXISTS (SELECT FROM jsonb_array_elements(r.placements) AS p WHERE coalesce(p -> 'memory_ids', '[]') ?| $2);
+
+-- name: unseal_these
+-- Drop the sealed bodies of these exchanges.
+-- $1 tenant uuid, $2 exchange_ids uuid[]
+-- Uses: exchanges_pkey. Rows: none.
+UPDATE exchanges
+SET sealed = NULL, sealed_sha256 = NULL
+WHERE tenant_id = $1 AND exchange_id = ANY ($2) AND sealed IS NOT NULL;

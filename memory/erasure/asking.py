@@ -1,0 +1,65 @@
+"""Asking for an erasure: a target in, what it comes to or the id of a job out. Raises StoreUnavailable.
+
+What is asked for stands in the store before anything is done, sealed under the tenant's key: it outlives whoever asks.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from memory.envelope import Binding, seal
+from memory.erasure.model import Job, Plan, Target
+from memory.erasure.ports import EraseStore
+from memory.ids import new_id
+from memory.keys import KeyRing
+from memory.write.tombstones import digest, session_digest
+
+_NOBODY: Final = UUID(int=0)
+
+
+def binding_of(tenant: UUID, erasure_id: UUID) -> Binding:
+    """What a sealed target belongs to."""
+    return Binding(tenant, _NOBODY, erasure_id, "erasure")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Plans erasures and writes their jobs; somebody who leads goes through with them."""
+
+    store: EraseStore
+    keys: KeyRing
+
+    async def remembered(self, target: Target) -> tuple[Plan, list[str], list[str]]:
+        """What a target comes to now: the plan, ids of turns and ids of memories."""
+        plan = await self.store.plan(target)
+        tenant = target.scope.tenant
+        pages = self.store.turns(tenant, plan.scope_ids, list(plan.sessions), list(plan.turns), plan.touched)
+        turns = [one.event_id async for page in pages for one in page]
+        made = await self.store.reach(plan, tenant, turns)
+        return plan, [str(one) for one in turns], [str(one) for one in made]
+
+    async def ask(self, target: Target, now: datetime) -> UUID:
+        """Write a job; its id."""
+        tenant, erasure_id = target.scope.tenant, new_id()
+        key = await self.keys.tenant_key(tenant)
+        sealed = seal(key, binding_of(tenant, erasure_id), target.packed())
+        await self.store.add(tenant, erasure_id, target.kind, sealed, await self._digest(target), now)
+        return erasure_id
+
+    async def job(self, tenant: UUID, erasure_id: UUID) -> Job | None:
+        """How far a job is; None for no such job."""
+        return await self.store.get(tenant, erasure_id)
+
+    async def _digest(self, target: Target) -> bytes:
+        """The HMAC that stands for a target: that of its tombstone where it has one of its own."""
+        content_key = await self.keys.content_key(target.scope.tenant)
+        if target.kind == "session":
+            return session_digest(content_key, target.scope, target.value)
+        if target.kind in ("user", "project"):
+            return digest(content_key, "user" if target.kind == "user" else "project", target.value)
+        names = "\x00".join((target.kind, target.scope.user, target.scope.project, target.scope.agent, target.value))
+        return hmac.digest(content_key, names.encode("utf-8", "surrogatepass"), "sha256")

@@ -1,0 +1,156 @@
+"""What every process does when something was erased: an announcement in, what it held let go of, its word back.
+
+Drops ids of scopes, keys of subjects, indexes of hot scopes; says how many of the forgotten ids it had found in its
+indexes behind the second word of a job, when none may be there. A process that cannot hear says nothing, and is waited
+for in vain: what it holds is confirmed with the store within the staleness bound anyway (DESIGN section 6). Ids only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from memory.errors import QueueUnavailable, StoreUnavailable
+from memory.telemetry import event
+
+log: Final = logging.getLogger("memory_proxy.erasure")
+_AGAIN_S: Final = 1.0
+_ALIVE_EVERY_S: Final = 3.0
+
+
+class Signals(Protocol):
+    """How processes hear of erasures. Every call raises QueueUnavailable."""
+
+    async def say_alive(self, process: str) -> None: ...
+    async def say_gone(self, process: str) -> None: ...
+    def listen(self, ready: Callable[[], None]) -> AsyncIterator[bytes | None]: ...
+    async def confirm(self, erasure: UUID, turn: int, process: str, held: int) -> None: ...
+
+
+class HoldsScopes(Protocol):
+    """Ids of scopes in process."""
+
+    def drop_ids(self, tenant: UUID, scope_ids: Sequence[int]) -> None: ...
+
+
+class HoldsKeys(Protocol):
+    """Keys in process."""
+
+    def drop_subject(self, tenant: UUID, subject_id: UUID) -> None: ...
+    def drop(self, tenant: UUID, key_id: UUID) -> None: ...
+    def drop_salt(self, tenant: UUID) -> None: ...
+    async def salt_key(self, tenant: UUID) -> bytes: ...
+
+
+class HoldsIndexes(Protocol):
+    """Hot scopes in process."""
+
+    def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None: ...
+    def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One announcement. `turn`: which of a job's; `memories`: the forgotten ids, to be looked for."""
+
+    tenant: UUID
+    erasure: UUID
+    turn: int
+    scopes: tuple[int, ...] = ()
+    subject: UUID | None = None
+    keys: tuple[UUID, ...] = ()
+    memories: tuple[UUID, ...] = ()
+
+    def packed(self) -> bytes:
+        """As it is announced."""
+        said: dict[str, Any] = {
+            "tenant": self.tenant.hex,
+            "erasure": self.erasure.hex,
+            "turn": self.turn,
+            "scopes": self.scopes,
+            "subject": self.subject.hex if self.subject else None,
+            "keys": [one.hex for one in self.keys],
+            "memories": [one.hex for one in self.memories],
+        }
+        return json.dumps(said, separators=(",", ":")).encode()
+
+    @classmethod
+    def unpacked(cls, raw: bytes) -> Word | None:
+        """The word again; None for what is none: the server may be shared."""
+        try:
+            said = json.loads(raw)
+            return cls(
+                UUID(said["tenant"]),
+                UUID(said["erasure"]),
+                int(said["turn"]),
+                tuple(int(one) for one in said["scopes"]),
+                UUID(said["subject"]) if said["subject"] else None,
+                tuple(UUID(one) for one in said["keys"]),
+                tuple(UUID(one) for one in said["memories"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+class Follower:
+    """Follows erasures for one process. `indexes` None: it holds none."""
+
+    def __init__(
+        self, signals: Signals, process: str, scopes: HoldsScopes, keys: HoldsKeys, indexes: HoldsIndexes | None
+    ) -> None:
+        self._signals = signals
+        self._process = process
+        self._scopes = scopes
+        self._keys = keys
+        self._indexes = indexes
+
+    async def follow(self) -> None:
+        """For ever; run as a task."""
+        try:
+            while True:
+                hears = asyncio.Event()
+                alive = asyncio.create_task(self._say_alive(hears))
+                try:
+                    with contextlib.suppress(QueueUnavailable):
+                        async for raw in self._signals.listen(hears.set):
+                            if raw is not None and (word := Word.unpacked(raw)) is not None:
+                                await self.heard(word)
+                finally:
+                    alive.cancel()
+                await asyncio.sleep(_AGAIN_S)
+        finally:
+            with contextlib.suppress(QueueUnavailable):
+                await self._signals.say_gone(self._process)
+
+    async def heard(self, word: Word) -> None:
+        """Let go, and say so."""
+        self._scopes.drop_ids(word.tenant, word.scopes)
+        if word.subject is not None:
+            self._keys.drop_subject(word.tenant, word.subject)
+        for key_id in word.keys:
+            self._keys.drop(word.tenant, key_id)
+        self._keys.drop_salt(word.tenant)
+        held = 0
+        if self._indexes is not None:
+            held = self._indexes.holding(word.tenant, word.memories)
+            self._indexes.let_go(word.tenant, word.scopes)
+        with contextlib.suppress(StoreUnavailable):
+            await self._keys.salt_key(word.tenant)
+        try:
+            await self._signals.confirm(word.erasure, word.turn, self._process, held)
+        except QueueUnavailable as fault:
+            event(log, "erasure_not_confirmed", logging.WARNING, erasure=str(word.erasure), fault=str(fault))
+
+    async def _say_alive(self, hears: asyncio.Event) -> None:
+        """Only while it hears: nobody waits for one that cannot."""
+        await hears.wait()
+        while True:
+            with contextlib.suppress(QueueUnavailable):
+                await self._signals.say_alive(self._process)
+            await asyncio.sleep(_ALIVE_EVERY_S)

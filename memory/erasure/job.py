@@ -1,0 +1,380 @@
+"""One erasure, from its row to its receipt.
+
+`Erasing.run` reads downwards: mark, settle, purge, delete, let go, make anew, shred, probe, sign. Each step is noted
+when it is done and safe to do twice, so a kill anywhere ends in a finished erasure once somebody goes on. What the
+forgotten text was is known to this process only, as hashes: a job that goes on in another process after its texts are
+gone looks for ids alone, and its receipt says so. Raises StoreUnavailable, QueueUnavailable, EmbedderUnavailable (come
+again), LeaseLost (another leads).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from memory import payload
+from memory.envelope import Binding, key_id_of, unseal
+from memory.erasure import journal
+from memory.erasure.asking import binding_of
+from memory.erasure.follower import Word
+from memory.erasure.model import Items, Job, Plan, Step, Target, Traces, added
+from memory.erasure.ports import EraseStore, GoesThrough, Hots, MakesAnew
+from memory.erasure.receipt import signed
+from memory.erasure.shingles import Shingles
+from memory.erasure.wanted import Wanted
+from memory.errors import EnvelopeUnreadable
+from memory.keys import KeyRing
+from memory.model import Scope
+from memory.ports import Entry
+from memory.read.conversation import scope_key
+from memory.stored import TombstoneKind
+from memory.write.tombstones import digest, session_digest, turn_digests
+
+SETTLED_WITHIN_S: Final = 10.0
+_POLL_S: Final = 0.02
+_IDS_SHOWN_MAX: Final = 100
+_MEMORIES_ASKED_MAX: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class EraseParts:
+    """What an erasure needs. `anew` None: that waits for a process that can."""
+
+    store: EraseStore
+    probe: GoesThrough
+    redis: Hots
+    keys: KeyRing
+    anew: MakesAnew | None
+    clock: Callable[[], datetime]
+    staleness_s: float
+    salt_rotation_min_s: float
+    journal: Path
+    spool: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What only this process knows of a job: its words, what keeps it away, how long it waited for others."""
+
+    words: Shingles
+    tombstones: list[tuple[TombstoneKind, bytes]]
+    whole: bool  # the words are those of all that goes
+    heard: dict[str, Any] = field(default_factory=dict)
+
+
+class Erasing:
+    """Goes through with erasures."""
+
+    def __init__(self, parts: EraseParts) -> None:
+        self._parts = parts
+        self._store = parts.store
+
+    @property
+    def parts(self) -> EraseParts:
+        """What it is made of."""
+        return self._parts
+
+    async def run(self, tenant: UUID, erasure_id: UUID, fence: int, *, removal_only: bool = False) -> Job | None:
+        """To the end; `removal_only`: until nothing of it is left, and no further. None for no such job."""
+        job = await self._store.get(tenant, erasure_id)
+        if job is None or job.finished_at is not None or job.target is None:
+            return job
+        target = await self._opened(job, job.target)
+        known = Known(Shingles(), [], whole=job.step in ("asked", "marked"))
+        if job.step == "asked":
+            job = await self._mark(job, target, known, fence)
+        elif job.step == "marked":
+            await self._remember(await self._plan_of(job), target, known)
+        if job.step == "marked":
+            job = await self._take_away(job, target, fence, known)
+        if removal_only:
+            await self._shred(job)
+            return job
+        if job.step == "deleted":
+            job = await self._make_anew(job, fence)
+        if job.step == "rebuilt":
+            job = await self._lock_away(job, target, fence)
+        await self._end(job, target, known, fence)
+        return await self._store.get(tenant, erasure_id)
+
+    # ------------------------------------------------------------ steps
+
+    async def _mark(self, job: Job, target: Target, known: Known, fence: int) -> Job:
+        """Nothing of it comes in any more from here on."""
+        plan = await self._remember(await self._store.plan(target), target, known)
+        subject = await self._subject(target)
+        number = await self._store.mark(job, plan, known.tombstones, subject, self._parts.clock(), fence)
+        if subject is not None:
+            await self._tell(Word(job.tenant_id, job.erasure_id, 1, subject=subject), known)
+        for _ in range(round(SETTLED_WITHIN_S / _POLL_S)):
+            if await self._store.settled(number):
+                break
+            await asyncio.sleep(_POLL_S)
+        return replace(job, step="marked")
+
+    async def _take_away(self, job: Job, target: Target, fence: int, known: Known) -> Job:
+        items = await self._store.items(job)
+        purged = await self._purge(job, target, items)
+        user = target.value if target.kind == "user" else None
+        deleted = await self._store.delete(job, items, user, self._parts.clock(), fence)
+        items = await self._store.items(job)
+        await self._tell(Word(job.tenant_id, job.erasure_id, 2, tuple(items.touched())), known)
+        purged += await self._purge(job, target, items)  # what was under way meanwhile
+        return await self._advance(replace(job, counts=deleted), "deleted", purged, fence)
+
+    async def _make_anew(self, job: Job, fence: int) -> Job:
+        anew = self._parts.anew
+        made = await anew.make(job, await self._store.items(job)) if anew is not None else {}
+        return await self._advance(job, "rebuilt", made, fence)
+
+    async def _lock_away(self, job: Job, target: Target, fence: int) -> Job:
+        """What is sealed can be read no more, and what the model server has cached is met no more."""
+        shredded = await self._shred(job)
+        now = self._parts.clock()
+        before = now - timedelta(seconds=self._parts.salt_rotation_min_s)
+        rotated = await self._store.rotate_salt(job.tenant_id, now, before)
+        done = {"keys_shredded": shredded, "cache_salt_rotated": int(rotated)}
+        return await self._advance(job, "shredded", done, fence)
+
+    async def _shred(self, job: Job) -> int:
+        keys = (await self._store.items(job)).ids("key")
+        return await self._store.shred(job, keys, self._parts.clock()) if keys else 0
+
+    async def _end(self, job: Job, target: Target, known: Known, fence: int) -> None:
+        items = await self._store.items(job)
+        keys, touched = tuple(items.ids("key")), tuple(items.touched())
+        memories = tuple(items.ids("memory")[:_MEMORIES_ASKED_MAX])
+        subject = await self._subject(target)
+        word = Word(job.tenant_id, job.erasure_id, 3, touched, subject, keys, memories)
+        held = await self._tell(word, known)
+        traces = await self._probe(job, items, known, held)
+        receipt = await self._receipt(job, items, known, traces)
+        entry = journal.Entry(
+            job.tenant_id, job.erasure_id, job.kind, job.digest, job.requested_at, await self._tombstones(job, known)
+        )
+        await asyncio.to_thread(journal.append, self._parts.journal, entry, receipt)
+        await self._store.end(job, receipt, self._parts.clock(), fence)
+
+    # ------------------------------------------------------------ parts of steps
+
+    async def _remember(self, plan: Plan, target: Target, known: Known) -> Plan:
+        """Take in the words of what goes and what it is recognised by; the plan with the answers that repeat it."""
+        tenant = target.scope.tenant
+        events = await self._take_in(plan, plan.scope_ids, list(plan.sessions), list(plan.turns), known, tenant)
+        made = await self._store.reach(plan, tenant, list(events))
+        for content in await self._store.said_by(tenant, plan.touched, made):
+            known.words.add(content)
+        known.tombstones.extend(await self._names(plan, target, made))
+        if plan.scopes or not made:
+            return plan
+        given = await self._store.answers_given(tenant, plan.touched, made)
+        scope_id = plan.touched[0]
+        echoes = {one: scope_id for one, text in given if one not in events and known.words.found_in(text)}
+        await self._take_in(plan, [], [], list(echoes), known, tenant)
+        return replace(plan, turns={**plan.turns, **echoes})
+
+    async def _take_in(
+        self,
+        plan: Plan,
+        scopes: Sequence[int],
+        sessions: Sequence[UUID],
+        turns: Sequence[UUID],
+        known: Known,
+        tenant: UUID,
+    ) -> set[UUID]:
+        content_key = await self._parts.keys.content_key(tenant)
+        users = {one.scope_id: one.user for one in await self._store.scopes(tenant)}
+        events: set[UUID] = set()
+        async for page in self._store.turns(tenant, scopes, sessions, turns, plan.touched):
+            for one in page:
+                events.add(one.event_id)
+                known.words.add(one.content)
+                user = users.get(one.scope_id, "")
+                known.tombstones.extend(turn_digests(content_key, user, one.content, one.source_id, one.chain))
+            await asyncio.sleep(0)
+        return events
+
+    async def _names(self, plan: Plan, target: Target, made: Sequence[UUID]) -> list[tuple[TombstoneKind, bytes]]:
+        content_key = await self._parts.keys.content_key(target.scope.tenant)
+        found: list[tuple[TombstoneKind, bytes]] = []
+        if target.kind == "user":
+            found.append(("user", digest(content_key, "user", target.value)))
+        elif target.kind == "project":
+            found.append(("project", digest(content_key, "project", target.value)))
+        elif target.kind == "session":
+            found.append(("session", session_digest(content_key, target.scope, target.value)))
+        names = {one.scope_id: one for one in plan.scopes}
+        for scope_id, label in plan.sessions.values():
+            if (one := names.get(scope_id)) is not None:
+                scope = Scope(target.scope.tenant, one.user, one.project, one.agent)
+                found.append(("session", session_digest(content_key, scope, label)))
+        return [*found, *(("memory", digest(content_key, "memory", str(one))) for one in made)]
+
+    async def _plan_of(self, job: Job) -> Plan:
+        """The plan of a job that was marked before: as it was written down."""
+        items = await self._store.items(job)
+        wanted = set(items.scope_ids())
+        scopes = tuple(one for one in await self._store.scopes(job.tenant_id) if one.scope_id in wanted)
+        of = {kind: {UUID(item): scope for item, scope in items.of.get(kind, {}).items()} for kind in _BY_ID}
+        sessions = {one: (scope, "") for one, scope in of["session"].items()}
+        return Plan(scopes, sessions, of["turn"], of["memory"])
+
+    async def _tombstones(self, job: Job, known: Known) -> tuple[tuple[TombstoneKind, bytes], ...]:
+        if known.tombstones:
+            return tuple(dict.fromkeys(known.tombstones))
+        return tuple(await self._store.tombstones_since(job.tenant_id, job.requested_at))
+
+    async def _purge(self, job: Job, target: Target, items: Items) -> Counter[str]:
+        """Take out of Redis what is there of it."""
+        redis, tenant = self._parts.redis, job.tenant_id
+        gone: Counter[str] = Counter()
+        chain_key = await self._parts.keys.chain_key(tenant)
+        subject = await self._subject(target)
+        subjects = None if target.kind == "project" else [await self._parts.keys.subject_id(tenant, target.scope.user)]
+
+        async def judge(entry: Entry) -> bool:
+            return await self._is_theirs(entry, target, job.requested_at)
+
+        gone["queue_entries"] += await redis.purge(tenant, [subject] if subject else subjects, judge)
+        if target.kind in ("user", "project"):
+            named = {one.scope_id: one for one in await self._store.scopes(tenant)}
+            for scope_id in items.scope_ids():
+                if (one := named.get(scope_id)) is not None:
+                    scope = Scope(tenant, one.user, one.project, one.agent)
+                    gone["redis_keys"] += await redis.drop_scope(tenant, scope_key(chain_key, scope))
+            return gone
+        sessions = items.ids("session")
+        if items.of.get("turn"):  # working contexts quote turns; whose they are is found in the store
+            pages = self._store.turns(tenant, [], [], items.ids("turn"), items.touched())
+            sessions += [one.session_id async for page in pages for one in page]
+        gone["redis_keys"] += await redis.drop_sessions(tenant, scope_key(chain_key, target.scope), sessions)
+        return gone
+
+    async def _is_theirs(self, entry: Entry, target: Target, at: datetime) -> bool:
+        """Whether an entry of the queue is of what goes, and came before it was to go."""
+        try:
+            key = await self._parts.keys.by_id(entry.tenant_id, key_id_of(entry.envelope))
+            purpose: Any = entry.kind
+            binding = Binding(entry.tenant_id, entry.subject_id, entry.exchange_id, purpose)
+            raw = unseal(key, binding, entry.envelope)
+            if entry.kind == "import":
+                chunk = payload.unpack_import(raw)
+                return chunk.arrived_at <= at and _covers(target, chunk.scope, None)
+            captured = payload.unpack_captured(raw)
+        except EnvelopeUnreadable:
+            return target.kind == "user"
+        return captured.arrived_at <= at and _covers(target, captured.scope, captured.session.label)
+
+    async def _tell(self, word: Word, known: Known) -> int:
+        """Tell every process and wait until each has confirmed, or twice the staleness bound has passed: by then none
+        uses what it has not confirmed with the store. How many ids they still held.
+        """
+        redis, began_s = self._parts.redis, time.monotonic()
+        asked = await redis.living()
+        await redis.announce(word.packed())
+        confirmed: Mapping[str, int] = {}
+        while time.monotonic() - began_s < 2 * self._parts.staleness_s:
+            confirmed = await redis.confirmed(word.erasure, word.turn)
+            if asked <= confirmed.keys():
+                break
+            await asyncio.sleep(_POLL_S)
+        known.heard[str(word.turn)] = {
+            "asked": len(asked),
+            "confirmed": len(asked & confirmed.keys()),
+            "millis": round((time.monotonic() - began_s) * 1000),
+        }
+        return sum(confirmed.values())
+
+    async def _probe(self, job: Job, items: Items, known: Known, held: int) -> Traces:
+        """Look for the ids and the words in every table, in Redis, in the spool, and in every process."""
+        tenant, words = job.tenant_id, known.words
+        probe = self._parts.probe
+        everything = [one.scope_id for one in await self._store.scopes(tenant)]
+        await probe.spare_said(tenant, everything, words)
+        ids = [*items.ids("turn"), *items.ids("memory")]
+        wanted = Wanted(ids, items.ids("key"), words)
+        found = await probe.run(tenant, everything, wanted)
+        async for name, values in self._parts.redis.everything():
+            if job.erasure_id.hex not in name and (hits := sum(map(wanted.count, values))):
+                found[f"redis {':'.join(name.split(':')[:2])}"] += hits
+        if spooled := await asyncio.to_thread(_in_files, self._parts.spool, wanted):
+            found["spool"] += spooled
+        if held:
+            found["processes"] += held
+        return Traces(dict(found), len(ids), len(words), words.said_elsewhere)
+
+    async def _receipt(self, job: Job, items: Items, known: Known, traces: Traces) -> dict[str, Any]:
+        keys = self._parts.keys
+        content_key = await keys.content_key(job.tenant_id)
+        marks = sorted(
+            hmac.digest(content_key, one.bytes, "sha256").hex()
+            for kind in ("turn", "memory", "session")
+            for one in items.ids(kind)
+        )
+        root = hmac.digest(content_key, "".join(marks).encode(), "sha256").hex()
+        members = {
+            "id": str(job.erasure_id),
+            "tenant": str(job.tenant_id),
+            "kind": job.kind,
+            "target": job.digest.hex(),
+            "level": "logical",
+            "complete": traces.total == 0,
+            "requested_at": job.requested_at.isoformat(),
+            "finished_at": self._parts.clock().isoformat(),
+            "counts": dict(sorted(job.counts.items())),
+            "ids": {"count": len(marks), "root": root, "first": marks[:_IDS_SHOWN_MAX]},
+            "processes": known.heard,
+            "probe": {
+                "traces": traces.total,
+                "found": dict(sorted(traces.found.items())),
+                "ids": traces.ids,
+                "word_runs": traces.shingles,
+                "word_runs_said_elsewhere": traces.said_elsewhere,
+                "words_known": known.whole,
+            },
+        }
+        return signed(members, await keys.receipt_seed(job.tenant_id))
+
+    async def _advance(self, job: Job, step: Step, more: Mapping[str, int], fence: int) -> Job:
+        counts = added(job.counts, more)
+        await self._store.advance(job, step, counts, fence)
+        return replace(job, step=step, counts=counts)
+
+    async def _opened(self, job: Job, sealed: bytes) -> Target:
+        key = await self._parts.keys.by_id(job.tenant_id, key_id_of(sealed))
+        raw = unseal(key, binding_of(job.tenant_id, job.erasure_id), sealed)
+        return Target.unpacked(raw, job.tenant_id)
+
+    async def _subject(self, target: Target) -> UUID | None:
+        """Whose keys are shredded: a user's who goes whole."""
+        return await self._parts.keys.subject_id(target.scope.tenant, target.value) if target.kind == "user" else None
+
+
+_BY_ID: Final = ("session", "turn", "memory")
+
+
+def _covers(target: Target, scope: Scope, label: str | None) -> bool:
+    if target.kind == "user":
+        return scope.user == target.value
+    if target.kind == "project":
+        return scope.project == target.value
+    return target.kind == "session" and scope == target.scope and label == target.value
+
+
+def _in_files(directory: Path, wanted: Wanted) -> int:
+    """Traces in the files of a directory: what lies there is sealed, so words would be a defect."""
+    found = 0
+    for path in sorted(directory.glob("*")) if directory.is_dir() else ():
+        found += sum(wanted.count(part) for part in path.read_bytes().split(b"\0") if len(part) > _READABLE_BYTES)
+    return found
+
+
+_READABLE_BYTES: Final = 64

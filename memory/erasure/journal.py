@@ -1,0 +1,94 @@
+"""The journal of erasures: one line of JSON for each, with its receipt and its tombstones in, the same lines out.
+
+It lies beside the database and not in it, so that a database restored from an older copy can be cleaned by it before
+anybody is answered. It holds HMACs, ids and times only. Every line is on disk (fsync) before an erasure has ended;
+a torn last line was never acknowledged and is passed over.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from memory.stored import TombstoneKind
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One erasure. `tombstones`: kind and digest."""
+
+    tenant: UUID
+    erasure: UUID
+    kind: str
+    digest: bytes
+    at: datetime
+    tombstones: tuple[tuple[TombstoneKind, bytes], ...]
+
+
+def append(path: Path, entry: Entry, receipt: Mapping[str, Any]) -> None:
+    """Add a line. Blocking. Raises OSError."""
+    line = {
+        "tenant": str(entry.tenant),
+        "erasure": str(entry.erasure),
+        "kind": entry.kind,
+        "digest": entry.digest.hex(),
+        "at": entry.at.isoformat(),
+        "tombstones": _packed(entry.tombstones),
+        "receipt": dict(receipt),
+    }
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        raw = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        os.write(descriptor, (b"\n" if torn else b"") + raw)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def entries(path: Path) -> Iterator[Entry]:
+    """Every whole line, oldest first; of a file that is not there none. Blocking. Raises OSError."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for raw in file:
+            if (found := _entry(raw)) is not None:
+                yield found
+
+
+def _entry(raw: bytes) -> Entry | None:
+    try:
+        line = json.loads(raw)
+        return Entry(
+            UUID(line["tenant"]),
+            UUID(line["erasure"]),
+            line["kind"],
+            bytes.fromhex(line["digest"]),
+            datetime.fromisoformat(line["at"]),
+            tuple(_unpacked(line["tombstones"])),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _packed(tombstones: Sequence[tuple[TombstoneKind, bytes]]) -> dict[str, str]:
+    by_kind: dict[str, bytes] = {}
+    for kind, digest in tombstones:
+        by_kind[kind] = by_kind.get(kind, b"") + digest
+    return {kind: base64.b64encode(digests).decode() for kind, digests in by_kind.items()}
+
+
+def _unpacked(by_kind: Mapping[TombstoneKind, str]) -> Iterator[tuple[TombstoneKind, bytes]]:
+    for kind, packed in by_kind.items():
+        raw = base64.b64decode(packed)
+        for at in range(0, len(raw), 32):
+            yield kind, raw[at : at + 32]

@@ -1,0 +1,86 @@
+"""Who goes through with erasures: one worker leads, the others stand by; for ever.
+
+A leader that was killed is followed after its lease; the job goes on where its row says. One that cannot go on now (a
+store is away) waits and tries again; one that never can is passed over, said in the log, and tried again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+from uuid import UUID
+
+from memory.erasure.job import Erasing
+from memory.erasure.ports import EraseStore
+from memory.errors import LeaseLost, MemoryProxyFault
+from memory.telemetry import event
+
+log: Final = logging.getLogger("memory_proxy.erasure")
+LEASE_S: Final = 15.0
+POLL_S: Final = 0.25
+_RESTED_S: Final = 5.0
+
+
+class Leads(Protocol):
+    """The one that does it."""
+
+    async def lead(self, ttl_s: float) -> int | None: ...
+    async def resign(self) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def leading(leader: Leads) -> AsyncIterator[int | None]:
+    """The fence, renewed while the body runs; None while another leads."""
+    fence = await leader.lead(LEASE_S)
+    if fence is None:
+        yield None
+        return
+    renewing = asyncio.create_task(_renew(leader))
+    try:
+        yield fence
+    finally:
+        renewing.cancel()
+        with contextlib.suppress(MemoryProxyFault):
+            await leader.resign()
+
+
+async def _renew(leader: Leads) -> None:
+    while True:
+        await asyncio.sleep(LEASE_S / 4)
+        with contextlib.suppress(MemoryProxyFault):
+            await leader.lead(LEASE_S)
+
+
+async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing) -> None:
+    """Go through with every job, for ever; run as a task."""
+    while True:
+        rest_s = POLL_S
+        try:
+            if waiting := await store.waiting():
+                async with leading(leader) as fence:
+                    if fence is not None:
+                        await _all(erasing, waiting, fence)
+        except MemoryProxyFault as fault:
+            event(log, "erasure_waits", logging.WARNING, fault=f"{type(fault).__name__}: {fault}")
+            rest_s = _RESTED_S
+        await asyncio.sleep(rest_s)
+
+
+async def _all(erasing: Erasing, waiting: list[tuple[UUID, UUID]], fence: int) -> None:
+    faults: list[MemoryProxyFault] = []
+    for tenant, erasure_id in waiting:
+        try:
+            job = await erasing.run(tenant, erasure_id, fence)
+        except LeaseLost:
+            raise
+        except MemoryProxyFault as fault:
+            event(log, "erasure_stopped", logging.WARNING, erasure=str(erasure_id), fault=type(fault).__name__)
+            faults.append(fault)
+            continue
+        receipt = (job.receipt if job is not None else None) or {}
+        event(log, "erased", erasure=str(erasure_id), complete=receipt.get("complete"))
+    if faults:
+        raise faults[0]

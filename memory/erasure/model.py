@@ -1,0 +1,141 @@
+"""Values of erasure: what is to be forgotten, what that comes to, and how far a job is. Frozen, no I/O."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, get_args
+from uuid import UUID
+
+from memory.model import Scope
+
+TargetKind = Literal["user", "project", "session", "memory", "source_id", "query"]
+Step = Literal["asked", "marked", "deleted", "rebuilt", "shredded", "ended"]
+ItemKind = Literal["scope", "session", "exchange", "turn", "memory", "retrieval", "key", "summary", "learn"]
+KINDS: Final[tuple[TargetKind, ...]] = get_args(TargetKind)
+WHOLE: Final = frozenset({"user", "project"})
+"""Kinds that take whole scopes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What somebody wants forgotten. `scope` is the caller's; `memory_ids` what a query has found."""
+
+    kind: TargetKind
+    value: str
+    scope: Scope
+    memory_ids: tuple[UUID, ...] = ()
+
+    def packed(self) -> bytes:
+        """As bytes, to be sealed."""
+        names = [self.scope.user, self.scope.project, self.scope.agent]
+        return json.dumps([self.kind, self.value, names, [str(one) for one in self.memory_ids]]).encode()
+
+    @classmethod
+    def unpacked(cls, raw: bytes, tenant: UUID) -> Target:
+        """The target again."""
+        kind, value, (user, project, agent), ids = json.loads(raw)
+        return cls(kind, value, Scope(tenant, user, project, agent), tuple(UUID(one) for one in ids))
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A scope with its names."""
+
+    scope_id: int
+    user: str
+    project: str
+    agent: str
+    visibility: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoneTurn:
+    """A turn that goes: what it is recognised by when it comes again."""
+
+    event_id: UUID
+    scope_id: int
+    session_id: UUID
+    exchange_id: UUID
+    chain: bytes
+    source_id: str | None
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a target comes to: whole scopes, whole conversations, single turns, and memories named or made of them."""
+
+    scopes: tuple[Named, ...] = ()
+    sessions: Mapping[UUID, tuple[int, str]] = field(default_factory=dict)  # scope, label
+    turns: Mapping[UUID, int] = field(default_factory=dict)  # scope
+    memories: Mapping[UUID, int] = field(default_factory=dict)  # scope
+
+    @property
+    def scope_ids(self) -> list[int]:
+        """Of the scopes that go whole."""
+        return [one.scope_id for one in self.scopes]
+
+    @property
+    def touched(self) -> list[int]:
+        """Every scope of which something goes."""
+        some = {scope_id for scope_id, _ in self.sessions.values()}
+        return sorted({*self.scope_ids, *some, *self.turns.values(), *self.memories.values()})
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One erasure as its row says."""
+
+    tenant_id: UUID
+    erasure_id: UUID
+    kind: TargetKind
+    target: bytes | None
+    digest: bytes
+    step: Step
+    requested_at: datetime
+    counts: dict[str, Any]
+    receipt: dict[str, Any] | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What a job is about, by kind; the values are scopes."""
+
+    of: Mapping[str, Mapping[str, int]]
+
+    def ids(self, kind: ItemKind) -> list[UUID]:
+        """The items of a kind that are ids."""
+        return [UUID(item) for item in self.of.get(kind, {})]
+
+    def scope_ids(self) -> list[int]:
+        """The scopes that go whole."""
+        return [int(item) for item in self.of.get("scope", {})]
+
+    def touched(self) -> list[int]:
+        """Every scope of which something goes."""
+        return sorted({scope for kind in self.of.values() for scope in kind.values() if scope > 0})
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What a probe found, by place; and what it looked for."""
+
+    found: Mapping[str, int]
+    ids: int
+    shingles: int
+    said_elsewhere: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(self.found.values())
+
+
+def added(counts: Mapping[str, Any], more: Mapping[str, int]) -> dict[str, Any]:
+    """Counts by name, added up."""
+    return dict(Counter({name: int(value) for name, value in counts.items()}) + Counter(dict(more)))

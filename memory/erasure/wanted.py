@@ -1,0 +1,44 @@
+"""What a probe looks for: ids, shredded keys and hashed words in; how much of it any value holds out. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from memory.erasure.shingles import Shingles
+
+_ID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+_SMALL_BYTES: Final = 128
+
+
+class Wanted:
+    """What a probe looks for: ids, keys that are shredded, words."""
+
+    def __init__(self, ids: Sequence[UUID], keys: Sequence[UUID], words: Shingles) -> None:
+        self._hex = frozenset(one.hex for one in ids)
+        self._raw = frozenset(one.bytes for one in ids)
+        self._keys = frozenset(one.bytes for one in keys)
+        self.words = words
+
+    def count(self, value: Any) -> int:
+        """How much of it a value holds."""
+        if value is None:
+            return 0
+        if isinstance(value, bytes | bytearray | memoryview):
+            return self._in_bytes(bytes(value))
+        text = str(value)
+        found = sum(one.replace("-", "") in self._hex for one in _ID.findall(text)) if self._hex else 0
+        return found + self.words.found_in(text)
+
+    def _in_bytes(self, value: bytes) -> int:
+        if value[:1] == b"\x01" and len(value) > _SMALL_BYTES // 2:  # an envelope
+            return int(value[1:17] in self._keys)
+        windows = range(len(value) - 15) if len(value) <= _SMALL_BYTES and self._raw else ()
+        if any(value[at : at + 16] in self._raw for at in windows):
+            return 1
+        try:
+            return self.count(value.decode("utf-8"))
+        except UnicodeDecodeError:
+            return 0

@@ -1,0 +1,144 @@
+"""`POST /memory/v1/forget`: what is to be forgotten in, what that comes to or a signed receipt out.
+
+A job is written first and gone through with by a memory worker; whoever asked waits ANSWER_S, then gets 202 and asks
+`GET /memory/v1/forget/{id}`. Wants the capability memory:erase. Fails closed: a key that fixes a scope cannot reach
+beyond it (403), what lies outside the caller's scope is not there (404). Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from aiohttp import web
+
+from memory.erasure.model import WHOLE, Target
+from memory.errors import Conflict, NotFound, ScopeDenied, StoreUnavailable
+from memory.model import Scope
+from memory.read.items import Filter
+from memory.read.recall import Question
+from proxy.api.answers import json_answer, said
+from proxy.api.asking import Caller, body_as, caller_of, id_in_path, parameters
+from proxy.api.parts import OwnParts
+from proxy.api.schemas_forget import ForgetAsked, ForgetPlanned, ForgetWaits
+
+ANSWER_S: Final = 10.0
+_POLL_S: Final = 0.05
+_SAMPLE_IDS: Final = 20
+_QUERY_K: Final = 50
+_QUERY_S: Final = 10.0
+_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document"})
+
+
+class Forget:
+    """The handlers of erasure."""
+
+    def __init__(self, parts: OwnParts) -> None:
+        self._parts = parts
+        self._forgets = parts.forgets
+
+    async def start(self, request: web.Request) -> web.Response:
+        """Forget, or say what would go."""
+        caller = caller_of(request, self._parts.door, "memory:erase")
+        parameters(request, ())
+        asked = await body_as(request, ForgetAsked)
+        target = await self._target(asked, caller)
+        dry = asked.dry_run if asked.dry_run is not None else target.kind == "query" and asked.confirm is None
+        if dry or asked.confirm is not None:
+            planned = await self._planned(target)
+            if dry:
+                return said(planned)
+            if not hmac.compare_digest(planned.confirm, asked.confirm or ""):
+                raise Conflict("what would be forgotten is not what was confirmed; ask with dry_run again")
+        erasure_id = await self._forgets.ask(target, caller.now)
+        return await self._answer(caller, erasure_id, ANSWER_S)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """How far an erasure is."""
+        caller = caller_of(request, self._parts.door, "memory:erase")
+        parameters(request, ())
+        return await self._answer(caller, id_in_path(request, "erasure"), 0)
+
+    async def _answer(self, caller: Caller, erasure_id: UUID, wait_s: float) -> web.Response:
+        until_s = time.monotonic() + wait_s
+        while True:
+            job = await self._forgets.job(caller.scope.tenant, erasure_id)
+            if job is None:
+                raise NotFound("there is no such erasure in this scope")
+            if job.receipt is not None:
+                return json_answer(job.receipt)
+            if time.monotonic() >= until_s:
+                waits = ForgetWaits(id=str(erasure_id), status="running", step=job.step)
+                response = said(waits, 202)
+                response.headers["Location"] = f"/memory/v1/forget/{erasure_id}"
+                return response
+            await asyncio.sleep(_POLL_S)
+
+    async def _planned(self, target: Target) -> ForgetPlanned:
+        plan, turns, memories = await self._forgets.remembered(target)
+        counts = {
+            "scopes": len(plan.scopes),
+            "sessions": len(plan.sessions),
+            "turns": len(turns),
+            "memories": len(memories),
+        }
+        key = await self._parts.keys.content_key(target.scope.tenant)
+        text = "\n".join([target.kind, target.value, *sorted(turns), *sorted(memories)])
+        confirm = hmac.digest(key, b"confirm\x00" + text.encode("utf-8", "surrogatepass"), "sha256").hex()
+        return ForgetPlanned(counts=counts, sample_ids=[*memories, *turns][:_SAMPLE_IDS], confirm=confirm)
+
+    async def _target(self, asked: ForgetAsked, caller: Caller) -> Target:
+        kind, value = asked.named()
+        scope = caller.scope
+        if kind in WHOLE:
+            _refuse_beyond(caller, kind, value)
+        if kind == "memory":
+            _refuse_no_id(value)
+            scope = await self._holding(scope, UUID(value))
+        if kind != "query":
+            return Target(kind, value, scope)
+        return Target(kind, value, scope, await self._found(scope, value))
+
+    async def _holding(self, scope: Scope, memory_id: UUID) -> Scope:
+        """The scope, where it holds this memory. Raises NotFound: foreign is like not there."""
+        plan, _, _ = await self._forgets.remembered(Target("memory", str(memory_id), scope))
+        if not plan.memories:
+            raise NotFound("there is no such memory in this scope")
+        return scope
+
+    async def _found(self, scope: Scope, text: str) -> tuple[UUID, ...]:
+        """What a search for this text would put into a prompt."""
+        embedding = await self._parts.recaller.embed(text)
+        question = Question(
+            scope=scope, text=text, k=_QUERY_K, now=datetime.now(UTC), where=Filter(kinds=_KINDS), strict=True
+        )
+        recall = await self._parts.recaller.recall(question, embedding, _QUERY_S)
+        if recall.rung == "none" and recall.reason is not None:
+            raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
+        return tuple(one.memory_id for one in recall.candidates if one.admitted)
+
+
+def _refuse_beyond(caller: Caller, kind: str, value: str) -> None:
+    """Raise ScopeDenied where the key's fixed values do not cover all that goes."""
+    credential = caller.credential
+    fixed = credential.fixed
+    if credential.key_id is None or credential.can("memory:admin"):
+        return
+    if kind in fixed and fixed[kind] != value:
+        raise ScopeDenied(f"this key fixes the {kind}", param=kind)
+    beyond = {"user": ("project", "agent"), "project": ("user", "agent")}[kind]
+    if any(name in fixed for name in beyond):
+        raise ScopeDenied(f"this key fixes more than the {kind}: it cannot forget all of one", param=kind)
+    if kind not in fixed and not credential.can("act:any_user"):
+        raise ScopeDenied(f"this key may not forget any {kind}", param=kind)
+
+
+def _refuse_no_id(value: str) -> None:
+    try:
+        UUID(value)
+    except ValueError as exc:
+        raise NotFound("there is no such memory in this scope") from exc
