@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +65,8 @@ class EraseParts:
 class Known:
     """What only this process knows of a job: its words, what keeps it away, how long it waited for others."""
 
-    words: Shingles
+    words: Shingles  # of turns
+    made: Shingles  # of what was made of them
     tombstones: list[tuple[TombstoneKind, bytes]]
     whole: bool  # the words are those of all that goes
     heard: dict[str, Any] = field(default_factory=dict)
@@ -88,7 +90,7 @@ class Erasing:
         if job is None or job.finished_at is not None or job.target is None:
             return job
         target = await self._opened(job, job.target)
-        known = Known(Shingles(), [], whole=job.step in ("asked", "marked"))
+        known = Known(Shingles(), Shingles(), [], whole=job.step in ("asked", "marked"))
         if job.step == "asked":
             job = await self._mark(job, target, known, fence)
         elif job.step == "marked":
@@ -171,7 +173,7 @@ class Erasing:
         events = await self._take_in(plan, plan.scope_ids, list(plan.sessions), list(plan.turns), known, tenant)
         made = await self._store.reach(plan, tenant, list(events))
         for content in await self._store.said_by(tenant, plan.touched, made):
-            known.words.add(content)
+            known.made.add(content)
         known.tombstones.extend(await self._names(plan, target, made))
         if plan.scopes or not made:
             return plan
@@ -298,9 +300,9 @@ class Erasing:
         tenant, words = job.tenant_id, known.words
         probe = self._parts.probe
         everything = [one.scope_id for one in await self._store.scopes(tenant)]
-        await probe.spare_said(tenant, everything, words)
+        await probe.spare_said(tenant, everything, words, known.made)
         ids = [*items.ids("turn"), *items.ids("memory")]
-        wanted = Wanted(ids, items.ids("key"), words)
+        wanted = Wanted(ids, items.ids("key"), words, known.made)
         found = await probe.run(tenant, everything, wanted)
         async for name, values in self._parts.redis.everything():
             if job.erasure_id.hex not in name and (hits := sum(map(wanted.count, values))):
@@ -309,7 +311,8 @@ class Erasing:
             found["spool"] += spooled
         if held:
             found["processes"] += held
-        return Traces(dict(found), len(ids), len(words), words.said_elsewhere)
+        said = words.said_elsewhere + known.made.said_elsewhere
+        return Traces(dict(found), len(ids), len(words) + len(known.made), said)
 
     async def _receipt(self, job: Job, items: Items, known: Known, traces: Traces) -> dict[str, Any]:
         keys = self._parts.keys
@@ -359,6 +362,9 @@ class Erasing:
 
 
 _BY_ID: Final = ("session", "turn", "memory")
+_FILLED: Final = re.compile(rb"[^\0]{64,}")
+_PIECE_BYTES: Final = 1 << 20
+_ZEROS: Final = bytes(_PIECE_BYTES)
 
 
 def _covers(target: Target, scope: Scope, label: str | None) -> bool:
@@ -373,8 +379,8 @@ def _in_files(directory: Path, wanted: Wanted) -> int:
     """Traces in the files of a directory: what lies there is sealed, so words would be a defect."""
     found = 0
     for path in sorted(directory.glob("*")) if directory.is_dir() else ():
-        found += sum(wanted.count(part) for part in path.read_bytes().split(b"\0") if len(part) > _READABLE_BYTES)
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE_BYTES):
+                if piece != _ZEROS[: len(piece)]:  # preallocated: most of it is zeros
+                    found += sum(wanted.count(part) for part in _FILLED.findall(piece))
     return found
-
-
-_READABLE_BYTES: Final = 64

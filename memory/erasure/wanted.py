@@ -16,11 +16,11 @@ _SMALL_BYTES: Final = 128
 class Wanted:
     """What a probe looks for: ids, keys that are shredded, words."""
 
-    def __init__(self, ids: Sequence[UUID], keys: Sequence[UUID], words: Shingles) -> None:
+    def __init__(self, ids: Sequence[UUID], keys: Sequence[UUID], *words: Shingles) -> None:
         self._hex = frozenset(one.hex for one in ids)
         self._raw = frozenset(one.bytes for one in ids)
         self._keys = frozenset(one.bytes for one in keys)
-        self.words = words
+        self._words = words
 
     def count(self, value: Any) -> int:
         """How much of it a value holds."""
@@ -30,7 +30,7 @@ class Wanted:
             return self._in_bytes(bytes(value))
         text = str(value)
         found = sum(one.replace("-", "") in self._hex for one in _ID.findall(text)) if self._hex else 0
-        return found + self.words.found_in(text)
+        return found + any(words.found_in(text) for words in self._words)
 
     def _in_bytes(self, value: bytes) -> int:
         if value[:1] == b"\x01" and len(value) > _SMALL_BYTES // 2:  # an envelope

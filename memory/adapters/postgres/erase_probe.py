@@ -30,10 +30,15 @@ class DatabaseProbe:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def spare_said(self, tenant: UUID, scopes: Sequence[int], words: Shingles) -> None:
-        """What the turns that are left say has another source."""
+    async def spare_said(self, tenant: UUID, scopes: Sequence[int], words: Shingles, made: Shingles) -> None:
+        """What the turns that are left say has another source. `made`: words that were made of turns ("Ana lives in
+        Bled"), which the same words of another make again: for them memories count as a source too.
+        """
         async for row in self._rows(tenant, scopes, "turns", ["content"]):
             words.said(row[0])
+            made.said(row[0])
+        async for row in self._rows(tenant, scopes, "memory_versions", ["content"]):
+            made.said(row[0])
 
     async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Wanted) -> Counter[str]:
         """Traces by column."""

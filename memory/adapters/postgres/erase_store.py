@@ -163,6 +163,7 @@ class _Deletion:
         await self._note_survivors(list(made), [row["event_id"] for row in gone_turns], held, set(sessions), made)
         await self._let_go(others, versions)
         await self._retrievals(list(made), partly)
+        await self._rows("scope_id", scopes)
         all_gone = [*made, *(row["event_id"] for row in gone_turns)]
         self._counts["derivations"] += await tx.run("erase_derivations", tenant, all_gone)
         await self._rows("memory_id", list(others))
@@ -172,7 +173,6 @@ class _Deletion:
         await self._rows("event_id", [row["event_id"] for row in single])
         await self._rows("session_id", sessions)
         await self._empty(partly)
-        await self._rows("scope_id", scopes)
         self._gone += [("turn", str(row["event_id"]), row["scope_id"]) for row in gone_turns]
         self._gone += [("memory", str(one), row["scope_id"]) for one, row in made.items() if _is_new(row)]
         await note_items(tx, self._job, self._gone)

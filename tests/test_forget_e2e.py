@@ -1,0 +1,159 @@
+"""Erasure on a running service: what is forgotten is gone from every answer, and what others have stays."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from memory.erasure.receipt import is_genuine
+from tests.service_fixture import Service, serving, stand_in
+
+
+@pytest.fixture(scope="module")
+def forgetting() -> Iterator[Service]:
+    """A service of this file's own, two workers: its users are forgotten."""
+    with stand_in() as upstream, serving(upstream, "--workers", "2") as service:
+        yield service
+
+
+def take_in(service: Service, user: str, *lines: dict[str, Any], **headers: str) -> list[dict[str, Any]]:
+    body = "\n".join(json.dumps(line) for line in lines).encode()
+    request = urllib.request.Request(
+        service.url + "/memory/v1/import", data=body, method="POST", headers={"X-Memory-User": user, **headers}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return [json.loads(line) for line in answer.read().splitlines()]
+
+
+def found(service: Service, user: str, query: str) -> list[str]:
+    answer = service.call("POST", "/memory/v1/search", {"query": query, "k": 20}, X_Memory_User=user)
+    return [one["content"] for one in answer["candidates"]]
+
+
+def forget(service: Service, caller: str, /, **body: Any) -> Any:
+    return service.call("POST", "/memory/v1/forget", body, X_Memory_User=caller)
+
+
+TALK = (
+    {"session": "s1", "role": "user", "content": "I keep four hives of carniolan bees behind the old mill in Bled."},
+    {"session": "s1", "role": "assistant", "content": "Carniolan bees are gentle; four hives is a good number."},
+    {"session": "s2", "role": "user", "content": "My sister Marjeta paints the hive boards with devils and foxes."},
+    {"session": "s2", "role": "user", "content": "I live in Ljubljana.", "source_id": "home-1"},
+)
+
+
+def test_a_forgotten_user_is_gone_and_the_others_stay(forgetting: Service) -> None:
+    take_in(forgetting, "ana", *TALK)
+    take_in(forgetting, "bor", *TALK)
+    before = forgetting.call("GET", "/memory/v1/memories?limit=100", X_Memory_User="bor")
+    assert found(forgetting, "ana", "bees")
+    receipt = forget(forgetting, "ana", user="ana")
+    assert receipt["complete"] is True, receipt
+    assert receipt["level"] == "logical" and receipt["counts"]["turns"] == 4
+    assert is_genuine(receipt, receipt["key"])
+    assert receipt["processes"]["3"]["asked"] == receipt["processes"]["3"]["confirmed"] >= 3
+    assert found(forgetting, "ana", "bees") == []
+    assert forgetting.call("GET", "/memory/v1/sessions", X_Memory_User="ana")["data"] == []
+    assert forgetting.call("GET", "/memory/v1/memories?limit=100", X_Memory_User="bor") == before
+    assert found(forgetting, "bor", "bees")
+
+
+def test_the_forgotten_does_not_come_back_by_import_and_the_user_may(forgetting: Service) -> None:
+    take_in(forgetting, "cene", *TALK)
+    assert forget(forgetting, "cene", user="cene")["complete"] is True
+    told = take_in(forgetting, "cene", *TALK, {"session": "s9", "role": "user", "content": "I play the accordion now."})
+    assert told[-1]["failed"] == len(TALK)
+    assert found(forgetting, "cene", "bees") == []
+    assert found(forgetting, "cene", "accordion") == ["I play the accordion now."] or found(
+        forgetting, "cene", "accordion"
+    )
+
+
+def test_a_dry_run_takes_nothing_and_its_word_holds_for_exactly_that(forgetting: Service) -> None:
+    take_in(forgetting, "dana", *TALK)
+    planned = forget(forgetting, "dana", session="s1", dry_run=True)
+    assert planned["counts"]["turns"] == 2 and planned["counts"]["sessions"] == 1
+    assert len(planned["sample_ids"]) >= 2
+    assert found(forgetting, "dana", "carniolan bees")
+    take_in(forgetting, "dana", {"session": "s1", "role": "user", "content": "The mill was sold to a baker in May."})
+    refused = forget(forgetting, "dana", session="s1", dry_run=False, confirm=planned["confirm"])
+    assert refused["error"]["code"] == "conflict"
+    planned = forget(forgetting, "dana", session="s1", dry_run=True)
+    receipt = forget(forgetting, "dana", session="s1", confirm=planned["confirm"])
+    assert receipt["complete"] is True, receipt
+    left = found(forgetting, "dana", "carniolan bees mill baker sister")
+    assert not any("carniolan" in one or "baker" in one for one in left)
+    assert any("Marjeta" in one for one in left)
+
+
+def test_a_query_is_rehearsed_unless_told_otherwise(forgetting: Service) -> None:
+    take_in(forgetting, "eva", *TALK)
+    planned = forget(forgetting, "eva", query="Where do I keep my carniolan bees?")
+    assert set(planned) == {"counts", "sample_ids", "confirm"}
+    assert planned["counts"]["turns"] >= 1
+    receipt = forget(forgetting, "eva", query="Where do I keep my carniolan bees?", dry_run=False)
+    assert receipt["complete"] is True, receipt
+    assert not any("behind the old mill" in one for one in found(forgetting, "eva", "hives behind the old mill"))
+
+
+def test_a_source_goes_with_its_facts_and_the_older_fact_holds_again(forgetting: Service) -> None:
+    earlier = {"session": "s0", "role": "user", "content": "I live in Maribor.", "occurred_at": "2026-01-01T00:00:00Z"}
+    later = {
+        "session": "s1",
+        "role": "user",
+        "content": "I live in Celje now.",
+        "occurred_at": "2026-02-01T00:00:00Z",
+        "source_id": "moved",
+    }
+    take_in(forgetting, "fani", earlier, later)
+    receipt = forget(forgetting, "fani", source_id="moved")
+    assert receipt["complete"] is True, receipt
+    left = forgetting.call("GET", "/memory/v1/memories?limit=100", X_Memory_User="fani")["data"]
+    assert not any("Celje" in one["content"] for one in left)
+    facts = [one for one in left if one["kind"] == "semantic"]
+    assert all(one["superseded_by"] is None for one in facts)
+
+
+def test_a_memory_goes_with_what_it_rests_on(forgetting: Service) -> None:
+    take_in(forgetting, "gaja", *TALK)
+    listed = forgetting.call("GET", "/memory/v1/memories?limit=100&kind=episodic", X_Memory_User="gaja")["data"]
+    wanted = next(one for one in listed if "Marjeta" in one["content"])
+    assert forget(forgetting, "bor", memory=wanted["id"])["error"]["code"] == "not_found"
+    receipt = forget(forgetting, "gaja", memory=wanted["id"])
+    assert receipt["complete"] is True, receipt
+    assert not any("Marjeta" in one for one in found(forgetting, "gaja", "sister Marjeta paints"))
+    exported = forgetting.call  # the turn is gone from the export too
+    del exported
+    sessions = forgetting.call("GET", "/memory/v1/sessions/s2", X_Memory_User="gaja")
+    assert not any("Marjeta" in turn["content"] for turn in sessions["turns"])
+
+
+def test_bodies_that_name_none_or_two_are_refused(forgetting: Service) -> None:
+    for body in ({}, {"user": "x", "project": "y"}, {"user": ""}, {"user": "x", "more": 1}, {"user": 7}):
+        assert forget(forgetting, "x", **body)["error"]["code"] == "unprocessable"
+    assert forget(forgetting, "nobody", session="never")["complete"] is True
+    gone = forgetting.call("GET", "/memory/v1/forget/00000000-0000-7000-8000-000000000000")
+    assert gone["error"]["code"] == "not_found"
+
+
+def test_a_conversation_that_is_sent_again_after_it_was_forgotten_stays_forgotten(forgetting: Service) -> None:
+    def chat(*messages: dict[str, str]) -> Any:
+        body = {"model": "m", "messages": list(messages), "max_tokens": 8}
+        more = {"X_Memory_User": "hana", "X_Memory_Session": "talk", "Content_Type": "application/json"}
+        return forgetting.call("POST", "/v1/chat/completions", body, **more)
+
+    first = {"role": "user", "content": "Code: 4711"}
+    answer = chat(first)["choices"][0]["message"]
+    forgetting.settle()
+    assert forget(forgetting, "hana", session="talk")["complete"] is True
+    time.sleep(0.01)
+    chat(first, {"role": "assistant", "content": answer["content"]}, {"role": "user", "content": "And what of pears?"})
+    forgetting.settle()
+    turns = forgetting.call("GET", "/memory/v1/sessions/talk", X_Memory_User="hana")["turns"]
+    assert not any("4711" in turn["content"] and turn["role"] == "user" for turn in turns)
+    assert any("pears" in turn["content"] for turn in turns)
