@@ -36,7 +36,12 @@ def found(service: Service, user: str, query: str) -> list[str]:
 
 
 def forget(service: Service, caller: str, /, **body: Any) -> Any:
-    return service.call("POST", "/memory/v1/forget", body, X_Memory_User=caller)
+    answer = service.call("POST", "/memory/v1/forget", body, X_Memory_User=caller)
+    until = time.monotonic() + 60
+    while answer.get("status") == "running" and time.monotonic() < until:  # 202: this machine is busy
+        answer = service.call("GET", f"/memory/v1/forget/{answer['id']}", X_Memory_User=caller)
+        time.sleep(0.2)
+    return answer
 
 
 TALK = (
@@ -68,10 +73,8 @@ def test_the_forgotten_does_not_come_back_by_import_and_the_user_may(forgetting:
     assert forget(forgetting, "cene", user="cene")["complete"] is True
     told = take_in(forgetting, "cene", *TALK, {"session": "s9", "role": "user", "content": "I play the accordion now."})
     assert told[-1]["failed"] == len(TALK)
-    assert found(forgetting, "cene", "bees") == []
-    assert found(forgetting, "cene", "accordion") == ["I play the accordion now."] or found(
-        forgetting, "cene", "accordion"
-    )
+    assert {one for one in found(forgetting, "cene", "bees") if "accordion" not in one} == set()
+    assert any("accordion" in one for one in found(forgetting, "cene", "accordion"))
 
 
 def test_a_dry_run_takes_nothing_and_its_word_holds_for_exactly_that(forgetting: Service) -> None:
@@ -127,8 +130,6 @@ def test_a_memory_goes_with_what_it_rests_on(forgetting: Service) -> None:
     receipt = forget(forgetting, "gaja", memory=wanted["id"])
     assert receipt["complete"] is True, receipt
     assert not any("Marjeta" in one for one in found(forgetting, "gaja", "sister Marjeta paints"))
-    exported = forgetting.call  # the turn is gone from the export too
-    del exported
     sessions = forgetting.call("GET", "/memory/v1/sessions/s2", X_Memory_User="gaja")
     assert not any("Marjeta" in turn["content"] for turn in sessions["turns"])
 
@@ -143,7 +144,7 @@ def test_bodies_that_name_none_or_two_are_refused(forgetting: Service) -> None:
 
 def test_a_conversation_that_is_sent_again_after_it_was_forgotten_stays_forgotten(forgetting: Service) -> None:
     def chat(*messages: dict[str, str]) -> Any:
-        body = {"model": "m", "messages": list(messages), "max_tokens": 8}
+        body = {"model": "fake-model", "messages": list(messages), "max_tokens": 8}
         more = {"X_Memory_User": "hana", "X_Memory_Session": "talk", "Content_Type": "application/json"}
         return forgetting.call("POST", "/v1/chat/completions", body, **more)
 

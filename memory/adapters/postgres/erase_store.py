@@ -163,6 +163,8 @@ class _Deletion:
         await self._note_survivors(list(made), [row["event_id"] for row in gone_turns], held, set(sessions), made)
         await self._let_go(others, versions)
         await self._retrievals(list(made), partly)
+        await tx.run("unname_successors", tenant, list(made))
+        await tx.run("unname_events", tenant, touched, [str(one) for one in made])
         await self._rows("scope_id", scopes)
         all_gone = [*made, *(row["event_id"] for row in gone_turns)]
         self._counts["derivations"] += await tx.run("erase_derivations", tenant, all_gone)

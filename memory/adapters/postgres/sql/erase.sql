@@ -391,6 +391,23 @@ UPDATE outbox
 SET metadata = '{}'
 WHERE tenant_id = $1 AND scope_id = ANY ($2) AND object_id = ANY ($3) AND event <> 'erased' AND metadata <> '{}';
 
+-- name: unname_successors
+-- What one of these memories had taken the place of does not name it any more.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: none. Rows: none.
+UPDATE memory_versions
+SET superseded_by = NULL
+WHERE tenant_id = $1 AND superseded_by = ANY ($2);
+
+-- name: unname_events
+-- Events of other memories that name one of these ids do so no more.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 ids text[]
+-- Uses: outbox_pkey. Rows: none.
+UPDATE outbox o
+SET metadata = '{}'
+WHERE tenant_id = $1 AND scope_id = ANY ($2)
+  AND EXISTS (SELECT FROM jsonb_each_text(o.metadata) AS said WHERE said.value = ANY ($3));
+
 -- name: erase_empty_exchanges
 -- Exchanges of these sessions that no turn is left of.
 -- $1 tenant uuid, $2 session_ids uuid[]

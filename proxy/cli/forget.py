@@ -1,0 +1,116 @@
+"""`forget`: whose or what memory is to go in, a signed receipt on stdout out.
+
+By the API of the running service; with --scrub beside it, as the service's own processes run, since what was forgotten is
+then looked for in every file of the data directory. `--verify` holds a receipt against the installation's key.
+Exit codes: 0 gone, or genuine; 1 it cannot be, is not complete, or is not genuine; 75 a store does not answer: what was
+done is kept, the service goes on with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from memory.config import effective_data_dir
+from memory.erasure.model import KINDS
+from memory.erasure.receipt import is_genuine, public_key
+from memory.errors import ConfigInvalid, StartFailed
+from memory.keys import load_or_create_master_key, receipt_seed_of
+from proxy.cli.beside import run_beside
+from proxy.cli.client import CallFailed, Client
+from proxy.cli.serve import settings_of
+
+TEACHES = """\
+A dry run says what would go; --yes does it. At the logical level (the default) it is gone from every answer, export and
+dump, and what was sealed can never be opened. --scrub also takes it out of the files of the embedded servers: it rewrites
+Valkey's log and the touched tables, drops the write-ahead log behind them, and looks through every file. With an external
+database that is its administrator's to do; the command says what.
+"""
+_POLL_S = 0.5
+
+
+def run_forget(options: argparse.Namespace) -> int:
+    """Forget, rehearse it, or verify a receipt."""
+    try:
+        if options.verify is not None:
+            return _verify(options)
+        given = [(kind, value) for kind in KINDS if (value := getattr(options, f"forget_{kind}")) is not None]
+        if len(given) != 1:
+            raise CallFailed("name exactly one of --user, --project, --session, --memory, --source and --query")
+        kind, value = given[0]
+        if options.scrub:
+            return _scrub(options, kind, value)
+        return _by_api(options, kind, value)
+    except (CallFailed, OSError, ValueError, ConfigInvalid, StartFailed) as fault:
+        sys.stderr.write(f"memory-proxy: {fault}\n")
+        return 1
+
+
+def _by_api(options: argparse.Namespace, kind: str, value: str) -> int:
+    client = Client(_as_caller(options))
+    planned = client.send("POST", "/memory/v1/forget", {kind: value, "dry_run": True})
+    if options.dry_run or not _agreed(options, planned):
+        return _show(planned)
+    answer = client.send("POST", "/memory/v1/forget", {kind: value, "dry_run": False, "confirm": planned["confirm"]})
+    while answer.get("status") == "running":
+        sys.stderr.write(f"\r{answer['step']} ")
+        time.sleep(_POLL_S)
+        answer = client.get(f"/memory/v1/forget/{answer['id']}")
+    _show(answer)
+    return 0 if answer["complete"] else 1
+
+
+def _agreed(options: argparse.Namespace, planned: dict[str, Any]) -> bool:
+    """Whether it is to be done: --yes, or somebody who types it."""
+    if options.yes:
+        return True
+    if not sys.stdin.isatty():
+        sys.stderr.write("memory-proxy: this is what would go; --yes does it\n")
+        return False
+    counts = ", ".join(f"{number} {name}" for name, number in planned["counts"].items())
+    sys.stderr.write(f"This goes for good: {counts}. Type yes: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip() == "yes"
+
+
+def _scrub(options: argparse.Namespace, kind: str, value: str) -> int:
+    if not options.yes:
+        raise CallFailed("--scrub rewrites tables, during which their scopes wait; say --yes, or --dry-run without it")
+    words = ["forget", "--kind", kind, "--value", value]
+    for name in ("as_user", "as_project", "as_agent"):
+        words += [f"--{name.replace('_', '-')}", getattr(options, name) or "default"]
+    return run_beside(options, words)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    receipt = json.loads(Path(options.verify).read_text(encoding="utf-8"))
+    key = options.public_key or _own_key(options)
+    if not isinstance(receipt, dict) or not is_genuine(receipt, key):
+        sys.stdout.write(f"NOT genuine: not signed by {key}, or changed since\n")
+        return 1
+    said = "complete" if receipt["complete"] else f"NOT complete: {receipt['probe']['traces']} traces"
+    sys.stdout.write(f"genuine: {receipt['kind']} {receipt['level']} {receipt['finished_at']} {said}\n")
+    return 0 if receipt["complete"] else 1
+
+
+def _own_key(options: argparse.Namespace) -> str:
+    root = effective_data_dir(settings_of(options), is_root=os.geteuid() == 0, home=Path.home())
+    path = root / "master.key"
+    if not path.exists():
+        raise CallFailed(f"there is no {path}: say --data-dir, or --public-key as the installation shows it")
+    return public_key(receipt_seed_of(load_or_create_master_key(path)))
+
+
+def _as_caller(options: argparse.Namespace) -> argparse.Namespace:
+    names = {"user": options.as_user, "project": options.as_project, "agent": options.as_agent}
+    return argparse.Namespace(url=options.url, key=options.key, **names)
+
+
+def _show(answer: Any) -> int:
+    sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    return 0
