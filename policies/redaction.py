@@ -184,7 +184,7 @@ _PLACEHOLDER_WORD = re.compile(_STOP, re.IGNORECASE)
 _REFERENCE = re.compile(
     r"^\$\w|\$[{(]|\$\$|^[%@]\w+%?$|\{\{|^\{[^{}]*\}$|%[sdv(]|^<[^<>]*>$|^\[[^\[\]]*\]$|^#\{|^&\w|^`|\.\.\.|…|•"
 )
-_REPEATED = re.compile(r"([^A-Za-z])\1{6,}|([A-Za-z])\2{5,}|[xX*]{4,}")
+_REPEATED = re.compile(r"([^A-Za-z])\1{6,}|([A-Za-z])\2{5,}|[xX*]{4,}|\b(\w{3,8})[-_.]\3[-_.]\3\b")
 _GENERIC_WORDS = re.compile(
     r"(?:my|user|the|some)?[-_ ]?(?:pass|password|passwd|passwort|passphrase|pwd|secrets?|token|key|api[-_]?key)\d?"
     r"|user|username|login|string|str|text|none|null|nil|true|false|value|var|variable|required|optional|hidden|varchar"
@@ -194,7 +194,16 @@ _GENERIC_WORDS = re.compile(
 )
 _STAIRS = ("0123456789abcdefghijklmnopqrstuvwxyz0123456789", "12345678901234567890", "9876543210")
 STAIR_CHARS = 9
-_STAIR_PIECES = frozenset(s[at : at + STAIR_CHARS] for s in _STAIRS for at in range(len(s) - STAIR_CHARS + 1))
+LONG_STAIR_CHARS = 16
+"""No random value counts so far (36 ** -15), however long it is."""
+
+
+def _pieces(chars: int) -> frozenset[str]:
+    return frozenset(s[at : at + chars] for s in _STAIRS for at in range(len(s) - chars + 1))
+
+
+_STAIR_PIECES = _pieces(STAIR_CHARS)
+_LONG_PIECES = _pieces(LONG_STAIR_CHARS)
 
 
 def looks_like_placeholder(value: str) -> bool:
@@ -205,17 +214,23 @@ def looks_like_placeholder(value: str) -> bool:
 
 
 STAIR_VALUE_CHARS_MAX = 24
+LONG_STAIR_VALUE_CHARS_MAX = 48
 
 
 def has_stair(value: str) -> bool:
     """True when a good part of a short `value` counts upwards or downwards (`12345678`, `abcdefghij`).
 
-    A long value that counts is cut all the same: hiding a made-up key costs nothing, showing a weak one does.
+    A longer value that counts is cut all the same, unless sixteen of its characters count: hiding a made-up key costs
+    nothing, showing a weak one does.
     """
     low = value.lower()
-    if not 2 * STAIR_CHARS <= len(low) <= STAIR_VALUE_CHARS_MAX:
-        return False
-    return any(low[at : at + STAIR_CHARS] in _STAIR_PIECES for at in range(len(low) - STAIR_CHARS + 1))
+    if 2 * STAIR_CHARS <= len(low) <= STAIR_VALUE_CHARS_MAX and _holds(low, STAIR_CHARS, _STAIR_PIECES):
+        return True
+    return len(low) <= LONG_STAIR_VALUE_CHARS_MAX and _holds(low, LONG_STAIR_CHARS, _LONG_PIECES)
+
+
+def _holds(low: str, chars: int, pieces: frozenset[str]) -> bool:
+    return any(low[at : at + chars] in pieces for at in range(len(low) - chars + 1))
 
 
 _WORD_PART = re.compile(r"(?:[A-Z]?[a-z]+|[A-Z]+)\d{0,3}|\d{1,10}|v\d+")

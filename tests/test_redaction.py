@@ -5,11 +5,13 @@ All secrets here are made up, and put together at run time, so that scanners hav
 
 from __future__ import annotations
 
+import base64
 import json
 import lzma
 import random
 import re
 import string
+import urllib.parse
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
@@ -349,3 +351,76 @@ def test_conversations_are_left_alone(corpus: str) -> None:
     turns = [str(row["text"]) for row in read(corpus)]
     touched = [turn for turn in turns if REDACTOR.redact(turn).findings]
     assert len(touched) <= len(turns) / 1_000
+
+
+def encoded_forms(secret: str) -> dict[str, str]:
+    """One secret in forms that hide it: name -> text."""
+    quoted, packed = (urllib.parse.quote(secret, safe=""), base64.b64encode(secret.encode()).decode())
+    half = len(secret) // 2
+    return {
+        "base64": packed,
+        "base64 url": base64.urlsafe_b64encode(b"key=" + secret.encode()).decode().rstrip("="),
+        "base64 twice": base64.b64encode(packed.encode()).decode(),
+        "base64 in a path": f"https://a.b/c/{packed}/d",
+        "url": urllib.parse.quote(f"https://a.b/?token={secret}", safe=""),
+        "url twice": urllib.parse.quote(quoted + "%20", safe=""),
+        "every byte": "".join(f"%{byte:02X}" for byte in secret.encode()),
+        "joined": f'key = "{secret[:half]}" + "{secret[half:]}"',
+        "continued": f"{secret[:half]}\\\n    {secret[half:]}",
+        "zero width": f"{secret[:half]}\u200b{secret[half:]}",
+    }
+
+
+@pytest.mark.parametrize("form", sorted(encoded_forms("x" * 20)))
+@pytest.mark.parametrize("name", ["github classic", "openai", "stripe", "jwt"])
+def test_no_provider_token_survives_in_another_form(name: str, form: str) -> None:
+    secret = shaped()[name]
+    hidden = encoded_forms(secret)[form]
+    redacted = REDACTOR.redact(f"look: {hidden} thanks").text
+    assert hidden not in redacted
+    assert secret[len(secret) // 2 :] not in redacted
+    assert redacted.startswith("look: ")
+    assert redacted.endswith(" thanks")
+
+
+def test_wrapped_base64_of_a_key_file_goes_whole() -> None:
+    body = base64.encodebytes(key_block("RSA ", 20).encode()).decode()
+    redacted = REDACTOR.redact(f"kubectl says\n{body}done").text
+    assert all(line not in redacted for line in body.split())
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\\n"])
+def test_the_end_of_a_key_goes_without_its_beginning(newline: str) -> None:
+    tail = newline.join(key_block("RSA ", 12, newline).split(newline)[5:])
+    redacted = REDACTOR.redact(f"and the rest{newline}{tail}{newline}bye now").text
+    assert not any(line in redacted for line in tail.split(newline)[:-1])
+    assert "and the rest" in redacted
+    assert "bye now" in redacted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        base64.b64encode(b"just an ordinary sentence about the weather in May").decode(),
+        "caf%C3%A9%20and%20cr%C3%A8me%20br%C3%BBl%C3%A9e",
+        "path/to/some/very/long/directory/name/without/any/secret/inside",
+        "first line of12345678\n12345678 and a second line",
+        '"ordinary" + "words" + "12345678"',
+        "".join(random.Random(5).choices(ALNUM, k=400)),
+    ],
+)
+def test_what_decodes_to_nothing_secret_stays(text: str) -> None:
+    assert REDACTOR.redact(text) == Redacted(text, ())
+
+
+def test_a_vendors_published_sample_key_is_no_secret_and_its_neighbour_is() -> None:
+    sample = "AIzaSyA" + "nLA7NfeLquW1tJFpx_eQCxoX-oo6YyIs"
+    assert REDACTOR.redact(sample).text == sample
+    assert sample[:-1] not in REDACTOR.redact(sample[:-1] + "t").text
+
+
+@given(text=st.text(alphabet=st.sampled_from("%25aA=/+-_\n\"'\\ \u200b4Z"), max_size=300))
+@settings(max_examples=200, deadline=None)
+def test_hidden_forms_are_looked_for_in_any_text(text: str) -> None:
+    once = REDACTOR.redact(text).text
+    assert REDACTOR.redact(once).findings == ()

@@ -18,6 +18,8 @@ JUDGED_CHARS = 96
 """A value is judged by its beginning, so that a long one costs no more at each of many key words."""
 PASSWORD_CHARS_MIN = 4
 TOKEN_CHARS_MIN = 8
+API_KEY_CHARS_MIN = 10
+"""A value beside a name that ends in `key`: no provider issues a shorter one (gitleaks' generic rule says 10 too)."""
 TOKEN_BITS_MIN = 2.7
 """Bits a character below which a value beside `token` or `secret` is a word or a number, not a token."""
 STRAY_CHARS_MIN = 20
@@ -85,6 +87,7 @@ class _Key:
     kind: Kind
     is_flag: bool
     is_upper: bool
+    chars_min: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,8 @@ def _key_at(text: str, folded: str, at: int, word: str, kind: Kind) -> _Key | No
         end += len(re.match(r"ord|d|ort|", folded[end : end + 3]).group())  # type: ignore[union-attr]
     elif word[-1] in '=":':
         end -= 1
-    return _Key(end, kind, name.startswith("-"), name.isupper() and len(name) > len(word))
+    chars_min = API_KEY_CHARS_MIN if word == "key" else TOKEN_CHARS_MIN
+    return _Key(end, kind, name.startswith("-"), name.isupper() and len(name) > len(word), chars_min)
 
 
 def _value_span(text: str, key: _Key) -> tuple[int, int] | None:
@@ -144,7 +148,7 @@ def _value_span(text: str, key: _Key) -> tuple[int, int] | None:
     if not quoted and (_CHAIN.fullmatch(value) or _PATH.match(value)):
         return None
     is_prose = any(c.isalpha() for c in sign) or sign.strip()[:1] in "(,>|"  # white space alone included
-    good = _is_password(value, key, quoted, is_prose) if key.kind == "password" else _is_token(value)
+    good = _is_password(value, key, quoted, is_prose) if key.kind == "password" else _is_token(value, key.chars_min)
     return (start, end) if good and not looks_like_placeholder(value) else None
 
 
@@ -175,8 +179,8 @@ def _is_password(value: str, key: _Key, quoted: bool, is_prose: bool) -> bool:
     return (quoted and (len(value) >= 8 or both)) or (key.is_upper and len(value) >= 6)
 
 
-def _is_token(value: str) -> bool:
-    if len(value) < TOKEN_CHARS_MIN or not value.isascii() or is_word_like(value):
+def _is_token(value: str, chars_min: int) -> bool:
+    if len(value) < chars_min or not value.isascii() or is_word_like(value):
         return False
     digits = len(_DIGIT.findall(value))
     if not _LETTER.search(value) or re.search(r"[{}$:]", value):
@@ -301,10 +305,17 @@ _BLOCK_BODY = re.compile(
     r"(?:(?:\s|\\n|\\r|\\){0,8}(?:(?:Proc-Type|DEK-Info|Comment|Version): ?[^\n\\]{0,120})?){0,8}"
     r"(?:(?:\\[nr]|[\s>|*#\"'+\\]){0,24}+[A-Za-z0-9+/=]{16,}+)+"
 )
+_TAIL_END = re.compile(r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{0,5}")
+_LINE_BREAK = re.compile(r"\r?\n|\\n")
+_BREAK_BEFORE = re.compile(r"(?:\r?\n|\\n)$")
+_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{1,80}")
+_LAST_LINE = re.compile(r"[A-Za-z0-9+/=]{16}")
 _PUTTY = re.compile(
     r"Private-Lines: ?\d{1,3}\s{1,4}(?:[A-Za-z0-9+/=]{8,80}\s{1,4}){1,200}+(?:Private-MAC: ?[a-f0-9]{40,64})?"
 )
 BLOCK_CHARS_MAX = 200_000
+TAIL_CHARS_MAX = 20_000
+"""How far back the lines of a block without a beginning are looked for; an RSA key of 16,384 bits has 12,800."""
 BLOCK_BODY_CHARS_MIN = 12
 
 
@@ -321,16 +332,44 @@ class KeyBlockDetector:
             end = _block_end(text, match.end(), end_at)
             if end:
                 yield Finding(match.start(), end, "private-key/block")
+        yield from self._tails(text)
         if "Private-Lines:" in text:
             for match in _PUTTY.finditer(text):
                 yield Finding(*match.span(), "private-key/putty")
+
+    def _tails(self, text: str) -> Iterator[Finding]:
+        """The rest of a block whose beginning stands elsewhere: lines of base64 up to an END that nothing opened."""
+        opened = 0
+        for close in _TAIL_END.finditer(text):
+            low = max(opened, close.start() - TAIL_CHARS_MAX)
+            lines = None if "BEGIN " in text[low : close.start()] else _body_before(text, low, close.start())
+            if lines is not None:
+                yield Finding(lines, close.end(), "private-key/tail")
+            opened = close.end()
+
+
+def _body_before(text: str, low: int, end: int) -> int | None:
+    """Where the lines of base64 that end at `end` begin; None where there are none."""
+    start = end
+    for line in reversed(_LINE_BREAK.split(text[low:end])):
+        bare = line.strip(" \t>|*#\"'+")
+        if bare and not _KEY_LINE.fullmatch(bare):
+            break
+        start -= len(line)
+        low_break = _BREAK_BEFORE.search(text, max(low, start - 2), start)
+        if low_break is None:
+            break
+        start = low_break.start()
+    while start < end and text[start].isspace():
+        start += 1
+    return start if _LAST_LINE.search(text, start, end) else None
 
 
 def _block_end(text: str, body: int, end_at: int) -> int:
     """Where the block that opened before `body` ends; 0 for a block with nothing in it."""
     is_closed = 0 <= end_at - body <= BLOCK_CHARS_MAX and "BEGIN " not in text[body:end_at]
     if is_closed:
-        if sum(not c.isspace() for c in text[body : min(end_at, body + 200)]) < BLOCK_BODY_CHARS_MIN:
+        if sum(not c.isspace() for c in text[body : min(end_at, body + 200)].rstrip("-")) < BLOCK_BODY_CHARS_MIN:
             return 0
         close = re.compile(r"-END [A-Z0-9 ]{0,48}-{0,5}").match(text, end_at)
         return close.end() if close else end_at
