@@ -41,6 +41,7 @@ from memory.config_sections import (
     Limits,
     Listen,
     Log,
+    Personal,
     Procedure,
     Queue,
     Recall,
@@ -87,6 +88,7 @@ class Settings(Section):
     procedure: Procedure = Procedure()
     embedding: Embedding = Embedding()
     tokenizer: Tokenizer = Tokenizer()
+    personal: Personal = Personal()
     replay: Replay = Replay()
     retention: Retention = Retention()
     audit: Audit = Audit()

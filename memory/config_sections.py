@@ -326,6 +326,26 @@ class Tokenizer(Section):
     )
 
 
+PersonalAction = Literal["keep", "mask", "tokenise", "drop"]
+
+
+class Personal(Section):
+    """Personal data in what is stored, of all tenants: keep, mask, tokenise (`redact --reveal` turns it back) or drop.
+
+    Secrets are always cut out. A change holds for what is stored from then on and for what recall shows;
+    `memory-proxy redact --scan --apply` does the rest.
+    """
+
+    email: PersonalAction = Field(default="keep", description="E-mail addresses.")
+    phone: PersonalAction = Field(default="keep", description="Telephone numbers.")
+    iban: PersonalAction = Field(default="keep", description="Bank accounts by their check digits.")
+    card: PersonalAction = Field(default="keep", description="Payment cards by their check digit.")
+    national_id: PersonalAction = Field(
+        default="keep", description="Ids of ES, IT, FR, BR, CN, PL by their check digits."
+    )
+    address: PersonalAction = Field(default="keep", description="Postal addresses that look like one.")
+
+
 class Replay(Section):
     """How long the exact request can be rebuilt."""
 

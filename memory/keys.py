@@ -20,7 +20,7 @@ from uuid import UUID
 from memory.envelope import KEY_BYTES, Binding, DataKey, key_id_of, seal, unseal
 from memory.errors import EnvelopeUnreadable, StoreUnavailable
 from memory.ids import keyed_id, new_id
-from memory.master import LocalMaster, MasterKey, hkdf, load_or_create_master_key
+from memory.master import RECEIPTS, LocalMaster, MasterKey, hkdf, load_or_create_master_key
 
 CACHE_KEYS_MAX: Final = 10_000
 # How long a process may go on sealing under a subject's key that was rotated or shredded elsewhere.
@@ -165,9 +165,9 @@ class KeyRing:
             self._salts[tenant] = known
         return known
 
-    async def receipt_seed(self, tenant: UUID) -> bytes:
-        """32 bytes that a tenant's receipts are signed by, from the tenant key: a master key may not be readable."""
-        return await self._derive(tenant, b"receipts")
+    async def receipt_seed(self) -> bytes:
+        """32 bytes that the installation's receipts are signed by. Raises StoreUnavailable where a KMS is away."""
+        return await self._master.derived(RECEIPTS)
 
     def drop_salt(self, tenant: UUID) -> None:
         """Ask the store again: it was rotated. While the store is away the old one goes on."""

@@ -22,6 +22,7 @@ from memory.envelope import KEY_BYTES, Bound, DataKey, key_id_of, seal, unseal
 from memory.errors import EnvelopeUnreadable, StartFailed
 
 ENVIRONMENT: Final = "MEMORY_PROXY_MASTER_KEY"
+RECEIPTS: Final = b"receipts"
 
 
 class MasterKey(Protocol):
@@ -35,6 +36,9 @@ class MasterKey(Protocol):
 
     def is_current(self, wrapped: bytes) -> bool:
         """Whether this lies under the key in force and not under a previous one."""
+
+    async def derived(self, info: bytes) -> bytes:
+        """32 bytes that follow from the key in force and from `info`, and tell nothing of it. Raises StoreUnavailable."""
 
 
 class LocalMaster:
@@ -58,6 +62,10 @@ class LocalMaster:
     def is_current(self, wrapped: bytes) -> bool:
         """Whether the current key sealed it."""
         return key_id_of(wrapped) == self._current.key_id
+
+    async def derived(self, info: bytes) -> bytes:
+        """HKDF-SHA256 of the current key."""
+        return hkdf(self._current.secret, info)
 
 
 def master_key(path: Path, previous: Path | None, environ: Mapping[str, str]) -> LocalMaster:

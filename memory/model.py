@@ -322,6 +322,15 @@ class SealedRetrieval:
 
 
 @dataclass(frozen=True, slots=True)
+class SealedToken:
+    """A piece of personal data behind the token that stands in the open text for it."""
+
+    token: str
+    kind: str
+    sealed: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """Everything one exchange leaves behind, written in one transaction or not at all.
 
@@ -341,6 +350,8 @@ class Commit:
     facts: tuple[NewFact, ...] = ()  # those whose turn the session already has are skipped
     facts_due: bool = False  # they are taken out later: the exchange is marked, where its user said anything new
     procedures: tuple[NewProcedure, ...] = ()  # those whose turn the session already has are skipped
+    cleaned_by: str = ""  # the mark of the redaction that all these texts have just passed; "": none that is known
+    tokens: tuple[SealedToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +408,7 @@ class IndexRow:
     validation_status: str = "unreviewed"
     injected: int = 0  # how often it was placed in a prompt
     last_injected_at: datetime | None = None
+    cleaned_by: str = ""  # the mark of the redaction that its content has passed
     outdates: tuple[UUID, ...] = ()  # turns in which was said what this fact has taken the place of
 
 

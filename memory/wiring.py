@@ -41,10 +41,10 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.working_store import PostgresWorking
 from memory.adapters.postgres.write_store import WriteStore
+from memory.adapters.redaction import borders, mark_of, redactor_of, tokenises
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue, lane_names
-from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.served_model import stored_files
 from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
 from memory.adapters.vllm_client import VllmClient
@@ -79,7 +79,6 @@ from memory.write.pace import Limits, Pace, SpentTogether
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.procedures import finder, no_procedures
 from memory.write.rebuild import Rebuilder
-from memory.write.redact import Redactor
 from memory.write.retention import keep_audit_bounded, keep_dropping_expired
 from memory.write.succession import Succession
 from memory.write.summarise import Summariser
@@ -216,6 +215,7 @@ def write_path(shared: Shared) -> WritePath:
     settings, database, embedder = shared.settings, shared.database, shared.embedder
     directory, summary = settings.tokenizer.directory, settings.summary
     keys = shared.keys
+    redactor = redactor_of(settings)
     counter = LocalTokenizer(directory) if directory else EstimatedTokens()
     return WritePath(
         WriteParts(
@@ -224,7 +224,7 @@ def write_path(shared: Shared) -> WritePath:
             keys=keys,
             embedder=embedder,
             windows=embedder,
-            redactor=Redactor(secret_detectors()),
+            redactor=redactor,
             counter=counter,
             languages=shared.languages,
             find_facts=no_facts if settings.extract.by == "off" else facts_of,
@@ -242,6 +242,9 @@ def write_path(shared: Shared) -> WritePath:
             lives=lives_of(settings),
             find_procedures=no_procedures if settings.extract.by == "off" else finder(settings.procedure.approve),
             working=working_contexts(shared, keys, counter),
+            borders=borders(),
+            keeping=redactor.keeping if tokenises(redactor.policy) else None,
+            cleaned_by=mark_of(redactor.policy),
         )
     )
 

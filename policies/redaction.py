@@ -14,7 +14,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 FAMILIES = (
     "password",
@@ -39,9 +39,18 @@ FAMILIES = (
     "developer-tool",
     "high-entropy",
     "unsettled",
+    "email",
+    "phone",
+    "iban",
+    "card",
+    "national-id",
+    "address",
 )
 """Closed: what may stand behind `redacted:`. A text cannot hide a secret by writing it inside a placeholder."""
 
+RULES = "2"
+"""Raised with every change of what a detector finds. A memory version says what it was cleaned by (`memory_versions.
+cleaned_by`); what another version cleaned is looked at again before a prompt may have it."""
 PLACEHOLDER = re.compile(r"\[redacted:(?:" + "|".join(FAMILIES) + r")\]")
 LEFTOVER_ALNUM_MIN = 4
 """Letters and digits a span must keep after placeholders were taken out of it; below this it is punctuation."""
@@ -49,11 +58,15 @@ LEFTOVER_ALNUM_MIN = 4
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """Characters [start, end) of a text, and the rule that claims them: `family` or `family/detail`."""
+    """Characters [start, end) of a text, and the rule that claims them: `family` or `family/detail`.
+
+    `instead` stands in their place, where a policy wants another word than the placeholder, or nothing.
+    """
 
     start: int
     end: int
     rule: str
+    instead: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < self.end:
@@ -69,7 +82,7 @@ class Finding:
     @property
     def replacement(self) -> str:
         """What stands in the text instead."""
-        return f"[redacted:{self.family}]"
+        return f"[redacted:{self.family}]" if self.instead is None else self.instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +101,8 @@ def merge_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         length = finding.end - finding.start
         if merged and finding.start < merged[-1].end:
             last = merged[-1]
-            rule = finding.rule if length > longest else last.rule
-            merged[-1] = Finding(last.start, max(last.end, finding.end), rule)
+            named = finding if length > longest else last
+            merged[-1] = Finding(last.start, max(last.end, finding.end), named.rule, named.instead)
             longest = max(longest, length)
         else:
             merged.append(finding)
@@ -153,7 +166,19 @@ def to_original(redacted: Redacted, findings: Iterable[Finding]) -> tuple[Findin
                 return cut.end if is_end else cut.start
         return position + shifts[behind]
 
-    return tuple(Finding(back(f.start, is_end=False), back(f.end, is_end=True), f.rule) for f in findings)
+    return tuple(Finding(back(f.start, is_end=False), back(f.end, is_end=True), f.rule, f.instead) for f in findings)
+
+
+def moved(redacted: Redacted, position: int, *, is_end: bool = False) -> int:
+    """A position of the original as one of `redacted.text`; inside a finding the nearer edge of what stands there."""
+    shift = 0
+    for cut in redacted.findings:
+        if position <= cut.start:
+            break
+        if position < cut.end:
+            return cut.start + shift + (len(cut.replacement) if is_end else 0)
+        shift += len(cut.replacement) - (cut.end - cut.start)
+    return position + shift
 
 
 def windows(length: int, size: int, overlap: int) -> Iterator[tuple[int, int, int, int]]:

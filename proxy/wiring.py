@@ -34,11 +34,11 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.sharing import Sharing
 from memory.adapters.postgres.working_store import PostgresWorking
+from memory.adapters.redaction import again, redactor_of
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
 from memory.adapters.redis_rates import RedisRates
-from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.served_model import can_be_loaded, files_to_begin_with
 from memory.adapters.spool import OrphanFinder, Spool
 from memory.adapters.spool import count as spooled
@@ -65,7 +65,6 @@ from memory.read.working import WorkingContexts, WorkingParts
 from memory.serving import ModelMoved, StoredModel, read_note, write_note
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
-from memory.write.redact import Redactor
 from proxy.api.own import OwnApi, OwnParts
 from proxy.api.queue import WithBackground
 from proxy.app import Front
@@ -176,6 +175,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         bytes_max=settings.recall.hot_scope_bytes_max,
         staleness_ms=settings.recall.scope_staleness_max_ms,
         metrics=metrics,
+        clean=again(settings).cleaned,
     )
     keyed = settings.auth.mode == "keys"
     api_key = settings.upstream.api_key.get_secret_value() if settings.upstream.api_key else None
@@ -317,7 +317,7 @@ def _own_api(
             hand_off=queued.hand_off,
             spooled=partial(spooled, _resolved(settings.data.dir, "data.dir") / "spool"),
             keys=kept.keys,
-            redactor=Redactor(secret_detectors()),
+            redactor=redactor_of(settings),
             embedder=kept.embedder,
             windows=kept.embedder,
             working=parts.working,

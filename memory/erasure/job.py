@@ -344,7 +344,7 @@ class Erasing:
                 "words_known": known.whole,
             },
         }
-        return signed(members, await keys.receipt_seed(job.tenant_id))
+        return signed(members, await keys.receipt_seed())
 
     async def _advance(self, job: Job, step: Step, more: Mapping[str, int], fence: int) -> Job:
         counts = added(job.counts, more)

@@ -1,7 +1,7 @@
-"""Receipts: members in, canonical JSON signed with the tenant's key out; and whether one is genuine.
+"""Receipts: members in, canonical JSON signed with the installation's key out; and whether one is genuine.
 
 Ed25519 over the canonical form (keys sorted, no spaces, UTF-8) of all but the signature. The key follows from
-the tenant key, so every machine of an installation signs alike and a restored one verifies what it signed before. A
+the master key, so every machine of an installation signs alike and a restored one verifies what it signed before. A
 receipt holds counts, times and HMACs, never content.
 """
 
@@ -25,7 +25,7 @@ def canonical(receipt: Mapping[str, Any]) -> bytes:
 
 
 def public_key(seed: bytes) -> str:
-    """The tenant's public key, as hex. `seed`: 32 bytes."""
+    """The installation's public key, as hex. `seed`: 32 bytes."""
     return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
 
 

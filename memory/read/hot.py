@@ -82,6 +82,11 @@ class HotScope:
         return self.versions.get(announced.scope_id, announced.version) < announced.version
 
 
+def as_stored(row: IndexRow) -> IndexRow:
+    """The row itself."""
+    return row
+
+
 class HotScopes:
     """The hot scopes of one process."""
 
@@ -94,8 +99,10 @@ class HotScopes:
         staleness_ms: int,
         metrics: Metrics,
         evaluate: Evaluator = admit,
+        clean: Callable[[IndexRow], IndexRow] = as_stored,
     ) -> None:
         self._source = source
+        self._clean = clean
         self._dim = dim
         self._evaluate = evaluate
         self._bytes_max = bytes_max
@@ -134,7 +141,7 @@ class HotScopes:
     def index_of(self, rows: Sequence[IndexRow], part_of: int | None, visible: Sequence[ScopeVersion] = ()) -> HotScope:
         """An index of these rows for one question; of a scope with at least `part_of`. On the recall thread."""
         hot = HotScope(self._empty(part_of), visibility=_visibility(visible))
-        _put_rows(hot, rows)
+        self._put(hot, rows)
         return hot
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -231,10 +238,14 @@ class HotScopes:
         async for batch in batches:
             for start in range(0, len(batch), _ROWS_AT_ONCE):  # other questions use the thread in between
                 rows = batch[start : start + _ROWS_AT_ONCE]
-                await self.run(lambda rows=rows: _put_rows(hot, rows))  # type: ignore[misc]
+                await self.run(lambda rows=rows: self._put(hot, rows))  # type: ignore[misc]
             if hot.index.bytes_held > self._bytes_max:
                 raise self._too_large_fault()
             gc.freeze()  # what an index holds stays: looking through it for garbage took 60-360 ms at 100,000 memories
+
+    def _put(self, hot: HotScope, rows: Sequence[IndexRow]) -> None:
+        """Into the index, as a prompt may have them: what other rules cleaned is cleaned again here, once."""
+        _put_rows(hot, [self._clean(row) for row in rows])
 
     async def _count(self, tenant: UUID, hot: HotScope) -> None:
         """Take over the counters that changed since; rows read for the first time came with theirs."""

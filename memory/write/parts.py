@@ -63,13 +63,18 @@ class Typed:
 
 def typed(message: Mapping[str, Any], redactor: Redacts) -> Typed:
     """A message by what it is."""
-    words = redactor.redact(storable(message_text(message)))
+    words = redactor.redact(said_in(message))
     text, data = cut_binaries(words.text)
     others = list(_others(message, redactor))
     calls, in_calls = clean_calls(calls_of(message), redactor)
     parts = [part for part, _ in others] + data
     found = len(words.findings) + in_calls + sum(count for _, count in others)
     return Typed(text, parts[:PARTS_MAX] or None, calls, found)
+
+
+def said_in(message: Mapping[str, Any]) -> str:
+    """The text of a message as it goes to redaction."""
+    return storable(message_text(message))
 
 
 def cut_binaries(text: str) -> tuple[str, list[Part]]:

@@ -37,6 +37,7 @@ from memory.model import (
     NewProcedure,
     Scope,
     SealedRetrieval,
+    SealedToken,
     SessionRef,
     StoredExchange,
     Turn,
@@ -47,8 +48,10 @@ from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
 from memory.write.embedding import embedded, ending
 from memory.write.homing import Homes, at_home
-from memory.write.parts import Redacts
+from memory.write.parts import Redacts, said_in
+from memory.write.personal import Keeps, SubjectTokens
 from memory.write.procedures import embedded_procedures, no_procedures
+from memory.write.redact_across import REACH_MESSAGES, Borders
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
 from memory.write.turns import Message, messages_of, turn_of, turn_of_line
@@ -90,6 +93,8 @@ class LineStore(Protocol):
         fence: int,
         now: datetime,
         digests: Digests,
+        cleaned_by: str = "",
+        tokens: Sequence[SealedToken] = (),
     ) -> tuple[Committed, tuple[LineConflict, ...]]:
         """Write a chunk and its progress, or nothing. Raises StoreUnavailable, LeaseLost."""
 
@@ -129,6 +134,9 @@ class WriteParts:
     lives: DaysOf = field(default_factory=dict)
     find_procedures: Callable[[Sequence[Turn]], list[NewProcedure]] = no_procedures
     working: Follows | None = None
+    borders: Borders | None = None  # secrets that two messages hold together
+    keeping: Callable[[Keeps], Redacts] | None = None  # where personal data is put behind tokens
+    cleaned_by: str = ""  # the mark of what `redactor` does
 
 
 class WritePath:
@@ -153,7 +161,8 @@ class WritePath:
         """One live exchange, from its envelope to its memories."""
         captured = payload.unpack_captured(await self._opened(delivery))
         captured = await at_home(self._parts.store, captured, await self._parts.keys.chain_key(captured.scope.tenant))
-        turns = await self._fresh_turns(captured)
+        tokens = await self._tokens(captured.scope)
+        turns = await self._fresh_turns(captured, tokens)
         placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
         said = [turn for turn in turns if turn.role != "assistant" or not repeats(turn.content, placed)]
         memories = await self._embedded(self._episodes(said, delivery.entry, live=True))
@@ -171,6 +180,8 @@ class WritePath:
             fence=fence,
             facts_due=self._parts.facts_later,
             procedures=await self._procedures(turns),
+            cleaned_by=self._parts.cleaned_by,
+            tokens=tuple(tokens.kept.values()) if tokens else (),
         )
         digests = await self._digests(captured.scope, [captured.session.label], turns)
         with self._parts.metrics.write_seconds.labels("store").time():
@@ -185,7 +196,8 @@ class WritePath:
         """Some lines of an import."""
         chunk = payload.unpack_import(await self._opened(delivery))
         fresh = await self._fresh_lines(chunk)
-        turns = await self._chained(chunk, fresh)
+        tokens = await self._tokens(chunk.scope)
+        turns = await self._chained(chunk, fresh, tokens)
         # Lines of one day, or of no time at all, still came in an order, and the later of two statements holds.
         # What replaces a turn's words replaces its memory, though they say nothing.
         worth = [turn for _, turn in turns if chunk.on_conflict == "update" or not is_junk(turn.content)]
@@ -213,6 +225,8 @@ class WritePath:
             fence=fence,
             now=self._parts.clock(),
             digests=await self._line_digests(chunk.scope, items),
+            cleaned_by=self._parts.cleaned_by,
+            tokens=tuple(tokens.kept.values()) if tokens else (),
         )
         self._count([turn for _, turn in turns], memories, done)
         await self._announce(chunk.scope, done)
@@ -226,13 +240,19 @@ class WritePath:
             (line, stored is None) for line, stored in found if stored is None or stored.line_digest != line.line_digest
         ]
 
-    async def _chained(self, chunk: ImportChunk, lines: Sequence[tuple[ImportLine, bool]]) -> list[tuple[Placed, Turn]]:
+    async def _chained(
+        self, chunk: ImportChunk, lines: Sequence[tuple[ImportLine, bool]], tokens: SubjectTokens | None
+    ) -> list[tuple[Placed, Turn]]:
         """The turns of these lines, each new one chained behind the one before it in its session."""
         chain_key = await self._parts.keys.chain_key(chunk.scope.tenant)
         tails: dict[str, Digest | None] = {}
         turns: list[tuple[Placed, Turn]] = []
+        redactors: dict[str, Redacts] = {}
         for line, is_new in lines:
             label = line.session_label
+            if label not in redactors:
+                texts = [said_in({"content": one.content}) for one, _ in lines if one.session_label == label]
+                redactors[label] = await asyncio.to_thread(self._redactor, texts, tokens)
             if label not in tails:
                 tails[label] = (await self._parts.lines.session_tail(chunk.scope, label)).tip_chain
             parent = tails[label]
@@ -245,7 +265,7 @@ class WritePath:
                 chunk,
                 digest,
                 parent,
-                redactor=parts.redactor,
+                redactor=redactors[label],
                 counter=parts.counter,
                 languages=parts.languages,
             )
@@ -284,25 +304,48 @@ class WritePath:
         purpose: Any = entry.kind
         return unseal(key, Binding(entry.tenant_id, entry.subject_id, entry.exchange_id, purpose), entry.envelope)
 
-    async def _fresh_turns(self, captured: Captured) -> tuple[Turn, ...]:
+    async def _tokens(self, scope: Scope) -> SubjectTokens | None:
+        """What keeps personal data of the scope's user; None where none is put behind tokens."""
+        keys = self._parts.keys
+        if self._parts.keeping is None:
+            return None
+        key = await keys.subject_key(scope.tenant, scope.user)
+        return SubjectTokens(key, scope.tenant, await keys.subject_id(scope.tenant, scope.user))
+
+    def _redactor(self, texts: Sequence[str], tokens: SubjectTokens | None) -> Redacts:
+        """What cleans these texts, which follow each other."""
+        parts = self._parts
+        redactor = parts.keeping(tokens) if parts.keeping and tokens else parts.redactor
+        return parts.borders.beside(redactor, texts) if parts.borders else redactor
+
+    async def _fresh_turns(self, captured: Captured, tokens: SubjectTokens | None) -> tuple[Turn, ...]:
         """The turns this exchange adds, clean. A history that the client sent again adds nothing."""
         chain_key = await self._parts.keys.chain_key(captured.scope.tenant)
         messages = messages_of(captured, chain_key)
         chains = [message.chain for message in messages]
         known = await self._parts.store.known_chains(captured.scope, captured.session.session_id, chains)
         fresh = [message for message in messages if message.chain not in known]
+        first = next((at for at, message in enumerate(messages) if message.chain not in known), 0)
+        around = messages[max(0, first - REACH_MESSAGES) :]  # half a secret may stand in what was said before
         with self._parts.metrics.write_seconds.labels("redact").time():
-            return await asyncio.to_thread(self._clean, fresh, captured)
+            return await asyncio.to_thread(self._clean, fresh, around, captured, tokens)
 
-    def _clean(self, messages: Sequence[Message], captured: Captured) -> tuple[Turn, ...]:
+    def _clean(
+        self,
+        messages: Sequence[Message],
+        around: Sequence[Message],
+        captured: Captured,
+        tokens: SubjectTokens | None,
+    ) -> tuple[Turn, ...]:
         """Redaction is work for a processor (1 s for 5 MB): off the event loop, which renews leases."""
         parts = self._parts
+        redactor = self._redactor([said_in(message.value) for message in around], tokens)
         return tuple(
             turn_of(
                 message,
                 captured.exchange_id,
                 model=captured.model,
-                redactor=parts.redactor,
+                redactor=redactor,
                 counter=parts.counter,
                 languages=parts.languages,
             )

@@ -1,7 +1,7 @@
 """`forget`: whose or what memory is to go in, a signed receipt on stdout out.
 
-By the API of the running service; with --scrub beside it, as the service's own processes run, since what was forgotten is
-then looked for in every file of the data directory. `--verify` holds a receipt against the installation's key.
+By the API of the running service; with --scrub beside it, as the service's own processes run, since what was forgotten
+is then looked for in every file of the data directory. `--verify` holds a receipt against the installation's key.
 Exit codes: 0 gone, or genuine; 1 it cannot be, is not complete, or is not genuine; 75 a store does not answer: what was
 done is kept, the service goes on with it.
 """
@@ -9,6 +9,7 @@ done is kept, the service goes on with it.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import sys
@@ -20,16 +21,16 @@ from memory.config import effective_data_dir
 from memory.erasure.model import KINDS
 from memory.erasure.receipt import is_genuine, public_key
 from memory.errors import ConfigInvalid, StartFailed
-from memory.keys import load_or_create_master_key, receipt_seed_of
+from memory.master import ENVIRONMENT, RECEIPTS, master_key
 from proxy.cli.beside import run_beside
 from proxy.cli.client import CallFailed, Client
 from proxy.cli.serve import settings_of
 
 TEACHES = """\
 A dry run says what would go; --yes does it. At the logical level (the default) it is gone from every answer, export and
-dump, and what was sealed can never be opened. --scrub also takes it out of the files of the embedded servers: it rewrites
-Valkey's log and the touched tables, drops the write-ahead log behind them, and looks through every file. With an external
-database that is its administrator's to do; the command says what.
+dump, and what was sealed can never be opened. --scrub also takes it out of the files of the embedded servers: it
+rewrites Valkey's log and the touched tables, drops the write-ahead log behind them, and looks through every file. With
+an external database that is its administrator's to do; the command says what.
 """
 _POLL_S = 0.5
 
@@ -99,11 +100,12 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _own_key(options: argparse.Namespace) -> str:
-    root = effective_data_dir(settings_of(options), is_root=os.geteuid() == 0, home=Path.home())
-    path = root / "master.key"
-    if not path.exists():
+    settings = settings_of(options)
+    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=Path.home())
+    path = settings.encryption.master_key_file or root / "master.key"
+    if not path.exists() and ENVIRONMENT not in os.environ:
         raise CallFailed(f"there is no {path}: say --data-dir, or --public-key as the installation shows it")
-    return public_key(receipt_seed_of(load_or_create_master_key(path)))
+    return public_key(asyncio.run(master_key(path, None, os.environ).derived(RECEIPTS)))
 
 
 def _as_caller(options: argparse.Namespace) -> argparse.Namespace:

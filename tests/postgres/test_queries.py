@@ -91,6 +91,10 @@ INSERT INTO extraction_due (tenant_id, exchange_id, scope_id, session_id, seq_fr
     SELECT tenant_id, exchange_id, scope_id, session_id, 0, 0, finished_at FROM exchanges;
 INSERT INTO outdated_turns SELECT tenant_id, memory_id, memory_id, scope_id FROM memories;
 INSERT INTO untold_turns SELECT tenant_id, event_id, scope_id FROM turns;
+INSERT INTO personal_tokens
+    SELECT id, 1 + n % 20, '[kept:email:' || translate(md5(n::text), '0189', 'wxyz')::char(26) || ']',
+           pg_temp.id(id, 'subject', n), 'email', 'x', now()
+    FROM t, generate_series(1, 4000) n;
 INSERT INTO consolidation_runs SELECT md5(n::text)::uuid, now() - n * interval '1 day' FROM generate_series(1, 2000) n;
 INSERT INTO consolidation_progress (tenant_id, run_id, step) SELECT t.id, run_id, 'expired' FROM t, consolidation_runs;
 INSERT INTO ledger (tenant_id, session_id, chain, scope_id, epoch, position, created_at)

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import batch, facts, procedures, rows
 from memory.adapters.postgres.batch import Numbered
+from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard, Offered
 from memory.adapters.postgres.leases import hold_fence
@@ -23,7 +24,7 @@ from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
 from memory.errors import StoreRefused, StoreUnavailable
-from memory.model import Committed, ImportChunk, LineConflict, NewMemory, Scope, ScopeId
+from memory.model import Committed, ImportChunk, LineConflict, NewMemory, Scope, ScopeId, SealedToken
 from memory.stored import Digests, ImportItem, ImportProgress, KnownLine, KnownLines, SessionTail
 from policies.text import storable
 
@@ -92,6 +93,8 @@ class ImportStore:
         now: datetime,
         refused: Sequence[LineConflict] = (),
         digests: Digests = _NOTHING_FORGOTTEN,
+        cleaned_by: str = "",
+        tokens: Sequence[SealedToken] = (),
     ) -> tuple[Committed, tuple[LineConflict, ...]]:
         """Store a chunk. `refused` are lines the law held back; lines in neither list are known and count as done.
 
@@ -113,6 +116,7 @@ class ImportStore:
                 if (await batch.forgotten(tx, place, Digests(digests.scope), since)).all_of_it:
                     return Committed(scope_id, 0, 0, False, len(items)), (*refused, *_all_forgotten(items))
                 await tx.run("add_subject", tenant, subject_id, scope.user, now)
+                await cleaned(tx, place, cleaned_by, tokens)
                 committed, conflicts = await _Storing(tx, place, chunk, self._embeddings).store(items, digests)
                 failed = (*refused, *conflicts)
                 errors = [{"line": one.line, "error": one.error} for one in failed]

@@ -255,6 +255,7 @@ class ReadStore:
             windows=windows,
             vectors=vectors,
             visible=visible,
+            cleaned_by=row["cleaned_by"],
             changed_version=row["changed_version"],
             chain=Digest(primary["chain"]) if primary and primary["chain"] is not None else None,
             outdates=tuple(sorted(set(parts.outdated.get(memory_id, ())))),

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import batch, facts, procedures, rows
 from memory.adapters.postgres.batch import Numbered
+from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.extraction_store import mark_due
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
@@ -86,6 +87,7 @@ class WriteStore:
                 await hold_fence(tx, commit.lane, commit.fence)
                 if await tx.value("exchange_known", tenant, exchange.exchange_id):
                     return Committed(scope_id, await tx.value("scope_version", tenant, scope_id), 0, True)
+                await cleaned(tx, place, commit.cleaned_by, commit.tokens)
                 return await self._store(tx, place, commit, digests)
         except (StoreUnavailable, StoreRefused):
             self._scopes.drop(commit.scope)  # its row may be gone: a forgotten project

@@ -5,7 +5,7 @@
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8
 -- Uses: memories_changed, memory_versions_pkey, memory_access_pkey. Rows: memory_id, version, kind, scope_id, session_id,
 -- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status, language, injected, last_injected_at.
+-- attributes, validation_status, language, injected, last_injected_at, cleaned_by.
 SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version,
        m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
            AND v.validation_status <> 'rejected'
@@ -14,7 +14,8 @@ SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_versi
        CASE WHEN m.kind = 'semantic' AND v.valid_to > v.occurred_at THEN least(v.expires_at, v.valid_to)
             ELSE v.expires_at END AS expires_at,
        v.occurred_at, m.created_at,
-       v.attributes, v.validation_status, v.language, coalesce(a.injected, 0) AS injected, a.last_injected_at
+       v.attributes, v.validation_status, v.language, coalesce(a.injected, 0) AS injected, a.last_injected_at,
+       v.cleaned_by
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
@@ -30,10 +31,11 @@ LIMIT $6;
 -- $7 moment timestamptz
 -- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
 -- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status, language, injected, last_injected_at.
+-- attributes, validation_status, language, injected, last_injected_at, cleaned_by.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
-       v.attributes, v.validation_status, v.language, 0::int8 AS injected, NULL::timestamptz AS last_injected_at
+       v.attributes, v.validation_status, v.language, 0::int8 AS injected, NULL::timestamptz AS last_injected_at,
+       v.cleaned_by
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id
     AND v.recorded_from <= $7 AND (v.recorded_to IS NULL OR v.recorded_to > $7)
@@ -156,10 +158,11 @@ ORDER BY c.distance;
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
 -- Uses: memories_pkey, memory_versions_pkey, memory_access_pkey. Rows: memory_id, version, kind, scope_id, session_id,
 -- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status, language, injected, last_injected_at.
+-- attributes, validation_status, language, injected, last_injected_at, cleaned_by.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
-       v.attributes, v.validation_status, v.language, coalesce(a.injected, 0) AS injected, a.last_injected_at
+       v.attributes, v.validation_status, v.language, coalesce(a.injected, 0) AS injected, a.last_injected_at,
+       v.cleaned_by
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
 JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version

@@ -124,7 +124,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 -- Uses: turns_pkey. Rows: event_id, seq.
 UPDATE turns
 SET role = $3, name = $4, content = $5, line_digest = $6, integrity = $7, sensitivity = $8, redactions = $9,
-    token_count = $10, occurred_at = $11, recorded_at = $12, language = $13
+    token_count = $10, occurred_at = $11, recorded_at = $12, language = $13, cleaned_by = mp_rules()
 WHERE tenant_id = $1 AND event_id = $2
 RETURNING event_id, seq;
 
