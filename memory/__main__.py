@@ -36,6 +36,7 @@ from memory.errors import (
 )
 from memory.key_command import keys
 from memory.key_wiring import with_keys
+from memory.redact_command import RedactAsked, redacted
 from memory.reembed_command import Asked, reembedded
 from memory.settling import settle
 from memory.telemetry import Metrics, configure_logging, event
@@ -78,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("tenant", "action", "actor", "id", "head"):
         parser.add_argument(f"--{name}", help="of audit")
     parser.add_argument("--limit", type=int, default=50, help="of audit list: rows of each tenant")
+    parser.add_argument("--again", action="store_true", help="of redact: look also at what these rules have cleaned")
+    parser.add_argument("--token", help="of redact: what --mode reveal shows the value of")
     parser.add_argument("--older-days", type=float, default=1.0, help="of encryption: rotate keys older than this")
     return parser
 
@@ -121,6 +124,10 @@ def _encryption(settings: Settings, given: argparse.Namespace) -> int:
     return uvloop.run(encryption(settings, given.mode, given.older_days, as_json=given.json))
 
 
+def _redact(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(redacted(settings, RedactAsked(given.mode, given.again, given.token, given.json)))
+
+
 COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {
     "worker": _work,
     "migrate": _migrate,
@@ -130,6 +137,7 @@ COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {
     "key": _key,
     "audit": _audit,
     "encryption": _encryption,
+    "redact": _redact,
 }
 
 

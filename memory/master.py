@@ -38,7 +38,7 @@ class MasterKey(Protocol):
         """Whether this lies under the key in force and not under a previous one."""
 
     async def derived(self, info: bytes) -> bytes:
-        """32 bytes that follow from the key in force and from `info`, and tell nothing of it. Raises StoreUnavailable."""
+        """32 bytes that follow from the key in force and from `info`, and do not tell it. Raises StoreUnavailable."""
 
 
 class LocalMaster:

@@ -126,6 +126,14 @@ def clean_calls(calls: Sequence[Any], redactor: Redacts) -> tuple[list[Any] | No
     return cleaned, found
 
 
+def cleaned_value(value: Any, redactor: Redacts) -> tuple[Any, int]:
+    """A JSON value with every text in it redacted, and how many cuts that took."""
+    try:
+        return _clean(value, redactor)
+    except RecursionError:
+        return [_TOO_DEEP], 1
+
+
 def _clean(value: Any, redactor: Redacts) -> tuple[Any, int]:
     """Every text in a JSON value redacted, each by itself: the value keeps its shape."""
     if isinstance(value, str):

@@ -7,7 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from proxy.cli import audit, consolidate, data, doctor, encryption, evaluate, hygiene, key, migrate, reembed, serve
+from proxy.cli import (
+    audit,
+    consolidate,
+    data,
+    doctor,
+    encryption,
+    evaluate,
+    hygiene,
+    key,
+    migrate,
+    redact,
+    reembed,
+    serve,
+)
 from proxy.cli.demo import run_demo
 
 _DESCRIPTION = """\
@@ -41,6 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     _key(commands)
     _audit(commands)
     _encryption(commands)
+    _redact(commands)
     _migrate(commands)
     _eval(commands)
     return parser
@@ -243,6 +257,17 @@ def _encryption(commands: Commands) -> None:
     parser.add_argument("what", choices=["status", "rotate", "rewrap"], nargs="?", default="status")
     parser.add_argument("--older-days", type=float, default=1.0, metavar="D", help="rotate: keys older than this (1)")
     parser.add_argument("--json", action="store_true", help="the standing as JSON")
+    _with_settings(parser)
+
+
+def _redact(commands: Commands) -> None:
+    help_text = "Look with today's rules for secrets and personal data in what is stored, and cut them."
+    parser = _command(commands, "redact", redact.run_redact, help_text, redact.TEACHES)
+    parser.add_argument("--scan", action="store_true", help="walk through everything that is stored open")
+    parser.add_argument("--apply", action="store_true", help="with --scan: rewrite it (default: count only)")
+    parser.add_argument("--all", action="store_true", help="with --scan: also what these rules have cleaned before")
+    parser.add_argument("--reveal", metavar="TOKEN", help="instead: what stands behind a token of personal data")
+    parser.add_argument("--json", action="store_true", help="the counts as JSON")
     _with_settings(parser)
 
 

@@ -20,3 +20,151 @@ SELECT subject_id, kind, sealed
 FROM personal_tokens
 WHERE tenant_id = $1 AND scope_id = ANY ($2) AND token = $3
 LIMIT 1;
+
+-- name: scopes_to_redact
+-- Scopes of a tenant in pages, with whose they are.
+-- $1 tenant uuid, $2 after int8, $3 limit int8
+-- Uses: scopes_pkey. Rows: scope_id, user_name, project, agent.
+SELECT scope_id, user_name, project, agent
+FROM scopes
+WHERE tenant_id = $1 AND scope_id > $2
+ORDER BY scope_id
+LIMIT $3;
+
+-- name: turns_to_redact
+-- Turns of a scope behind a cursor that these rules have not cleaned; of all marks where `again`. The cursor is that of
+-- the last turn looked at, which may be a clean one: rows come out for the clean ones too, without their text.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 seq int8, $5 limit int8, $6 mark text, $7 again bool
+-- Uses: turns_in_order. Rows: session_id, seq, event_id, due, name, content, tool_calls, parts.
+SELECT t.session_id, t.seq, t.event_id, t.due,
+       CASE WHEN t.due THEN t.name END AS name, CASE WHEN t.due THEN t.content END AS content,
+       CASE WHEN t.due THEN t.tool_calls END AS tool_calls, CASE WHEN t.due THEN t.parts END AS parts
+FROM (SELECT *, $7 OR cleaned_by <> $6 AS due
+      FROM turns
+      WHERE tenant_id = $1 AND scope_id = $2 AND (session_id, seq) > ($3, $4)
+      ORDER BY session_id, seq
+      LIMIT $5) t;
+
+-- name: rewrite_turn
+-- A turn as these rules leave it, unless it was written anew meanwhile.
+-- $1 tenant uuid, $2 event_id uuid, $3 name text, $4 content text, $5 tool_calls jsonb, $6 parts jsonb, $7 found int4,
+-- $8 before text
+-- Uses: turns_pkey. Rows: none.
+UPDATE turns
+SET name = $3, content = $4, tool_calls = $5, parts = $6, redactions = redactions + $7, cleaned_by = mp_rules()
+WHERE tenant_id = $1 AND event_id = $2 AND content = $8;
+
+-- name: turns_are_clean
+-- These turns hold nothing that these rules would cut.
+-- $1 tenant uuid, $2 event_ids uuid[], $3 mark text
+-- Uses: turns_pkey. Rows: none.
+UPDATE turns
+SET cleaned_by = $3
+WHERE tenant_id = $1 AND event_id = ANY ($2) AND cleaned_by <> $3;
+
+-- name: memories_to_redact
+-- Versions of the memories of a scope behind a cursor, oldest first; `due`: not cleaned by these rules.
+-- $1 tenant uuid, $2 scope_id int8, $3 created_at timestamptz, $4 memory_id uuid, $5 limit int8, $6 mark text,
+-- $7 again bool
+-- Uses: memories_recent, memory_versions_pkey. Rows: memory_id, created_at, kind, current, version, due, content,
+-- attributes, occurred_at.
+SELECT m.memory_id, m.created_at, m.kind, m.version AS current, v.version, $7 OR v.cleaned_by <> $6 AS due,
+       v.content, v.attributes, v.occurred_at
+FROM (SELECT memory_id, created_at, kind, version
+      FROM memories
+      WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, memory_id) > ($3, $4)
+      ORDER BY created_at, memory_id
+      LIMIT $5) m
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id
+ORDER BY m.created_at, m.memory_id, v.version;
+
+-- name: rewrite_version
+-- A version as these rules leave it.
+-- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 content text, $5 attributes jsonb
+-- Uses: memory_versions_pkey. Rows: none.
+UPDATE memory_versions
+SET content = $4, attributes = $5, cleaned_by = mp_rules()
+WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
+
+-- name: versions_are_clean
+-- All versions of these memories hold nothing that these rules would cut.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[], $4 mark text
+-- Uses: memory_versions_pkey. Rows: none.
+UPDATE memory_versions v
+SET cleaned_by = $4
+FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
+WHERE v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version AND v.cleaned_by <> $4;
+
+-- name: drop_version_vectors
+-- The vectors of a version: its text is another one now.
+-- $1 tenant uuid, $2 memory_id uuid, $3 version int4
+-- Uses: {embeddings}_pkey. Rows: none.
+DELETE FROM {embeddings}
+WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
+
+-- name: memory_was_redacted
+-- A memory changed at this version of its scope.
+-- $1 tenant uuid, $2 memory_id uuid, $3 changed_version int8
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET changed_version = $3
+WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: facts_to_redact
+-- What these memories state.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: facts_pkey. Rows: memory_id, subject, object.
+SELECT memory_id, subject, object
+FROM facts
+WHERE tenant_id = $1 AND memory_id = ANY ($2);
+
+-- name: rewrite_fact
+-- What a memory states, as these rules leave it.
+-- $1 tenant uuid, $2 memory_id uuid, $3 subject text, $4 object text
+-- Uses: facts_pkey. Rows: none.
+UPDATE facts
+SET subject = $3, object = $4
+WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: procedures_to_redact
+-- What these memories are for.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: procedures_pkey. Rows: memory_id, trigger.
+SELECT memory_id, trigger
+FROM procedures
+WHERE tenant_id = $1 AND memory_id = ANY ($2);
+
+-- name: rewrite_trigger
+-- What a procedure is for, as these rules leave it.
+-- $1 tenant uuid, $2 memory_id uuid, $3 trigger text
+-- Uses: procedures_pkey. Rows: none.
+UPDATE procedures
+SET trigger = $3
+WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: sessions_to_redact
+-- Sessions of a scope behind a cursor.
+-- $1 tenant uuid, $2 scope_id int8, $3 label text, $4 limit int8
+-- Uses: sessions_tenant_id_scope_id_label_key. Rows: session_id, label, attributes.
+SELECT session_id, label, attributes
+FROM sessions
+WHERE tenant_id = $1 AND scope_id = $2 AND label > $3
+ORDER BY label
+LIMIT $4;
+
+-- name: rewrite_session
+-- A session as these rules leave it.
+-- $1 tenant uuid, $2 session_id uuid, $3 label text, $4 attributes jsonb
+-- Uses: sessions_pkey. Rows: none.
+UPDATE sessions
+SET label = $3, attributes = $4
+WHERE tenant_id = $1 AND session_id = $2;
+
+-- name: read_anew
+-- The next version of a scope, and every index built before it is built anew.
+-- $1 tenant uuid, $2 scope_id int8
+-- Uses: scope_versions_pkey. Rows: version.
+UPDATE scope_versions
+SET version = version + 1, rebuild_version = version + 1
+WHERE tenant_id = $1 AND scope_id = $2
+RETURNING version;

@@ -1,0 +1,195 @@
+"""Stored open text, to be cleaned again: a scope in, pages of turns, memories and sessions out; what changed back in.
+
+Pages are read by key and written back page by page, each in a transaction of its own, so that nothing is held while
+somebody redacts or embeds, and a sweep that was killed goes on with the next page. A text that was written anew since
+it was read is left to whoever wrote it. Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres.cleaned import cleaned
+from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.rows import Place
+from memory.model import SealedToken
+from memory.write.sweep import (
+    CleanMemory,
+    CleanSession,
+    CleanTurn,
+    MemoryText,
+    ScopeNames,
+    SessionText,
+    TurnText,
+    VersionText,
+)
+
+PAGE: Final = 200
+_SCOPES_PAGE: Final = 500
+_BEGIN: Final = (datetime(1, 1, 2, tzinfo=UTC), UUID(int=0))
+_BY: Final = "redaction"
+
+
+class RedactStore:
+    """The store, read and rewritten by a sweep. `tables` are those of the served model and of one that stands by."""
+
+    def __init__(self, database: Database, tables: Sequence[str], *, page: int = PAGE) -> None:
+        self._database = database
+        self._page = page
+        self._add = database.queries["add_embedding"].of_table(tables[0])
+        self._drops = [database.queries["drop_version_vectors"].of_table(table) for table in tables]
+
+    async def scopes(self) -> AsyncIterator[ScopeNames]:
+        """Every scope of every tenant."""
+        async with self._database.transaction(None, read_only=True) as tx:
+            tenants = [row["tenant_id"] for row in await tx.fetch("all_tenants")]
+        for tenant in tenants:
+            after = -1
+            while True:
+                async with self._database.transaction(tenant, read_only=True) as tx:
+                    rows = await tx.fetch("scopes_to_redact", tenant, after, _SCOPES_PAGE)
+                for row in rows:
+                    yield ScopeNames(tenant, **row)
+                if len(rows) < _SCOPES_PAGE:
+                    break
+                after = rows[-1]["scope_id"]
+
+    async def turns(self, scope: ScopeNames, mark: str, *, again: bool) -> AsyncIterator[list[TurnText]]:
+        """The turns of a scope that `mark` has not cleaned, or all of them."""
+        at: tuple[UUID, int] = (UUID(int=0), -1)
+        while True:
+            async with self._reading(scope) as tx:
+                rows = await tx.fetch("turns_to_redact", scope.tenant, scope.scope_id, *at, self._page, mark, again)
+            yield [
+                TurnText(row["event_id"], row["name"], row["content"], row["tool_calls"], row["parts"])
+                for row in rows
+                if row["due"]
+            ]
+            if len(rows) < self._page:
+                return
+            at = (rows[-1]["session_id"], rows[-1]["seq"])
+
+    async def memories(self, scope: ScopeNames, mark: str, *, again: bool) -> AsyncIterator[list[MemoryText]]:
+        """The memories of a scope with a version that `mark` has not cleaned, whole."""
+        at = _BEGIN
+        while True:
+            async with self._reading(scope) as tx:
+                rows = await tx.fetch("memories_to_redact", scope.tenant, scope.scope_id, *at, self._page, mark, again)
+                ids = sorted({row["memory_id"] for row in rows if row["due"]})
+                facts = {row["memory_id"]: row for row in await _of(tx, "facts_to_redact", scope.tenant, ids)}
+                taught = {row["memory_id"]: row for row in await _of(tx, "procedures_to_redact", scope.tenant, ids)}
+            yield [_memory(one, rows, facts.get(one), taught.get(one)) for one in ids]
+            if len({row["memory_id"] for row in rows}) < self._page:
+                return
+            at = (rows[-1]["created_at"], rows[-1]["memory_id"])
+
+    async def sessions(self, scope: ScopeNames) -> AsyncIterator[list[SessionText]]:
+        """The sessions of a scope."""
+        after = ""
+        while True:
+            async with self._reading(scope) as tx:
+                rows = await tx.fetch("sessions_to_redact", scope.tenant, scope.scope_id, after, self._page)
+            yield [SessionText(row["session_id"], row["label"], row["attributes"]) for row in rows]
+            if len(rows) < self._page:
+                return
+            after = rows[-1]["label"]
+
+    async def put_turns(
+        self,
+        scope: ScopeNames,
+        turns: Sequence[CleanTurn],
+        clean: Sequence[UUID],
+        mark: str,
+        tokens: Sequence[SealedToken],
+        now: datetime,
+    ) -> None:
+        """Turns rewritten, and those that were clean, marked. Indexes that show the former text are built anew."""
+        tenant = scope.tenant
+        async with self._database.transaction(tenant, [scope.scope_id]) as tx:
+            await cleaned(tx, _place(scope, now), mark, tokens)
+            rows = (
+                (tenant, t.event_id, t.name, t.content, t.tool_calls, t.parts, t.found, t.before)
+                for t in sorted(turns, key=lambda t: t.event_id)
+            )
+            await tx.run_many("rewrite_turn", rows)
+            if clean:
+                await tx.run("turns_are_clean", tenant, sorted(clean), mark)
+            if turns:
+                await tx.value("read_anew", tenant, scope.scope_id)
+
+    async def put_memories(
+        self,
+        scope: ScopeNames,
+        memories: Sequence[CleanMemory],
+        clean: Sequence[tuple[UUID, int]],
+        mark: str,
+        tokens: Sequence[SealedToken],
+        now: datetime,
+    ) -> None:
+        """Memories rewritten with their vectors, and versions that were clean, marked; a line of the feed for each."""
+        tenant, scope_id = scope.tenant, scope.scope_id
+        async with self._database.transaction(tenant, [scope_id]) as tx:
+            changed = await tx.value("read_anew", tenant, scope_id) if memories else 0
+            await cleaned(tx, _place(scope, now), mark, tokens)
+            for memory in memories:
+                await self._rewrite(tx, scope, memory)
+                await tx.run("memory_was_redacted", tenant, memory.memory_id, changed)
+            if clean:
+                ids, versions = zip(*sorted(clean), strict=True)
+                await tx.run("versions_are_clean", tenant, list(ids), list(versions), mark)
+            told = {memory.memory_id: {"changed": ["content"], "rules": mark} for memory in memories}
+            await announce(tx, tenant, scope_id, "updated", list(told), by=_BY, at=now, metadata=told)
+
+    async def _rewrite(self, tx: Any, scope: ScopeNames, memory: CleanMemory) -> None:
+        tenant, one = scope.tenant, memory.memory_id
+        for version in memory.versions:
+            await tx.run("rewrite_version", tenant, one, version.number, version.content, version.attributes)
+            for drop in self._drops if version.vectors is not None else ():
+                await tx.run(drop, tenant, one, version.number)
+            if version.vectors is not None:
+                windows = enumerate(zip(version.windows, version.vectors, strict=True))
+                place = (tenant, scope.scope_id, one, version.number)
+                await tx.run_many(self._add, ((*place, n, *span, vector) for n, (span, vector) in windows))
+        if memory.stated is not None:
+            await tx.run("rewrite_fact", tenant, one, *memory.stated)
+        if memory.trigger is not None:
+            await tx.run("rewrite_trigger", tenant, one, memory.trigger)
+
+    async def put_sessions(self, scope: ScopeNames, sessions: Sequence[CleanSession]) -> None:
+        """Sessions under other labels."""
+        async with self._database.transaction(scope.tenant, [scope.scope_id]) as tx:
+            rows = ((scope.tenant, one.session_id, one.label, one.attributes) for one in sessions)
+            await tx.run_many("rewrite_session", rows)
+
+    async def token(self, scope: ScopeNames, token: str) -> tuple[UUID, bytes] | None:
+        """Whose it is and the sealed value behind a token of this scope."""
+        async with self._reading(scope) as tx:
+            row = await tx.row("token_of_scopes", scope.tenant, [scope.scope_id], token)
+        return None if row is None else (row["subject_id"], row["sealed"])
+
+    def _reading(self, scope: ScopeNames) -> Any:
+        return self._database.transaction(scope.tenant, [scope.scope_id], read_only=True)
+
+
+async def _of(tx: Any, name: str, tenant: UUID, ids: Sequence[UUID]) -> list[Any]:
+    found: list[Any] = await tx.fetch(name, tenant, ids) if ids else []
+    return found
+
+
+def _memory(memory_id: UUID, rows: Sequence[Any], fact: Any, procedure: Any) -> MemoryText:
+    mine = [row for row in rows if row["memory_id"] == memory_id]
+    return MemoryText(
+        memory_id,
+        mine[0]["kind"],
+        tuple(VersionText(row["version"], row["content"], row["attributes"], row["occurred_at"]) for row in mine),
+        None if fact is None else (fact["subject"], fact["object"]),
+        None if procedure is None else procedure["trigger"],
+    )
+
+
+def _place(scope: ScopeNames, now: datetime) -> Place:
+    return Place(scope.tenant, scope.scope_id, scope.subject_id, UUID(int=0), now)

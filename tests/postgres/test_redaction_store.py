@@ -1,0 +1,270 @@
+"""What is stored says by what it was cleaned; a sweep finds what older rules let through and cuts it everywhere.
+
+All secrets are made up at run time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import string
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import asyncpg
+import pytest
+
+from memory.adapters.postgres.redact_store import RedactStore
+from memory.adapters.redaction import Again
+from memory.adapters.secret_rules import secret_detectors
+from memory.keys import KeyRing
+from memory.model import Commit, SealedToken
+from memory.redact_command import _tokens, shown
+from memory.stored import MemoryChange
+from memory.write.personal import PersonalRedactor, SubjectTokens, revealed
+from memory.write.redact import Redactor
+from memory.write.sweep import Sweep, SweepParts, clean_turn
+from policies.personal import PersonalPolicy
+from tests.postgres.seed import T0, Stores, Words, exchange, memory_of, stores, vectors
+from tests.postgres_fixture import TestDatabase
+
+SECRET = "ghp" + "_" + "a1B" + "".join(random.Random(2).choices(string.ascii_letters + string.digits, k=33))
+NOW, OLD = "2.keep", "1.keep"
+SAID = (f"my token is {SECRET}, keep it", "I will remember that")
+
+
+@pytest.fixture
+async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
+    async with stores(postgres) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def eyes(postgres: TestDatabase) -> AsyncIterator[Any]:
+    """A connection past row-level security."""
+    connection = await asyncpg.connect(postgres.owner)
+    yield connection
+    await connection.close()
+
+
+def swept(store: Stores, postgres: TestDatabase, *, apply: bool, **more: Any) -> Sweep:
+    redactor = more.pop("redactor", None) or PersonalRedactor(Redactor(secret_detectors()), PersonalPolicy())
+    words: Any = Words()
+    parts: dict[str, Any] = {
+        "store": more.pop("on", None) or RedactStore(store.database, [postgres.embeddings], page=2),
+        "redactor": redactor,
+        "keeper": None,
+        "keeping": redactor.keeping,
+        "embedder": words,
+        "windows": words,
+        "mark": NOW,
+        "apply": apply,
+        "again": False,
+        "clock": lambda: T0 + timedelta(days=1),
+        "stop": asyncio.Event(),
+        "say": lambda _: None,
+    }
+    return Sweep(SweepParts(**{**parts, **more}))
+
+
+async def everything(eyes: Any) -> str:
+    """All text of all tables."""
+    names = await eyes.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    rows = [await eyes.fetch(f'SELECT t::text AS said FROM "{name[0]}" t') for name in names]
+    return "\n".join(row["said"] for found in rows for row in found)
+
+
+def dirty(store: Stores, **more: Any) -> Commit:
+    """An exchange as older rules have let it through, in text, tool calls, attributes and the session's label."""
+    made = exchange(store.scope(), f"session {SECRET}", 0, SAID, fence=store.fence, **more)
+    first = replace(made.turns[0], tool_calls=[{"function": {"name": "f", "arguments": SECRET}}], name=SECRET)
+    memory = replace(memory_of(first), attributes={"object": SECRET, "n": 1})
+    return replace(made, turns=(first, *made.turns[1:]), memories=(memory, memory_of(made.turns[1])))
+
+
+async def test_what_a_commit_stores_says_by_what_it_was_cleaned(store: Stores, eyes: Any) -> None:
+    await store.write.commit(exchange(store.scope(), "a", 0, fence=store.fence, cleaned_by=NOW), now=T0)
+    await store.write.commit(exchange(store.scope(), "b", 0, fence=store.fence), now=T0)
+    for table in ("turns", "memory_versions"):
+        marks = await eyes.fetch(f"SELECT cleaned_by, count(*) FROM {table} GROUP BY 1 ORDER BY 1")
+        assert [tuple(row) for row in marks] == [("", 2), (NOW, 2)]
+
+
+async def test_a_copy_of_an_older_text_is_no_cleaner_than_that_was(store: Stores, eyes: Any) -> None:
+    made = dirty(store)
+    await store.write.commit(made, now=T0)
+    one = made.memories[0].memory_id
+    await store.records.patch_memory(store.scope(), one, 1, MemoryChange(pinned=True, importance=0.9), T0)
+    found = await eyes.fetch("SELECT version, cleaned_by FROM memory_versions WHERE memory_id = $1 ORDER BY 1", one)
+    assert [tuple(row) for row in found] == [(1, ""), (2, "")]
+    async with eyes.transaction():  # a writer that has just cleaned something else
+        await eyes.execute("SELECT set_config('mp.rules', $1, true)", NOW)
+        await eyes.execute("UPDATE memory_versions SET recorded_to = now() WHERE memory_id = $1", one)
+        next_one = "jsonb_build_object('version', 3, 'recorded_to', NULL, 'cleaned_by', mp_rules())"
+        await eyes.execute(
+            f"INSERT INTO memory_versions SELECT (jsonb_populate_record(v, {next_one})).*"
+            " FROM memory_versions v WHERE memory_id = $1 AND version = 2",
+            one,
+        )
+    assert await eyes.fetchval("SELECT cleaned_by FROM memory_versions WHERE memory_id = $1 AND version = 3", one) == ""
+
+
+async def test_recall_cleans_what_other_rules_cleaned_and_leaves_the_rest_as_it_is(store: Stores) -> None:
+    made = dirty(store, cleaned_by=OLD)
+    await store.write.commit(made, now=T0)
+    again = Again(PersonalRedactor(Redactor(secret_detectors()), PersonalPolicy()), NOW)
+    scope_ids = [one.scope_id for one in await store.read.visible_scopes(store.scope())]
+    rows = [row async for page in store.read.index_rows(store.tenant, scope_ids) for row in page]
+    assert any(SECRET in row.content for row in rows)
+    cleaned = [again.cleaned(row) for row in rows]
+    assert not any(SECRET in row.content + row.context for row in cleaned)
+    for before, row in zip(rows, cleaned, strict=True):
+        assert len(row.windows) == len(row.vectors) == len(before.windows)
+        assert all(0 <= start <= end <= len(row.content) for start, end in row.windows)
+    marked = [replace(row, cleaned_by=NOW) for row in rows]
+    assert all(again.cleaned(row) is row for row in marked)
+
+
+async def test_a_rehearsal_counts_by_rule_and_changes_nothing(store: Stores, postgres: TestDatabase, eyes: Any) -> None:
+    await store.write.commit(dirty(store), now=T0)
+    before = await everything(eyes)
+    sweep = swept(store, postgres, apply=False)
+    assert await sweep.run()
+    assert await everything(eyes) == before
+    assert sweep.swept.changed == {"turns": 1, "memories": 1, "versions": 1, "sessions": 1}
+    assert any(rule.startswith("github/") for rule in sweep.swept.rules)
+    told = shown(sweep.swept, apply=False, as_json=False) + shown(sweep.swept, apply=False, as_json=True)
+    assert SECRET not in told
+    assert "github/" in told
+
+
+async def test_a_sweep_leaves_the_secret_nowhere_and_everything_else_as_it_was(
+    store: Stores, postgres: TestDatabase, eyes: Any
+) -> None:
+    made = dirty(store)
+    await store.write.commit(made, now=T0)
+    one = made.memories[0].memory_id
+    change = MemoryChange(content=f"edited: {SECRET}", windows=((0, 20),), vectors=vectors(1))
+    await store.records.patch_memory(store.scope(), one, 1, change, T0)
+    vectors_of = f"SELECT version, embedding::text FROM {postgres.embeddings} WHERE memory_id = $1 ORDER BY 1"
+    old = await eyes.fetch(vectors_of, one)
+    version = await eyes.fetchval("SELECT version FROM scope_versions")
+    assert await swept(store, postgres, apply=True).run()
+    assert SECRET not in await everything(eyes)
+    said = [
+        row[0] for row in await eyes.fetch("SELECT content FROM memory_versions WHERE memory_id = $1 ORDER BY 1", one)
+    ]
+    assert sorted(said) == ["edited: [redacted:github]", "my token is [redacted:github], keep it"]
+    new = await eyes.fetch(vectors_of, one)
+    assert {row[0] for row in new} == {row[0] for row in old} == {1, 2}
+    assert not {row[1] for row in new} & {row[1] for row in old}
+    other = made.memories[1]
+    assert await eyes.fetchval("SELECT content FROM memory_versions WHERE memory_id = $1", other.memory_id) == SAID[1]
+    row = await eyes.fetchrow("SELECT version, rebuild_version FROM scope_versions")
+    assert row["version"] > version
+    assert row["rebuild_version"] > version
+    told = await eyes.fetch("SELECT event, object_id, metadata::text AS m FROM outbox WHERE caused_by = 'redaction'")
+    assert [(line["event"], line["object_id"]) for line in told] == [("updated", one)]
+    assert await eyes.fetchval("SELECT count(*) FROM turns WHERE cleaned_by <> $1", NOW) == 0
+    assert await eyes.fetchval("SELECT redactions FROM turns ORDER BY seq LIMIT 1") >= 3
+
+
+async def test_a_second_sweep_has_nothing_to_do_and_looks_again_where_asked(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    await store.write.commit(dirty(store), now=T0)
+    await swept(store, postgres, apply=True).run()
+    second = swept(store, postgres, apply=True)
+    await second.run()
+    assert (second.swept.looked_at["turns"], second.swept.looked_at["memories"]) == (0, 0)
+    third = swept(store, postgres, apply=False, again=True)
+    await third.run()
+    assert (third.swept.looked_at["turns"], third.swept.changed.total()) == (2, 0)
+
+
+class Dies:
+    """A store that is killed at its n-th write, before it or after it."""
+
+    def __init__(self, inner: RedactStore, at: int, *, after: bool) -> None:
+        self._inner, self._left, self._after = inner, at, after
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return partial(self._put, found) if name.startswith("put_") else found
+
+    async def _put(self, put: Callable[..., Any], *given: Any) -> None:
+        self._left -= 1
+        if self._left == 0 and not self._after:
+            raise KeyboardInterrupt
+        await put(*given)
+        if self._left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(1, 8))
+async def test_a_sweep_that_is_killed_anywhere_goes_on_and_ends_the_same(
+    at: int, after: bool, store: Stores, postgres: TestDatabase, eyes: Any
+) -> None:
+    for n in range(3):
+        made = exchange(store.scope(user=f"u{n % 2}"), f"s{n}", 0, (f"{n} {SECRET}", "ok"), fence=store.fence)
+        await store.write.commit(made, now=T0)
+    killed = Dies(RedactStore(store.database, [postgres.embeddings], page=2), at, after=after)
+    try:
+        await swept(store, postgres, apply=True, on=killed).run()
+    except KeyboardInterrupt:
+        await swept(store, postgres, apply=True).run()
+    assert SECRET not in await everything(eyes)
+    assert await eyes.fetchval("SELECT count(*) FROM turns") == 6
+    assert await eyes.fetchval(f"SELECT count(*) FROM {postgres.embeddings}") == 6
+    assert await eyes.fetchval("SELECT count(*) FROM outbox WHERE caused_by = 'redaction'") == 3
+
+
+async def test_a_turn_that_was_written_anew_meanwhile_is_left_to_its_writer(
+    store: Stores, postgres: TestDatabase, eyes: Any
+) -> None:
+    made = dirty(store)
+    await store.write.commit(made, now=T0)
+    read = RedactStore(store.database, [postgres.embeddings])
+    scope = await anext(read.scopes())
+    turns = [one async for page in read.turns(scope, NOW, again=False) for one in page]
+    await eyes.execute("UPDATE turns SET content = 'said anew' WHERE event_id = $1", made.turns[0].event_id)
+    redactor = PersonalRedactor(Redactor(secret_detectors()), PersonalPolicy())
+    changed = [clean_turn(one, redactor) for one in turns]
+    await read.put_turns(scope, [one for one in changed if one.found], [], NOW, (), T0)
+    assert await eyes.fetchval("SELECT content FROM turns WHERE event_id = $1", made.turns[0].event_id) == "said anew"
+
+
+async def test_a_sweep_with_another_policy_puts_personal_data_behind_tokens(
+    store: Stores, postgres: TestDatabase, eyes: Any
+) -> None:
+    made = exchange(store.scope(), "s", 0, ("write to bob@example.com", "ok"), fence=store.fence, cleaned_by=NOW)
+    await store.write.commit(made, now=T0)
+    keys = KeyRing(store.keys, bytes(32))
+    redactor = PersonalRedactor(Redactor(secret_detectors()), PersonalPolicy(email="tokenise"))
+    more: dict[str, Any] = {"redactor": redactor, "keeper": partial(_tokens, keys), "mark": f"2.{redactor.mark}"}
+    assert await swept(store, postgres, apply=True, **more).run()
+    assert "bob@example" not in await everything(eyes)
+    row = await eyes.fetchrow("SELECT token, subject_id, sealed FROM personal_tokens")
+    assert row["token"] in await eyes.fetchval("SELECT content FROM turns ORDER BY seq LIMIT 1")
+    key = await keys.subject_key(store.tenant, "ada")
+    assert revealed(key, store.tenant, row["subject_id"], row["token"], row["sealed"]) == "bob@example.com"
+
+
+async def test_tokens_are_kept_with_the_exchange_and_seen_in_its_scope_only(store: Stores, eyes: Any) -> None:
+    keys = KeyRing(store.keys, bytes(32))
+    kept = SubjectTokens(
+        await keys.subject_key(store.tenant, "ada"), store.tenant, await keys.subject_id(store.tenant, "ada")
+    )
+    token = kept.token("email", "bob@example.com")
+    sealed: tuple[SealedToken, ...] = tuple(kept.kept.values())
+    for n in range(2):
+        made = exchange(store.scope(), f"s{n}", 0, fence=store.fence, cleaned_by=NOW, tokens=sealed)
+        done = await store.write.commit(made, now=T0)
+    assert await eyes.fetchval("SELECT count(*) FROM personal_tokens") == 1
+    for seen, found in (([done.scope_id], 1), ([done.scope_id + 1], 0), ([], 0)):
+        async with store.database.transaction(store.tenant, seen, read_only=True) as tx:
+            assert len(await tx.fetch("token_of_scopes", store.tenant, [done.scope_id], token)) == found
