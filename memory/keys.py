@@ -138,6 +138,10 @@ class KeyRing:
         """32 bytes for the message chain and for keyed ids, from the tenant key."""
         return await self._derive(tenant, b"chain")
 
+    async def names_key(self) -> bytes:
+        """32 bytes for names that are not to be read, from the master key: known before any store answers."""
+        return await self._master.derived(b"names")
+
     async def content_key(self, tenant: UUID) -> bytes:
         """32 bytes for content keys and tombstones, from the tenant key."""
         return await self._derive(tenant, b"content")

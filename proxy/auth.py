@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 from uuid import UUID
@@ -43,12 +43,13 @@ class KeyTable(Protocol):
 class OpenDoor:
     """`open` mode: everybody is the one tenant, which is known once the store has been asked."""
 
-    def __init__(self) -> None:
-        self._credential = Credential(UNKNOWN_TENANT)
+    def __init__(self, hide: Callable[[str], str] = str) -> None:
+        self._hide = hide
+        self._credential = Credential(UNKNOWN_TENANT, hide=hide)
 
     def opens_to(self, tenant: UUID) -> None:
         """From now on callers are this tenant."""
-        self._credential = Credential(tenant)
+        self._credential = Credential(tenant, hide=self._hide)
 
     def admit(self, request: web.Request) -> Credential:
         """The one credential."""
@@ -58,8 +59,9 @@ class OpenDoor:
 class KeyedDoor:
     """`keys` mode: whoever holds a key."""
 
-    def __init__(self, table: KeyTable, *, stale_max_s: float) -> None:
+    def __init__(self, table: KeyTable, *, stale_max_s: float, hide: Callable[[str], str] = str) -> None:
         self._table = table
+        self._hide = hide
         self._stale_max_s = stale_max_s
         self._keys: Mapping[bytes, OpenedKey] = {}
         self._signers: Mapping[str, tuple[OpenedKey, ...]] = {}  # by prefix: two keys may have the same one
@@ -93,7 +95,7 @@ class KeyedDoor:
         age_s = time.monotonic() - self._read_at
         if age_s > self._stale_max_s:
             raise AuthUnavailable(f"the key table could not be read for {int(age_s)} s", retry_after_s=5)
-        return _credential(key, authority or key.authority, token)
+        return _credential(key, authority or key.authority, token, self._hide)
 
     def _by_secret(self, secret: str) -> OpenedKey:
         known = self._keys.get(hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest())
@@ -144,7 +146,7 @@ def _by_prefix(keys: Iterable[OpenedKey]) -> Mapping[str, tuple[OpenedKey, ...]]
     return found
 
 
-def _credential(key: OpenedKey, authority: Authority, token: str | None) -> Credential:
+def _credential(key: OpenedKey, authority: Authority, token: str | None, hide: Callable[[str], str]) -> Credential:
     return Credential(
         key.tenant_id,
         key.key_id,
@@ -155,4 +157,5 @@ def _credential(key: OpenedKey, authority: Authority, token: str | None) -> Cred
         limits=authority.limits,
         token=token,
         until=authority.until,
+        hide=hide,
     )

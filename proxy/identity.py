@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, get_args
@@ -53,6 +53,7 @@ class Credential:
     limits: KeyLimits = NO_LIMITS
     token: str | None = None
     until: int | None = None
+    hide: Callable[[str], str] = str  # names that are secrets, by another name (proxy.names)
 
     @property
     def session(self) -> str | None:
@@ -105,7 +106,8 @@ def identify(
     chosen by the caller, or None where configuration forbids it.
     """
     given = _reconcile(_from_headers(headers), _from_object(memory) if memory else {})
-    names = {member: _scope_value(member, given, credential, openai_user) for member in _SCOPE_MEMBERS}
+    names = {m: credential.hide(_scope_value(m, given, credential, openai_user)) for m in _SCOPE_MEMBERS}
+    session = _session(given.get("session"), credential)
     if "user" in given and "user" not in credential.fixed and not credential.can("act:any_user"):
         raise CapabilityMissing(
             "this key fixes no user, so naming one needs the capability act:any_user", param="X-Memory-User"
@@ -113,7 +115,7 @@ def identify(
     return Ask(
         scope=Scope(tenant=credential.tenant, **names),
         mode=_mode(given.get("mode", "on")),
-        session=_session(given.get("session"), credential),
+        session=None if session is None else credential.hide(session),
         checkpoint=given.get("checkpoint"),
         persona=given.get("persona"),
         as_of=_as_of(given.get("as_of"), now),

@@ -75,6 +75,7 @@ from proxy.chat import ChatCompletions, Parts
 from proxy.gated import LoggedCrossings
 from proxy.generation import Generation
 from proxy.limits import KeyUse
+from proxy.names import Names
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
 from proxy.rolling import Follower, supervisor_of
@@ -215,7 +216,9 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         canaries=canaries,
     )
     table = OpenedKeys(kept.key_store, kept.keys)
-    door = KeyedDoor(table, stale_max_s=settings.auth.stale_max_s) if keyed else OpenDoor()
+    hide = Names(redactor_of(settings), await kept.keys.names_key())
+    stale_max_s = settings.auth.stale_max_s
+    door = KeyedDoor(table, stale_max_s=stale_max_s, hide=hide) if keyed else OpenDoor(hide)
     chat = ChatCompletions(parts)
     readiness = Readiness(
         {

@@ -84,10 +84,10 @@ def turn_of(
         chain=message.chain,
         parent_chain=message.parent,
         role=role,
-        name=_short(message.value.get("name")) or _short(message.tool),
+        name=_clean(message.value.get("name"), redactor) or _clean(message.tool, redactor),
         content=said.text,
         tool_calls=said.tool_calls,
-        tool_call_id=_short(message.value.get("tool_call_id")),
+        tool_call_id=_clean(message.value.get("tool_call_id"), redactor),
         source_id=None,
         line_digest=None,
         origin="live",
@@ -121,10 +121,10 @@ def turn_of_line(
         chain=chain,
         parent_chain=parent,
         role=line.role,
-        name=_short(line.name),
+        name=_clean(line.name, redactor),
         content=said.text,
         tool_calls=said.tool_calls,
-        tool_call_id=_short(line.tool_call_id),
+        tool_call_id=_clean(line.tool_call_id, redactor),
         source_id=line.source_id,
         line_digest=line.line_digest,
         origin=origin,
@@ -157,6 +157,12 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _role(value: Mapping[str, Any]) -> str:
     role = value.get("role")
     return storable(role)[:64] if isinstance(role, str) and role else "unknown"
+
+
+def _clean(value: Any, redactor: Redacts) -> str | None:
+    """A name or an id, which a client may fill with anything."""
+    short = _short(value)
+    return None if short is None else redactor.redact(short).text
 
 
 def _short(value: Any) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -164,8 +164,9 @@ def read_line(raw: RawLine) -> Given | Derived:
 class Defaults:
     """Fills in what lines leave out: one new session for all, and the time of the line before, else of the call."""
 
-    def __init__(self, session: str, now: datetime) -> None:
+    def __init__(self, session: str, now: datetime, hide: Callable[[str], str] = str) -> None:
         self._session = session
+        self._hide = hide
         self._time = now
 
     def line(self, given: Given) -> ImportLine:
@@ -174,7 +175,7 @@ class Defaults:
             self._time = given.occurred_at
         return ImportLine(
             line=given.line,
-            session_label=given.session or self._session,
+            session_label=self._hide(given.session) if given.session else self._session,
             role=given.role,
             name=given.name,
             content=given.content,

@@ -53,6 +53,7 @@ class Order:
     on_conflict: Literal["error", "update"]
     wait: bool
     now: datetime
+    hide: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class ImportRun:
         self._order = order
         self._tools = tools
         self._import_id = new_id()
-        self._defaults = Defaults(order.session, order.now)
+        self._defaults = Defaults(order.session, order.now, order.hide)
         self._cutter = LineCutter()
         self._lines: list[tuple[Given, ImportLine]] = []
         self._bytes = 0

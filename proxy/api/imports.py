@@ -48,6 +48,7 @@ class Import:
             on_conflict=_on_conflict(given.get("on_conflict", "error")),
             wait=_wait(given.get("wait", "true")),
             now=caller.now,
+            hide=caller.credential.hide,
         )
         names = {"user": order.scope.user, "project": order.scope.project, "agent": order.scope.agent}
         said = {"trusted": order.trusted, "on_conflict": order.on_conflict}
