@@ -1,8 +1,8 @@
 """Every door of the service, with a secret of its own pushed through each: a service's address in, the secrets out.
 
 Chat (user, assistant, tool result, tool call, names, a stream cut anywhere, halves in two messages), encoded forms,
-imports, headers, session names, malformed JSON, an upstream error that echoes the request, an edit by the API, a search.
-The upstream (`Echo`) answers with what the last message asks it to say, in chunks that cut wherever they like, and keeps
+imports, headers, session names, malformed JSON, an upstream error that echoes the request, searches and bad paths. The
+upstream (`Echo`) answers with what the last message asks it to say, in chunks that cut wherever they like, and keeps
 every prompt it was sent. Refuses nothing; says nothing of what it plants but by name.
 """
 
@@ -23,8 +23,10 @@ from aiohttp import web
 
 from bench.secret_hunt import made_up
 
+CONTROL: Final = "quixotically"
+"""Said beside secrets, and no secret: where it is found, a secret would have been."""
 SAY: Final = "please say: "
-QUESTIONS: Final = ("what did I tell you about the deployment?", "what is the key, the token or the password?")
+QUESTIONS: Final = ("what did I tell you the deployment uses?", "what is the key, the token or the password?")
 
 
 @dataclass(slots=True)
@@ -140,7 +142,7 @@ class Doors:
     async def said(self) -> None:
         """User, assistant, tool results and calls, and the names of messages."""
         for shape in ("github", "openai", "aws", "jwt", "slack"):
-            await self.chat([_user(f"the deployment uses {self.secret('user', shape)} since May")])
+            await self.chat([_user(f"the deployment uses, {CONTROL}, {self.secret('user', shape)} since May")])
         await self.chat([_user(f"the deployment's password is {self.secret('user', 'password')}")])
         await self.chat([_user(f"it runs on postgres://app:{self.secret('user', 'url password')}@db.local/app")])
         await self.chat([_user(f"{SAY}your key is {self.secret('answer', 'github')}")])

@@ -102,7 +102,8 @@ async def _keys(url: str) -> Any:
     try:
         async for key in client.scan_iter(count=1000):
             yield "redis key", key
-            kind = (await client.type(key)).decode()
+            said: Any = await client.type(key)
+            kind = said.decode("ascii")
             yield f"redis {kind}", await _value(client, key, kind)
     finally:
         await client.aclose()

@@ -3,7 +3,7 @@
 Three parts. `cases`: the shared secret cases, positives redacted and negatives touched; positives that hold no secret
 (a rule's own pattern, a bare prefix or keyword, a reference to a variable) are counted beside, by a rule that does not
 look at what we find. `canaries`: a service of its own, a made-up secret through every door, then a hunt through every
-store, file, log, page and later prompt. `cost`: added time an exchange, by its size. `python -m bench.security_secrets`.
+store, file, log, page and later prompt. `cost`: added time of an exchange, by its size. `--only` runs one of them.
 Refuses: to print a secret.
 """
 
@@ -25,7 +25,7 @@ import aiohttp
 
 from bench.crash.service import Service, Shape
 from bench.redaction import DATA, rows_of, turns_of
-from bench.secret_doors import Doors, Echo, served
+from bench.secret_doors import CONTROL, Doors, Echo, served
 from bench.secret_hunt import Trace, hunt, traces_in
 from bench.stats import median, quantile
 from memory.adapters.redaction import borders, redactor_of
@@ -33,15 +33,17 @@ from memory.config import Settings
 
 SIZES: Final = (200, 1_000, 4_000, 16_000, 64_000, 256_000)
 ROUNDS: Final = 30
+PREFIX_CHARS: Final = 50
+"""A run this long is more than the beginning of a token."""
 _PATTERN: Final = re.compile(r"\[[^\]\s]*[a-zA-Z0-9]-[a-zA-Z0-9][^\]]*\][{+*]|\[\\w[^\]]*\]\{|%s")
 _REFERENCE: Final = re.compile(r"(?:basic|bearer|token)\s+\$\w", re.IGNORECASE)
-_OPEN: Final = re.compile(r"\"[^\"]{0,10}$|[-=/]$|\\?\"$")
+_OPEN: Final = re.compile(r"\"[^\"]{0,10}$")
 _LONG: Final = re.compile(r"[^\s\"':=]{8,}")
 
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """Counts of the shared cases. `empty`: positives without a secret in them, of which `empty_touched` were changed."""
+    """Counts of the shared cases. `empty`: positives without a secret, of which `empty_touched` were changed."""
 
     positives: int
     found: int
@@ -75,11 +77,14 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Hunted:
-    """What the canaries left behind. `exchanges`: prompts that the upstream was sent."""
+    """What the canaries left behind. `exchanges`: prompts that the upstream was sent. `control_places`: where a word
+    that is no secret was found, which was said in the same breath: the hunt would have seen a secret there.
+    """
 
     planted: int
     exchanges: int
     later_prompt_bytes: int
+    control_places: tuple[str, ...]
     traces: tuple[Trace, ...]
 
 
@@ -94,7 +99,9 @@ def why_empty(case: str) -> str | None:
         return None
     if not dense:
         return "a word"
-    return "a prefix" if len(case) < 24 or (_OPEN.search(case.rstrip()) and max(map(len, dense)) < 24) else None
+    opened = case.count('"') % 2 == 1 and _OPEN.search(case) is not None
+    is_cut = opened or len(case) < 24 or case.endswith(("-", "=", "/"))
+    return "a prefix" if is_cut and max(map(len, dense)) < PREFIX_CHARS else None
 
 
 def cases(data: Path) -> Cases | None:
@@ -114,10 +121,10 @@ def cases(data: Path) -> Cases | None:
             count["also_positive"] += hit and text in positive
         else:
             count["positives"] += 1
-            empty = not hit and why_empty(text) is not None
-            count["empty"] += why_empty(text) is not None
-            count["empty_touched"] += hit and why_empty(text) is not None
-            count["found"] += hit and not empty and why_empty(text) is None
+            empty = why_empty(text) is not None
+            count["empty"] += empty
+            count["empty_touched"] += hit and empty
+            count["found"] += hit and not empty
     return Cases(**count)
 
 
@@ -161,7 +168,13 @@ async def canaries(root: Path) -> Hunted:
             await doors.page("sessions", "/memory/v1/sessions?limit=1000")
             found = await hunt(service.data, service.log, doors.planted, doors.pages)
             found += traces_in(later, "later prompt", doors.planted)
-            return Hunted(len(doors.planted), len(echo.prompts), len(later), tuple(found))
+            control = {"control": CONTROL}
+            seen = [
+                *await hunt(service.data, service.log, control, doors.pages),
+                *traces_in(later, "later prompt", control),
+            ]
+            places = tuple(sorted({one.place for one in seen if one.form == "plain"}))
+            return Hunted(len(doors.planted), len(echo.prompts), len(later), places, tuple(found))
         finally:
             await service.stop()
 
@@ -181,6 +194,7 @@ def shown(found: Cases | None, hunted: Hunted | None, cost: Sequence[Cost]) -> s
         lines.append(
             f"secrets planted     {hunted.planted}, {hunted.exchanges} prompts, raw bytes found {len(hunted.traces)}"
         )
+        lines.append(f"the control word is found in {', '.join(hunted.control_places)}")
         lines += [f"  {trace.place}: {trace.secret}, {trace.form}" for trace in hunted.traces]
     if cost:
         lines.append(f"{'characters':>12}{'median ms':>12}{'p95 ms':>10}{'CPU ms':>10}")
