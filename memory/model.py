@@ -253,6 +253,7 @@ class NewMemory:
     validation_status: str = "unreviewed"
     superseded_by: UUID | None = None  # out of date already when it is stored
     expires_at: datetime | None = None  # in no answer from then on
+    quarantine: str = ""  # why it is held back until a person has looked: names of rules, never its words
 
 
 @dataclass(frozen=True, slots=True)

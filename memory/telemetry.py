@@ -109,6 +109,9 @@ class Metrics:
             "memory_proxy_extraction_yields_total", "Questions given up because users waited.", registry=own
         )
         self.redactions = Counter("memory_proxy_redactions_total", "Secrets replaced.", registry=own)
+        self.quarantined = Counter(
+            "memory_proxy_quarantined_total", "Memories held back for review, by each rule.", ["rule"], registry=own
+        )
         self.write_seconds = Histogram(
             "memory_proxy_write_seconds", "Write path by step.", ["step"], registry=own, buckets=_SECONDS
         )

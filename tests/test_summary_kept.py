@@ -46,6 +46,9 @@ class Session:
     async def learnt(self, scope: Scope, event_ids: Sequence[UUID]) -> frozenset[UUID]:
         return frozenset(event_ids)
 
+    async def untold(self, scope: Scope, event_ids: Sequence[UUID]) -> frozenset[UUID]:
+        return frozenset()
+
     async def put_summary(
         self, scope: Scope, session_id: UUID, memory: NewMemory, upto_seq: int, *, now: datetime, **_: Any
     ) -> int | None:

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -51,12 +51,14 @@ from memory.write.homing import Homes, at_home
 from memory.write.parts import Redacts, said_in
 from memory.write.personal import Keeps, SubjectTokens
 from memory.write.procedures import embedded_procedures, no_procedures
+from memory.write.quarantine import free, held_back
 from memory.write.redact_across import REACH_MESSAGES, Borders
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
 from memory.write.turns import Message, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer
 from policies.hygiene import is_junk, repeats
+from policies.injection.judge import rules_of
 from policies.labels import is_sealed
 from policies.lifetime import DaysOf
 
@@ -137,6 +139,7 @@ class WriteParts:
     borders: Borders | None = None  # secrets that two messages hold together
     keeping: Callable[[Keeps], Redacts] | None = None  # where personal data is put behind tokens
     cleaned_by: str = ""  # the mark of what `redactor` does
+    hold_back: Callable[[Sequence[Turn]], dict[UUID, str]] = held_back
 
 
 class WritePath:
@@ -164,9 +167,12 @@ class WritePath:
         tokens = await self._tokens(captured.scope)
         turns = await self._fresh_turns(captured, tokens)
         placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
+        held = await self._held_back(turns)
         said = [turn for turn in turns if turn.role != "assistant" or not repeats(turn.content, placed)]
-        memories = await self._embedded(self._episodes(said, delivery.entry, live=True))
-        facts = () if self._parts.facts_later else await self._facts(turns)
+        said += [turn for turn in turns if turn.event_id in held and turn not in said]
+        memories = await self._embedded(self._episodes(said, delivery.entry, held, live=True))
+        teaching = free(turns, held)
+        facts = () if self._parts.facts_later else await self._facts(teaching)
         commit = Commit(
             scope=captured.scope,
             session=captured.session,
@@ -179,7 +185,7 @@ class WritePath:
             lane=delivery.lane,
             fence=fence,
             facts_due=self._parts.facts_later,
-            procedures=await self._procedures(turns),
+            procedures=await self._procedures(teaching),
             cleaned_by=self._parts.cleaned_by,
             tokens=tuple(tokens.kept.values()) if tokens else (),
         )
@@ -200,12 +206,14 @@ class WritePath:
         turns = await self._chained(chunk, fresh, tokens)
         # Lines of one day, or of no time at all, still came in an order, and the later of two statements holds.
         # What replaces a turn's words replaces its memory, though they say nothing.
+        held = await self._held_back([turn for _, turn in turns])
         worth = [turn for _, turn in turns if chunk.on_conflict == "update" or not is_junk(turn.content)]
-        episodes = self._episodes(worth, delivery.entry, live=False)
+        episodes = self._episodes(worth, delivery.entry, held, live=False)
         memories = await self._embedded([replace(memory, order=order) for order, memory in enumerate(episodes)])
         of_turn = {memory.source_turns[0]: memory for memory in memories}
-        facts = await self._facts([turn for _, turn in turns])
-        procedures = await self._procedures([turn for _, turn in turns])
+        teaching = free([turn for _, turn in turns], held)
+        facts = await self._facts(teaching)
+        procedures = await self._procedures(teaching)
         items = [
             ImportItem(
                 line.line,
@@ -352,8 +360,13 @@ class WritePath:
             for message in messages
         )
 
-    def _episodes(self, turns: Sequence[Turn], entry: Any, *, live: bool) -> list[NewMemory]:
-        """One episodic memory for each turn worth one, in its own words."""
+    async def _held_back(self, turns: Sequence[Turn]) -> dict[UUID, str]:
+        """Why which turns wait for a person. Work for a processor (.7 us a character), so off the event loop."""
+        with self._parts.metrics.write_seconds.labels("hold_back").time():
+            return await asyncio.to_thread(self._parts.hold_back, turns)
+
+    def _episodes(self, turns: Sequence[Turn], entry: Any, held: Mapping[UUID, str], *, live: bool) -> list[NewMemory]:
+        """One episodic memory for each turn worth one, in its own words; of what is held back for each that has any."""
         return [
             NewMemory(
                 memory_id=derived_id(turn.event_id, "episodic"),
@@ -371,9 +384,11 @@ class WritePath:
                 source_turns=(turn.event_id,),
                 language=turn.language,
                 tool_name=turn.name if turn.role == "tool" else None,
+                quarantine=held.get(turn.event_id, ""),
             )
             for turn in turns
-            if turn.content.strip() and (not live or (turn.role in _REMEMBERED_ROLES and not is_junk(turn.content)))
+            if turn.content.strip()
+            and (not live or turn.event_id in held or (turn.role in _REMEMBERED_ROLES and not is_junk(turn.content)))
         ]
 
     async def _facts(self, turns: Sequence[Turn]) -> tuple[NewFact, ...]:
@@ -468,6 +483,8 @@ class WritePath:
         metrics.redactions.inc(sum(turn.redactions for turn in turns))
         for memory in memories:
             metrics.memories.labels(memory.kind).inc()
+            for rule in rules_of(memory.quarantine):
+                metrics.quarantined.labels(rule).inc()
         metrics.memories.labels("semantic").inc(done.facts_new)
         metrics.memories.labels("procedural").inc(done.procedures_new)
         metrics.facts_dropped.inc(done.facts_dropped)

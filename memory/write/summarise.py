@@ -47,6 +47,9 @@ class SummaryStore(Protocol):
     async def learnt(self, scope: Scope, event_ids: Sequence[UUID]) -> frozenset[UUID]:
         """Those of these turns that a memory of their own was made of. Raises StoreUnavailable."""
 
+    async def untold(self, scope: Scope, event_ids: Sequence[UUID]) -> frozenset[UUID]:
+        """Those of these turns whose words must not be told: held back, hidden, rejected. Raises StoreUnavailable."""
+
     async def put_summary(
         self,
         scope: Scope,
@@ -89,7 +92,12 @@ class Summariser:
         turns = await self._store.turns_since(scope, session.session_id, since, limit=TURNS_READ_MAX)
         # An answer that only quoted memory made none: a summary must not learn it again either.
         learnt = await self._store.learnt(scope, [turn.event_id for turn in turns if turn.role == "assistant"])
-        said = [turn for turn in turns if turn.role != "assistant" or turn.event_id in learnt]
+        untold = await self._store.untold(scope, [turn.event_id for turn in turns])
+        said = [
+            turn
+            for turn in turns
+            if turn.event_id not in untold and (turn.role != "assistant" or turn.event_id in learnt)
+        ]
         kept = Kept.of(state.attributes)
         memory = summary_of(session, state.content or "", said, self._sentences_max, kept)
         return None if memory is None else DueSummary(memory, turns[-1].seq + 1)

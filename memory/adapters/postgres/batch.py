@@ -15,7 +15,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import rows
 from memory.adapters.postgres.database import Database, Transaction
-from memory.adapters.postgres.outbox import announce_events
+from memory.adapters.postgres.outbox import Labels, announce_events
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
@@ -180,7 +180,8 @@ async def store_memories(
     for memory in kept:
         sources += rows.derivation_rows(place, memory.memory_id, memory, numbered.event_of)
     await tx.run_many("add_derivation", sources)
-    await announce_events(tx, place, "created", [memory.memory_id for memory in kept])
+    held: dict[UUID, Labels] = {memory.memory_id: {"quarantine": "held"} for memory in kept if memory.quarantine}
+    await announce_events(tx, place, "created", [memory.memory_id for memory in kept], metadata=held)
     return len(kept)
 
 
@@ -199,6 +200,8 @@ async def replace_memories(
     await _store_versions(tx, place, replaced, model=model, embeddings=embeddings)
     points = ((place.tenant, memory_id, version, changed_version) for memory_id, version, _ in replaced)
     await tx.run_many("point_memory", points)
+    reasons = ((place.tenant, memory_id, memory.quarantine or None, place.now) for memory_id, _, memory in replaced)
+    await tx.run_many("hold_back", reasons)
     sources = [
         row for memory_id, _, memory in replaced for row in rows.derivation_rows(place, memory_id, memory, event_of)
     ]

@@ -74,15 +74,24 @@ async def announce(
 
 
 async def announce_patch(
-    tx: Transaction, tenant: UUID, scope_id: int, memory_id: UUID, change: MemoryChange, at: datetime
+    tx: Transaction,
+    tenant: UUID,
+    scope_id: int,
+    memory_id: UUID,
+    change: MemoryChange,
+    at: datetime,
+    *,
+    released: bool = False,
 ) -> None:
-    """A change by the API: which members it changed, and that it revalidated the memory where it judged it."""
+    """A change by the API: which members it changed, and that it revalidated the memory where it judged it; with the
+    word that it was held back until now.
+    """
     changed = [name for name in _CHANGEABLE if getattr(change, name) is not None]
     changed += ["expires_at"] if change.set_expires_at else []
     told: Labels = {"changed": changed}
     await announce(tx, tenant, scope_id, "updated", [memory_id], by="api", at=at, metadata={memory_id: told})
     if change.validation_status is not None:
-        told = {"validation_status": change.validation_status}
+        told = {"validation_status": change.validation_status} | ({"quarantine": "released"} if released else {})
         await announce(tx, tenant, scope_id, "revalidated", [memory_id], by="api", at=at, metadata={memory_id: told})
 
 

@@ -204,7 +204,10 @@ class Records:
                 place = Place(scope.tenant, scope_id, memory_id, memory_id, now)
                 table = self._add_embedding.embeddings
                 await classify(tx, place, memory_id, Sensitivity(change.sensitivity), changed, table)
-            await announce_patch(tx, scope.tenant, scope_id, memory_id, change, now)
+            released = change.validation_status == "confirmed" and await tx.row(
+                "release_memory", scope.tenant, memory_id
+            )
+            await announce_patch(tx, scope.tenant, scope_id, memory_id, change, now, released=bool(released))
             if change.validation_status in ("confirmed", "rejected"):
                 await tx.run("mark_reviewed", scope.tenant, memory_id, now)
             reviewed = change.validation_status is not None

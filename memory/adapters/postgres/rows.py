@@ -125,6 +125,7 @@ def memory_row(place: Place, session_id: UUID | None, memory: NewMemory, changed
         place.subject_id,
         changed_version,
         _recorded(place, memory),
+        memory.quarantine or None,
     )
 
 

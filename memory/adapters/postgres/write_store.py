@@ -190,6 +190,14 @@ class WriteStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             return frozenset(row["event_id"] for row in await tx.fetch("turns_learnt", scope.tenant, event_ids))
 
+    async def untold(self, scope: Scope, event_ids: Sequence[UUID]) -> frozenset[UUID]:
+        """Those of these turns whose words must not be told."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None or not event_ids:
+            return frozenset()
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            return frozenset(row["event_id"] for row in await tx.fetch("turns_untold", scope.tenant, event_ids))
+
     async def summary_state(self, scope: Scope, session_id: UUID) -> SummaryState | None:
         """The rolling summary of a session and how far it reaches; None for an unknown session."""
         scope_id = await self._scopes.find(scope)

@@ -89,7 +89,8 @@ FROM exchanges
 WHERE tenant_id = $1 AND exchange_id = $2;
 
 -- name: user_turns_of_due
--- The exchange's own turns of the user, in order, but for those that are sealed: nobody is asked about them.
+-- The exchange's own turns of the user, in order; not those that must not be told, nor those that are sealed: nobody is
+-- asked about them.
 -- $1 tenant uuid, $2 session_id uuid, $3 exchange_id uuid, $4 seq_from int8, $5 seq_to int8
 -- Uses: turns_tenant_id_session_id_seq_key. Rows: event_id, exchange_id, seq, chain, parent_chain, role, name, content,
 -- origin, integrity, sensitivity, model, redactions, token_count, occurred_at, language.
@@ -98,4 +99,5 @@ SELECT event_id, exchange_id, seq, chain, parent_chain, role, name, content, ori
 FROM turns
 WHERE tenant_id = $1 AND session_id = $2 AND seq BETWEEN $4 AND $5 AND exchange_id = $3 AND role = 'user'
   AND sensitivity IN ('public', 'internal')
+  AND NOT {not_told(turns.event_id)}
 ORDER BY seq;

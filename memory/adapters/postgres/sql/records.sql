@@ -101,8 +101,8 @@ ORDER BY m.created_at, m.memory_id
 LIMIT $5;
 
 -- name: memories_to_review
--- Facts of a scope that are due for review and still hold, and procedures that wait for it or fail, longest due first,
--- from a cursor on. A fact that was said again since it fell due is as good as reviewed.
+-- Facts of a scope that are due for review and still hold, procedures that wait for it or fail, and what is held back,
+-- longest due first, from a cursor on. A fact that was said again since it fell due is as good as reviewed.
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 kind text,
 -- $7 session_id uuid, $8 now timestamptz
 -- Uses: memories_to_review, memory_versions_pkey, facts_pkey. Rows: memory_id, version, kind, collection, session_id,
@@ -120,7 +120,8 @@ WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.review_due_at, m.memory_id) > 
   AND m.deleted_at IS NULL AND ($6::text IS NULL OR m.kind = $6) AND ($7::uuid IS NULL OR m.session_id = $7)
   AND (v.expires_at IS NULL OR v.expires_at > $8)
   AND (f.state = 'current' AND f.said_at < m.review_due_at
-      OR m.kind = 'procedural' AND m.superseded_by IS NULL AND v.validation_status <> 'rejected')
+      OR m.kind = 'procedural' AND m.superseded_by IS NULL AND v.validation_status <> 'rejected'
+      OR m.quarantined_at IS NOT NULL)
 ORDER BY m.review_due_at, m.memory_id
 LIMIT $5;
 

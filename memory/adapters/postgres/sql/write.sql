@@ -129,13 +129,14 @@ WHERE tenant_id = $1 AND event_id = $2
 RETURNING event_id, seq;
 
 -- name: add_memory
--- A memory's identity, unless the scope has this content key in this kind.
+-- A memory's identity, unless the scope has this content key in this kind. One that is held back is up for review at once.
 -- $1 tenant uuid, $2 memory_id uuid, $3 scope_id int8, $4 kind text, $5 content_key bytea, $6 session_id uuid,
--- $7 subject_id uuid, $8 changed_version int8, $9 now timestamptz
+-- $7 subject_id uuid, $8 changed_version int8, $9 now timestamptz, $10 quarantine_reason text
 -- Uses: memories_content_key. Rows: memory_id.
 INSERT INTO memories (tenant_id, memory_id, scope_id, kind, content_key, session_id, subject_id, changed_version,
-                      created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                      created_at, quarantine_reason, quarantined_at, review_due_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, CASE WHEN $10 IS NOT NULL THEN $9 END,
+        CASE WHEN $10 IS NOT NULL THEN $9 END)
 ON CONFLICT (tenant_id, scope_id, kind, content_key) DO NOTHING
 RETURNING memory_id;
 

@@ -1,0 +1,26 @@
+-- name: hold_back
+-- Hold a memory back until it is reviewed, for this reason; with none it is not held back (any more). Only what changes.
+-- $1 tenant uuid, $2 memory_id uuid, $3 quarantine_reason text, $4 now timestamptz
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET quarantine_reason = $3,
+    quarantined_at = CASE WHEN $3 IS NOT NULL THEN coalesce(quarantined_at, $4) END,
+    review_due_at = CASE WHEN $3 IS NOT NULL THEN $4 WHEN quarantined_at IS NULL THEN review_due_at END
+WHERE tenant_id = $1 AND memory_id = $2 AND (quarantine_reason IS NOT NULL OR $3 IS NOT NULL);
+
+-- name: release_memory
+-- A person confirmed what was held back: it is a memory like others. No row where it was not held back.
+-- $1 tenant uuid, $2 memory_id uuid
+-- Uses: memories_pkey. Rows: memory_id.
+UPDATE memories
+SET quarantine_reason = NULL, quarantined_at = NULL
+WHERE tenant_id = $1 AND memory_id = $2 AND quarantined_at IS NOT NULL
+RETURNING memory_id;
+
+-- name: turns_untold
+-- Those of these turns whose words must not be told.
+-- $1 tenant uuid, $2 event_ids uuid[]
+-- Uses: derivations_of_source. Rows: event_id.
+SELECT w.event_id
+FROM unnest($2::uuid[]) AS w (event_id)
+WHERE {not_told(w.event_id)};

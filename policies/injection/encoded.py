@@ -1,0 +1,108 @@
+"""What a text says in another writing: base64, hex, escapes, bits, rot13, spaced letters, digits for letters, tags.
+
+A text as it reads in, the plain texts hidden in it out, each with where it stands. Only what decodes to printable
+words is given back. Bounded: RUNS_MAX runs of RUN_CHARS_MAX characters. Pure; refuses nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+RUNS_MAX: Final = 16
+RUN_CHARS_MAX: Final = 8_192
+ROT13_CHARS_MAX: Final = 20_000
+_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{24,8192}={0,2}", re.ASCII)
+_HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:(?:0x|\\x)?[0-9A-Fa-f]{2}[ ,:]{0,2}){12,4096}", re.ASCII)
+_ESCAPES: Final = re.compile(r"(?:\\u[0-9A-Fa-f]{4}|&#x?[0-9A-Fa-f]{2,6};){8,1366}", re.ASCII)
+_ONE_ESCAPE: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|&#x([0-9A-Fa-f]{2,6});|&#([0-9]{2,6});", re.ASCII)
+_BITS: Final = re.compile(r"(?<![01])(?:[01]{8}\s{0,2}){8,1024}", re.ASCII)
+_PERCENT: Final = re.compile(r"(?:%[0-9A-Fa-f]{2}|[A-Za-z.+]){16,2048}", re.ASCII)
+_SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*]){10,1024}\w(?!\w)")
+_LEET: Final = re.compile(r"[a-z][013457@$][a-z]|\b[013457@$][a-z]{2}")
+_LEET_LETTERS: Final = str.maketrans("013457@$", "oieastas")
+# "ignore", "disregard", "instructions", "system", "prompt" as rot13 writes them.
+_ROT13_SIGNS: Final = re.compile(r"vtaber|qvfertneq|vafgehpgvba|cerivbhf|flfgrz|sbetrg|erirny|birevqr")
+
+
+class Hidden(NamedTuple):
+    """A text that stood in another writing: which, its range in the text, and what it says."""
+
+    writing: str
+    start: int
+    end: int
+    text: str
+
+
+def hidden_in(text: str, lower: str) -> Iterator[Hidden]:
+    """What `text` says in other writings; `lower` is the same as it reads."""
+    for number, run in enumerate(_BASE64.finditer(text)):
+        if number == RUNS_MAX:
+            break
+        yield from _told("base64", run, _base64(run[0]))
+    if "\\u" in text or "&#" in text:
+        yield from _runs("escapes", _ESCAPES, text, _escapes)
+    yield from _runs("hex", _HEX, text, _hex)
+    yield from _runs("bits", _BITS, text, _bits)
+    if "%" in text:
+        yield from _runs("percent", _PERCENT, text, lambda run: unquote(run) if run.count("%") >= 3 else None)
+    yield from _runs("spaced", _SPACED, lower, lambda run: re.sub(r"[ .\-_*]", "", run))
+    if _ROT13_SIGNS.search(lower):
+        yield Hidden("rot13", 0, len(lower), codecs.encode(lower[:ROT13_CHARS_MAX], "rot13"))
+    if len(lower) <= ROT13_CHARS_MAX and _LEET.search(lower):
+        yield Hidden("digits", 0, len(lower), lower.translate(_LEET_LETTERS))
+
+
+def _runs(writing: str, pattern: re.Pattern[str], text: str, decode: Callable[[str], str | None]) -> Iterator[Hidden]:
+    for number, run in enumerate(pattern.finditer(text)):
+        if number == RUNS_MAX:
+            return
+        yield from _told(writing, run, decode(run[0]))
+
+
+def _told(writing: str, run: re.Match[str], said: str | None) -> Iterator[Hidden]:
+    if said and _is_words(said):
+        yield Hidden(writing, run.start(), run.end(), said)
+
+
+def _is_words(said: str) -> bool:
+    return sum(one.isprintable() or one.isspace() for one in said) >= 0.95 * len(said)
+
+
+def _base64(run: str) -> str | None:
+    plain = run.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(plain + "=" * (-len(plain) % 4)).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _hex(run: str) -> str | None:
+    digits = re.sub(r"0x|\\x|[ ,:]", "", run)
+    try:
+        return bytes.fromhex(digits).decode("utf-8")
+    except ValueError:
+        return None
+
+
+def _bits(run: str) -> str | None:
+    digits = re.sub(r"\s", "", run)
+    try:
+        return bytes(int(digits[at : at + 8], 2) for at in range(0, len(digits) - 7, 8)).decode("utf-8")
+    except ValueError:
+        return None
+
+
+def _escapes(run: str) -> str | None:
+    found = []
+    for four, more, decimal in _ONE_ESCAPE.findall(run):
+        point = int(decimal) if decimal else int(four or more, 16)
+        if point >= 0x110000 or 0xD800 <= point < 0xE000:
+            return None
+        found.append(chr(point))
+    return "".join(found)
