@@ -31,6 +31,9 @@ def grown(values: NDArray[A], fill: Any) -> NDArray[A]:
     return np.concatenate([values, np.full_like(values, fill)])
 
 
+_VOUCHED: Final = frozenset({"admin", "user"})  # whose standing instructions hold
+
+
 @dataclass(frozen=True, slots=True)
 class Visible:
     """The slots that take part in a search, in order. `pick` takes theirs out of an array, as a view where all do."""
@@ -109,7 +112,7 @@ class Columns:
         self._demotion[slot] = demotion
         self._prior[slot] = prior(item.importance, item.validation_status)
         self.count(slot, item.injected, item.last_injected_at)
-        self.standing[slot] = standing(item.role, item.content) is not None
+        self.standing[slot] = item.integrity in _VOUCHED and standing(item.role, item.content) is not None
         self._identity[slot] = item.memory_id.int & _LOW_BITS
         self._expires[slot] = item.expires_at.timestamp() if item.expires_at else np.inf
         self._scope[slot] = item.scope_id

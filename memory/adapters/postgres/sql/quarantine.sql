@@ -3,10 +3,10 @@
 -- $1 tenant uuid, $2 memory_id uuid, $3 quarantine_reason text, $4 now timestamptz
 -- Uses: memories_pkey. Rows: none.
 UPDATE memories
-SET quarantine_reason = $3,
-    quarantined_at = CASE WHEN $3 IS NOT NULL THEN coalesce(quarantined_at, $4) END,
-    review_due_at = CASE WHEN $3 IS NOT NULL THEN $4 WHEN quarantined_at IS NULL THEN review_due_at END
-WHERE tenant_id = $1 AND memory_id = $2 AND (quarantine_reason IS NOT NULL OR $3 IS NOT NULL);
+SET quarantine_reason = $3::text,
+    quarantined_at = CASE WHEN $3::text IS NOT NULL THEN coalesce(quarantined_at, $4::timestamptz) END,
+    review_due_at = CASE WHEN $3::text IS NOT NULL THEN $4::timestamptz WHEN quarantined_at IS NULL THEN review_due_at END
+WHERE tenant_id = $1 AND memory_id = $2 AND (quarantine_reason IS NOT NULL OR $3::text IS NOT NULL);
 
 -- name: release_memory
 -- A person confirmed what was held back: it is a memory like others. No row where it was not held back.

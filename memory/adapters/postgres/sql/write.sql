@@ -135,8 +135,8 @@ RETURNING event_id, seq;
 -- Uses: memories_content_key. Rows: memory_id.
 INSERT INTO memories (tenant_id, memory_id, scope_id, kind, content_key, session_id, subject_id, changed_version,
                       created_at, quarantine_reason, quarantined_at, review_due_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, CASE WHEN $10 IS NOT NULL THEN $9 END,
-        CASE WHEN $10 IS NOT NULL THEN $9 END)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::timestamptz, $10::text, CASE WHEN $10::text IS NOT NULL THEN $9::timestamptz END,
+        CASE WHEN $10::text IS NOT NULL THEN $9::timestamptz END)
 ON CONFLICT (tenant_id, scope_id, kind, content_key) DO NOTHING
 RETURNING memory_id;
 
