@@ -59,6 +59,12 @@ class DenseIndex:
         mine, theirs = (self._steps[list(units)] * self._scales[list(units), None] for units in (some, others))
         return float((mine @ theirs.T).max())
 
+    def between(self, units: Sequence[int]) -> NDArray[np.float32]:
+        """The dot product of each two of these, shape [len(units), len(units)]."""
+        own = self._steps[list(units)] * self._scales[list(units), None]
+        products: NDArray[np.float32] = own @ own.T
+        return products
+
 
 def _quantised(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Shape [n, dim] as whole steps and the size of a step, shape [n]."""

@@ -34,6 +34,7 @@ from memory.read.newest_first import Found, NewestFirst
 from memory.read.prepared import Prepared, judged
 from memory.read.speakers import Speakers
 from memory.read.talk import Talk
+from memory.read.vouched import Vouched
 from memory.read.words import date_words, fingerprint, own_terms
 from policies import admission, ranking
 from policies.labels import Sensitivity
@@ -99,6 +100,7 @@ class ScopeIndex:
         self._dense = DenseIndex(dim)
         self._facts = Facts()
         self._newest = NewestFirst(self._items, self._units, self._dense, self._facts)
+        self._vouched = Vouched(self._items, self._units, self._dense)
         self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
         self._lexical = LexicalIndex()
         self._text_bytes = 0
@@ -263,6 +265,7 @@ class ScopeIndex:
         scores, parts = self._scores(prepared, arms)
         order = best(scores, prepared.traits.occurred, prepared.traits.identity, k + _FOLD_SLACK)
         settled, later = self._newest.first(self._fold(order, prepared.visible), prepared)
+        settled, later = self._vouched.first(settled, later, arms.dense)
         chosen = settled[:k]
         positions = [found.at for found in chosen]
         features = self._features_of(positions, prepared, arms, self._speaker_gap(prepared, scores))
