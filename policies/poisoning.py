@@ -41,8 +41,8 @@ UNVOUCHED: Final = frozenset({"tool", "web", "imported"})
 _SENTENCE: Final = re.compile(r"[^.!?\n\u3002\uff01\uff1f]+[.!?\u3002\uff01\uff1f]*")
 _ASKS: Final = re.compile(
     r"\W*(?:please |can you |could you |would you |will you |now |then |also )*"
-    r"(?:tell|show|explain|write|summari[sz]e|give|list|find|search|look up|help|describe|translate|check|read|open|fetch"
-    r"|get|remind|make|create|generate|compare)\b",
+    r"(?:tell|show|explain|write|summari[sz]e|give|list|find|search|look up|help|describe|translate|check|read|open"
+    r"|fetch|get|remind|make|create|generate|compare)\b",
     re.IGNORECASE,
 )
 _CHARS_READ: Final = 2_000

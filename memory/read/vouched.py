@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 import numpy as np
@@ -16,9 +17,21 @@ from numpy.typing import NDArray
 from memory.read.dense import DenseIndex
 from memory.read.items import IndexItem
 from memory.read.newest_first import Found
-from policies.poisoning import COPIES_MIN, DEPTH, UNVOUCHED, VOUCHED, Claim, sift, states
+from policies.poisoning import (
+    ASKED_MIN,
+    COPIES_MIN,
+    COPIES_WITHIN_S,
+    DEPTH,
+    UNVOUCHED,
+    VOUCHED,
+    Claim,
+    sift,
+    states,
+)
 
 Floats = NDArray[np.float32]
+# Of a long document so many windows are compared: time is bounded, 24 documents take less than a millisecond.
+WINDOWS_READ: Final = 8
 
 
 class Vouched:
@@ -35,12 +48,22 @@ class Vouched:
         """The same without what counts behind another. `later`: by position what says it later; `asked`: cosines."""
         looked = found[:DEPTH]
         items = [self._items[one.slot] for one in looked]
-        if not any(item.integrity in UNVOUCHED for item in items) and not self._may_repeat(looked, items):
+        near_asked = [None if asked is None else float(asked[one.at]) for one in looked]
+        short = [self._may_be_said_again(one, item) for one, item in zip(looked, items, strict=True)]
+        planted = [item.integrity in UNVOUCHED for item in items]
+        if not any(planted) and not _may_repeat(items, short, near_asked):
             return found, later
-        near = self._nearness(looked)
+        near = self._nearness(looked, [at for at in range(len(looked)) if short[at] or planted[at]])
         claims = [
-            self._claim(item, one, None if asked is None else float(asked[one.at]))
-            for one, item in zip(looked, items, strict=True)
+            Claim(
+                integrity=item.integrity,
+                states=short[at] and states(item.content),
+                source=item.session_id,
+                asked=near_asked[at],
+                said_at=_seconds(item.occurred_at),
+                arrived_at=_seconds(item.created_at),
+            )
+            for at, item in enumerate(items)
         ]
         sifted = sift(claims, lambda one, other: float(near[one, other]))
         if not sifted.behind:
@@ -61,37 +84,30 @@ class Vouched:
         """Whether what is said to hold later was only said over and over."""
         return any(one.at in passed and self._items[one.slot].memory_id == by for one in looked)
 
-    def _may_repeat(self, looked: Sequence[Found], items: Sequence[IndexItem]) -> bool:
-        """Whether so many short statements came within an hour of each other that one may be a copy of another."""
-        times = sorted(
-            item.created_at.timestamp()
-            for one, item in zip(looked, items, strict=True)
-            if item.created_at is not None and self._may_be_a_copy(one, item)
-        )
-        return any(late - early <= 3_600 for early, late in zip(times, times[COPIES_MIN - 1 :], strict=False))
-
-    def _may_be_a_copy(self, one: Found, item: IndexItem) -> bool:
+    def _may_be_said_again(self, one: Found, item: IndexItem) -> bool:
+        """Whether it is a person's own short text: what takes the place of a claim, or is said over and over."""
         said = item.kind == "episodic" and item.role == "user" and item.integrity in VOUCHED
         return said and len(self._units[one.slot]) == 1
 
-    def _claim(self, item: IndexItem, one: Found, asked: float | None) -> Claim:
-        short = item.integrity in UNVOUCHED or self._may_be_a_copy(one, item)
-        return Claim(
-            integrity=item.integrity,
-            states=short and item.kind == "episodic" and states(item.content),
-            source=item.session_id,
-            asked=asked,
-            said_at=_seconds(item.occurred_at),
-            arrived_at=_seconds(item.created_at),
-        )
-
-    def _nearness(self, looked: Sequence[Found]) -> Floats:
-        """The cosine of the nearest windows of each two, shape [looked, looked]."""
-        units = [self._units[one.slot] for one in looked]
+    def _nearness(self, looked: Sequence[Found], which: Sequence[int]) -> Floats:
+        """The cosine of the nearest windows of each two of these, shape [looked, looked]; -1 for the others."""
+        near = np.full((len(looked), len(looked)), -1.0, np.float32)
+        units = [self._units[looked[at].slot][:WINDOWS_READ] for at in which]
         starts = np.cumsum([0, *map(len, units[:-1])])
         products = self._dense.between([unit for own in units for unit in own])
-        near: Floats = np.maximum.reduceat(np.maximum.reduceat(products, starts, axis=0), starts, axis=1)
+        near[np.ix_(which, which)] = np.maximum.reduceat(np.maximum.reduceat(products, starts, axis=0), starts, axis=1)
         return near
+
+
+def _may_repeat(items: Sequence[IndexItem], short: Sequence[bool], asked: Sequence[float | None]) -> bool:
+    """Whether so many short texts near to the question came within an hour that one may be a copy of another."""
+    times = sorted(
+        item.created_at.timestamp()
+        for item, is_short, near in zip(items, short, asked, strict=True)
+        if is_short and item.created_at is not None and (near or 0.0) >= ASKED_MIN
+    )
+    after = zip(times, times[COPIES_MIN - 1 :], strict=False)
+    return any(late - early <= COPIES_WITHIN_S for early, late in after)
 
 
 def _last(behind: Mapping[int, int], at: int) -> int:
