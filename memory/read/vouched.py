@@ -57,7 +57,7 @@ class Vouched:
         claims = [
             Claim(
                 integrity=item.integrity,
-                states=short[at] and states(item.content),
+                states=short[at] and (any(planted) or (near_asked[at] or 0.0) >= ASKED_MIN) and states(item.content),
                 source=item.session_id,
                 asked=near_asked[at],
                 said_at=_seconds(item.occurred_at),

@@ -125,7 +125,7 @@ CALLS: Final = (
         "GET",
         "/memory/v1/memories",
         "listMemories",
-        "Memories that are neither hidden nor expired, newest first; or the facts due for review, longest due first.",
+        "Memories that are neither hidden nor expired, newest first; or what is due for review, longest due first.",
         schemas.MemoryList,
         parameters=("limit", "cursor", "order", "kind", "session", "due", "scope"),
         errors=_CALLER,
@@ -407,7 +407,7 @@ _PARAMETERS: Final = {
     ),
     "session": _parameter("query", "session", _LABEL, "Only what belongs to this conversation."),
     "due": _parameter(
-        "query", "due", {"enum": ["review"]}, "Only what somebody should look at: facts, proposed procedures."
+        "query", "due", {"enum": ["review"]}, "Only what somebody should look at: facts, proposed procedures, what is held back."
     ),
     "action": _parameter("query", "action", {"type": "string"}, "Only rows of this action, like `share.project`."),
     "actor": _parameter("query", "actor", {"type": "string"}, "Only rows of this key's id."),

@@ -130,8 +130,9 @@ def run_memories(options: argparse.Namespace) -> int:
     if options.memory in (None, "review"):
         due = options.memory
         answer = client.get("/memory/v1/memories", {"limit": options.limit, "kind": options.kind, "due": due})
-        columns = ("id", "review_due_at", "content") if due else ("id", "kind", "content")
-        return _as_json(answer) if options.json else _table(answer["data"], columns)
+        columns = ("id", "review_due_at", "why", "content") if due else ("id", "kind", "content")
+        rows = [{**one, "why": one["quarantine_reason"] or one["kind"]} for one in answer["data"]]
+        return _as_json(answer) if options.json else _table(rows, columns)
     path = f"/memory/v1/memories/{quote(options.memory, safe='')}"
     if options.confirm or options.reject:
         status = "confirmed" if options.confirm else "rejected"
