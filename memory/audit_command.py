@@ -19,7 +19,8 @@ from memory.adapters.postgres.keys import KeyStore
 from memory.audit import BEGINNING, AuditFilter, AuditRow, Examination, Head
 from memory.config import Settings
 from memory.errors import ConfigInvalid
-from memory.keys import KeyRing, load_or_create_master_key
+from memory.key_wiring import master_of
+from memory.keys import KeyRing
 
 LIMIT_MAX: Final = 100_000
 
@@ -45,7 +46,7 @@ async def audited(settings: Settings, asked: AuditAsked) -> int:
     kept = head_of(asked.head)
     if kept is not None and asked.tenant is None:
         raise ConfigInvalid("--head is of one chain: say --tenant")
-    master = await asyncio.to_thread(load_or_create_master_key, settings.data.dir / "master.key")
+    master = await asyncio.to_thread(master_of, settings)
     database = await Database.open(settings.database.url.get_secret_value())
     try:
         keys = KeyRing(KeyStore(database), master)

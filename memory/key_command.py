@@ -18,7 +18,8 @@ from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.config import Settings
 from memory.errors import ConfigInvalid
-from memory.keys import KeyRing, load_or_create_master_key
+from memory.key_wiring import master_of
+from memory.keys import KeyRing
 from memory.stored import ApiKey
 from memory.wiring import NIGHTLY
 from policies.capabilities import unknown
@@ -45,7 +46,7 @@ async def keys(settings: Settings, text: str) -> int:
     asked = json.loads(text)
     if settings.database.url is None or settings.data.dir is None:
         raise ConfigInvalid("database.url or data.dir is not resolved")
-    master = await asyncio.to_thread(load_or_create_master_key, settings.data.dir / "master.key")
+    master = await asyncio.to_thread(master_of, settings)
     database = await Database.open(settings.database.url.get_secret_value(), NIGHTLY)
     try:
         store = KeyStore(database)

@@ -44,7 +44,7 @@ from policies.labels import Sensitivity
 from proxy.answering import Answering, Outcome
 from proxy.bounds import UserLimits, read_body
 from proxy.capture import Capture
-from proxy.gated import Crossings, holder_of, let_through, mode_within, within
+from proxy.gated import holder_of, let_through, mode_within, within
 from proxy.identity import Ask, Credential, identify, openai_user_of
 from proxy.limits import KeyUse, require_model, tokens_by_size, tokens_used
 from proxy.prompt import (
@@ -88,7 +88,6 @@ class Parts:
     working: WorkingContexts | None
     salted: bool
     use: KeyUse | None  # None: nobody has limits (open mode)
-    crossings: Crossings
     journal: Audit
     canaries: Canaries
 
@@ -242,7 +241,7 @@ class ChatCompletions:
         recall = await parts.recaller.recall(question, embedding, max(left_s, 0.001))
         left_s = self._deadline_s - (perf_counter() - asked.started)
         recall = await with_working(recall, reading, max(left_s, 0.001))
-        return conversation, let_through(recall, holder, asked.credential, "recall", asked.arrived_at, parts.crossings)
+        return conversation, let_through(recall, holder)
 
     def _watch(self, asked: Asked, credential: Credential, prompt: Prompt) -> None:
         """Look for a foreign canary, and note what of others is in the prompt. Waits for nothing."""

@@ -1,67 +1,28 @@
 """The gate where reads leave and writes come in: a credential and things in, what may pass out.
 
-What may be searched is narrowed before anything is ranked (`within`), what was found passes `policies.gate` once more,
-and what is seen or written in a wider scope than the caller's own is told to `Crossings`. In open mode everything
-passes and nothing is asked. Scope fails closed: what may not be seen looks like what is not there.
+What may be searched is narrowed before anything is ranked (`within`), and what was found passes `policies.gate` once
+more; what is seen in a wider scope than the caller's own is noted in the audit log by who gives it out. In open mode
+everything passes and nothing is asked. Scope fails closed: what may not be seen looks like what is not there.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Final, Literal, Protocol, TypeVar
+from dataclasses import replace
+from typing import Final, TypeVar
 from uuid import UUID
 
 from memory.errors import CapabilityMissing, NotFound
 from memory.model import Candidate, Recall
 from memory.read.items import Filter
 from memory.telemetry import event
-from policies.cascade import Visibility
 from policies.gate import Holder, Item, Verdict, filter_read, filter_write, visibilities
 from policies.labels import Sensitivity
 from proxy.identity import Ask, Credential
 
 log: Final = logging.getLogger("memory_proxy.gate")
-Act = Literal["recall", "search", "read", "write"]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Crossing:
-    """Somebody saw, or wrote, what is shared wider than their own scope. Ids only."""
-
-    tenant: UUID
-    key_id: UUID | None
-    token: str | None
-    act: Act
-    visibility: Visibility
-    memory_ids: tuple[UUID, ...]
-    at: datetime
-
-
-class Crossings(Protocol):
-    """Is told of every crossing."""
-
-    def crossed(self, crossing: Crossing) -> None:
-        """Take note. On the event loop, on a request's way: microseconds, no I/O; never raises."""
-
-
-class LoggedCrossings:
-    """Says each crossing in the log: ids and counts."""
-
-    def crossed(self, crossing: Crossing) -> None:
-        """See Crossings."""
-        event(
-            log,
-            "crossed",
-            key=str(crossing.key_id) if crossing.key_id else None,
-            token=crossing.token,
-            act=crossing.act,
-            into=crossing.visibility,
-            memories=len(crossing.memory_ids),
-        )
 
 
 def holder_of(credential: Credential, session_id: UUID | None = None) -> Holder:
@@ -98,23 +59,15 @@ def within(where: Filter, holder: Holder) -> Filter:
     )
 
 
-def let_through(
-    recall: Recall, holder: Holder, credential: Credential, act: Act, now: datetime, crossings: Crossings
-) -> Recall:
-    """What was found, less what the gate refuses; crossings are told."""
+def let_through(recall: Recall, holder: Holder) -> Recall:
+    """What was found, less what the gate refuses."""
     kept: list[Candidate] = []
-    crossed: dict[Visibility, list[UUID]] = {}
     for one in recall.candidates:
         verdict = filter_read(holder, _item_of(one, holder.tenant))
-        if not verdict.allowed:
+        if verdict.allowed:
+            kept.append(one)
+        else:
             _say_held_back(verdict)
-            continue
-        kept.append(one)
-        if verdict.crosses and one.admitted:
-            crossed.setdefault(verdict.crosses, []).append(one.memory_id)
-    for visibility, ids in crossed.items():
-        who = (credential.tenant, credential.key_id, credential.token)
-        crossings.crossed(Crossing(*who, act, visibility, tuple(ids), now))
     return recall if len(kept) == len(recall.candidates) else replace(recall, candidates=tuple(kept))
 
 

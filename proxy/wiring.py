@@ -72,7 +72,6 @@ from proxy.auth import KeyedDoor, OpenDoor
 from proxy.bounds import InFlight
 from proxy.capture import Bounds, Capture
 from proxy.chat import ChatCompletions, Parts
-from proxy.gated import LoggedCrossings
 from proxy.generation import Generation
 from proxy.limits import KeyUse
 from proxy.names import Names
@@ -211,7 +210,6 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         working=working_contexts(settings, kept, queued, metrics),
         salted=effective_cache_salt(settings) == "tenant",
         use=KeyUse(queued.rates) if keyed else None,
-        crossings=LoggedCrossings(),
         journal=journal,
         canaries=canaries,
     )
@@ -325,7 +323,6 @@ def _own_api(
             windows=kept.embedder,
             working=parts.working,
             use=parts.use,
-            crossings=parts.crossings,
             sharing=Sharing(kept.database, kept.scopes, audit, kept.table),
             audit=audit,
             journal=parts.journal,

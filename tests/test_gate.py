@@ -14,7 +14,7 @@ from policies.capabilities import CAPABILITIES, allows
 from policies.cascade import Visibility
 from policies.gate import Holder, Item, filter_read, filter_write, visibilities
 from policies.labels import Sensitivity, within_ceiling
-from proxy.gated import Crossing, LoggedCrossings, holder_of, let_through, within
+from proxy.gated import holder_of, let_through, within
 from proxy.identity import Credential
 
 TENANT, OTHER, SESSION = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -103,25 +103,9 @@ def candidate(sensitivity: str, visibility: Visibility, *, admitted: bool = True
     )  # fmt: skip
 
 
-class Heard:
-    """Crossings, kept."""
-
-    def __init__(self) -> None:
-        self.all: list[Crossing] = []
-
-    def crossed(self, crossing: Crossing) -> None:
-        self.all.append(crossing)
-
-
-def test_crossings_are_told_with_who_and_what() -> None:
-    who = Credential(
-        TENANT, UUID(int=9), capabilities=frozenset(NEEDS.values()), ceiling=Sensitivity.INTERNAL, token="t"
-    )
+def test_what_was_found_and_may_not_leave_does_not() -> None:
+    who = Credential(TENANT, UUID(int=9), capabilities=frozenset(NEEDS.values()), ceiling=Sensitivity.INTERNAL)
     own, shared = candidate("internal", "own"), candidate("public", "project")
     considered, too_high = candidate("public", "tenant", admitted=False), candidate("secret", "tenant")
-    heard = Heard()
-    found = Recall((own, shared, considered, too_high))
-    kept = let_through(found, holder_of(who), who, "search", NOW, heard)
+    kept = let_through(Recall((own, shared, considered, too_high)), holder_of(who))
     assert kept.candidates == (own, shared, considered)
-    assert heard.all == [Crossing(TENANT, UUID(int=9), "t", "search", "project", (shared.memory_id,), NOW)]
-    LoggedCrossings().crossed(heard.all[0])

@@ -407,7 +407,10 @@ _PARAMETERS: Final = {
     ),
     "session": _parameter("query", "session", _LABEL, "Only what belongs to this conversation."),
     "due": _parameter(
-        "query", "due", {"enum": ["review"]}, "Only what somebody should look at: facts, proposed procedures, what is held back."
+        "query",
+        "due",
+        {"enum": ["review"]},
+        "Only what somebody should look at: facts, proposed procedures, what is held back.",
     ),
     "action": _parameter("query", "action", {"type": "string"}, "Only rows of this action, like `share.project`."),
     "actor": _parameter("query", "actor", {"type": "string"}, "Only rows of this key's id."),

@@ -36,7 +36,6 @@ from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted
 from policies.working import WorkingContext
 from proxy.app import Door
-from proxy.gated import Crossings
 from proxy.limits import KeyUse
 from proxy.readiness import Readiness
 
@@ -236,7 +235,6 @@ class OwnParts:
     windows: TextTokenizer
     working: WorksOn | None  # None: none are kept
     use: KeyUse | None  # None: nobody has limits (open mode)
-    crossings: Crossings
     sharing: Shares
     audit: AuditReads
     journal: Audit

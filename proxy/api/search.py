@@ -57,7 +57,7 @@ class Search:
         )
         recall = await recaller.recall(question, await recaller.embed(text), DEADLINE_S)
         _refuse_faults(recall)
-        recall = let_through(recall, holder, caller.credential, "search", caller.now, self._parts.crossings)
+        recall = let_through(recall, holder)
         labels = await self._labels.of(caller.scope, (c.session_id for c in recall.candidates))
         crossed = [c.memory_id for c in recall.candidates if c.visibility in ("project", "tenant")]
         if crossed:

@@ -6,7 +6,7 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ def _as_json(answer: Any) -> int:
     return 0
 
 
-def _table(rows: list[Mapping[str, Any]], columns: tuple[str, ...]) -> int:
+def _table(rows: Sequence[Mapping[str, Any]], columns: tuple[str, ...]) -> int:
     for row in rows:
         sys.stdout.write("  ".join(_short(str(row.get(column, ""))) for column in columns) + "\n")
     if not rows:
