@@ -8,7 +8,7 @@ UPSTREAM ?= http://127.0.0.1:8000
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev run demo test check format bench test-long test-vllm lock image clean
+.PHONY: help install install-dev run demo test check format bench test-long test-vllm audit lock image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ test-long: install-dev ## tests of whole services that take half a minute and mo
 
 test-vllm: install-dev ## the main job on a real vLLM (installs it once: 3.5 GB)
 	$(BIN)/python -m pytest -q -m vllm tests/vllm $(ARGS)
+
+audit: ## known faults in the pinned dependencies (needs the network and pip-audit; says so where it has none)
+	.ci/audit
 
 lock: ## resolve the locks again (needs uv)
 	uv pip compile -q --generate-hashes --no-emit-index-url --no-header -p 3.11 pyproject.toml -o requirements.lock

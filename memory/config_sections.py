@@ -482,7 +482,7 @@ class Limits(Section):
     """Bounds against abuse, each of one proxy process. What is above is refused with 413, 408, 429 or 431."""
 
     body_bytes_max: int = Field(
-        default=134_217_728, ge=1024, le=17_179_869_184, description="Largest body of a generation route, else 413."
+        default=1_073_741_824, ge=1024, le=17_179_869_184, description="Largest body of a generation route, else 413."
     )
     messages_max: int = Field(default=100_000, ge=1, description="Most messages of one chat request, else 413.")
     headers_max: int = Field(default=128, ge=16, le=10_000, description="Most headers of a request, else 431.")
