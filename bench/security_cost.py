@@ -31,6 +31,9 @@ from bench.overhead.processes import CpuMeter, free_port, started, used_between,
 from bench.stats import paired_differences, quantile
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
+from memory.adapters.postgres.rotation import Rotation
+from memory.encryption_command import standing
+from memory.keys import KeyRing, load_or_create_master_key
 
 CAPABILITIES = ("memory:read:own", "memory:write", "memory:import:trusted", "act:any_user", "metrics:read")
 OFF: dict[str, str] = {}
@@ -82,17 +85,39 @@ async def measure(memories: int, requests: int, batches: int, lines: int) -> dic
     """Start everything, fill it, and measure."""
     root = Path(tempfile.mkdtemp(prefix="mp-law-"))
     root.chmod(0o755)  # Postgres runs as nobody where this runs as root
-    async with _upstream() as upstream, _side("off", OFF, upstream, root) as off, _side("on", ON, upstream, root) as on:
-        async with aiohttp.ClientSession() as session:
-            for side in (off, on):
-                await _put(session, side, _lines(0, memories, side))
-            return {
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "cpus": os.cpu_count(),
-                "memories": memories,
-                "request": await _requests(session, (off, on), requests),
-                "storing_a_line": await _storing(session, (off, on), memories, batches, lines),
-            }
+    async with (
+        _upstream() as upstream,
+        _side("off", OFF, upstream, root) as off,
+        _side("on", ON, upstream, root) as on,
+        aiohttp.ClientSession() as session,
+    ):
+        for side in (off, on):
+            await _put(session, side, _lines(0, memories, side))
+        await _none_open(on)
+        return {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "cpus": os.cpu_count(),
+            "load": os.getloadavg()[0],
+            "memories": memories,
+            "request": await _requests(session, (off, on), requests),
+            "storing_a_line": await _storing(session, (off, on), memories, batches, lines),
+        }
+
+
+async def _none_open(side: Side) -> None:
+    """Raise NotAsMeant unless every row of this side is sealed."""
+    settings = json.loads((side.data / "run" / "settings.json").read_text())
+    database = await Database.open(settings["database"]["url"])
+    try:
+        counts = await standing(Rotation(database, KeyRing(KeyStore(database), _master(side.data))))
+    finally:
+        await database.close()
+    if counts.open or not counts.sealed:
+        raise NotAsMeant(f"{side.name}: {counts}")
+
+
+def _master(data: Path) -> bytes:
+    return load_or_create_master_key(data / "master.key")
 
 
 async def _requests(session: aiohttp.ClientSession, sides: tuple[Side, Side], count: int) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""Bounds of one process: what is one too many is refused, what ended counts no more, and nobody pays for another."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.config_sections import Limits
+from memory.errors import RateLimited, TooLarge
+from memory.ids import new_id
+from proxy import limits
+from proxy.limits import InFlight, UserLimits
+
+ADA = (new_id(), "ada")
+
+
+def test_one_too_many_in_flight_is_refused_until_one_ends() -> None:
+    gate = InFlight(2)
+    with gate.one(), gate.one():
+        with pytest.raises(RateLimited) as refused, gate.one():
+            pass
+        assert refused.value.retry_after_s == 1
+    with gate.one():
+        pass
+
+
+def test_a_request_that_fails_gives_its_place_back() -> None:
+    gate, users = InFlight(1), UserLimits(Limits(requests_per_user_max=1))
+    for _ in range(3):
+        with pytest.raises(KeyError), gate.one(), users.request(ADA):
+            raise KeyError
+
+
+def test_the_same_name_in_another_tenant_is_another_user() -> None:
+    users = UserLimits(Limits(requests_per_user_max=1))
+    with users.request(ADA), users.request((new_id(), "ada")), pytest.raises(RateLimited), users.request(ADA):
+        pass
+
+
+def test_an_hour_later_a_new_conversation_may_begin() -> None:
+    now = [0.0]
+    users = UserLimits(Limits(sessions_per_user_hour=2), lambda: now[0])
+    first, second, third = new_id(), new_id(), new_id()
+    users.session(ADA, first)
+    now[0] = 600.0
+    users.session(ADA, second)
+    with pytest.raises(RateLimited) as refused:
+        users.session(ADA, third)
+    assert refused.value.retry_after_s == 3000
+    now[0] = 3600.0
+    users.session(ADA, third)
+    users.session(ADA, second)
+    with pytest.raises(RateLimited):
+        users.session(ADA, first)
+
+
+def test_users_are_forgotten_in_the_order_they_were_last_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "USERS_MAX", 3)
+    users = UserLimits(Limits(sessions_per_user_hour=1))
+    for n in range(10):
+        users.session((ADA[0], f"u{n}"), new_id())
+    assert len(users._sessions) == 3
+
+
+def test_messages_are_counted() -> None:
+    users = UserLimits(Limits(messages_max=2))
+    users.messages(2)
+    with pytest.raises(TooLarge):
+        users.messages(3)

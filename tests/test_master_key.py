@@ -1,0 +1,95 @@
+"""The master key comes from a file or the environment, can change beside what was before it, and is refused by name.
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from memory.envelope import Bound
+from memory.errors import EnvelopeUnreadable, StartFailed
+from memory.ids import new_id
+from memory.keys import KeyRing, WrappedKey
+from memory.master import ENVIRONMENT, LocalMaster, MasterKey, master_key
+from tests.postgres.test_sealed_rows import sealing
+
+SECRET = bytes(range(32))
+BINDING = sealing.of_turn(new_id(), new_id(), "key")
+
+
+async def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
+    given = master_key(tmp_path / "master.key", None, {ENVIRONMENT: base64.b64encode(SECRET).decode()})
+    assert await given.unwrap(BINDING, await LocalMaster(SECRET).wrap(BINDING, bytes(32))) == bytes(32)
+    assert not (tmp_path / "master.key").exists()
+
+
+@pytest.mark.parametrize("given", ["", "not base64!", base64.b64encode(bytes(31)).decode()])
+def test_a_bad_key_in_the_environment_stops_the_start_and_is_not_shown(tmp_path: Path, given: str) -> None:
+    with pytest.raises(StartFailed, match="openssl rand -base64 32") as refused:
+        master_key(tmp_path / "master.key", None, {ENVIRONMENT: given})
+    assert not given or given not in str(refused.value)
+
+
+async def test_what_the_previous_key_wrapped_opens_and_is_known_as_old(tmp_path: Path) -> None:
+    old = await master_key(tmp_path / "old", None, {}).wrap(BINDING, SECRET)
+    both = master_key(tmp_path / "new", tmp_path / "old", {})
+    assert await both.unwrap(BINDING, old) == SECRET and not both.is_current(old)
+    assert both.is_current(await both.wrap(BINDING, SECRET))
+    with pytest.raises(EnvelopeUnreadable):
+        await master_key(tmp_path / "new", None, {}).unwrap(BINDING, old)
+
+
+async def test_a_wrapped_key_opens_for_its_own_row_only() -> None:
+    wrapped = await LocalMaster(SECRET).wrap(BINDING, bytes(32))
+    with pytest.raises(EnvelopeUnreadable):
+        await LocalMaster(SECRET).unwrap(sealing.of_turn(new_id(), BINDING.row_id, "key"), wrapped)
+
+
+def test_a_previous_key_that_is_not_there_is_never_made(tmp_path: Path) -> None:
+    with pytest.raises(StartFailed, match="take the setting out"):
+        master_key(tmp_path / "new", tmp_path / "old", {})
+    assert not (tmp_path / "old").exists()
+
+
+class OneTable:
+    """A key table in memory."""
+
+    def __init__(self) -> None:
+        self.keys: list[WrappedKey] = []
+
+    async def current(self, tenant: object, subject_id: object) -> WrappedKey | None:
+        return next((key for key in self.keys if key.subject_id == subject_id), None)
+
+    async def add(self, tenant: object, key: WrappedKey, now: object) -> None:
+        self.keys.append(key)
+
+    async def by_id(self, tenant: object, key_id: object) -> WrappedKey | None:
+        return next((key for key in self.keys if key.key_id == key_id), None)
+
+
+class Counted:
+    """A KMS somewhere else, that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.inside, self.asked = LocalMaster(SECRET), 0
+
+    async def wrap(self, binding: Bound, secret: bytes) -> bytes:
+        self.asked += 1
+        return await self.inside.wrap(binding, secret)
+
+    async def unwrap(self, binding: Bound, wrapped: bytes) -> bytes:
+        self.asked += 1
+        return await self.inside.unwrap(binding, wrapped)
+
+    def is_current(self, wrapped: bytes) -> bool:
+        return self.inside.is_current(wrapped)
+
+
+async def test_a_kms_is_plugged_in_and_asked_once_for_a_tenant() -> None:
+    kms = Counted()
+    plugged: MasterKey = kms
+    ring, tenant = KeyRing(OneTable(), plugged), new_id()
+    for user in ("ada", "bob", "ada"):
+        await ring.subject_key(tenant, user)
+    assert kms.asked == 2  # wrapped when it was made, unwrapped when it was read
