@@ -1,4 +1,4 @@
-"""The master key comes from a file or the environment, can change beside what was before it, and is refused by name.
+"""The master key comes from a file or the environment, can change beside the one before, and is refused with why."""
 
 from __future__ import annotations
 
