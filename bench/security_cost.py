@@ -5,7 +5,8 @@ in), a ceiling of the upstream, bounds by user, every row confidential, so seale
 both; then requests go to one and the other in turn, the first of each pair alternating, so that a busy machine slows
 both. Milliseconds are `X-Memory-Millis` (added before the request went upstream) and what the client waited; CPU is
 that of the processes by kind. Storing: batches of lines imported in turn, until they are searchable.
-Refuses to report where a request was answered without memory, or a sealed row is found open.
+A pair where either was given no memory by the full path is counted and left out. Refuses to report where that is one in
+five, or where a row that should be sealed lies open.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ ON = {
 }
 TOPICS = ("harbour", "orchard", "lantern", "viaduct", "meadow", "granary", "quarry", "lighthouse")
 _SYLLABLES = ("ba", "do", "fi", "gu", "ke", "lo", "mi", "nu", "pa", "ro", "se", "tu")
-READY_S = 180.0
+READY_S = 300.0
+LOST_MAX_SHARE = 0.2
 
 
 class NotAsMeant(RuntimeError):
@@ -122,24 +124,42 @@ def _master(data: Path) -> bytes:
 
 async def _requests(session: aiohttp.ClientSession, sides: tuple[Side, Side], count: int) -> dict[str, Any]:
     for side in sides:
-        for n in range(20):
-            await _ask(session, side, n)
-    added: dict[str, list[float]] = {"off": [], "on": []}
-    waited: dict[str, list[float]] = {"off": [], "on": []}
-    cpu: dict[str, float] = {"off": 0.0, "on": 0.0}
+        await _until_hot(session, side)
+    pairs: list[dict[str, tuple[float, float, float]]] = []
+    lost = 0
     for n in range(count):
+        pair: dict[str, tuple[float, float, float]] = {}
         for side in sides if n % 2 else sides[::-1]:
             before = side.meter.sample()
             began = time.perf_counter()
             millis = await _ask(session, side, n)
-            waited[side.name].append((time.perf_counter() - began) * 1000)
-            added[side.name].append(millis)
-            cpu[side.name] += used_between(before, side.meter.sample()).get("proxy", 0.0)
+            waited = (time.perf_counter() - began) * 1000
+            used = used_between(before, side.meter.sample()).get("proxy", 0.0) * 1000
+            if millis is not None:
+                pair[side.name] = (millis, waited, used)
+        lost += len(pair) < 2
+        pairs += [pair] if len(pair) == 2 else []
+    if lost > count * LOST_MAX_SHARE:
+        raise NotAsMeant(f"{lost} of {count} pairs were answered without memory")
+    before_, waited_, cpu_ = (
+        compared([pair["off"][at] for pair in pairs], [pair["on"][at] for pair in pairs]) for at in range(3)
+    )
     return {
-        "millis_before_upstream": asdict(compared(added["off"], added["on"])),
-        "millis_waited": asdict(compared(waited["off"], waited["on"])),
-        "cpu_ms_of_the_proxy": {name: round(used / count * 1000, 3) for name, used in cpu.items()},
+        "pairs_without_memory": lost,
+        "millis_before_upstream": asdict(before_),
+        "millis_waited": asdict(waited_),
+        "cpu_ms_of_the_proxy": asdict(cpu_),
     }
+
+
+async def _until_hot(session: aiohttp.ClientSession, side: Side) -> None:
+    """Ask until the scope is in process: before that Postgres answers, which cannot rank what is sealed."""
+    until = time.monotonic() + READY_S
+    given = 0
+    while given < 20:
+        given += await _ask(session, side, given) is not None
+        if time.monotonic() > until:
+            raise NotAsMeant(f"{side.name}: no memory within {READY_S:g} s")
 
 
 async def _storing(
@@ -164,8 +184,8 @@ async def _storing(
 _KINDS = ("proxy", "worker", "postgres", "queue")
 
 
-async def _ask(session: aiohttp.ClientSession, side: Side, n: int) -> float:
-    """One chat request that is given memory and keeps nothing; the milliseconds it says it added."""
+async def _ask(session: aiohttp.ClientSession, side: Side, n: int) -> float | None:
+    """One chat request that keeps nothing; the milliseconds it says it added, None where it was given no memory."""
     which = n * 7 % 100
     question = f"Where does {_name(which)} keep the key of the {TOPICS[which % len(TOPICS)]}?"
     body = {"model": "fake-model", "max_tokens": 2, "messages": [{"role": "user", "content": question}]}
@@ -173,8 +193,10 @@ async def _ask(session: aiohttp.ClientSession, side: Side, n: int) -> float:
     async with session.post(f"{side.url}/v1/chat/completions", json=body, headers=headers) as answer:
         await answer.read()
         said = answer.headers.get("X-Memory-Status", "")
-        if answer.status != 200 or not said.startswith("injected"):
+        if answer.status != 200:
             raise NotAsMeant(f"{side.name}: {answer.status} {said}")
+        if not said.startswith("injected") or "rung" in said:
+            return None
         return float(answer.headers["X-Memory-Millis"])
 
 
@@ -259,12 +281,11 @@ def shown(report: dict[str, Any]) -> str:
     for name, of in (
         ("a request, ms before it goes upstream", report["request"]["millis_before_upstream"]),
         ("a request, ms the client waited", report["request"]["millis_waited"]),
+        ("a request, ms of processor in the proxy", report["request"]["cpu_ms_of_the_proxy"]),
         ("a line stored, ms until searchable", report["storing_a_line"]["millis_until_searchable"]),
     ):
         rows.append((name, *(f"{of[key]:.2f}" for key in ("off_p50", "on_p50", "added_p50", "added_p95"))))
-    proxy = report["request"]["cpu_ms_of_the_proxy"]
     cpu = report["storing_a_line"]["cpu_ms"]
-    rows.append(("a request, ms of processor in the proxy", f"{proxy['off']:.2f}", f"{proxy['on']:.2f}", "", ""))
     rows += [
         (f"a line stored, ms of processor, {kind}", f"{cpu['off'][kind]:.2f}", f"{cpu['on'][kind]:.2f}", "", "")
         for kind in _KINDS
