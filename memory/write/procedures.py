@@ -21,7 +21,7 @@ from memory.model import NewMemory, NewProcedure, Turn
 from memory.ports import Embedder
 from memory.write.embedding import embedded
 from memory.write.windows import TextTokenizer
-from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
+from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity, is_sealed
 from policies.procedure import Procedure, content_key, procedures_in
 from policies.procedure_runs import Run, common_topics, is_a_way, lead_of, pattern_of, statement_of, succeeded
 
@@ -124,6 +124,9 @@ def proposal(episode: NewMemory, past: Sequence[PastRun], approve: Approve) -> N
         return None
     task, called, topics = str(about["task_type"]), list(about["tool_sequence"]), common_topics(runs)
     good = [one for one in past if one.succeeded]
+    sensitivity = derived_sensitivity([episode.sensitivity, *(one.sensitivity for one in good)])
+    if is_sealed(sensitivity):  # its pattern would lie open
+        return None
     steps: list[dict[str, Any]] = [{"text": f"call {name}"} for name in called]
     return NewMemory(
         memory_id=derived_id(episode.memory_id, "procedural"),
@@ -132,7 +135,7 @@ def proposal(episode: NewMemory, past: Sequence[PastRun], approve: Approve) -> N
         content_key=hashlib.sha256(f"derived\x1f{pattern}".encode()).digest(),
         role="assistant",
         integrity=derived_integrity([episode.integrity, *(one.integrity for one in good)]),
-        sensitivity=derived_sensitivity([episode.sensitivity, *(one.sensitivity for one in good)]),
+        sensitivity=sensitivity,
         origin="derived",
         importance=_DERIVED_IMPORTANCE,
         confidence=_DERIVED_CONFIDENCE,

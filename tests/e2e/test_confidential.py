@@ -159,3 +159,13 @@ def test_export_and_import_carry_the_label(cleared: Service, user: str) -> None:
 
 def test_a_label_that_is_none_is_an_error_line(cleared: Service, user: str) -> None:
     assert put(cleared, user, line("top secret"))["failed"] == 1
+
+
+def test_what_is_confidential_states_no_facts_that_lie_open(cleared: Service, user: str) -> None:
+    told = {"role": "user", "content": "I live in Reykjavik and I prefer green tea.", "session": "s"}
+    put(cleared, user, {**told, "sensitivity": "confidential"})
+    semantic = "/memory/v1/memories?kind=semantic"
+    assert cleared.call("GET", semantic, X_Memory_User=user)["data"] == []
+    other = f"{user}-open"
+    put(cleared, other, told)
+    assert cleared.call("GET", semantic, X_Memory_User=other)["data"]

@@ -22,7 +22,7 @@ from memory.adapters.postgres.rows import Place
 from memory.model import NewMemory
 from memory.write.episodes import Episode
 from memory.write.procedures import PastRun
-from policies.labels import Integrity, Sensitivity
+from policies.labels import Integrity, Sensitivity, is_sealed
 from policies.procedure_runs import RUNS_READ, Run, failed_reason, fails, is_a_way, pattern_of, succeeded
 
 _AROUND: Final = timedelta(minutes=1)  # what an exchange's record may be off by from its turns
@@ -61,7 +61,7 @@ async def note_run(
 ) -> None:
     """Count the run that this episode is, and propose or retire the procedure of its pattern where that is due."""
     pattern, good = pattern_of(episode.attributes), succeeded(episode.attributes)
-    if pattern is None or good is None:
+    if pattern is None or good is None or is_sealed(episode.sensitivity):  # a pattern lies open
         return
     await tx.run("add_run", place.tenant, episode.memory_id, place.scope_id, pattern, good, place.now)
     await tx.value("lock_scope", place.tenant, place.scope_id)
