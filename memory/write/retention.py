@@ -52,10 +52,19 @@ async def keep_audit_bounded(store: AuditedStore, retention_days: float | None) 
     """Drop old rows of the audit log for ever; run as a task. None: they are kept for ever, and it ends."""
     while retention_days is not None:
         now = datetime.now(UTC)
+        before = now - timedelta(days=retention_days)
         try:
             for tenant, _ in await store.tenants():
-                if dropped := await store.drop_before(tenant, now - timedelta(days=retention_days), now):
-                    event(log, "audit_rows_expired", count=dropped)
-        except MemoryProxyFault as fault:
-            event(log, "audit_retention_postponed", logging.WARNING, fault=type(fault).__name__)
+                await _bounded(store, tenant, before, now)
+        except StoreUnavailable as fault:
+            event(log, "audit_retention_postponed", logging.WARNING, fault=str(fault))
         await asyncio.sleep(EVERY_S)
+
+
+async def _bounded(store: AuditedStore, tenant: UUID, before: datetime, now: datetime) -> None:
+    """One tenant's log; one that cannot be bounded holds up no other."""
+    try:
+        if dropped := await store.drop_before(tenant, before, now):
+            event(log, "audit_rows_expired", count=dropped)
+    except MemoryProxyFault as fault:
+        event(log, "audit_retention_postponed", logging.WARNING, tenant=str(tenant), fault=type(fault).__name__)

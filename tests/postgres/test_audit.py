@@ -16,10 +16,12 @@ from prometheus_client import CollectorRegistry
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
+from memory.adapters.postgres.migrate import migrate
 from memory.audit import AuditFilter, Examination, Head, Journal, Note, name_digest, noted
-from memory.errors import MemoryInvalid, StoreUnavailable
+from memory.errors import EnvelopeUnreadable, MemoryInvalid, StoreUnavailable
 from memory.telemetry import Metrics
-from tests.postgres_fixture import TestDatabase
+from memory.write.retention import keep_audit_bounded
+from tests.postgres_fixture import Server, TestDatabase
 
 KEY = b"k" * 32
 OLD = datetime(2020, 1, 1, tzinfo=UTC)
@@ -280,3 +282,45 @@ async def test_notes_wait_while_the_store_is_away_and_none_is_written_twice(chai
     page = await chain.log.page(chain.tenant, limit=10, oldest_first=True, where=AuditFilter())
     assert [row.actor for row in page.rows] == ["key-0", "key-1", "key-2"], "the bound holds, the first ones stay"
     assert await chain.fault() is None
+
+
+async def test_retention_runs_for_every_tenant_and_goes_on_where_one_fails(chain: Chain) -> None:
+    other = await KeyStore(chain.database).ensure_tenant("other", OLD)
+    for tenant in (chain.tenant, other):
+        await chain.log.record([noted(tenant, "k", "export", at=OLD + timedelta(days=n)) for n in range(3)])
+    await KeyStore(chain.database).ensure_tenant("another", OLD)
+
+    async def not_for_all(tenant: UUID) -> bytes:
+        if tenant not in (chain.tenant, other):
+            raise EnvelopeUnreadable("its key was shredded")
+        return KEY
+
+    running = asyncio.create_task(keep_audit_bounded(AuditLog(chain.database, not_for_all), 30))
+    until = asyncio.get_running_loop().time() + 20
+    while await chain.seqs() != [4]:
+        assert asyncio.get_running_loop().time() < until
+        await asyncio.sleep(0.05)
+    while (await chain.log.page(other, limit=9, where=AuditFilter())).rows[-1].seq != 4:
+        await asyncio.sleep(0.05)
+    running.cancel()
+    assert await chain.fault() is None
+    assert await chain.fault(other) is None
+    await keep_audit_bounded(chain.log, None)
+
+
+async def test_rows_leave_behind_an_anchor_also_where_the_owner_is_no_superuser(postgres_server: Server) -> None:
+    postgres_server.psql("CREATE ROLE mp_plain LOGIN CREATEROLE")
+    postgres_server.psql("CREATE DATABASE plain OWNER mp_plain")
+    postgres_server.psql("CREATE EXTENSION vector", "plain")
+    for role in ("mp_app", "mp_backup"):
+        postgres_server.psql(f"GRANT {role} TO mp_plain WITH ADMIN OPTION")
+    await migrate(postgres_server.dsn("plain", "mp_plain"))
+    database = await Database.open(postgres_server.dsn("plain", "mp_app"))
+    tenants = [await KeyStore(database).ensure_tenant(name, OLD) for name in ("one", "two")]
+    log = AuditLog(database, key_of)
+    for tenant in tenants:
+        await log.record([noted(tenant, "k", "export", at=OLD) for _ in range(3)])
+    assert await log.drop_before(tenants[0], OLD + timedelta(days=1), datetime.now(UTC)) == 3
+    kept = (await log.page(tenants[1], limit=9, where=AuditFilter())).rows
+    assert [row.seq for row in kept] == [3, 2, 1], "another tenant's rows stay"
+    await database.close()
