@@ -26,14 +26,18 @@ from memory.adapters.served_model import configured_files
 from memory.audit_command import AuditAsked, audited
 from memory.config import Settings, settings_from_environ
 from memory.encryption_command import encryption
+from memory.erasure.model import KINDS
 from memory.errors import (
     ConfigInvalid,
     EmbedderUnavailable,
     LeaseLost,
     ModelFileInvalid,
+    QueueUnavailable,
     StartFailed,
     StoreUnavailable,
 )
+from memory.forget_command import Asked as Wanted
+from memory.forget_command import cleaned, forgotten
 from memory.key_command import keys
 from memory.key_wiring import with_keys
 from memory.redact_command import RedactAsked, redacted
@@ -55,7 +59,7 @@ def main() -> int:
         settings = settings_from_environ(os.environ)
         configure_logging(settings.log.level, settings.log.format)
         return COMMANDS[given.what](settings, given)
-    except (StoreUnavailable, EmbedderUnavailable, LeaseLost) as fault:
+    except (StoreUnavailable, QueueUnavailable, EmbedderUnavailable, LeaseLost) as fault:
         event(log, "not_there_yet", logging.WARNING, what=given.what, fault=str(fault))
         return TRY_AGAIN
     except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
@@ -82,6 +86,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--again", action="store_true", help="of redact: look also at what these rules have cleaned")
     parser.add_argument("--token", help="of redact: what --mode reveal shows the value of")
     parser.add_argument("--older-days", type=float, default=1.0, help="of encryption: rotate keys older than this")
+    parser.add_argument("--kind", choices=KINDS, help="of forget: of what kind")
+    parser.add_argument("--value", help="of forget: which")
+    for name in ("user", "project", "agent"):
+        parser.add_argument(f"--as-{name}", default="default", help="of forget: in whose scope")
     return parser
 
 
@@ -128,6 +136,11 @@ def _redact(settings: Settings, given: argparse.Namespace) -> int:
     return uvloop.run(redacted(settings, RedactAsked(given.mode, given.again, given.token, given.json)))
 
 
+def _forget(settings: Settings, given: argparse.Namespace) -> int:
+    wanted = Wanted(given.kind, given.value, given.as_user, given.as_project, given.as_agent)
+    return uvloop.run(forgotten(settings, wanted))
+
+
 COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {
     "worker": _work,
     "migrate": _migrate,
@@ -138,6 +151,7 @@ COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {
     "audit": _audit,
     "encryption": _encryption,
     "redact": _redact,
+    "forget": _forget,
 }
 
 
@@ -153,6 +167,7 @@ async def migrated(settings: Settings) -> None:
             "import into a database of its own (embedded: another data directory)"
         )
     await settle(settings, url)
+    await cleaned(settings)
 
 
 async def compared(settings: Settings) -> int:

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,6 +61,7 @@ from memory.errors import ConfigInvalid
 from memory.hygiene import keep_measuring
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
+from memory.model import NewFact, NewProcedure, Turn
 from memory.ports import TokenCounter
 from memory.read.working import WorkingContexts, WorkingParts
 from memory.serving import StoredModel, until_moved
@@ -86,6 +87,7 @@ from memory.write.telling import keep_telling
 from memory.write.thinking import ThinkingOff
 from memory.write.vllm_facts import VllmFacts
 from memory.write.worker import run_worker
+from policies.lifetime import DaysOf
 
 log = logging.getLogger("memory_proxy.memory")
 # Nine times less of a contended core than a process that answers requests (kernel: weight 110 against 1,024).
@@ -311,21 +313,45 @@ async def erasures(shared: Shared, parts: WriteParts, closing: contextlib.AsyncE
     """What goes through with erasures, to the receipt."""
     settings, database = shared.settings, shared.database
     store = EraseStore(database, shared.table)
-    sum_up = Rebuilder(
-        shared.embedder, shared.embedder, shared.languages, settings.summary.sentences_max, parts.lives, _now
-    )
-    learning = Learning(parts.find_facts, parts.find_procedures, shared.embedder, shared.embedder, parts.lives, _now)
-    anew = Anew(
-        store=store,
-        left=AnewStore(database, shared.table),
-        summaries=shared.store,
-        sum_up=sum_up,
-        facts=learning.facts,
-        procedures=learning.procedures,
-        subject_of=parts.keys.subject_id,
-        clock=_now,
+    anew = anew_of(
+        settings,
+        database,
+        shared.table,
+        shared.store,
+        parts.keys,
+        shared.embedder,
+        shared.languages,
+        parts.find_facts,
+        parts.find_procedures,
+        parts.lives,
     )
     return erasing_on(settings, store, database, parts.keys, anew, closing)
+
+
+def anew_of(
+    settings: Settings,
+    database: Database,
+    table: str,
+    summaries: WriteStore,
+    keys: KeyRing,
+    embedder: OnnxEmbedder,
+    languages: LanguageModel,
+    find_facts: Callable[[Sequence[Turn]], list[NewFact]],
+    find_procedures: Callable[[Sequence[Turn]], list[NewProcedure]],
+    lives: DaysOf,
+) -> Anew:
+    """What makes things again that have other sources."""
+    learning = Learning(find_facts, find_procedures, embedder, embedder, lives, _now)
+    return Anew(
+        store=EraseStore(database, table),
+        left=AnewStore(database, table),
+        summaries=summaries,
+        sum_up=Rebuilder(embedder, embedder, languages, settings.summary.sentences_max, lives, _now),
+        facts=learning.facts,
+        procedures=learning.procedures,
+        subject_of=keys.subject_id,
+        clock=_now,
+    )
 
 
 def erasing_on(

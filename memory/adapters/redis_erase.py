@@ -9,6 +9,7 @@ Queue and cache may be two servers. Every call raises QueueUnavailable.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -22,6 +23,7 @@ _CHANNEL: Final = "mp:h:erased"
 _CONFIRMED_S: Final = 300
 _SILENCE_S: Final = 5.0
 _PAGE: Final = 200
+_REWRITE_POLL_S: Final = 0.1
 Judge = Callable[[Entry], Awaitable[bool]]
 
 
@@ -154,6 +156,17 @@ class RedisErase:
         with faults("list lanes"):
             known = {raw.decode() for raw in await self._queue.execute_command("SMEMBERS", _LANES_KEY)}
         return tuple(sorted({*known, *lane_names(self._lanes)}))
+
+    async def rewrite_log(self, within_s: float) -> bool:
+        """Write the append-only file of the queue anew, without what is gone. Whether that was done in time."""
+        with faults("rewrite the log"):
+            await self._queue.execute_command("BGREWRITEAOF")
+            for _ in range(round(within_s / _REWRITE_POLL_S)):
+                await asyncio.sleep(_REWRITE_POLL_S)
+                info = await self._queue.info("persistence")
+                if not info["aof_rewrite_in_progress"] and not info.get("aof_rewrite_scheduled"):
+                    return bool(info["aof_last_bgrewrite_status"] == "ok")
+        return False
 
     # ------------------------------------------------------------ the probe
 

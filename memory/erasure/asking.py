@@ -42,9 +42,9 @@ class Asking:
         made = await self.store.reach(plan, tenant, turns)
         return plan, [str(one) for one in turns], [str(one) for one in made]
 
-    async def ask(self, target: Target, now: datetime) -> UUID:
-        """Write a job; its id."""
-        tenant, erasure_id = target.scope.tenant, new_id()
+    async def ask(self, target: Target, now: datetime, known_as: UUID | None = None) -> UUID:
+        """Write a job; its id: that of one that is done again in an older copy, or a new one."""
+        tenant, erasure_id = target.scope.tenant, known_as or new_id()
         key = await self.keys.tenant_key(tenant)
         sealed = seal(key, binding_of(tenant, erasure_id), target.packed())
         await self.store.add(tenant, erasure_id, target.kind, sealed, await self._digest(target), now)

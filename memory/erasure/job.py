@@ -84,13 +84,17 @@ class Erasing:
         """What it is made of."""
         return self._parts
 
-    async def run(self, tenant: UUID, erasure_id: UUID, fence: int, *, removal_only: bool = False) -> Job | None:
-        """To the end; `removal_only`: until nothing of it is left, and no further. None for no such job."""
+    async def run(
+        self, tenant: UUID, erasure_id: UUID, fence: int, *, removal_only: bool = False, words: Shingles | None = None
+    ) -> Job | None:
+        """To the end; `removal_only`: until nothing of it is left, and no further. None for no such job. `words`: takes
+        in the words of what goes.
+        """
         job = await self._store.get(tenant, erasure_id)
         if job is None or job.finished_at is not None or job.target is None:
             return job
         target = await self._opened(job, job.target)
-        known = Known(Shingles(), Shingles(), [], whole=job.step in ("asked", "marked"))
+        known = Known(words if words is not None else Shingles(), Shingles(), [], whole=job.step in ("asked", "marked"))
         if job.step == "asked":
             job = await self._mark(job, target, known, fence)
         elif job.step == "marked":

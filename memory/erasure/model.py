@@ -22,23 +22,26 @@ WHOLE: Final = frozenset({"user", "project"})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What somebody wants forgotten. `scope` is the caller's; `memory_ids` what a query has found."""
+    """What somebody wants forgotten. `scope` is the caller's; `memory_ids`, `turn_ids`: what a query has found."""
 
     kind: TargetKind
     value: str
     scope: Scope
     memory_ids: tuple[UUID, ...] = ()
+    turn_ids: tuple[UUID, ...] = ()
 
     def packed(self) -> bytes:
         """As bytes, to be sealed."""
         names = [self.scope.user, self.scope.project, self.scope.agent]
-        return json.dumps([self.kind, self.value, names, [str(one) for one in self.memory_ids]]).encode()
+        ids = [[str(one) for one in some] for some in (self.memory_ids, self.turn_ids)]
+        return json.dumps([self.kind, self.value, names, *ids]).encode()
 
     @classmethod
     def unpacked(cls, raw: bytes, tenant: UUID) -> Target:
         """The target again."""
-        kind, value, (user, project, agent), ids = json.loads(raw)
-        return cls(kind, value, Scope(tenant, user, project, agent), tuple(UUID(one) for one in ids))
+        kind, value, (user, project, agent), *ids = json.loads(raw)
+        memories, turns = (tuple(UUID(one) for one in some) for some in ids)
+        return cls(kind, value, Scope(tenant, user, project, agent), memories, turns)
 
 
 @dataclass(frozen=True, slots=True)

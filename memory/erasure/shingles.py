@@ -12,6 +12,7 @@ from typing import Final
 
 RUN: Final = 8
 SHORT_RUN: Final = 5
+NEEDLE_BYTES_MIN: Final = 20
 SHINGLES_MAX: Final = 2_000_000
 """About 130 MB. Of longer subjects the first so many are looked for, and the receipt says how many that were."""
 _WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
@@ -20,9 +21,12 @@ _WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u304
 class Shingles:
     """What a probe looks for. `said_elsewhere`: what another source says too, which proves nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, needles_max: int = 0) -> None:
+        """`needles_max`: keep so many runs as they were written too, to look for them in files."""
         self._long: set[int] = set()
         self._short: set[int] = set()
+        self._needles: dict[int, str] = {}
+        self._needles_max = needles_max
         self.said_elsewhere = 0
 
     def __len__(self) -> int:
@@ -31,11 +35,26 @@ class Shingles:
     def add(self, text: str) -> None:
         """Look for the words of this text."""
         words = _words(text)
+        if len(self._needles) < self._needles_max:
+            self._keep_some(text)
         if len(words) >= RUN:
             if len(self._long) < SHINGLES_MAX:
                 self._long.update(_runs(words, RUN))
         elif len(words) >= SHORT_RUN:
             self._short.update(_runs(words, SHORT_RUN))
+
+    def needles(self) -> list[str]:
+        """Runs as they were written, some of each text, that nobody else has said."""
+        return [run for mark, run in self._needles.items() if mark in self._long or mark in self._short]
+
+    def _keep_some(self, text: str) -> None:
+        spans = [found.span() for found in _WORD.finditer(text)]
+        length = RUN if len(spans) >= RUN else SHORT_RUN
+        last = len(spans) - length
+        for at in {0, last // 3, 2 * last // 3, last} if last >= 0 else ():
+            run = text[spans[at][0] : spans[at + length - 1][1]]
+            if "\n" not in run and "\r" not in run and len(run.encode("utf-8", "replace")) >= NEEDLE_BYTES_MIN:
+                self._needles[hash(tuple(_words(run)))] = run
 
     def said(self, text: str) -> None:
         """These words have another source: they are not looked for."""

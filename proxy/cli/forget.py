@@ -1,7 +1,7 @@
 """`forget`: whose or what memory is to go in, a signed receipt on stdout out.
 
-By the API of the running service; with --scrub beside it, as the service's own processes run, since what was forgotten
-is then looked for in every file of the data directory. `--verify` holds a receipt against the installation's key.
+By the API of the running service; with --scrub beside it, as the service's own processes run: what was forgotten is
+then looked for in every file of the data directory. `--verify` holds a receipt against the installation's key.
 Exit codes: 0 gone, or genuine; 1 it cannot be, is not complete, or is not genuine; 75 a store does not answer: what was
 done is kept, the service goes on with it.
 """
@@ -29,8 +29,8 @@ from proxy.cli.serve import settings_of
 TEACHES = """\
 A dry run says what would go; --yes does it. At the logical level (the default) it is gone from every answer, export and
 dump, and what was sealed can never be opened. --scrub also takes it out of the files of the embedded servers: it
-rewrites Valkey's log and the touched tables, drops the write-ahead log behind them, and looks through every file. With
-an external database that is its administrator's to do; the command says what.
+rewrites Valkey's log and every table, drops the write-ahead log behind them, and looks through every file. With an
+external database that is its administrator's to do; the command says what.
 """
 _POLL_S = 0.5
 
@@ -82,6 +82,8 @@ def _agreed(options: argparse.Namespace, planned: dict[str, Any]) -> bool:
 def _scrub(options: argparse.Namespace, kind: str, value: str) -> int:
     if not options.yes:
         raise CallFailed("--scrub rewrites tables, during which their scopes wait; say --yes, or --dry-run without it")
+    if kind == "query":
+        raise CallFailed("--scrub takes no --query: rehearse that with --dry-run, then scrub the memories it names")
     words = ["forget", "--kind", kind, "--value", value]
     for name in ("as_user", "as_project", "as_agent"):
         words += [f"--{name.replace('_', '-')}", getattr(options, name) or "default"]

@@ -14,6 +14,7 @@ from proxy.cli import (
     doctor,
     encryption,
     evaluate,
+    forget,
     hygiene,
     key,
     migrate,
@@ -56,6 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
     _encryption(commands)
     _redact(commands)
     _migrate(commands)
+    _forget(commands)
     _eval(commands)
     return parser
 
@@ -276,6 +278,35 @@ def _migrate(commands: Commands) -> None:
     parser = _command(commands, "migrate", migrate.run_migrate, help_text, migrate.TEACHES)
     parser.add_argument("--check", action="store_true", help="compare only")
     _with_settings(parser)
+
+
+def _forget(commands: Commands) -> None:
+    help_text = (
+        "Erase what is remembered of a user, project, conversation, memory, source or question; a signed receipt."
+    )
+    parser = _command(commands, "forget", forget.run_forget, help_text, forget.TEACHES)
+    wanted = parser.add_mutually_exclusive_group()
+    wanted.add_argument("--user", dest="forget_user", metavar="U", help="all of a user, in every project")
+    wanted.add_argument("--project", dest="forget_project", metavar="P", help="all of a project, of every user")
+    wanted.add_argument("--session", dest="forget_session", metavar="S", help="one conversation")
+    wanted.add_argument("--memory", dest="forget_memory", metavar="ID", help="one memory, with the turns it rests on")
+    wanted.add_argument("--source", dest="forget_source_id", metavar="ID", help="what was imported under this name")
+    wanted.add_argument("--query", dest="forget_query", metavar="TEXT", help="what a search for this would place")
+    wanted.add_argument("--verify", metavar="FILE", help="instead: whether a receipt is this installation's")
+    parser.add_argument(
+        "--public-key", metavar="HEX", help="with --verify: the installation's, where its key is not here"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would go, change nothing")
+    parser.add_argument("--yes", action="store_true", help="do it without asking")
+    parser.add_argument(
+        "--scrub", action="store_true", help="out of the files of the embedded servers too; takes longer"
+    )
+    for name in ("user", "project", "agent"):
+        parser.add_argument(f"--as-{name}", help=f"whose conversation, memory, source: the scope's {name}")
+    parser.add_argument("--url", default="http://127.0.0.1:8080", help="the running proxy (default %(default)s)")
+    parser.add_argument("--key", help="API key with memory:erase, where the proxy runs with auth.mode keys")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file of the service")
+    parser.add_argument("--data-dir", metavar="DIR", help="data directory of the service (--scrub, --verify)")
 
 
 def _eval(commands: Commands) -> None:

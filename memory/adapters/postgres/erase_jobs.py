@@ -5,7 +5,7 @@ A job's row stands before anything is done, so a kill anywhere leaves something 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -79,6 +79,19 @@ class EraseJobs:
         async with self._database.transaction(tenant, read_only=True) as tx:
             found = await tx.fetch("tombstones_since", tenant, since)
         return [(row["kind"], bytes(row["digest"])) for row in found]
+
+    async def keep_tombstones(
+        self, tenant: UUID, tombstones: Sequence[tuple[TombstoneKind, bytes]], at: datetime
+    ) -> None:
+        """Keep away what these stand for."""
+        async with self._database.transaction(tenant) as tx:
+            kinds, digests = [kind for kind, _ in tombstones], [value for _, value in tombstones]
+            await tx.run("add_tombstones", tenant, kinds, digests, at)
+
+    async def knows_tenant(self, tenant: UUID) -> bool:
+        """Whether the store has this tenant."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            return await tx.value("salt_generation", tenant) is not None
 
     async def settled(self, number: int) -> bool:
         """Whether every transaction that began before this one has ended."""

@@ -41,6 +41,12 @@ class EraseStore(EraseJobs):
         async with self._database.transaction(tenant, read_only=True) as tx:
             return [_named(row) for row in await tx.fetch("all_scopes", tenant)]
 
+    async def labels(self, tenant: UUID, scopes: Sequence[int]) -> list[tuple[UUID, int, str]]:
+        """The conversations of these scopes: id, scope, label."""
+        async with self._database.transaction(tenant, scopes, read_only=True) as tx:
+            found = await tx.fetch("labels_of_scopes", tenant, list(scopes))
+        return [(row["session_id"], row["scope_id"], row["label"]) for row in found]
+
     # ------------------------------------------------------------ what is meant
 
     async def plan(self, target: Target) -> Plan:
@@ -273,9 +279,8 @@ async def _part(tx: Transaction, target: Target, scope_id: int) -> Plan:
     wanted = target.memory_ids if target.kind == "query" else (UUID(target.value),)
     known = [one for one in wanted if await tx.value("known_memory", tenant, scope_id, one) is not None]
     turns = await tx.fetch("turns_behind", tenant, known) if known else []
-    return Plan(
-        turns={row["event_id"]: scope_id for row in turns}, memories={memory_id: scope_id for memory_id in known}
-    )
+    events = {*target.turn_ids, *(row["event_id"] for row in turns)}
+    return Plan(turns=dict.fromkeys(events, scope_id), memories=dict.fromkeys(known, scope_id))
 
 
 def _is_new(row: Any) -> bool:

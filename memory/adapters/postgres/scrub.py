@@ -1,0 +1,64 @@
+"""The embedded database's files without what was deleted: an owner's DSN in, tables rewritten and the log dropped.
+
+VACUUM FULL writes each table anew (it is locked meanwhile), ANALYZE and a rewrite of pg_statistic take out the samples
+that the planner keeps, a switch and a checkpoint with recycling off unlink the log's old files. DELETE, VACUUM and
+CHECKPOINT leave the text in heap and log (measured, FACTS). Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+
+from memory.errors import StoreUnavailable
+
+_TIMEOUT_S: Final = 3_600.0
+_TABLES: Final = """
+SELECT c.relname FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' ORDER BY 1
+"""
+
+
+async def data_directory(owner_dsn: str) -> Path | None:
+    """Where the server's files lie, as it says itself; None where it does not say."""
+    async with _connection(owner_dsn) as connection:
+        found = await connection.fetchval("SELECT current_setting('data_directory', true)")
+    return Path(found) if found else None
+
+
+async def scrub(owner_dsn: str) -> int:
+    """Rewrite every table that holds a tenant's rows and drop the log behind that. How many tables."""
+    async with _connection(owner_dsn) as connection:
+        tables = [row["relname"] for row in await connection.fetch(_TABLES)]
+        for table in tables:
+            await connection.execute(f'VACUUM (FULL, ANALYZE) "{table}"')
+        await connection.execute("VACUUM FULL pg_catalog.pg_statistic")
+        await connection.execute("ALTER SYSTEM SET wal_recycle = off")
+        try:
+            await connection.execute("SELECT pg_reload_conf()")
+            for _ in range(2):  # the first checkpoint still keeps the file that it began in
+                await connection.execute("SELECT pg_switch_wal()")
+                await connection.execute("CHECKPOINT")
+        finally:
+            await connection.execute("ALTER SYSTEM RESET wal_recycle")
+            await connection.execute("SELECT pg_reload_conf()")
+    return len(tables)
+
+
+@asynccontextmanager
+async def _connection(dsn: str) -> AsyncIterator[Any]:
+    try:
+        connection = await asyncpg.connect(dsn, command_timeout=_TIMEOUT_S)
+    except (asyncpg.PostgresError, OSError) as exc:
+        raise StoreUnavailable(f"Postgres cannot be used: {type(exc).__name__}") from exc
+    try:
+        yield connection
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as exc:
+        raise StoreUnavailable(f"Postgres: {type(exc).__name__}") from exc
+    finally:
+        connection.terminate()
