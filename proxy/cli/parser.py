@@ -307,6 +307,7 @@ def _forget(commands: Commands) -> None:
     parser.add_argument("--key", help="API key with memory:erase, where the proxy runs with auth.mode keys")
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file of the service")
     parser.add_argument("--data-dir", metavar="DIR", help="data directory of the service (--scrub, --verify)")
+    parser.set_defaults(upstream=None, host=None, port=None)
 
 
 def _eval(commands: Commands) -> None:
