@@ -41,6 +41,7 @@ from memory.erasure.reapply import reapply
 from memory.erasure.receipt import signed
 from memory.erasure.shingles import Shingles
 from memory.errors import ConfigInvalid, StoreUnavailable
+from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.model import Scope
 from memory.wiring import anew_of, erasing_on, holder_name, prepared, step_back
