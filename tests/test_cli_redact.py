@@ -47,7 +47,7 @@ def told(service: Service, user: str, *said: str) -> None:
 
 def asked(service: Service, user: str, question: str) -> bytes:
     """What the upstream is sent."""
-    body = {"model": "m", "messages": [{"role": "user", "content": question}]}
+    body = {"model": "fake-model", "messages": [{"role": "user", "content": question}]}
     service.call("POST", "/v1/chat/completions", body, X_Memory_User=user, Content_Type="application/json")
     return last(service.upstream)[0].body
 
@@ -126,10 +126,10 @@ def test_what_older_rules_let_through_reaches_no_prompt_and_a_sweep_cuts_it(kept
 
 def test_a_session_named_after_a_key_is_found_again_and_nobody_reads_the_key(kept: Service, user: str) -> None:
     key = made_up("openai", 9)
-    body = {"model": "m", "messages": [{"role": "user", "content": "hello from the lighthouse"}]}
+    body = {"model": "fake-model", "messages": [{"role": "user", "content": "hello from the lighthouse"}]}
     for _ in range(2):
         named = {"X_Memory_User": user, "X_Memory_Session": key, "Content_Type": "application/json"}
-        kept.call("POST", "/v1/chat/completions", body, **named)
+        assert "error" not in kept.call("POST", "/v1/chat/completions", body, **named)
     kept.settle()
     sessions = kept.call("GET", "/memory/v1/sessions", X_Memory_User=user)["data"]
     assert len(sessions) == 1

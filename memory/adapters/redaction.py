@@ -67,11 +67,13 @@ class Again:
     mark: str
 
     def cleaned(self, row: IndexRow) -> IndexRow:
-        """The row as a prompt may have it. Its windows move with the words; its vectors stay those of the old text."""
+        """The row as a prompt may have it. Its windows move with the words; its vectors stay those of the old text, and
+        its context too, which is searched and never shown.
+        """
         if row.cleaned_by == self.mark or not row.visible:
             return row
-        done, around = self.redactor.redact(row.content), self.redactor.redact(row.context)
-        if not done.findings and not around.findings:
+        done = self.redactor.redact(row.content)
+        if not done.findings:
             return row
         windows = tuple((moved(done, start), moved(done, end, is_end=True)) for start, end in row.windows)
-        return replace(row, content=done.text, context=around.text, windows=windows)
+        return replace(row, content=done.text, windows=windows)
