@@ -37,6 +37,7 @@ from memory.config_sections import (
     Erasure,
     Extract,
     Identity,
+    Injection,
     Ledger,
     Limits,
     Listen,
@@ -99,6 +100,7 @@ class Settings(Section):
     limits: Limits = Limits()
     encryption: Encryption = Encryption()
     erasure: Erasure = Erasure()
+    injection: Injection = Injection()
     data: Data = Data()
     log: Log = Log()
 

@@ -533,6 +533,21 @@ class Erasure(Section):
     )
 
 
+class Injection(Section):
+    """How much one source may write within an hour before the rest waits for a review."""
+
+    foreign_writes_per_hour: int = Field(
+        default=1000,
+        ge=0,
+        le=1_000_000_000,
+        description="Memories of one tool in a session, or of an import by a key without memory:import:trusted. "
+        "0: no bound.",
+    )
+    session_writes_per_hour: int = Field(
+        default=3000, ge=0, le=1_000_000_000, description="Memories of the turns of one live session. 0: no bound."
+    )
+
+
 class Data(Section):
     """Where the embedded servers, the spool and the keys live."""
 

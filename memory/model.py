@@ -367,6 +367,7 @@ class Committed:
     facts_new: int = 0  # facts that became memories; the others were known, or dropped
     facts_dropped: int = 0  # facts that their turn does not support
     procedures_new: int = 0  # procedures that became memories; the others were known
+    over_budget: int = 0  # memories held back because their source wrote too many within the hour
 
 
 @dataclass(frozen=True, slots=True)

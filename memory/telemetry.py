@@ -112,6 +112,11 @@ class Metrics:
         self.quarantined = Counter(
             "memory_proxy_quarantined_total", "Memories held back for review, by each rule.", ["rule"], registry=own
         )
+        self.over_budget = Counter(
+            "memory_proxy_over_budget_total",
+            "Memories held back for review because their source wrote too many within the hour.",
+            registry=own,
+        )
         self.write_seconds = Histogram(
             "memory_proxy_write_seconds", "Write path by step.", ["step"], registry=own, buckets=_SECONDS
         )

@@ -21,6 +21,7 @@ from typing import Any
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
 from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.budgets import Budgets
 from memory.adapters.postgres.canary_store import CanaryStore
 from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds, Database
@@ -203,13 +204,19 @@ async def opened(
         database=database,
         keys=keys,
         scopes=scopes,
-        store=WriteStore(database, scopes, table),
+        store=WriteStore(database, scopes, table, budgets_of(settings)),
         queue=queue,
         hot=hot,
         holder=holder_name(),
         table=table,
         generation=serving.generation,
     )
+
+
+def budgets_of(settings: Settings) -> Budgets:
+    """How much one source may write within an hour."""
+    given = settings.injection
+    return Budgets(given.foreign_writes_per_hour, given.session_writes_per_hour)
 
 
 def write_path(shared: Shared) -> WritePath:
@@ -222,7 +229,7 @@ def write_path(shared: Shared) -> WritePath:
     return WritePath(
         WriteParts(
             store=shared.store,
-            lines=ImportStore(database, shared.scopes, shared.table),
+            lines=ImportStore(database, shared.scopes, shared.table, budgets_of(settings)),
             keys=keys,
             embedder=embedder,
             windows=embedder,

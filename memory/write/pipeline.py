@@ -488,6 +488,7 @@ class WritePath:
         metrics.memories.labels("semantic").inc(done.facts_new)
         metrics.memories.labels("procedural").inc(done.procedures_new)
         metrics.facts_dropped.inc(done.facts_dropped)
+        metrics.over_budget.inc(done.over_budget)
 
 
 def spoken(turn: Turn) -> str:

@@ -131,7 +131,9 @@ def run_memories(options: argparse.Namespace) -> int:
         due = options.memory
         answer = client.get("/memory/v1/memories", {"limit": options.limit, "kind": options.kind, "due": due})
         columns = ("id", "review_due_at", "why", "content") if due else ("id", "kind", "content")
-        rows = [{**one, "why": one["quarantine_reason"] or one["kind"]} for one in answer["data"]]
+        rows: list[Mapping[str, Any]] = [
+            {**one, "why": one["quarantine_reason"] or one["kind"]} for one in answer["data"]
+        ]
         return _as_json(answer) if options.json else _table(rows, columns)
     path = f"/memory/v1/memories/{quote(options.memory, safe='')}"
     if options.confirm or options.reject:

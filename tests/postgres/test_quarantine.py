@@ -5,9 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from memory.adapters.postgres.budgets import Budgets
+from memory.adapters.postgres.import_store import ImportStore
+from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.tokenizer import EstimatedTokens
 from memory.ids import new_id
@@ -158,3 +162,67 @@ def test_what_no_person_vouches_for_states_and_teaches_nothing(role: str) -> Non
     assert one.integrity is Integrity.IMPORTED
     assert facts_of([one]) == [] and procedures_of([one]) == []
     assert free([one], held_back([one])) in ([one], [])
+
+
+async def flooded(
+    store: Stores, table: str, budgets: Budgets, count: int, at: timedelta = timedelta(), **more: Any
+) -> list[str]:
+    """A session with so many short turns in one exchange, and what of it is seen."""
+    write = WriteStore(store.database, store.scopes, table, budgets)
+    start = more.pop("start", 0)
+    commit = exchange(store.scope(), "s", start, [f"turn {start + n}" for n in range(count)], **more)
+    done = await write.commit(commit, now=T0 + at)
+    shown = await visible(store, store.scope())
+    assert done.over_budget == sum(f"turn {start + n}" not in shown for n in range(count))
+    return shown
+
+
+async def test_what_a_source_writes_beyond_its_hour_waits_for_a_person(postgres: TestDatabase) -> None:
+    async with stores(postgres) as store:
+        assert await flooded(store, postgres.embeddings, Budgets(session=3), 2) == ["turn 0", "turn 1"]
+        assert await flooded(store, postgres.embeddings, Budgets(session=3), 2, start=2) == [
+            "turn 0",
+            "turn 1",
+            "turn 2",
+        ]
+        assert len(await flooded(store, postgres.embeddings, Budgets(session=3), 2, timedelta(hours=1), start=4)) == 5
+        assert [one.quarantine_reason for one in await to_review(store, store.scope())] == ["budget: session"]
+        assert len(await flooded(store, postgres.embeddings, Budgets(), 4, start=6)) == 9
+
+
+async def test_an_exchange_that_comes_again_counts_once(postgres: TestDatabase) -> None:
+    async with stores(postgres) as store:
+        again = new_id()
+        write = WriteStore(store.database, store.scopes, postgres.embeddings, Budgets(session=3))
+        for _ in range(3):
+            texts = ["turn 0", "turn 1"]
+            await write.commit(exchange(store.scope(), "s", 0, texts, exchange_id=again), now=T0)
+        assert len(await flooded(store, postgres.embeddings, Budgets(session=3), 1, start=2)) == 3
+
+
+async def test_an_untrusted_import_has_a_budget_and_a_trusted_one_has_none(postgres: TestDatabase) -> None:
+    async with stores(postgres) as store:
+        imports = ImportStore(store.database, store.scopes, postgres.embeddings, Budgets(foreign=2))
+        for user, trusted, shown in (("ada", True, 5), ("eve", False, 2)):
+            made, items = chunk(store.scope(user), [(f"s{n}", f"line {n}", None) for n in range(5)], trusted=trusted)
+            items = [
+                dataclasses.replace(
+                    one,
+                    memories=tuple(
+                        dataclasses.replace(m, integrity=Integrity.USER if trusted else Integrity.IMPORTED)
+                        for m in one.memories
+                    ),
+                )
+                for one in items
+            ]
+            done, _ = await imports.commit_import(made, items, subject_id=SUBJECT, lane=LANE, fence=store.fence, now=T0)
+            assert (done.over_budget, len(await visible(store, store.scope(user)))) == (5 - shown, shown)
+
+
+async def test_counts_of_hours_gone_by_are_dropped(postgres: TestDatabase) -> None:
+    async with stores(postgres) as store:
+        await flooded(store, postgres.embeddings, Budgets(session=3), 2)
+        await store.write.drop_expired_sealed(T0 + timedelta(hours=2), timedelta(days=7))
+        assert postgres.psql("SELECT count(*) FROM source_writes").strip() == "1"
+        await store.write.drop_expired_sealed(T0 + timedelta(days=3), timedelta(days=7))
+        assert postgres.psql("SELECT count(*) FROM source_writes").strip() == "0"

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import batch, facts, procedures, rows
 from memory.adapters.postgres.batch import Numbered
+from memory.adapters.postgres.budgets import Budgets, within_budget
 from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard, Offered
@@ -29,6 +30,7 @@ from memory.stored import Digests, ImportItem, ImportProgress, KnownLine, KnownL
 from policies.text import storable
 
 _NOTHING_FORGOTTEN: Final = Digests()
+_NO_BOUNDS: Final = Budgets()
 _CONFLICT: Final = "known with another content (send it with ?on_conflict=update to replace it)"
 _FORGOTTEN: Final = "was forgotten and is not taken again"
 
@@ -45,9 +47,10 @@ class _Sorted:
 class ImportStore:
     """The importing side of the store. `embeddings` is the table of the model whose vectors are stored."""
 
-    def __init__(self, database: Database, scopes: Scopes, embeddings: str) -> None:
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str, budgets: Budgets = _NO_BOUNDS) -> None:
         self._database = database
         self._scopes = scopes
+        self._budgets = budgets
         add, copy = database.queries["add_embedding"], database.queries["copy_embeddings"]
         self._embeddings = EmbeddingQueries(add.of_table(embeddings), copy.of_table(embeddings))
 
@@ -117,7 +120,9 @@ class ImportStore:
                     return Committed(scope_id, 0, 0, False, len(items)), (*refused, *_all_forgotten(items))
                 await tx.run("add_subject", tenant, subject_id, scope.user, now)
                 await cleaned(tx, place, cleaned_by, tokens)
-                committed, conflicts = await _Storing(tx, place, chunk, self._embeddings).store(items, digests)
+                committed, conflicts = await _Storing(tx, place, chunk, self._embeddings, self._budgets).store(
+                    items, digests
+                )
                 failed = (*refused, *conflicts)
                 errors = [{"line": one.line, "error": one.error} for one in failed]
                 done = len(chunk.lines) - len(failed)
@@ -136,7 +141,11 @@ def _all_forgotten(items: Sequence[ImportItem]) -> list[LineConflict]:
 class _Storing:
     """One chunk inside its transaction."""
 
-    def __init__(self, tx: Transaction, place: Place, chunk: ImportChunk, embeddings: EmbeddingQueries) -> None:
+    def __init__(
+        self, tx: Transaction, place: Place, chunk: ImportChunk, embeddings: EmbeddingQueries, budgets: Budgets
+    ) -> None:
+        # An import by a key that is trusted with roles is the operator's own.
+        self._budgets = _NO_BOUNDS if chunk.trusted else Budgets(budgets.foreign, budgets.foreign)
         self._tx = tx
         self._place = place
         self._chunk = chunk
@@ -155,13 +164,13 @@ class _Storing:
         sifted, dropped = facts.sift(stated, heard, gone.items)
         told = [one for item in (*lines.new, *(item for _, item in lines.changed)) for one in item.procedures]
         taught = procedures.sift(told, heard, gone.items)
-        version, born, learnt = await self._store_memories(lines, sessions, numbered, gone, sifted, taught)
+        version, born, learnt, held = await self._store_memories(lines, sessions, numbered, gone, sifted, taught)
         for label, session in sessions.items():
             last = [item.turn for item in lines.new if item.session.label == label]
             if last:
                 seq, at = session.next_seq + given[session.session_id], max(turn.occurred_at for turn in last)
                 await tx.run("advance_session", place.tenant, session.session_id, seq, last[-1].chain, at)
-        counts = (len(gone.items), born, dropped, learnt)
+        counts = (len(gone.items), born, dropped, learnt, held)
         done = Committed(ScopeId(place.scope_id), version, len(numbered.new), False, *counts)
         return done, lines.conflicts
 
@@ -228,8 +237,10 @@ class _Storing:
         gone: batch.Forgotten,
         sifted: Sequence[Offered],
         taught: Sequence[Lesson],
-    ) -> tuple[int, int, int]:
-        """Returns the scope's version, raised when there is something new, and how many facts and procedures are."""
+    ) -> tuple[int, int, int, int]:
+        """Returns the scope's version, raised when there is something new, how many facts and procedures are, and how
+        many memories are beyond the import's budget.
+        """
         tx, place = self._tx, self._place
         fresh = [
             (sessions[item.session.label].session_id, memory)
@@ -238,12 +249,13 @@ class _Storing:
         ]
         if not fresh and not lines.changed and not sifted and not taught:
             version: int = await tx.value("scope_version", place.tenant, place.scope_id)
-            return version, 0, 0
+            return version, 0, 0, 0
         version = await tx.value("bump_scope", place.tenant, place.scope_id)
+        made, held = await within_budget(tx, place, fresh, self._budgets, import_id=self._chunk.import_id)
         await batch.store_memories(
             tx,
             place,
-            fresh,
+            made,
             numbered=numbered,
             changed_version=version,
             model=None,
@@ -264,7 +276,7 @@ class _Storing:
             embeddings=self._embeddings,
             replaced=replaced,
         )
-        return version, born, learnt
+        return version, born, learnt, held
 
     async def _replace(self, lines: _Sorted, version: int) -> None:
         """New versions of the memories that rest on turns with a new text first of all."""

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import batch, facts, procedures, rows
 from memory.adapters.postgres.batch import Numbered
+from memory.adapters.postgres.budgets import Budgets, within_budget
 from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.extraction_store import mark_due
@@ -30,14 +31,16 @@ from memory.stored import Digests, StoredTurn, SummaryState
 
 _SCOPES_AT_ONCE: Final = 1_000
 _NOTHING_FORGOTTEN: Final = Digests()
+_NO_BOUNDS: Final = Budgets()
 
 
 class WriteStore:
     """The writing side of the store. `embeddings` is the table of the model whose vectors are stored."""
 
-    def __init__(self, database: Database, scopes: Scopes, embeddings: str) -> None:
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str, budgets: Budgets = _NO_BOUNDS) -> None:
         self._database = database
         self._scopes = scopes
+        self._budgets = budgets
         self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
         copy = database.queries["copy_embeddings"].of_table(embeddings)
         self._embeddings = EmbeddingQueries(self._add_embedding, copy)
@@ -113,13 +116,16 @@ class WriteStore:
             await mark_due(tx, place, session, heard.values(), commit.exchange.finished_at)
         offered, dropped = facts.sift(commit.facts, heard, gone.items)
         taught = procedures.sift(commit.procedures, heard, gone.items)
-        version, born, learnt = await self._store_memories(tx, place, session, commit, numbered, gone, offered, taught)
+        version, born, learnt, held = await self._store_memories(
+            tx, place, session, commit, numbered, gone, offered, taught
+        )
         await self._store_injected(tx, place, session, commit, version)
         tip = commit.turns[-1].chain if commit.turns else None
         next_seq = session.next_seq + given[session.session_id]
         await tx.run("advance_session", place.tenant, session.session_id, next_seq, tip, commit.exchange.arrived_at)
         erased = len(gone.items)
-        return Committed(ScopeId(place.scope_id), version, len(numbered.new), False, erased, born, dropped, learnt)
+        counts = (erased, born, dropped, learnt, held)
+        return Committed(ScopeId(place.scope_id), version, len(numbered.new), False, *counts)
 
     async def _store_memories(
         self,
@@ -131,18 +137,22 @@ class WriteStore:
         gone: batch.Forgotten,
         offered: Sequence[facts.Offered],
         taught: Sequence[Lesson],
-    ) -> tuple[int, int, int]:
-        """Returns the scope's version, raised when readers have something new to see (memories, counters), and how many
-        facts and procedures are new.
+    ) -> tuple[int, int, int, int]:
+        """Returns the scope's version, raised when readers have something new to see (memories, counters), how many
+        facts and procedures are new, and how many memories are beyond their source's budget.
         """
         kept = batch.resting_on_new(commit.memories, numbered.new, gone.items)
         changes = kept or offered or taught or _injected(commit.retrieval)
         version: int = await tx.value("bump_scope" if changes else "scope_version", place.tenant, place.scope_id)
+        held = 0
         if kept:
+            made, held = await within_budget(
+                tx, place, [(session.session_id, memory) for memory in kept], self._budgets
+            )
             await batch.store_memories(
                 tx,
                 place,
-                [(session.session_id, memory) for memory in kept],
+                made,
                 numbered=numbered,
                 changed_version=version,
                 model=commit.exchange.model,
@@ -154,7 +164,7 @@ class WriteStore:
         learnt = await procedures.store_procedures(
             tx, place, taught, changed_version=version, embeddings=self._embeddings
         )
-        return version, born, learnt
+        return version, born, learnt, held
 
     async def _store_injected(
         self, tx: Transaction, place: Place, session: OpenSession, commit: Commit, version: int
@@ -282,6 +292,7 @@ class WriteStore:
                     await tx.see(tenant, ids)
                     dropped += await tx.run("drop_sealed_exchanges", tenant, before)
                     dropped += await tx.run("drop_sealed_retrievals", tenant, before)
+                    await tx.run("drop_source_writes", tenant, now - timedelta(days=1))
                 await drop_old_events(self._database, tenant, ids, now)
                 if len(ids) < _SCOPES_AT_ONCE:
                     break

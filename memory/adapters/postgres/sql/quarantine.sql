@@ -24,3 +24,21 @@ RETURNING memory_id;
 SELECT w.event_id
 FROM unnest($2::uuid[]) AS w (event_id)
 WHERE {not_told(w.event_id)};
+
+-- name: count_writes
+-- So many memories more of a source in this hour, and how many that makes; another hour begins anew. The row is locked to
+-- the end, so that two writers of one source count one after the other.
+-- $1 tenant uuid, $2 scope_id int8, $3 source bytea, $4 hour timestamptz, $5 writes int8
+-- Uses: source_writes_pkey. Rows: writes.
+INSERT INTO source_writes AS s (tenant_id, scope_id, source, hour, writes)
+VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant_id, scope_id, source) DO UPDATE
+SET writes = CASE WHEN s.hour = excluded.hour THEN s.writes ELSE 0 END + excluded.writes, hour = excluded.hour
+RETURNING writes;
+
+-- name: drop_source_writes
+-- Counts of hours gone by, of the visible scopes.
+-- $1 tenant uuid, $2 before timestamptz
+-- Uses: source_writes_age. Rows: none.
+DELETE FROM source_writes
+WHERE tenant_id = $1 AND hour < $2;
