@@ -38,7 +38,7 @@ from bench.stats import quantile
 from memory.erasure.files import look
 from memory.erasure.receipt import is_genuine, public_key
 from memory.erasure.shingles import Shingles
-from memory.keys import load_or_create_master_key, receipt_seed_of
+from memory.master import RECEIPTS, hkdf, load_or_create_master_key
 
 SETS: Final = ("locomo", "beam_100K", "memsim_zh")
 TURNS_MAX: Final = 60
@@ -217,7 +217,7 @@ async def forgotten(service: Service, all_of: list[Talk], model: str, report: di
     spared, goes_last = others[:-1], others[-1]
     needles = needles_of([*gone, goes_last], spared)
     soon = needles_of(gone, others)
-    key = public_key(receipt_seed_of(load_or_create_master_key(service.data / "master.key")))
+    key = public_key(hkdf(load_or_create_master_key(service.data / "master.key"), RECEIPTS))
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=600)) as http:
         caller = Caller(http, service.url)
         report["lines"] = sum([await caller.take_in(talk) for talk in all_of])

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
@@ -25,6 +26,8 @@ from memory.wiring import NIGHTLY
 from policies.capabilities import unknown
 from policies.capability_token import TokenRefused, scope_name
 from policies.key_limits import LimitsInvalid, limits_of
+
+_PREFIX: Final = re.compile(r"mp-([0-9a-f]{8})(?:-|$)", re.ASCII)
 
 
 class KeyRefused(Exception):
@@ -156,7 +159,8 @@ async def _meant(here: Here) -> tuple[ApiKey, str]:
     """The key that was named, and its tenant's name. Raises KeyRefused for none and for several."""
     called = str(here.asked["key"])
     # A whole secret is taken as its prefix: whoever found one in a log wants it revoked.
-    short = called.removeprefix("mp-").split("-")[0] if called.startswith("mp-") else called
+    beginning = _PREFIX.match(called)
+    short = beginning[1] if beginning else called
     found = await here.store.api_keys_called(short)
     names = await here.store.tenant_names()
     if here.asked["tenant"] is not None:

@@ -61,6 +61,8 @@ def within(where: Filter, holder: Holder) -> Filter:
 
 def let_through(recall: Recall, holder: Holder) -> Recall:
     """What was found, less what the gate refuses."""
+    if holder.capabilities is None:
+        return recall
     kept: list[Candidate] = []
     for one in recall.candidates:
         verdict = filter_read(holder, _item_of(one, holder.tenant))

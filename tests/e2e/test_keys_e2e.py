@@ -12,7 +12,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import openai
 import pytest
@@ -141,9 +143,9 @@ def test_a_key_remembers_and_another_tenants_key_is_told_nothing(keyed: Keyed, u
 
 
 def test_an_expired_key_is_refused(keyed: Keyed) -> None:
-    made = keyed.make("short", "--expires", "3s")
+    made = keyed.make("short", "--expires", "8s")
     assert keyed.ask(made["secret"], "say: in").status_code == 200
-    time.sleep(2.5)
+    time.sleep(7)
     assert refused(lambda: keyed.ask(made["secret"], "say: in")) == (401, "invalid_api_key")
 
 
@@ -285,6 +287,7 @@ def test_what_is_above_the_ceiling_is_nowhere(keyed: Keyed, upstream: str) -> No
     low = keyed.make("low", "--tenant", "levels")["secret"]
     keyed.ask(high, f"{FACT}\nsay: Noted.")
     keyed.settle(high)
+    before = datetime.now(UTC).isoformat()
     for memory in keyed.own(high, "GET", "/memory/v1/memories")["data"]:
         if TELLTALE in memory["content"]:
             patch = {"sensitivity": "confidential"}
@@ -295,10 +298,17 @@ def test_what_is_above_the_ceiling_is_nowhere(keyed: Keyed, upstream: str) -> No
     assert shown.headers["x-memory-status"].startswith("injected"), "the cleared key has it, or this proves nothing"
     assert TELLTALE.encode() in last(upstream)[0].body
     keyed.settle(high)
-    assert keyed.ask(low, QUESTION).headers["x-memory-status"].startswith("empty")
+    assert keyed.ask(low, QUESTION).status_code == 200
     assert TELLTALE.encode() not in last(upstream)[0].body
     assert TELLTALE not in json.dumps(keyed.own(low, "POST", "/memory/v1/search", {"query": QUESTION, "k": 200}))
     assert TELLTALE not in json.dumps(keyed.own(low, "GET", "/memory/v1/memories"))
+    exported = send(keyed.service.url, "GET", "/memory/v1/export", [(b"Authorization", f"Bearer {low}".encode())])
+    assert exported.status == 200 and TELLTALE.encode() not in exported.body, "the turn it was made of neither"
+    for session in keyed.own(low, "GET", "/memory/v1/sessions")["data"]:
+        assert TELLTALE not in json.dumps(keyed.own(low, "GET", f"/memory/v1/sessions/{quote(session['id'])}"))
+    past = {"query": QUESTION, "k": 200, "as_of": before}
+    assert TELLTALE in json.dumps(keyed.own(high, "POST", "/memory/v1/search", past)), "it was there then"
+    assert TELLTALE not in json.dumps(keyed.own(low, "POST", "/memory/v1/search", past))
     for method, body in (("GET", None), ("PATCH", {"sensitivity": "public"}), ("DELETE", None)):
         answer = keyed.own(low, method, f"/memory/v1/memories/{raised}", body, If_Match="2")
         assert answer["error"]["code"] == "not_found", (method, answer)
@@ -362,8 +372,9 @@ def test_a_token_is_narrowed_offline_and_never_widened(keyed: Keyed) -> None:
     wider = attenuated(reading, Caveat(capabilities=frozenset({"memory:read:own", "memory:write", "memory:admin"})))
     assert keyed.ask(wider, "say: in").headers["x-memory-capture"] == "off"
     answer = keyed.own(wider, "POST", "/memory/v1/tokens", {"capabilities": ["memory:admin"], "expires_in_s": 60})
-    assert answer["capabilities"] == []
-    assert "error" in keyed.own(answer["token"], "GET", "/memory/v1/sessions")
+    assert answer["capabilities"] == ["memory:read:own"]
+    gone = attenuated(wider, Caveat(capabilities=frozenset()))
+    assert keyed.own(gone, "GET", "/memory/v1/sessions")["error"]["code"] == "capability_missing"
     # A key that may name no user cannot make a token that does.
     assert keyed.own(secret, "POST", "/memory/v1/tokens", {"user": "ada"})["error"]["code"] == "unprocessable"
     assert refused(lambda: keyed.ask(attenuated(token, Caveat(user="ada")), "say: in")) == (401, "invalid_api_key")
@@ -403,21 +414,21 @@ def test_a_token_dies_with_its_key_and_with_its_time(keyed: Keyed) -> None:
 
 def test_a_token_for_one_task_sees_that_conversation_alone(keyed: Keyed, upstream: str) -> None:
     secret = keyed.make("tasks", "--tenant", "tasks")["secret"]
-    keyed.ask(secret, f"{FACT}\nsay: Noted.", session="task one")
-    keyed.ask(secret, "The tide table of Norrvik hangs in the smithy.\nsay: Noted.", session="task two")
+    keyed.ask(secret, f"{FACT}\nsay: Noted.", session="task-one")
+    keyed.ask(secret, "The tide table of Norrvik hangs in the smithy.\nsay: Noted.", session="task-two")
     keyed.settle(secret)
-    token = mint(keyed, secret, session="task two")
+    token = mint(keyed, secret, session="task-two")
     assert keyed.ask(secret, QUESTION).headers["x-memory-status"].startswith("injected")
     keyed.ask(token, QUESTION)
     assert TELLTALE.encode() not in last(upstream)[0].body
-    assert refused(lambda: keyed.ask(token, QUESTION, session="task one")) == (403, "scope_denied")
+    assert refused(lambda: keyed.ask(token, QUESTION, session="task-one")) == (403, "scope_denied")
     asked = {"query": QUESTION, "k": 200}
     assert TELLTALE not in json.dumps(keyed.own(token, "POST", "/memory/v1/search", asked))
     assert "smithy" in json.dumps(keyed.own(token, "POST", "/memory/v1/search", {"query": "the tide table", "k": 200}))
-    assert keyed.own(token, "GET", "/memory/v1/sessions/task%20one")["error"]["code"] == "not_found"
-    assert [one["id"] for one in keyed.own(token, "GET", "/memory/v1/sessions")["data"]] == ["task two"]
+    assert keyed.own(token, "GET", "/memory/v1/sessions/task-one")["error"]["code"] == "not_found"
+    assert [one["id"] for one in keyed.own(token, "GET", "/memory/v1/sessions")["data"]] == ["task-two"]
     assert TELLTALE not in json.dumps(keyed.own(token, "GET", "/memory/v1/memories"))
     exported = send(keyed.service.url, "GET", "/memory/v1/export", [(b"Authorization", f"Bearer {token}".encode())])
     assert TELLTALE.encode() not in exported.body and b"smithy" in exported.body
-    imported = keyed.own(token, "POST", "/memory/v1/import", b'{"role":"user","content":"x","session":"task one"}\n')
+    imported = keyed.own(token, "POST", "/memory/v1/import", b'{"role":"user","content":"x","session":"task-one"}\n')
     assert imported["error"]["code"] == "scope_denied"

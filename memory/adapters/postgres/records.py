@@ -204,6 +204,8 @@ class Records:
                 place = Place(scope.tenant, scope_id, memory_id, memory_id, now)
                 table = self._add_embedding.embeddings
                 await classify(tx, place, memory_id, Sensitivity(change.sensitivity), changed, table)
+            elif change.sensitivity is not None:
+                await tx.run("raise_turns", scope.tenant, memory_id, change.sensitivity)
             released = change.validation_status == "confirmed" and await tx.row(
                 "release_memory", scope.tenant, memory_id
             )

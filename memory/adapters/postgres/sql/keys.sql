@@ -1,7 +1,7 @@
 -- name: labels_in_session
 -- Which sensitivities the turns of a session have.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
--- Uses: turns_in_order. Rows: sensitivity.
+-- Uses: turns_siblings. Rows: sensitivity.
 SELECT DISTINCT sensitivity
 FROM turns
 WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;
@@ -13,3 +13,15 @@ WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;
 SELECT DISTINCT memory_id, scope_id, sensitivity
 FROM memory_versions
 WHERE tenant_id = $1 AND memory_id = ANY ($2);
+
+-- name: raise_turns
+-- The turns that a memory directly rests on are at least as sensitive as it has become.
+-- $1 tenant uuid, $2 memory_id uuid, $3 sensitivity text
+-- Uses: derivations_pkey, turns_pkey. Rows: none.
+UPDATE turns t
+SET sensitivity = $3
+FROM derivations d
+WHERE d.tenant_id = $1 AND d.derived_id = $2 AND d.source_kind = 'turn'
+  AND t.tenant_id = $1 AND t.event_id = d.source_id
+  AND array_position(ARRAY['public', 'internal', 'confidential', 'secret'], t.sensitivity)
+      < array_position(ARRAY['public', 'internal', 'confidential', 'secret'], $3);

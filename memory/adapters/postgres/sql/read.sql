@@ -25,20 +25,25 @@ ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
 -- name: memories_as_of
--- Memories of one scope as they were recorded at a moment; the quarantined of today stay hidden. Counters have
--- no past, so there are none.
+-- Memories of one scope as they were recorded at a moment; the quarantined of today stay hidden, and what has become
+-- more sensitive since is that sensitive. Counters have no past, so there are none.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8,
 -- $7 moment timestamptz
 -- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
 -- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
 -- attributes, validation_status, language, injected, last_injected_at, cleaned_by.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
-       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
+       v.role, v.content, v.integrity,
+       CASE WHEN array_position(ARRAY['public', 'internal', 'confidential', 'secret'], c.sensitivity)
+               > array_position(ARRAY['public', 'internal', 'confidential', 'secret'], v.sensitivity)
+           THEN c.sensitivity ELSE v.sensitivity END AS sensitivity,
+       v.importance, v.expires_at, v.occurred_at, m.created_at,
        v.attributes, v.validation_status, v.language, 0::int8 AS injected, NULL::timestamptz AS last_injected_at,
        v.cleaned_by
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id
     AND v.recorded_from <= $7 AND (v.recorded_to IS NULL OR v.recorded_to > $7)
+JOIN memory_versions c ON c.tenant_id = m.tenant_id AND c.memory_id = m.memory_id AND c.version = m.version
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
   AND m.collection NOT IN ('episode', 'month')  -- not recalled: docs/decisions/0011, 0018
   AND m.created_at <= $7 AND m.quarantined_at IS NULL

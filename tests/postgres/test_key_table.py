@@ -1,0 +1,127 @@
+"""The key table on a real Postgres: rotated with a grace, opened for tokens, closed where it is not understood."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.keys import KeyStore, secret_digest
+from memory.errors import StoreUnavailable
+from memory.key_table import OpenedKeys
+from memory.keys import KeyRing
+from policies.capability_token import root_of
+from policies.key_limits import KeyLimits
+from policies.labels import Sensitivity
+from tests.postgres_fixture import TestDatabase
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+MASTER = bytes(range(32))
+LIMITS = KeyLimits(requests_per_minute=5, models=frozenset({"m"}))
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A key, and how it was made."""
+
+    database: Database
+    store: KeyStore
+    ring: KeyRing
+    tenant: UUID
+    key_id: UUID
+    secret: str
+
+
+@pytest.fixture
+async def made(postgres: TestDatabase) -> AsyncIterator[Made]:
+    database = await Database.open(postgres.app)
+    store = KeyStore(database)
+    tenant = await store.ensure_tenant("default", NOW)
+    ring = KeyRing(store, MASTER)
+    key_id, secret = await store.create_api_key(
+        tenant, "laptop", NOW, limits=LIMITS, sensitivity_ceiling="confidential", ring=ring
+    )
+    yield Made(database, store, ring, tenant, key_id, secret)
+    await database.close()
+
+
+async def test_every_process_opens_the_same_root_and_limits(made: Made) -> None:
+    for ring in (made.ring, KeyRing(made.store, MASTER)):
+        opened = (await OpenedKeys(made.store, ring).all_active(NOW))[secret_digest(made.secret)]
+        assert opened.token_root == root_of(made.secret)
+        assert opened.authority.limits == LIMITS
+        assert opened.authority.ceiling is Sensitivity.CONFIDENTIAL
+        assert root_of(made.secret).hex() not in repr(opened)
+
+
+async def test_what_signs_tokens_cannot_be_read_from_the_database(made: Made, postgres: TestDatabase) -> None:
+    row = postgres.psql("SELECT api_keys::text FROM api_keys")
+    assert root_of(made.secret).hex() not in row
+    assert made.secret[12:] not in row
+    other = await OpenedKeys(made.store, KeyRing(made.store, bytes(32))).all_active(NOW)
+    assert other[secret_digest(made.secret)].token_root is None, "another master key opens no root"
+
+
+async def test_a_root_moved_to_another_key_opens_nothing(made: Made, postgres: TestDatabase) -> None:
+    _, second = await made.store.create_api_key(made.tenant, "second", NOW, ring=made.ring)
+    postgres.psql("UPDATE api_keys SET token_key = (SELECT token_key FROM api_keys WHERE name = 'laptop')")
+    opened = await OpenedKeys(made.store, made.ring).all_active(NOW)
+    assert opened[secret_digest(second)].token_root is None
+    assert opened[secret_digest(made.secret)].token_root is not None
+
+
+async def test_a_rotated_key_is_known_by_both_secrets_for_its_grace(made: Made) -> None:
+    until = NOW + timedelta(hours=1)
+    new = await made.store.rotate_api_key(made.tenant, made.key_id, NOW, former_until=until, ring=made.ring)
+    assert new is not None
+    table = OpenedKeys(made.store, made.ring)
+    during = await table.all_active(NOW + timedelta(minutes=59))
+    old, now = during[secret_digest(made.secret)], during[secret_digest(new)]
+    assert (old.key_id, now.key_id, old.expires_at, now.expires_at) == (made.key_id, made.key_id, until, None)
+    assert (old.token_root, now.token_root) == (root_of(made.secret), root_of(new))
+    assert old.prefix != now.prefix
+    assert set(await table.all_active(until)) == {secret_digest(new)}
+    [found] = await made.store.api_keys_called(old.prefix)
+    assert [found] == await made.store.api_keys_called("laptop") == await made.store.api_keys_called(str(made.key_id))
+
+
+async def test_a_second_rotation_ends_the_first_secret_at_once(made: Made) -> None:
+    until = NOW + timedelta(hours=1)
+    second = await made.store.rotate_api_key(made.tenant, made.key_id, NOW, former_until=until)
+    third = await made.store.rotate_api_key(made.tenant, made.key_id, NOW, former_until=until)
+    assert second is not None and third is not None
+    assert set(await made.store.all_active(NOW)) == {secret_digest(second), secret_digest(third)}
+
+
+async def test_revoking_ends_both_secrets_and_no_revoked_key_is_rotated(made: Made) -> None:
+    until = NOW + timedelta(hours=1)
+    await made.store.rotate_api_key(made.tenant, made.key_id, NOW, former_until=until)
+    assert await made.store.revoke_api_key(made.tenant, made.key_id, NOW)
+    assert await made.store.all_active(NOW) == {}
+    assert await made.store.rotate_api_key(made.tenant, made.key_id, NOW, former_until=until) is None
+
+
+async def test_a_row_that_is_not_understood_leaves_out_that_key_alone(made: Made, postgres: TestDatabase) -> None:
+    _, good = await made.store.create_api_key(made.tenant, "good", NOW)
+    postgres.psql("UPDATE api_keys SET limits = '{\"requests_per_fortnight\": 1}' WHERE name = 'laptop'")
+    assert set(await OpenedKeys(made.store, made.ring).all_active(NOW)) == {secret_digest(good)}
+
+
+async def test_the_table_is_opened_once_and_again_when_a_row_changes(made: Made, postgres: TestDatabase) -> None:
+    table = OpenedKeys(made.store, made.ring)
+    first = (await table.all_active(NOW))[secret_digest(made.secret)]
+    assert (await table.all_active(NOW))[secret_digest(made.secret)] is first
+    postgres.psql("UPDATE api_keys SET limits = '{}'")
+    again = (await table.all_active(NOW))[secret_digest(made.secret)]
+    assert again.authority.limits == KeyLimits()
+
+
+async def test_an_unreadable_table_says_so(made: Made) -> None:
+    table = OpenedKeys(made.store, made.ring)
+    await made.database.close()
+    with pytest.raises(StoreUnavailable):
+        await table.all_active(NOW)
