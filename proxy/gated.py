@@ -17,6 +17,7 @@ from memory.errors import CapabilityMissing, NotFound
 from memory.model import Candidate, Recall
 from memory.read.items import Filter
 from memory.telemetry import event
+from policies.cascade import Visibility
 from policies.gate import Holder, Item, Verdict, filter_read, filter_write, visibilities
 from policies.labels import Sensitivity
 from proxy.identity import Ask, Credential
@@ -64,8 +65,12 @@ def let_through(recall: Recall, holder: Holder) -> Recall:
     if holder.capabilities is None:
         return recall
     kept: list[Candidate] = []
+    known: dict[tuple[str, Visibility, UUID | None], Verdict] = {}  # one verdict for all that are alike
     for one in recall.candidates:
-        verdict = filter_read(holder, _item_of(one, holder.tenant))
+        alike = (one.sensitivity, one.visibility, one.session_id if holder.session_id else None)
+        verdict = known.get(alike)
+        if verdict is None:
+            verdict = known[alike] = filter_read(holder, _item_of(one, holder.tenant))
         if verdict.allowed:
             kept.append(one)
         else:
