@@ -57,6 +57,9 @@ class _Own:
     current: int = 0
     day: int = 0
     tokens: int = 0
+    closed_until: float = 0.0  # Unix seconds: before then nothing fits within `closed_by`, whatever the others do
+    closed_by: KeyLimits | None = None
+    closed_why: str = ""
 
     def turn(self, now: float) -> None:
         """Move to the minute and day of `now`."""
@@ -80,9 +83,16 @@ class KeyUse:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def begin(self, credential: Credential) -> asyncio.Task[None] | None:
-        """Ask whether one more request fits; the task raises RateLimited. None: nothing is counted of this key."""
+        """Ask whether one more request fits; the task raises RateLimited. None: nothing is counted of this key.
+
+        Raises RateLimited itself where the last answer was that nothing fits yet: a flood costs no recall.
+        """
         if credential.key_id is None or not credential.limits.counted:
             return None
+        own = self._of(credential.key_id)
+        left_s = own.closed_until - self._clock().timestamp()
+        if left_s > 0 and own.closed_by == credential.limits:
+            raise RateLimited(own.closed_why, retry_after_s=math.ceil(left_s))
         return self._kept(asyncio.create_task(self._take(credential.key_id, credential.limits)))
 
     async def admit(self, credential: Credential) -> None:
@@ -109,7 +119,10 @@ class KeyUse:
             used = _alone(own, limits, now)
         elapsed_s = now.timestamp() % WINDOW_S
         if not used.admitted:
-            raise _refusal(used, limits, now, elapsed_s)
+            refusal = _refusal(used, limits, now, elapsed_s)
+            own.closed_until = now.timestamp() + (refusal.retry_after_s or 0)
+            own.closed_by, own.closed_why = limits, refusal.message
+            raise refusal
         own.current += 1
 
     async def _shared(self, key_id: UUID, now: datetime, limits: KeyLimits) -> Used | None:

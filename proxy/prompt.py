@@ -159,6 +159,7 @@ def _candidate_record(candidate: Candidate, prompt: Prompt, left_out: Mapping[UU
         "id": str(candidate.memory_id),
         "version": candidate.version,
         "kind": candidate.kind,
+        "sensitivity": candidate.sensitivity,
         "score": round(candidate.score, 6),
         "scores": {name: round(value, 6) for name, value in candidate.parts.items()},
         "admitted": candidate.admitted,

@@ -155,9 +155,10 @@ async def test_with_the_server_away_each_process_counts_alone(valkey: ValkeyServ
     uses = [KeyUse(rates, Clock()) for _ in range(2)]
     credential = of(KeyLimits(requests_per_minute=5, tokens_per_day=1000))
     assert await admitted(uses, credential, 40) == 10
-    uses[0].spend(credential, 1000)
+    thrifty = of(KeyLimits(tokens_per_day=1000))
+    uses[0].spend(thrifty, 1000)
     with pytest.raises(RateLimited, match="tokens"):
-        await uses[0].admit(credential)
+        await uses[0].admit(thrifty)
     with pytest.raises(QueueUnavailable):
         await rates.take(uuid4(), NOON, KeyLimits(requests_per_minute=1))
     await rates.close()
@@ -198,3 +199,14 @@ def test_a_model_is_refused_by_its_name() -> None:
     for unnamed in (None, 5, ["small"]):
         with pytest.raises(CapabilityMissing, match="names no model"):
             require_model(credential, unnamed)
+
+
+async def test_a_flood_of_refused_requests_asks_nobody(rates: RedisRates) -> None:
+    clock = Clock()
+    use, credential = KeyUse(rates, clock), of(KeyLimits(requests_per_minute=1))
+    assert await admitted([use], credential, 2) == 1
+    for _ in range(3):
+        with pytest.raises(RateLimited):
+            use.begin(credential)
+    raised = Credential(credential.tenant, credential.key_id, limits=KeyLimits(requests_per_minute=9))
+    await use.admit(raised)  # what an operator allows holds at once

@@ -18,10 +18,10 @@ from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.tokenizer import EstimatedTokens
 from memory.chain import Digest, chain
 from memory.ids import new_id
-from memory.model import Captured, ImportChunk, ImportLine, Scope, SessionRef, Turn
+from memory.model import Captured, ImportChunk, ImportLine, Retrieval, Scope, SessionRef, Turn
 from memory.write.parts import PARTS_MAX, clean_calls, cut_binaries, typed
 from memory.write.redact import Redactor
-from memory.write.turns import messages_of, turn_of, turn_of_line
+from memory.write.turns import as_sensitive_as_given, messages_of, turn_of, turn_of_line
 from proxy.wire.answer import parse_body
 
 T0 = datetime(2026, 11, 21, tzinfo=UTC)
@@ -227,3 +227,23 @@ def test_an_imported_call_and_output_are_kept_too() -> None:
     ]  # fmt: skip
     assert turns[0].tool_calls is not None and TOKEN not in json.dumps(turns[0].tool_calls)
     assert (turns[1].name, turns[1].tool_call_id, turns[1].integrity.value) == ("weather", "c1", "tool")
+
+
+@pytest.mark.parametrize(
+    ("memories", "label"),
+    [
+        ([], "internal"),
+        ([("secret", False)], "internal"),
+        ([("public", True)], "internal"),
+        ([("confidential", True), ("internal", True)], "confidential"),
+    ],
+)
+def test_an_answer_is_as_sensitive_as_the_memory_it_was_given(memories: list[tuple[str, bool]], label: str) -> None:
+    candidates = tuple({"sensitivity": sensitivity, "injected": injected} for sensitivity, injected in memories)
+    record = Retrieval(
+        UUID(int=1), "injected", None, "full", "c", "m", "q", candidates, (), 0, True, 1.0, b"", datetime.now(UTC)
+    )
+    turns = turns_of({"role": "user", "content": "and?"}, answer={"role": "assistant", "content": "so."})
+    labelled = as_sensitive_as_given(turns, record)
+    assert [turn.sensitivity.value for turn in labelled] == ["internal", label]
+    assert as_sensitive_as_given(turns, None) == tuple(turns)

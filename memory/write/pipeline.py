@@ -55,7 +55,7 @@ from memory.write.quarantine import free, held_back
 from memory.write.redact_across import REACH_MESSAGES, Borders
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of
-from memory.write.turns import Message, messages_of, turn_of, turn_of_line
+from memory.write.turns import Message, as_sensitive_as_given, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer
 from policies.hygiene import is_junk, repeats
 from policies.injection.judge import rules_of
@@ -165,7 +165,7 @@ class WritePath:
         captured = payload.unpack_captured(await self._opened(delivery))
         captured = await at_home(self._parts.store, captured, await self._parts.keys.chain_key(captured.scope.tenant))
         tokens = await self._tokens(captured.scope)
-        turns = await self._fresh_turns(captured, tokens)
+        turns = as_sensitive_as_given(await self._fresh_turns(captured, tokens), captured.retrieval)
         placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
         held = await self._held_back(turns)
         said = [turn for turn in turns if turn.role != "assistant" or not repeats(turn.content, placed)]

@@ -9,18 +9,18 @@ empty text.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from memory.chain import Digest, extend
 from memory.ids import derived_id
-from memory.model import Captured, ImportChunk, ImportLine, Origin, Turn
+from memory.model import Captured, ImportChunk, ImportLine, Origin, Retrieval, Turn
 from memory.ports import LanguageDetector, TokenCounter
 from memory.write.parts import Redacts, called, typed
-from policies.labels import Sensitivity, integrity_of_role
+from policies.labels import Sensitivity, derived_sensitivity, integrity_of_role
 from policies.text import storable
 
 
@@ -54,6 +54,18 @@ def messages_of(captured: Captured, chain_key: bytes) -> list[Message]:
         position = len(said) + int(choice["index"])
         messages.append(Message(digest, parent, position, choice["message"], captured.finished_at))
     return messages
+
+
+def as_sensitive_as_given(turns: Sequence[Turn], retrieval: Retrieval | None) -> tuple[Turn, ...]:
+    """The turns, what the model said among them at least as sensitive as the memory it was given: it may repeat it."""
+    given = [one for one in retrieval.candidates if one.get("injected")] if retrieval else []
+    highest = derived_sensitivity(Sensitivity(one.get("sensitivity", "internal")) for one in given)
+    return tuple(
+        replace(turn, sensitivity=derived_sensitivity((turn.sensitivity, highest)))
+        if given and turn.role == "assistant"
+        else turn
+        for turn in turns
+    )
 
 
 def answers_of(captured: Captured) -> list[Digest]:

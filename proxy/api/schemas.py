@@ -342,7 +342,8 @@ class RetrievalSaid(Said):
     position: int | None = Field(description="Index of the message that carries it.")
     placed: list[PlacedSaid]
     candidates: list[dict[str, Any]] = Field(
-        description="id, version, kind, score, scores, admitted, why, later, injected, why_not, source_ids, event_ids."
+        description="id, version, kind, sensitivity, score, scores, admitted, why, later, injected, why_not, "
+        "source_ids, event_ids."
     )
     source_ids: list[str] = Field(description="Turns behind the injected memories, best first.")
     texts: Literal["available", "expired", "unreadable"] = Field(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 import openai
 import pytest
@@ -151,10 +152,10 @@ def test_an_expired_key_is_refused(keyed: Keyed) -> None:
 
 def test_a_rotated_keys_old_secret_holds_for_its_grace_and_no_longer(keyed: Keyed) -> None:
     old = keyed.make("turning")["secret"]
-    new = json.loads(keyed.cli("rotate", "turning", "--grace", "4s", "--json").stdout)["secret"]
+    new = json.loads(keyed.cli("rotate", "turning", "--grace", "15s", "--json").stdout)["secret"]
     time.sleep(1.2)
     assert keyed.ask(old, "say: in").status_code == keyed.ask(new, "say: in").status_code == 200
-    time.sleep(4)
+    time.sleep(15)
     assert refused(lambda: keyed.ask(old, "say: in")) == (401, "invalid_api_key")
     assert keyed.ask(new, "say: in").status_code == 200
     newest = json.loads(keyed.cli("rotate", "turning", "--grace", "0", "--json").stdout)["secret"]
@@ -298,6 +299,12 @@ def test_what_is_above_the_ceiling_is_nowhere(keyed: Keyed, upstream: str) -> No
     assert shown.headers["x-memory-status"].startswith("injected"), "the cleared key has it, or this proves nothing"
     assert TELLTALE.encode() in last(upstream)[0].body
     keyed.settle(high)
+    answered = (
+        "SELECT t.sensitivity FROM turns t JOIN retrievals USING (tenant_id, exchange_id) "
+        "WHERE retrieval_id = $1 AND t.role = 'assistant'"
+    )
+    labels = asyncio.run(rows(keyed.service, answered, UUID(shown.headers["x-memory-retrieval"])))
+    assert [row["sensitivity"] for row in labels] == ["confidential"], "an answer may repeat what it was given"
     assert keyed.ask(low, QUESTION).status_code == 200
     assert TELLTALE.encode() not in last(upstream)[0].body
     assert TELLTALE not in json.dumps(keyed.own(low, "POST", "/memory/v1/search", {"query": QUESTION, "k": 200}))
