@@ -135,7 +135,14 @@ async def _list(here: Here) -> int:
 async def _rotate(here: Here) -> int:
     key, tenant = await _meant(here)
     until = here.now + timedelta(seconds=here.asked["grace_s"])
-    secret = await here.store.rotate_api_key(key.tenant_id, key.key_id, here.now, former_until=until, ring=here.ring)
+    secret = await here.store.rotate_api_key(
+        key.tenant_id, key.key_id, here.now, former_until=until, redo=here.asked["redo"], ring=here.ring
+    )
+    if secret is None and _in_use(key, here):
+        raise KeyRefused(
+            f"the secret that {key.name} had before (mp-{key.former_prefix}) holds until {_time(key.former_until)}: "
+            "wait, or say --redo to replace the newest one and leave that its time, or --grace 0 to end both"
+        )
     if secret is None:
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is {_state(key, here)}; make another: memory-proxy key create")
     rotated = next(one for one in await here.store.list_api_keys(key.tenant_id) if one.key_id == key.key_id)

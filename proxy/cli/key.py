@@ -88,6 +88,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     rotate.add_argument("key", help="its prefix, id or name")
     rotate.add_argument("--tenant", help="where several tenants have a key of that name")
     rotate.add_argument("--grace", type=duration, default=86_400, metavar="T", help="24h (default); 0 ends it at once")
+    rotate.add_argument("--redo", action="store_true", help="replace the newest secret: it was lost, or leaked")
     revoke = _verb(verbs, "revoke", _revoke, "Refuse a key, and its tokens, from now on.")
     revoke.add_argument("key", help="its prefix, id or name")
     revoke.add_argument("--tenant", help="where several tenants have a key of that name")
@@ -192,7 +193,7 @@ def _list(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _rotate(options: argparse.Namespace) -> dict[str, Any]:
-    return {"key": options.key, "tenant": options.tenant, "grace_s": options.grace}
+    return {"key": options.key, "tenant": options.tenant, "grace_s": options.grace, "redo": options.redo}
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:

@@ -152,10 +152,11 @@ def test_an_expired_key_is_refused(keyed: Keyed) -> None:
 
 def test_a_rotated_keys_old_secret_holds_for_its_grace_and_no_longer(keyed: Keyed) -> None:
     old = keyed.make("turning")["secret"]
-    new = json.loads(keyed.cli("rotate", "turning", "--grace", "15s", "--json").stdout)["secret"]
+    new = json.loads(keyed.cli("rotate", "turning", "--grace", "25s", "--json").stdout)["secret"]
+    assert "--redo" in keyed.cli("rotate", "turning", ok=False).stderr
     time.sleep(1.2)
     assert keyed.ask(old, "say: in").status_code == keyed.ask(new, "say: in").status_code == 200
-    time.sleep(15)
+    time.sleep(25)
     assert refused(lambda: keyed.ask(old, "say: in")) == (401, "invalid_api_key")
     assert keyed.ask(new, "say: in").status_code == 200
     newest = json.loads(keyed.cli("rotate", "turning", "--grace", "0", "--json").stdout)["secret"]

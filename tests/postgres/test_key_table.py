@@ -89,12 +89,17 @@ async def test_a_rotated_key_is_known_by_both_secrets_for_its_grace(made: Made) 
     assert [found] == await made.store.api_keys_called("laptop") == await made.store.api_keys_called(str(made.key_id))
 
 
-async def test_a_second_rotation_ends_the_first_secret_at_once(made: Made) -> None:
-    until = NOW + timedelta(hours=1)
-    second = await made.store.rotate_api_key(made.tenant, made.key_id, NOW, former_until=until)
-    third = await made.store.rotate_api_key(made.tenant, made.key_id, NOW, former_until=until)
-    assert second is not None and third is not None
-    assert set(await made.store.all_active(NOW)) == {secret_digest(second), secret_digest(third)}
+async def test_a_secret_within_its_grace_is_not_ended_by_a_second_rotation(made: Made) -> None:
+    until, rotate = NOW + timedelta(hours=1), made.store.rotate_api_key
+    lost = await rotate(made.tenant, made.key_id, NOW, former_until=until)
+    assert lost is not None
+    assert await rotate(made.tenant, made.key_id, NOW, former_until=until) is None
+    again = await rotate(made.tenant, made.key_id, NOW, former_until=until, redo=True)
+    assert again is not None
+    assert set(await made.store.all_active(NOW)) == {secret_digest(made.secret), secret_digest(again)}
+    last = await rotate(made.tenant, made.key_id, NOW, former_until=NOW)
+    assert last is not None
+    assert set(await made.store.all_active(NOW)) == {secret_digest(last)}
 
 
 async def test_revoking_ends_both_secrets_and_no_revoked_key_is_rotated(made: Made) -> None:

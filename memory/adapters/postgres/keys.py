@@ -103,16 +103,25 @@ class KeyStore:
         return key_id, secret
 
     async def rotate_api_key(
-        self, tenant: UUID, key_id: UUID, now: datetime, *, former_until: datetime, ring: KeyRing | None = None
+        self,
+        tenant: UUID,
+        key_id: UUID,
+        now: datetime,
+        *,
+        former_until: datetime,
+        redo: bool = False,
+        ring: KeyRing | None = None,
     ) -> str | None:
-        """A new secret for a key; the one it has holds until `former_until`, one before that no longer. None: there is
-        no such key in use.
+        """A new secret for a key; the one it has holds until `former_until`.
+
+        None: there is no such key in use, or one before it still holds, which would end by this; `redo` replaces the
+        newest secret instead and leaves that one its time, and a `former_until` of now ends both.
         """
         prefix, secret = _new_secret()
         token_key = await _sealed_root(ring, tenant, key_id, secret)
         async with self._database.transaction(None) as tx:
             done = await tx.run(
-                "rotate_api_key", tenant, key_id, now, prefix, secret_digest(secret), token_key, former_until
+                "rotate_api_key", tenant, key_id, now, prefix, secret_digest(secret), token_key, former_until, redo
             )
         return secret if done == 1 else None
 

@@ -100,14 +100,19 @@ FROM api_keys
 WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1);
 
 -- name: rotate_api_key
--- A new secret for a key in use; the one it had holds until `former_until`.
+-- A new secret for a key in use; the one it had holds until `former_until`. While an earlier one still holds, only with
+-- `redo`, which replaces the newest secret and leaves that one its time, or where `former_until` ends both now.
 -- $1 tenant uuid, $2 key_id uuid, $3 now timestamptz, $4 prefix text, $5 secret_sha256 bytea, $6 token_key bytea,
--- $7 former_until timestamptz
+-- $7 former_until timestamptz, $8 redo bool
 -- Uses: api_keys_pkey. Rows: none.
 UPDATE api_keys
-SET former_prefix = prefix, former_sha256 = secret_sha256, former_token_key = token_key, former_until = $7,
+SET former_prefix = CASE WHEN $8 THEN former_prefix ELSE prefix END,
+    former_sha256 = CASE WHEN $8 THEN former_sha256 ELSE secret_sha256 END,
+    former_token_key = CASE WHEN $8 THEN former_token_key ELSE token_key END,
+    former_until = CASE WHEN $8 THEN former_until ELSE $7 END,
     prefix = $4, secret_sha256 = $5, token_key = $6, rotated_at = $3
-WHERE tenant_id = $1 AND key_id = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3);
+WHERE tenant_id = $1 AND key_id = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3)
+  AND (former_until IS NULL OR former_until <= $3 OR $8 OR $7 <= $3);
 
 -- name: revoke_api_key
 -- Revoke a key by its id, inside its tenant.
