@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, cast
 from uuid import UUID, uuid4
 
@@ -108,11 +108,7 @@ def main() -> None:
     asyncio.run(door.read())
     token = minted("00010203", root_of(SECRET), b"\x07" * NONCE_BYTES, Caveat(until=4_000_000_000))
     longer = attenuated(attenuated(token, Caveat(session="s")), Caveat(capabilities=frozenset(USUAL)))
-    key, recall, now = (
-        Credential(UUID(int=1), UUID(int=2), capabilities=frozenset(USUAL)),
-        recalled(),
-        datetime.now(UTC),
-    )
+    key, recall = Credential(UUID(int=1), UUID(int=2), capabilities=frozenset(USUAL)), recalled()
     cleared = Credential(
         UUID(int=1), UUID(int=2), capabilities=frozenset(USUAL), ceiling=Sensitivity.INTERNAL, token="t"
     )
