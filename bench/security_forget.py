@@ -41,7 +41,6 @@ from memory.erasure.shingles import Shingles
 from memory.master import RECEIPTS, hkdf, load_or_create_master_key
 
 SETS: Final = ("locomo", "beam_100K", "memsim_zh")
-TURNS_MAX: Final = 60
 TURN_CHARS_MAX: Final = 2_000
 START_S: Final = 180.0
 CHATTERS: Final = 2
@@ -59,15 +58,15 @@ class Talk:
         return [line["content"] for line in self.lines]
 
 
-def talks(directory: Path, users: int) -> list[Talk]:
-    """The first conversations of each set, in turn, at most TURNS_MAX turns of one. Users are named alike."""
+def talks(directory: Path, users: int, turns: int) -> list[Talk]:
+    """The first conversations of each set, in turn, at most `turns` turns of one. Users are named alike."""
     found: list[list[list[dict[str, Any]]]] = []
     for name in SETS:
         by_scope: dict[str, list[dict[str, Any]]] = {}
         with lzma.open(directory / f"{name}.corpus.jsonl.xz", "rt", encoding="utf-8") as file:
             for row in map(json.loads, file):
                 lines = by_scope.setdefault(row["scope"], [])
-                if len(lines) < TURNS_MAX:
+                if len(lines) < turns:
                     role = row["role"] if row["role"] in ("user", "assistant") else "user"
                     content = row["text"][:TURN_CHARS_MAX]
                     lines.append({"session": row["session"], "role": role, "content": content, "source_id": row["id"]})
@@ -310,7 +309,7 @@ def restored(upstream: str, older: Path, journal: Path, gone: list[Talk], report
 
 def run(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
     """All of it."""
-    all_of = talks(arguments.sets, arguments.users)
+    all_of = talks(arguments.sets, arguments.users, arguments.turns)
     report: dict[str, Any] = {"users": len(all_of)}
     data, older, log = work / "data", work / "older", work / "serve.log"
     with standing_in() as url:
@@ -349,6 +348,7 @@ def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=100)
+    parser.add_argument("--turns", type=int, default=60, help="of one conversation, at most")
     parser.add_argument("--sets", type=Path, default=Path("shared/evaldata"), help="directory of the shared sets")
     parser.add_argument("--json", type=Path, help="the report as JSON, there")
     parser.add_argument("--work", type=Path, help="where to work (default: a temporary directory)")
