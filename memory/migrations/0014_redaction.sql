@@ -37,7 +37,7 @@ CREATE TABLE personal_tokens (
     sealed     bytea NOT NULL,
     created_at timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, scope_id, token),
-    FOREIGN KEY (tenant_id, scope_id) REFERENCES scopes
+    FOREIGN KEY (tenant_id, scope_id) REFERENCES scopes ON DELETE CASCADE
 );
 CREATE INDEX personal_tokens_of_subject ON personal_tokens (tenant_id, subject_id);
 ALTER TABLE personal_tokens ENABLE ROW LEVEL SECURITY;
