@@ -61,19 +61,21 @@ class PersonalPolicy:
 
 
 def find_personal(text: str, policy: PersonalPolicy) -> tuple[Personal, ...]:
-    """What the policy does not keep, longest first where two overlap."""
-    found = [
+    """What the policy does not keep; of two that overlap the longer one."""
+    found = sorted(
         Personal(start, end, kind)
         for kind in KINDS
         if policy.action(kind) != "keep"
         for start, end in _FINDERS[kind](text)
         if start < end
-    ]
+    )
     taken: list[Personal] = []
-    for one in sorted(found, key=lambda p: (p.start - p.end, p.start)):
-        if all(one.end <= other.start or other.end <= one.start for other in taken):
+    for one in found:
+        while taken and one.start < taken[-1].end and one.end - one.start > taken[-1].end - taken[-1].start:
+            taken.pop()
+        if not taken or taken[-1].end <= one.start:
             taken.append(one)
-    return tuple(sorted(taken))
+    return tuple(taken)
 
 
 # ---------------------------------------------------------------- e-mail, telephone, address

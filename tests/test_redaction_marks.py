@@ -31,7 +31,7 @@ SOURCES = (
     "memory/adapters/secret_hidden.py",
     "memory/adapters/secret_samples.py",
 )
-KNOWN = {"2": "9fcf518cb5394db8"}
+KNOWN = {"2": "789b0d7fb9429c1f"}
 REDACTOR = Redactor(secret_detectors())
 KEY = "ghp" + "_" + "a1B" + "".join(random.Random(8).choices(string.ascii_letters + string.digits, k=33))
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 from urllib.parse import unquote_to_bytes
 
-from policies.redaction import Finding
+from policies.redaction import Finding, merge_findings
 
 LEVELS_MAX: Final = 2
 """How often an encoding is undone: base64 of base64 is real (data URLs in JSON in a token), three times is not."""
@@ -123,7 +123,8 @@ class JoinedDetector:
             shifts.append(shifts[-1] + end - start)
             at = end
         whole.append(text[at:])
-        plain = [found for detector in self._detectors for found in detector.find(text)]
+        plain = merge_findings(found for detector in self._detectors for found in detector.find(text))
+        ends = [one.end for one in plain]
         joined = "".join(whole)
         for detector in self._detectors:
             for found in detector.find(joined):
@@ -132,7 +133,8 @@ class JoinedDetector:
                     continue
                 span = Finding(found.start + shifts[first], found.end + shifts[last], f"{found.family}/joined")
                 sure = any(not _is_wrap(text, start) for start, _ in joints[first:last])
-                if sure or not any(one.start < span.end and span.start < one.end for one in plain):
+                at = bisect_right(ends, span.start)
+                if sure or at == len(plain) or span.end <= plain[at].start:
                     yield span
 
 

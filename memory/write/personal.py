@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import hmac
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -66,10 +67,11 @@ class PersonalRedactor:
 
     def _fresh(self, text: str) -> Sequence[Finding]:
         kept = [match.span() for match in TOKEN.finditer(text)] if "[kept:" in text else []
+        ends = [end for _, end in kept]
         return [
             Finding(one.start, one.end, one.kind, self._instead(one.kind, text[one.start : one.end]))
             for one in find_personal(text, self.policy)
-            if all(one.end <= start or end <= one.start for start, end in kept)
+            if (at := bisect_right(ends, one.start)) == len(kept) or one.end <= kept[at][0]
         ]
 
     def _instead(self, kind: Kind, value: str) -> str | None:
