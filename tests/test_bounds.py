@@ -7,8 +7,8 @@ import pytest
 from memory.config_sections import Limits
 from memory.errors import RateLimited, TooLarge
 from memory.ids import new_id
-from proxy import limits
-from proxy.limits import InFlight, UserLimits
+from proxy import bounds
+from proxy.bounds import InFlight, UserLimits
 
 ADA = (new_id(), "ada")
 
@@ -54,7 +54,7 @@ def test_an_hour_later_a_new_conversation_may_begin() -> None:
 
 
 def test_users_are_forgotten_in_the_order_they_were_last_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "USERS_MAX", 3)
+    monkeypatch.setattr(bounds, "USERS_MAX", 3)
     users = UserLimits(Limits(sessions_per_user_hour=1))
     for n in range(10):
         users.session((ADA[0], f"u{n}"), new_id())
