@@ -11,7 +11,6 @@ CREATE TABLE source_writes (
     PRIMARY KEY (tenant_id, scope_id, source),
     FOREIGN KEY (tenant_id, scope_id) REFERENCES scopes ON DELETE CASCADE
 );
-CREATE INDEX source_writes_age ON source_writes (tenant_id, hour);
 ALTER TABLE source_writes ENABLE ROW LEVEL SECURITY;
 ALTER TABLE source_writes FORCE ROW LEVEL SECURITY;
 CREATE POLICY visible_scopes ON source_writes USING (tenant_id = (SELECT mp_tenant())

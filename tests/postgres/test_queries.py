@@ -97,7 +97,7 @@ INSERT INTO personal_tokens
     FROM t, generate_series(1, 4000) n;
 INSERT INTO source_writes
     SELECT tenant_id, scope_id, pg_temp.key(tenant_id, 'source', n), now() - n * interval '1 hour', 1
-    FROM scopes, generate_series(1, 5) n;
+    FROM scopes, generate_series(1, 2) n;
 INSERT INTO consolidation_runs SELECT md5(n::text)::uuid, now() - n * interval '1 day' FROM generate_series(1, 2000) n;
 INSERT INTO consolidation_progress (tenant_id, run_id, step) SELECT t.id, run_id, 'expired' FROM t, consolidation_runs;
 INSERT INTO ledger (tenant_id, session_id, chain, scope_id, epoch, position, created_at)

@@ -39,6 +39,6 @@ RETURNING writes;
 -- name: drop_source_writes
 -- Counts of hours gone by, of the visible scopes.
 -- $1 tenant uuid, $2 before timestamptz
--- Uses: source_writes_age. Rows: none.
+-- Uses: source_writes_pkey. Rows: none.
 DELETE FROM source_writes
 WHERE tenant_id = $1 AND hour < $2;
