@@ -19,10 +19,8 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -31,8 +29,8 @@ from uuid import UUID
 
 import aiohttp
 import asyncpg
-from aiohttp import web
 
+from bench.leak_findings import Findings, Model, report_of, standing_in, table
 from bench.leak_store import NAMES, Owner, Words, owners_of
 from bench.leak_traffic import Call, Keys, Traffic
 from bench.leak_walls import Attack, Walls, attacked
@@ -51,71 +49,6 @@ DIM: Final = 384
 _MAY: Final = ("memory:read:own", "memory:write", "act:any_user")
 # What goes at once while a scope is deleted: what the product's own tables hold of it, children first.
 _CONTENT: Final = ("derivations", "memories", "turns", "retrievals", "ledger")
-
-
-@dataclass(slots=True)
-class Findings:
-    """What was seen; mutable. `leaks`: where, of which kind of request, whose, and to whom it went."""
-
-    requests: int = 0
-    statuses: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
-    leaks: list[dict[str, str]] = field(default_factory=list)
-    served_wrongly: list[dict[str, str]] = field(default_factory=list)
-    looked_at: Counter[str] = field(default_factory=Counter)
-    own_words: Counter[str] = field(default_factory=Counter)  # that the test sees anything at all
-    revoked: int = 0
-    deleted: int = 0
-
-    def look(self, where: str, kind: str, data: bytes, sees: tuple[str, str, str] | None, words: Words) -> None:
-        """Count what is the caller's own, keep what is not."""
-        self.looked_at[where] += 1
-        for owner in words.owners_in(data):
-            if owner.identity == sees:
-                self.own_words[where] += 1
-            else:
-                self.leaks.append({"where": where, "kind": kind, "of": str(owner.identity), "to": str(sees)})
-
-
-class Model:
-    """The stand-in: looks at every request that reaches it, and answers with the whole prompt."""
-
-    def __init__(self, words: Words, findings: Findings) -> None:
-        self._words = words
-        self._findings = findings
-        self.sent: dict[str, Call] = {}
-
-    async def answer(self, request: web.Request) -> web.Response:
-        """One chat completion."""
-        raw = await request.read()
-        body = json.loads(raw)
-        call = self.sent.get(str((body.get("metadata") or {}).get("n")))
-        head = "\n".join(f"{name}: {value}" for name, value in request.headers.items()).encode()
-        kind, sees = (call.kind, call.sees) if call else ("unknown", None)
-        self._findings.look("upstream request", kind, head + raw, sees, self._words)
-        text = json.dumps(body["messages"], ensure_ascii=False)
-        choices = [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]
-        return web.json_response({"id": "c", "object": "chat.completion", "model": "m", "choices": choices})
-
-    async def models(self, _request: web.Request) -> web.Response:
-        """What is served."""
-        return web.json_response({"object": "list", "data": [{"id": "m", "object": "model", "max_model_len": 131072}]})
-
-
-@asynccontextmanager
-async def standing_in(model: Model) -> AsyncIterator[str]:
-    """The stand-in on a free port."""
-    app = web.Application(client_max_size=64 << 20)
-    app.router.add_post("/v1/chat/completions", model.answer)
-    app.router.add_get("/v1/models", model.models)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
-        await site.start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +256,8 @@ async def _delete(connection: Any, owner: Owner) -> None:
             " WHERE tenant_id = $1 AND scope_id = $2",
             *scope,
         )
-        for table in _CONTENT:
-            await connection.execute(f"DELETE FROM {table} WHERE tenant_id = $1 AND scope_id = $2", *scope)
+        for name in _CONTENT:
+            await connection.execute(f"DELETE FROM {name} WHERE tenant_id = $1 AND scope_id = $2", *scope)
 
 
 async def _attack(connection: Any, me: Owner, other: Owner) -> Attack:
@@ -337,7 +270,7 @@ async def _attack(connection: Any, me: Owner, other: Owner) -> Attack:
 
     mine, theirs = await scope(me), await scope(other)
     ids: list[UUID] = []
-    for table, column in (
+    for name, column in (
         ("memories", "memory_id"),
         ("turns", "event_id"),
         ("sessions", "session_id"),
@@ -345,7 +278,7 @@ async def _attack(connection: Any, me: Owner, other: Owner) -> Attack:
         ("retrievals", "retrieval_id"),
     ):
         found = await connection.fetch(
-            f"SELECT {column} AS id FROM {table} WHERE tenant_id = $1 AND scope_id = $2 LIMIT 2",
+            f"SELECT {column} AS id FROM {name} WHERE tenant_id = $1 AND scope_id = $2 LIMIT 2",
             *theirs,
         )
         ids += [UUID(int=row["id"].int) for row in found]
@@ -397,60 +330,7 @@ async def measured(args: argparse.Namespace) -> dict[str, Any]:
                 walls = await leaks.run()
             finally:
                 await database.close()
-    return report_of(args, owners, findings, walls)
-
-
-def report_of(args: argparse.Namespace, owners: Sequence[Owner], found: Findings, walls: Walls) -> dict[str, Any]:
-    """What is printed and written."""
-    return {
-        "requests": found.requests,
-        "concurrency": args.concurrency,
-        "tenants": len({owner.tenant for owner in owners}),
-        "scopes": len(owners),
-        "turns": sum(len(owner.lines) for owner in owners),
-        "keys_revoked_on_the_way": found.revoked,
-        "scopes_deleted_on_the_way": found.deleted,
-        "kinds": dict(found.kinds.most_common()),
-        "statuses": dict(found.statuses.most_common()),
-        "looked_at": dict(found.looked_at),
-        "own_words_seen": dict(found.own_words),
-        "leaks": len(found.leaks),
-        "leaks_shown": found.leaks[:20],
-        "served_that_had_to_be_refused": len(found.served_wrongly),
-        "served_wrongly_shown": found.served_wrongly[:20],
-        "second_wall_alone": {
-            "queries": walls.queries,
-            "runs": walls.runs,
-            "queries_that_show_foreign_rows_past_it": len(walls.with_power),
-            "rows_seen": walls.rows_seen,
-            "foreign_rows": len(walls.foreign),
-            "foreign_shown": sorted(set(walls.foreign))[:20],
-            "refused_their_arguments": walls.refused,
-        },
-    }
-
-
-def table(report: Mapping[str, Any]) -> str:
-    """The report as a table."""
-    wall = report["second_wall_alone"]
-    lines = [
-        f"{report['requests']} requests, {report['concurrency']} at a time; {report['scopes']} scopes of "
-        f"{report['tenants']} tenants, {report['turns']} turns; {report['keys_revoked_on_the_way']} keys revoked and "
-        f"{report['scopes_deleted_on_the_way']} scopes deleted on the way",
-        "",
-        "| looked at | how many | with the caller's own words | foreign |",
-        "| --- | --- | --- | --- |",
-    ]
-    for where, count in report["looked_at"].items():
-        foreign = sum(leak["where"] == where for leak in report["leaks_shown"])
-        lines.append(f"| {where} | {count} | {report['own_words_seen'].get(where, 0)} | {foreign} |")
-    lines += [
-        "",
-        f"leaks {report['leaks']}, served that had to be refused {report['served_that_had_to_be_refused']}",
-        f"second wall alone: {wall['queries']} read queries without their filter, {wall['runs']} runs, foreign rows "
-        f"{wall['foreign_rows']} (past it {wall['queries_that_show_foreign_rows_past_it']} of them show some)",
-    ]
-    return "\n".join(lines)
+    return report_of(args.concurrency, owners, findings, walls)
 
 
 def _say(text: str, end: str = "\n") -> None:

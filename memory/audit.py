@@ -258,6 +258,7 @@ class Journal:
         self._metrics = metrics
         self._notes: deque[Note] = deque()
         self._notes_max = notes_max
+        self._joined = False  # since the last writing
 
     def note(
         self,
@@ -271,7 +272,11 @@ class Journal:
         names: Mapping[str, str] | None = None,
         detail: Mapping[str, Label] | None = None,
     ) -> None:
-        """Note it; written within WRITE_EVERY_S while the store is there. Past the bound it is counted and dropped."""
+        """Note it; written within WRITE_EVERY_S while the store is there. At the bound alike notes become one; past it
+        a note is counted and dropped.
+        """
+        if len(self._notes) >= self._notes_max and not self._joined:
+            self._notes, self._joined = deque(together(tuple(self._notes))), True
         if len(self._notes) >= self._notes_max:
             self._metrics.audit.labels("dropped").inc()
             return
@@ -280,21 +285,30 @@ class Journal:
         )
 
     async def write(self) -> None:
-        """Write what is held, by tenant; of a tenant that fails it stays."""
+        """Write what is held, by tenant; of a tenant that fails, or when it is cancelled, it stays."""
         waiting: dict[UUID, list[Note]] = {}
-        while self._notes:
-            note = self._notes.popleft()
+        for note in together(tuple(self._notes)):
             waiting.setdefault(note.tenant, []).append(note)
-        for tenant, notes in waiting.items():
-            joined = together(notes)
-            try:
-                await self._store.record(joined)
-                self._metrics.audit.labels("written").inc(len(joined))
-            except MemoryProxyFault as fault:
-                room = max(0, self._notes_max - len(self._notes))
-                self._notes.extendleft(reversed(joined[:room]))
-                self._metrics.audit.labels("dropped").inc(len(joined[room:]))
-                event(log, "audit_postponed", logging.WARNING, tenant=str(tenant), fault=type(fault).__name__)
+        self._notes.clear()
+        self._joined = False
+        failed: list[Note] = []
+        try:
+            for tenant, notes in list(waiting.items()):
+                try:
+                    await self._store.record(notes)
+                    self._metrics.audit.labels("written").inc(len(notes))
+                except MemoryProxyFault as fault:
+                    failed += notes
+                    event(log, "audit_postponed", logging.WARNING, tenant=str(tenant), fault=type(fault).__name__)
+                del waiting[tenant]
+        finally:
+            self._hold([*failed, *(note for notes in waiting.values() for note in notes)])
+
+    def _hold(self, notes: Sequence[Note]) -> None:
+        """Hold these again, before what came since, as far as there is room."""
+        room = max(0, self._notes_max - len(self._notes))
+        self._notes.extendleft(reversed(notes[:room]))
+        self._metrics.audit.labels("dropped").inc(len(notes[room:]))
 
     async def keep_writing(self, every_s: float = WRITE_EVERY_S) -> None:
         """Write for ever; run as a task. What is held when it is cancelled is for `write` to write."""
@@ -311,6 +325,7 @@ def together(notes: Sequence[Note]) -> list[Note]:
     for note in notes:
         plain = {name: value for name, value in note.detail.items() if name not in ("times", "ids_in_all")}
         alike = (
+            note.tenant,
             note.actor,
             note.action,
             note.decision,

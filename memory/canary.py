@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.audit import Audit
-from memory.errors import MemoryProxyFault
+from memory.errors import EnvelopeUnreadable, MemoryProxyFault
 from memory.telemetry import Metrics, event
 
 log = logging.getLogger("memory_proxy.canary")
@@ -115,7 +115,10 @@ class Canaries:
             self._waiting.append((tenant, where, tuple(tokens)))
 
     async def _is_real(self, owner: UUID, mac: str) -> bool:
-        token = token_of(await self._key_of(owner), owner)
+        try:
+            token = token_of(await self._key_of(owner), owner)
+        except EnvelopeUnreadable:  # its key was shredded: nothing of it can be real any more
+            return False
         return hmac.compare_digest(token, f"{_MARK_TEXT}{owner.hex}-{mac}")
 
     def _raise_alert(self, owner: UUID, seen_by: UUID, where: Where) -> None:
@@ -162,7 +165,11 @@ async def plant_missing(store: Plants, key_of: KeyOf, embedder: Embeds, done: se
     for tenant, _ in await store.tenants():
         if tenant in done:
             continue
-        text = text_of(await key_of(tenant), tenant)
+        try:
+            text = text_of(await key_of(tenant), tenant)
+        except EnvelopeUnreadable:  # shredded: a tenant that is no more
+            done.add(tenant)
+            continue
         if await store.planted(tenant) != text:
             await store.plant(tenant, text, await embedder.embed_documents([text]))
             planted += 1

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from memory.audit import Journal, Note
 from memory.canary import MARK, TOKENS_MAX, WAITING_MAX, Canaries, plant_missing, text_of, token_of
-from memory.errors import StoreUnavailable
+from memory.errors import EnvelopeUnreadable, StoreUnavailable
 from memory.telemetry import Metrics
 
 OURS, THEIRS = UUID(int=1), UUID(int=2)
@@ -107,6 +107,20 @@ async def test_what_was_found_while_the_store_is_away_is_examined_later() -> Non
     known.away = False
     assert await canaries.examine() == 1
     assert seen(metrics) == 1
+
+
+async def test_a_tenant_whose_key_was_shredded_holds_up_no_other() -> None:
+    known, metrics = Known(), Metrics(CollectorRegistry())
+
+    async def shredded(tenant: UUID) -> bytes:
+        if tenant == THEIRS:
+            raise EnvelopeUnreadable("shredded")
+        return await key_of(tenant)
+
+    canaries = Canaries(shredded, known, Journal(known, metrics), metrics)
+    canaries.look(OURS, "prompt", token_of(THEIRS.bytes * 2, THEIRS).encode())
+    canaries.look(THEIRS, "prompt", CANARY.encode())
+    assert await canaries.examine() == 1
 
 
 async def test_a_flood_of_made_up_canaries_is_bounded() -> None:

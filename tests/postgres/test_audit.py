@@ -284,6 +284,36 @@ async def test_notes_wait_while_the_store_is_away_and_none_is_written_twice(chai
     assert await chain.fault() is None
 
 
+async def test_a_flood_does_not_push_out_what_else_is_noted(chain: Chain) -> None:
+    journal = Journal(chain.log, Metrics(CollectorRegistry()), notes_max=50)
+    for _ in range(1000):
+        journal.note(chain.tenant, "flooder", "refused", decision="refused")
+        if len(journal._notes) == 50:
+            journal.note(chain.tenant, "key-1", "import")
+    await journal.write()
+    page = await chain.log.page(chain.tenant, limit=10, where=AuditFilter())
+    assert "import" in {row.action for row in page.rows}
+    assert len(page.rows) == 2
+
+
+async def test_what_is_held_when_writing_is_cancelled_is_written_afterwards(chain: Chain) -> None:
+    hanging = asyncio.Event()
+
+    class Hangs:
+        async def record(self, notes: Any) -> None:
+            hanging.set()
+            await asyncio.sleep(60)
+
+    journal = Journal(Hangs(), Metrics(CollectorRegistry()))
+    journal.note(chain.tenant, "key-1", "import")
+    writing = asyncio.create_task(journal.write())
+    await hanging.wait()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert [note.action for note in journal._notes] == ["import"]
+
+
 async def test_retention_runs_for_every_tenant_and_goes_on_where_one_fails(chain: Chain) -> None:
     other = await KeyStore(chain.database).ensure_tenant("other", OLD)
     for tenant in (chain.tenant, other):
