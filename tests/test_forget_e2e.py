@@ -158,3 +158,28 @@ def test_a_conversation_that_is_sent_again_after_it_was_forgotten_stays_forgotte
     turns = forgetting.call("GET", "/memory/v1/sessions/talk", X_Memory_User="hana")["turns"]
     assert not any("4711" in turn["content"] and turn["role"] == "user" for turn in turns)
     assert any("pears" in turn["content"] for turn in turns)
+
+
+def test_all_about_a_user_is_one_file_that_import_takes_and_forgetting_empties(forgetting: Service) -> None:
+    take_in(forgetting, "iva", *TALK)
+    take_in(
+        forgetting, "iva", {"role": "user", "content": "The office plant is a fern."}, **{"X-Memory-Project": "work"}
+    )
+
+    def everything(user: str) -> list[dict[str, Any]]:
+        request = urllib.request.Request(
+            forgetting.url + "/memory/v1/export?of=user", headers={"X-Memory-User": user}, method="GET"
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return [json.loads(line) for line in answer.read().splitlines()]
+
+    lines = everything("iva")
+    assert {line["project"] for line in lines if line["type"] == "scope"} == {"default", "work"}
+    assert {"turn", "memory", "session", "scope"} <= {line["type"] for line in lines}
+    assert all("role" not in line for line in lines if line["type"] != "turn")
+    assert any("fern" in line.get("content", "") for line in lines)
+    assert all(line["event_ids"] for line in lines if line["type"] == "memory")
+    told = take_in(forgetting, "iva-elsewhere", *lines)
+    assert told[-1]["failed"] == 0 and told[-1]["done"] == len(lines)
+    assert forget(forgetting, "iva", user="iva")["complete"] is True
+    assert everything("iva") == []

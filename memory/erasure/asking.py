@@ -16,6 +16,7 @@ from memory.erasure.model import Job, Plan, Target
 from memory.erasure.ports import EraseStore
 from memory.ids import new_id
 from memory.keys import KeyRing
+from memory.model import Scope
 from memory.write.tombstones import digest, session_digest
 
 _NOBODY: Final = UUID(int=0)
@@ -49,6 +50,11 @@ class Asking:
         sealed = seal(key, binding_of(tenant, erasure_id), target.packed())
         await self.store.add(tenant, erasure_id, target.kind, sealed, await self._digest(target), now)
         return erasure_id
+
+    async def scopes_of(self, tenant: UUID, user: str) -> list[Scope]:
+        """The user's own scopes, of every project and agent."""
+        named = await self.store.scopes(tenant)
+        return [Scope(tenant, user, o.project, o.agent) for o in named if o.user == user and o.visibility == "own"]
 
     async def job(self, tenant: UUID, erasure_id: UUID) -> Job | None:
         """How far a job is; None for no such job."""

@@ -1,5 +1,8 @@
 """`GET /memory/v1/export`: nothing in, every turn and every memory of the scope out, as NDJSON.
 
+With `of=user` everything about the user in one file: each scope of every project and agent under a line that names it,
+with its conversations and the ids of its retrievals too.
+
 Each turn once, session by session in order, with what `import` takes and its `event_id`; then the memories, which are
 made from turns and carry no `role`. Read by pages, so nothing is held open while a slow client reads. A fault on the
 way cuts the connection before the last chunk: a client cannot take half an export for a whole one.
@@ -7,20 +10,21 @@ way cuts the connection before the last chunk: a client cannot take half an expo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from aiohttp import web
 
 from memory.audit import noted
-from memory.errors import MemoryProxyFault
+from memory.errors import MemoryInvalid, MemoryProxyFault, ScopeDenied
 from memory.model import Scope
-from memory.stored import ExportedTurn, MemoryRecord
+from memory.stored import ExportedTurn, MemoryRecord, SessionRecord
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from proxy.api.answers import dumped
-from proxy.api.asking import caller_of, holder_for, parameters, to_rfc3339
+from proxy.api.asking import Caller, caller_of, holder_for, parameters, to_rfc3339
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.gated import readable
@@ -38,10 +42,13 @@ class Export:
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Stream the scope. Raises StoreUnavailable before the first byte."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
-        parameters(request, ())
+        of = parameters(request, ("of",)).get("of", "scope")
+        if of not in ("scope", "user"):
+            raise MemoryInvalid("of must be scope or user", param="of")
         names = {"user": caller.scope.user, "project": caller.scope.project, "agent": caller.scope.agent}
-        await self._parts.audit.record([noted(caller.scope.tenant, caller.actor, "export", names=names)])
-        pages = self._pages(caller.scope, await holder_for(caller, self._parts.keys))
+        await self._parts.audit.record([noted(caller.scope.tenant, caller.actor, "export", why=of, names=names)])
+        holder = await holder_for(caller, self._parts.keys)
+        pages = self._pages(caller.scope, holder) if of == "scope" else self._everything(caller)
         first = await anext(pages, b"")
         response = web.StreamResponse(headers={"Content-Type": NDJSON})
         await response.prepare(request)
@@ -57,6 +64,30 @@ class Export:
             return response
         await response.write_eof()
         return response
+
+    async def _everything(self, caller: Caller) -> AsyncIterator[bytes]:
+        """Every scope of the caller's user. Raises ScopeDenied for a key that may see one of them only."""
+        fixed = {"project", "agent", "session"} & caller.credential.fixed.keys()
+        if fixed:
+            raise ScopeDenied(f"this key fixes the {min(fixed)}: it cannot export all of a user", param="of")
+        holder = await holder_for(caller, self._parts.keys)
+        for scope in await self._parts.forgets.scopes_of(caller.scope.tenant, caller.scope.user):
+            yield _lines([{"type": "scope", "user": scope.user, "project": scope.project, "agent": scope.agent}])
+            async for page in self._pages(scope, holder):
+                yield page
+            async for page in self._conversations(scope):
+                yield page
+
+    async def _conversations(self, scope: Scope) -> AsyncIterator[bytes]:
+        records, cursor, after = self._parts.records, None, UUID(int=0)
+        while True:
+            sessions = await records.sessions(scope, limit=_PAGE_ROWS, cursor=cursor, order="asc")
+            yield _lines([session_line(session) for session in sessions.rows])
+            if (cursor := sessions.next_cursor) is None:
+                break
+        while found := await records.retrieval_ids(scope, limit=_PAGE_ROWS, after=after):
+            yield _lines([retrieval_line(row) for row in found])
+            after = found[-1]["retrieval_id"]
 
     async def _pages(self, scope: Scope, holder: Holder) -> AsyncIterator[bytes]:
         records, cursor = self._parts.records, None
@@ -100,6 +131,30 @@ def turn_line(exported: ExportedTurn) -> dict[str, Any]:
         "recorded_at": to_rfc3339(turn.recorded_at),
     }
     return {name: value for name, value in line.items() if value is not None}
+
+
+def session_line(session: SessionRecord) -> dict[str, Any]:
+    """A conversation as a line."""
+    return {
+        "type": "session",
+        "id": session.label,
+        "turns": session.turns,
+        "created_at": to_rfc3339(session.created_at),
+        "last_at": to_rfc3339(session.last_at),
+        "ended_at": to_rfc3339(session.ended_at),
+    }
+
+
+def retrieval_line(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A retrieval as a line: that it was, not what was in it."""
+    return {
+        "type": "retrieval",
+        "id": str(row["retrieval_id"]),
+        "session_id": str(row["session_id"]),
+        "status": row["status"],
+        "tokens": row["tokens"],
+        "created_at": to_rfc3339(row["created_at"]),
+    }
 
 
 def memory_line(memory: MemoryRecord) -> dict[str, Any]:

@@ -28,7 +28,19 @@ SOURCE_ID_CHARS_MAX: Final = 256
 ROLES: Final = ("user", "assistant", "system", "tool")
 # What `export` writes besides turns. All of it is made from turns, so it comes again by itself when those are taken in.
 DERIVED_TYPES: Final = frozenset(
-    {"memory", "summary", "checkpoint", "persona", "session", "document", "entity", "relationship", "task"}
+    {
+        "memory",
+        "summary",
+        "checkpoint",
+        "persona",
+        "session",
+        "document",
+        "entity",
+        "relationship",
+        "task",
+        "scope",
+        "retrieval",
+    }
 )
 # What `export` writes on a turn beyond the members of an import line: it does not make a line another line.
 EXPORT_MEMBERS: Final = frozenset(

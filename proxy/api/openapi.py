@@ -108,7 +108,7 @@ CALLS: Final = (
         "Every turn of the scope once, session by session, then its memories, as NDJSON lines with a `type`. "
         "The connection is cut when the store fails on the way.",
         answer_type=NDJSON,
-        parameters=("scope",),
+        parameters=("of", "scope"),
         errors=_CALLER,
     ),
     Call(
@@ -396,6 +396,9 @@ _PARAMETERS: Final = {
     ),
     "cursor": _parameter("query", "cursor", {"type": "string"}, "`next_cursor` of the page before."),
     "after": _parameter("query", "after", {"type": "string"}, "The `cursor` of the last event seen."),
+    "of": _parameter(
+        "query", "of", {"enum": ["scope", "user"], "default": "scope"}, "user: every scope of the user, in one file."
+    ),
     "order": _parameter(
         "query", "order", {"enum": ["asc", "desc"], "default": "desc"}, "desc: newest first; asc: oldest first."
     ),

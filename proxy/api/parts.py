@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 import numpy as np
@@ -111,6 +111,9 @@ class Records(Protocol):
 
     async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page[ExportedTurn]:
         """Every turn once, session by session, in order."""
+
+    async def retrieval_ids(self, scope: Scope, *, limit: int, after: UUID) -> Sequence[Mapping[str, Any]]:
+        """The next retrievals behind an id, without words."""
 
 
 class Shares(Protocol):

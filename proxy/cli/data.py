@@ -54,7 +54,8 @@ def run_export(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         target = sys.stdout.buffer if options.file == "-" else stack.enter_context(Path(options.file).open("wb"))
         count = 0
-        for raw in Client(options).lines("GET", "/memory/v1/export"):
+        path = "/memory/v1/export?of=user" if options.everything else "/memory/v1/export"
+        for raw in Client(options).lines("GET", path):
             target.write(raw)
             count += 1
     sys.stderr.write(f"{count} lines\n")

@@ -143,6 +143,9 @@ def _import(commands: Commands) -> None:
 def _export(commands: Commands) -> None:
     parser = _command(commands, "export", data.run_export, "Write everything of a scope as NDJSON; `import` takes it.")
     parser.add_argument("file", nargs="?", default="-", help="where to (default: standard output)")
+    parser.add_argument(
+        "--everything", action="store_true", help="all about the user: every project, with conversations"
+    )
     _with_service(parser)
 
 

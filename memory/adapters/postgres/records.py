@@ -292,6 +292,14 @@ class Records:
         last = rows[-1].turn if len(found) > limit else None
         return Page(rows, _encode([str(last.session_id), last.seq]) if last else None)
 
+    async def retrieval_ids(self, scope: Scope, *, limit: int, after: UUID) -> list[dict[str, Any]]:
+        """The next retrievals of the scope behind an id: ids, when, how many tokens."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return []
+        async with self._reading(scope, scope_id) as tx:
+            return [dict(row) for row in await tx.fetch("retrieval_ids_of_scope", scope.tenant, scope_id, after, limit)]
+
     async def counts(self, scope: Scope) -> Counts:
         """How much the scope holds."""
         scope_id = await self._scopes.find(scope)
