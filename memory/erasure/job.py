@@ -304,8 +304,8 @@ class Erasing:
         tenant, words = job.tenant_id, known.words
         probe = self._parts.probe
         everything = [one.scope_id for one in await self._store.scopes(tenant)]
-        await probe.spare_said(tenant, everything, words, known.made)
-        ids = [*items.ids("turn"), *items.ids("memory")]
+        named = await probe.spare_said(tenant, everything, words, known.made)
+        ids = [one for one in (*items.ids("turn"), *items.ids("memory")) if str(one) not in named]
         wanted = Wanted(ids, items.ids("key"), words, known.made)
         found = await probe.run(tenant, everything, wanted)
         async for name, values in self._parts.redis.everything():

@@ -30,15 +30,19 @@ class DatabaseProbe:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def spare_said(self, tenant: UUID, scopes: Sequence[int], words: Shingles, made: Shingles) -> None:
+    async def spare_said(self, tenant: UUID, scopes: Sequence[int], words: Shingles, made: Shingles) -> set[str]:
         """What the turns that are left say has another source. `made`: words that were made of turns ("Ana lives in
         Bled"), which the same words of another make again: for them memories count as a source too.
+        Returns what clients call these turns: an export taken in elsewhere names its turns by their old ids.
         """
-        async for row in self._rows(tenant, scopes, "turns", ["content"]):
+        names: set[str] = set()
+        async for row in self._rows(tenant, scopes, "turns", ["content", "source_id"]):
             words.said(row[0])
             made.said(row[0])
+            names.add(row[1])
         async for row in self._rows(tenant, scopes, "memory_versions", ["content"]):
             made.said(row[0])
+        return names
 
     async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Wanted) -> Counter[str]:
         """Traces by column."""
