@@ -37,6 +37,7 @@ async def classify(
     keys = ((place.tenant, row["memory_id"], _key_of_its_own(row["memory_id"])) for row in stated)
     await tx.run_many("rekey_memory", keys)
     await tx.run("changed_with", place.tenant, ids, changed_version)
+    await tx.run("rebuild_scope", place.tenant, place.scope_id, changed_version)  # neighbours hold words of the turns
     others = {row["memory_id"] for row in fewer} - {memory_id}
     await announce_events(tx, place, "updated", sorted(others))
 

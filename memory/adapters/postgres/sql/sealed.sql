@@ -201,3 +201,11 @@ WHERE tenant_id = $1 AND key_id = $2 AND retired_at IS NULL AND shredded_at IS N
 UPDATE data_keys
 SET wrapped = $4
 WHERE tenant_id = $1 AND key_id = $2 AND wrapped = $3;
+
+-- name: rebuild_scope
+-- An index built before this version is built anew: something in it may lend its words to others no more.
+-- $1 tenant uuid, $2 scope_id int8, $3 version int8
+-- Uses: scope_versions_pkey. Rows: none.
+UPDATE scope_versions
+SET rebuild_version = $3
+WHERE tenant_id = $1 AND scope_id = $2;

@@ -1,0 +1,68 @@
+"""What is made of confidential turns is confidential, and leaves nothing beside its sealed text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from memory.adapters.postgres.episode_store import JOB, PostgresEpisodes
+from memory.adapters.postgres.leadership import Leadership
+from memory.ids import new_id
+from memory.stored import MemoryChange
+from memory.write.episodes import Bounds, Teller
+from policies.labels import Sensitivity
+from tests.postgres.seed import T0, Words, exchange
+from tests.postgres.test_sealed_rows import Vaulted, loaded, vault
+
+__all__ = ["vault"]
+TOOLS = ("read_file", "edit_file", "run_tests")
+ALONE = Bounds(idle_s=1800, turns_max=60, tokens_max=32_000, sentences_max=8, sessions_max=50)
+SAID = ("The parser in src/parse.py crashes, please fix the parser.", "Let me look.", "That fixed it, thanks!", "Good.")
+
+
+async def worked(vault: Vaulted, label: Sensitivity) -> None:
+    """A conversation in which tools were called and which ended well; told at once."""
+    session = f"s{new_id()}"
+    for at in (0, 2):
+        made = exchange(vault.stores.scope(), session, at, SAID[at : at + 2], retrieval=None)
+        called = [{"function": {"name": name, "arguments": "{}"}} for name in TOOLS] if at == 0 else None
+        turns = tuple(replace(one, sensitivity=label) for one in made.turns)
+        turns = (turns[0], replace(turns[1], tool_calls=called))
+        memories = tuple(replace(one, sensitivity=label) for one in made.memories)
+        await vault.stores.write.commit(replace(made, turns=turns, memories=memories), now=T0)
+    vault.postgres.psql("UPDATE sessions SET active_at = clock_timestamp() - interval '2 hours'")
+    words, store = Words(), PostgresEpisodes(vault.stores.database, vault.postgres.embeddings)
+    teller = Teller(store, words, words, words, ALONE, lambda: T0, lives={}, approve="all")
+    assert (await teller.sweep(lambda: Leadership(vault.stores.database, JOB, "one").lead(30))).stored == 1
+
+
+async def test_an_episode_of_confidential_turns_is_sealed_and_tells_what_was_said(vault: Vaulted) -> None:
+    await worked(vault, Sensitivity.CONFIDENTIAL)
+    assert "parser" not in vault.raw() and "read_file" not in vault.raw()
+    page = await vault.stores.records.memories(vault.stores.scope(), limit=50, now=T0 + timedelta(minutes=1))
+    (told,) = [one for one in page.rows if one.collection == "episode"]
+    assert told.sensitivity == "confidential" and "parser" in told.content
+    assert list(told.attributes["tool_sequence"]) == list(TOOLS)
+
+
+async def test_confidential_episodes_propose_no_procedure_and_open_ones_do(vault: Vaulted) -> None:
+    for _ in range(3):
+        await worked(vault, Sensitivity.CONFIDENTIAL)
+    assert vault.postgres.psql("SELECT count(*) FROM procedure_runs") == "0"
+    for _ in range(3):
+        await worked(vault, Sensitivity.INTERNAL)
+    assert vault.postgres.psql("SELECT count(*) FROM procedures") == "1"
+
+
+async def test_a_confidential_turn_lends_its_words_to_no_neighbour(vault: Vaulted) -> None:
+    made = exchange(vault.stores.scope(), "s", 0, ("The vault code is heliotrope.", "Noted.", "And lunch?", "At noon."))
+    await vault.stores.write.commit(made, now=T0)
+    lunch = made.memories[2].memory_id
+    (before,) = [row for row in await loaded(vault) if row.memory_id == lunch]
+    assert "heliotrope" in before.context
+    change = MemoryChange(sensitivity="confidential")
+    await vault.stores.records.patch_memory(vault.stores.scope(), made.memories[0].memory_id, 1, change, T0)
+    (scope,) = await vault.stores.read.visible_scopes(vault.stores.scope())
+    assert scope.rebuild_version == scope.version  # so that no index in a process goes on with the words
+    (after,) = [row for row in await loaded(vault) if row.memory_id == lunch]
+    assert "heliotrope" not in after.context and "Noted." in after.context
