@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.service_fixture import serving
 
 PAGE = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
 
 
+@pytest.mark.timeout(300)  # ten commands, each a process of its own
 def test_the_commands_of_the_page_run(upstream: str, tmp_path: Path) -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2
@@ -31,7 +34,7 @@ def test_the_commands_of_the_page_run(upstream: str, tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=280,
             env={
                 **os.environ,
                 "MEMORY_PROXY_DATA__DIR": str(service.data),
