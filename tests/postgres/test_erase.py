@@ -140,7 +140,7 @@ async def test_a_user_leaves_nothing_and_another_everything(bench: Bench) -> Non
         bench.postgres.psql("SELECT count(*) FROM data_keys WHERE shredded_at IS NOT NULL AND wrapped IS NULL") == "1"
     )
     assert job.target is None and rows(bench, "erasure_items") == 0
-    assert "heron" not in str(receipt) and "ada" not in str(receipt)
+    assert "heron" not in str(receipt) and "'ada'" not in str(receipt)  # hex may spell her name
 
 
 @pytest.mark.parametrize("step", STEPS)
