@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
+from memory.audit import noted
 from memory.config import Settings
 from memory.errors import ConfigInvalid
 from memory.key_wiring import master_of
@@ -40,6 +42,7 @@ class Here:
 
     store: KeyStore
     ring: KeyRing
+    audit: AuditLog
     asked: Mapping[str, Any]
     now: datetime
 
@@ -53,7 +56,8 @@ async def keys(settings: Settings, text: str) -> int:
     database = await Database.open(settings.database.url.get_secret_value(), NIGHTLY)
     try:
         store = KeyStore(database)
-        here = Here(store, KeyRing(store, master), asked, datetime.now(UTC))
+        ring = KeyRing(store, master)
+        here = Here(store, ring, AuditLog(database, ring.audit_key), asked, datetime.now(UTC))
         act = {"create": _create, "list": _list, "rotate": _rotate, "revoke": _revoke}[asked["act"]]
         code = await act(here)
     except KeyRefused as refused:
@@ -108,6 +112,7 @@ async def _create(here: Here) -> int:
         sys.stderr.write(f"the tenant {asked['tenant']!r} is new\n")
     made = next(one for one in await here.store.list_api_keys(tenant) if one.key_id == key_id)
     _show_secret(here, made, asked["tenant"], secret)
+    await _note(here, made, "key.create")
     return 0
 
 
@@ -147,6 +152,7 @@ async def _rotate(here: Here) -> int:
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is {_state(key, here)}; make another: memory-proxy key create")
     rotated = next(one for one in await here.store.list_api_keys(key.tenant_id) if one.key_id == key.key_id)
     _show_secret(here, rotated, tenant, secret)
+    await _note(here, rotated, "key.rotate")
     return 0
 
 
@@ -154,12 +160,18 @@ async def _revoke(here: Here) -> int:
     key, tenant = await _meant(here)
     if not await here.store.revoke_api_key(key.tenant_id, key.key_id, here.now):
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is revoked already")
+    await _note(here, key, "key.revoke")
     if here.asked["json"]:
         revoked = next(one for one in await here.store.list_api_keys(key.tenant_id) if one.key_id == key.key_id)
         sys.stdout.write(json.dumps(_members(revoked, tenant, here), indent=2) + "\n")
     else:
         sys.stderr.write(f"mp-{key.prefix} ({key.name}) and its tokens are refused by every process within a second\n")
     return 0
+
+
+async def _note(here: Here, key: ApiKey, action: str) -> None:
+    """Who runs the command has the data directory's rights and no key: `operator`."""
+    await here.audit.record([noted(key.tenant_id, "operator", action, ids=[key.key_id], at=here.now)])
 
 
 async def _meant(here: Here) -> tuple[ApiKey, str]:

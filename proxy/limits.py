@@ -33,7 +33,7 @@ AWAY_S: Final = 1.0
 # Beyond the client's pool a question would fail, and a burst be counted by this process alone.
 ASKED_AT_ONCE_MAX: Final = 16
 DAY_S: Final = 86_400
-# Where no usage is told: bytes of a token in JSON, and in an event of a stream (measured on vLLM's: 180 to 260).
+# Where no usage is told: bytes of a token in JSON, and in an event of a stream. Guesses: nobody measured them.
 BYTES_PER_TOKEN: Final = 4
 STREAM_BYTES_PER_TOKEN: Final = 200
 

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from aiohttp import web
 
+from memory.audit import noted
 from memory.erasure.model import WHOLE, Target
 from memory.errors import Conflict, NotFound, ScopeDenied, StoreUnavailable
 from memory.model import Scope
@@ -54,6 +55,8 @@ class Forget:
                 return said(planned)
             if not hmac.compare_digest(planned.confirm, asked.confirm or ""):
                 raise Conflict("what would be forgotten is not what was confirmed; ask with dry_run again")
+        note = noted(caller.scope.tenant, caller.actor, "forget", why=target.kind, names={target.kind: target.value})
+        await self._parts.audit.record([note])
         erasure_id = await self._forgets.ask(target, caller.now)
         return await self._answer(caller, erasure_id, ANSWER_S)
 

@@ -106,6 +106,21 @@ def test_a_key_is_shown_once_and_found_by_its_prefix(keyed: Keyed) -> None:
     assert keyed.cli("revoke", mine["prefix"], ok=False).stderr.strip().endswith("is revoked already")
 
 
+def test_what_is_done_with_keys_and_what_is_forgotten_leaves_a_row(keyed: Keyed) -> None:
+    made = keyed.make("audited", "--can", "memory:erase", "--can", "memory:admin", "--user", "audit-me")
+    keyed.own(made["secret"], "POST", "/memory/v1/forget", {"user": "audit-me", "dry_run": False})
+    keyed.cli("revoke", "audited")
+    argv = [sys.executable, "-m", "proxy", "audit", "list", "--limit", "500", "--json", "--data-dir"]
+    listed = subprocess.run([*argv, str(keyed.service.data)], capture_output=True, text=True, timeout=60)
+    assert listed.returncode == 0, listed.stderr
+    rows_of_log = [json.loads(line) for line in listed.stdout.splitlines()]
+    of_key = [row["action"] for row in rows_of_log if made["id"] in row["ids"]]
+    assert sorted(of_key) == ["key.create", "key.revoke"]
+    forgotten = [row for row in rows_of_log if row["action"] == "forget"]
+    assert [row["why"] for row in forgotten] == ["user"]
+    assert "audit-me" not in listed.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
