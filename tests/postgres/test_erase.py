@@ -130,7 +130,7 @@ async def test_a_user_leaves_nothing_and_another_everything(bench: Bench) -> Non
     job = await bench.run(await bench.ask("user", "ada", ada))
     receipt = job.receipt
     assert receipt["complete"], receipt
-    assert is_genuine(receipt, public_key(bench.parts.keys.receipt_seed()))
+    assert is_genuine(receipt, public_key(await bench.parts.keys.receipt_seed()))
     assert not is_genuine({**receipt, "counts": {}}, receipt["key"])
     assert not is_genuine(receipt, public_key(b"x" * 32))
     left = bench.postgres.psql("SELECT memory_id, content FROM memory_versions ORDER BY 1")

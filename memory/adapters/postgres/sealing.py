@@ -82,6 +82,10 @@ SHOWN: Final[Mapping[str, Shown]] = {
     "turns_under": _TURN,
     "sealed_turns_after": _TURN,
     "turns_of_memory": Shown("event_id", None, ("content",)),
+    "answers_given": Shown("event_id", None, ("content",)),
+    "turns_to_erase": Shown("event_id", None, ("content",)),
+    "turns_to_learn": Shown("event_id", None, ("content",)),
+    "versions_to_erase": _TEXT,
 }
 # Queries that return such a column and leave sealed rows out, or to which no sealed row belongs (decision 0024).
 WITHOUT_SEALED: Final = frozenset(
@@ -91,6 +95,9 @@ WITHOUT_SEALED: Final = frozenset(
         "user_turns_of_due",
         "fact_as_stated",
         "procedure_as_taught",
+        "memories_to_redact",
+        "turns_to_redact",
+        "canary_of",
     }
 )
 

@@ -239,8 +239,8 @@ LIMIT $6;
 -- name: versions_to_erase
 -- All that these memories have ever said.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: memory_versions_pkey. Rows: content.
-SELECT content
+-- Uses: memory_versions_pkey. Rows: memory_id, version, content.
+SELECT memory_id, version, content
 FROM memory_versions
 WHERE tenant_id = $1 AND memory_id = ANY ($2);
 

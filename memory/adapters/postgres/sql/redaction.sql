@@ -39,7 +39,7 @@ LIMIT $3;
 SELECT t.session_id, t.seq, t.event_id, t.due,
        CASE WHEN t.due THEN t.name END AS name, CASE WHEN t.due THEN t.content END AS content,
        CASE WHEN t.due THEN t.tool_calls END AS tool_calls, CASE WHEN t.due THEN t.parts END AS parts
-FROM (SELECT *, $7 OR cleaned_by <> $6 AS due
+FROM (SELECT *, ($7 OR cleaned_by <> $6) AND sensitivity IN ('public', 'internal') AS due
       FROM turns
       WHERE tenant_id = $1 AND scope_id = $2 AND (session_id, seq) > ($3, $4)
       ORDER BY session_id, seq
@@ -63,13 +63,14 @@ SET cleaned_by = $3
 WHERE tenant_id = $1 AND event_id = ANY ($2) AND cleaned_by <> $3;
 
 -- name: memories_to_redact
--- Versions of the memories of a scope behind a cursor, oldest first; `due`: not cleaned by these rules.
+-- Versions of the memories of a scope behind a cursor, oldest first; `due`: not cleaned by these rules, and not sealed
+-- (what is sealed is cleaned whenever it is loaded).
 -- $1 tenant uuid, $2 scope_id int8, $3 created_at timestamptz, $4 memory_id uuid, $5 limit int8, $6 mark text,
 -- $7 again bool
 -- Uses: memories_recent, memory_versions_pkey. Rows: memory_id, created_at, kind, current, version, due, content,
 -- attributes, occurred_at.
-SELECT m.memory_id, m.created_at, m.kind, m.version AS current, v.version, $7 OR v.cleaned_by <> $6 AS due,
-       v.content, v.attributes, v.occurred_at
+SELECT m.memory_id, m.created_at, m.kind, m.version AS current, v.version,
+       ($7 OR v.cleaned_by <> $6) AND v.sensitivity IN ('public', 'internal') AS due, v.content, v.attributes, v.occurred_at
 FROM (SELECT memory_id, created_at, kind, version
       FROM memories
       WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, memory_id) > ($3, $4)
