@@ -9,7 +9,6 @@ dies midway cuts the client and is kept as `failed`; a client that leaves frees 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -54,7 +53,7 @@ class Outcome:
         if self.answer is None:
             return []
         said = [text for choice in self.answer.choices for text in (choice.content, choice.reasoning) if text]
-        return [*said, *(json.dumps(choice.tool_calls) for choice in self.answer.choices if choice.tool_calls)]
+        return [*said, *(call.arguments for choice in self.answer.choices for call in choice.tool_calls)]
 
     def answer_record(self) -> dict[str, Any]:
         """The answer as capture stores it. `index` is a choice's place: turns are numbered by it, and an upstream's

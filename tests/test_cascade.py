@@ -170,4 +170,5 @@ async def test_recall_of_one_tier_is_what_the_index_ranks() -> None:
     own = await asked(Shared(rows))
     shared = await asked(Shared([replace(one, scope_id=2) for one in rows]))
     assert [one.why for one in own.candidates] == ["by cosine"] * 9
-    assert [replace(one, scope_id=1) for one in shared.candidates] == list(own.candidates)
+    assert {one.visibility for one in shared.candidates} == {"project"}
+    assert [replace(one, scope_id=1, visibility="own") for one in shared.candidates] == list(own.candidates)
