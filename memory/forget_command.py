@@ -32,6 +32,7 @@ from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redis_erase import RedisErase
 from memory.config import Settings
 from memory.consolidation import lives_of
+from memory.erase_wiring import anew_of, erasing_on
 from memory.erasure.asking import Asking
 from memory.erasure.files import Looked, look
 from memory.erasure.job import Erasing
@@ -44,7 +45,7 @@ from memory.errors import ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.model import Scope
-from memory.wiring import anew_of, erasing_on, holder_name, prepared, step_back
+from memory.wiring import holder_name, prepared, step_back
 from memory.write.facts import facts_of, no_facts
 from memory.write.procedures import finder, no_procedures
 

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +27,7 @@ from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.episode_store import JOB as EPISODES
 from memory.adapters.postgres.episode_store import PostgresEpisodes
-from memory.adapters.postgres.erase_anew import AnewStore
 from memory.adapters.postgres.erase_jobs import JOB as ERASURE
-from memory.adapters.postgres.erase_probe import DatabaseProbe
 from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.hygiene_store import JOB as HYGIENE
@@ -53,16 +51,14 @@ from memory.adapters.vllm_load import VllmLoad
 from memory.canary import keep_planting
 from memory.config import Settings, effective_cache_salt
 from memory.consolidation import lives_of, terms_of
-from memory.erasure.anew import Anew
+from memory.erase_wiring import anew_of, erasing_on
 from memory.erasure.follower import Follower
-from memory.erasure.job import EraseParts, Erasing
-from memory.erasure.learning import Learning
+from memory.erasure.job import Erasing
 from memory.erasure.loop import keep_erasing
 from memory.errors import ConfigInvalid
 from memory.hygiene import keep_measuring
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
-from memory.model import NewFact, NewProcedure, Turn
 from memory.ports import TokenCounter
 from memory.read.working import WorkingContexts, WorkingParts
 from memory.serving import StoredModel, until_moved
@@ -88,7 +84,6 @@ from memory.write.telling import keep_telling
 from memory.write.thinking import ThinkingOff
 from memory.write.vllm_facts import VllmFacts
 from memory.write.worker import run_worker
-from policies.lifetime import DaysOf
 
 log = logging.getLogger("memory_proxy.memory")
 # Nine times less of a contended core than a process that answers requests (kernel: weight 110 against 1,024).
@@ -333,64 +328,6 @@ async def erasures(shared: Shared, parts: WriteParts, closing: contextlib.AsyncE
         parts.lives,
     )
     return erasing_on(settings, store, database, parts.keys, anew, closing)
-
-
-def anew_of(
-    settings: Settings,
-    database: Database,
-    table: str,
-    summaries: WriteStore,
-    keys: KeyRing,
-    embedder: OnnxEmbedder,
-    languages: LanguageModel,
-    find_facts: Callable[[Sequence[Turn]], list[NewFact]],
-    find_procedures: Callable[[Sequence[Turn]], list[NewProcedure]],
-    lives: DaysOf,
-) -> Anew:
-    """What makes things again that have other sources."""
-    learning = Learning(find_facts, find_procedures, embedder, embedder, lives, _now)
-    return Anew(
-        store=EraseStore(database, table),
-        left=AnewStore(database, table),
-        summaries=summaries,
-        sum_up=Rebuilder(embedder, embedder, languages, settings.summary.sentences_max, lives, _now),
-        facts=learning.facts,
-        procedures=learning.procedures,
-        subject_of=keys.subject_id,
-        clock=_now,
-    )
-
-
-def erasing_on(
-    settings: Settings,
-    store: EraseStore,
-    database: Database,
-    keys: KeyRing,
-    anew: Anew | None,
-    closing: contextlib.AsyncExitStack,
-) -> tuple[Erasing, RedisErase]:
-    """Erasures on these stores; `anew` None: what has other sources is made again by somebody else."""
-    if settings.redis.url is None or settings.data.dir is None:
-        raise ConfigInvalid("unresolved settings: this process is started by `memory-proxy serve`")
-    queue_url = settings.redis.url.get_secret_value()
-    cache_url = (settings.redis.cache_url or settings.redis.url).get_secret_value()
-    redis = RedisErase(queue_url, cache_url, lanes=settings.queue.lanes)
-    closing.push_async_callback(redis.close)
-    erasing = Erasing(
-        EraseParts(
-            store=store,
-            probe=DatabaseProbe(database),
-            redis=redis,
-            keys=keys,
-            anew=anew,
-            clock=_now,
-            staleness_s=settings.recall.scope_staleness_max_ms / 1000,
-            salt_rotation_min_s=settings.erasure.salt_rotation_min_s,
-            journal=settings.erasure.journal or settings.data.dir / "erasures.ndjson",
-            spool=settings.data.dir / "spool",
-        )
-    )
-    return erasing, redis
 
 
 @contextlib.asynccontextmanager
