@@ -3,8 +3,8 @@
 Three rules against planted text, none of which asks what is true:
 - A claim of a tool, a page, a document or an untrusted import never stands beside a person's statement of the same
   thing: it counts behind it, however new and however often it is said.
-- Near-copies of such a claim from one source count once.
-- One who says nearly the same three times and more within an hour has said it once, and what was said of it before goes
+- Near-copies of such a claim from one source, in nearly the same words, count once.
+- One who says nearly the same in nearly the same words three times and more within an hour has said it once, and what was said of it before goes
   first: repetition is no correction. Whoever changes their mind says so once or twice, and passes as ever.
 
 Fixed by `python -m bench.security_poison` against recall@10 of LoCoMo, BEAM-100K and MemSim, which it must leave alone.
@@ -34,6 +34,9 @@ ASKED_MIN: Final = 0.5
 # A statement answers a question as a claim does that is this much nearer to it.
 FURTHER_MAX: Final = 0.25
 COPIES_MIN: Final = 3
+# Of the words of two texts so many are the same where one is a copy: "Number 7: my teapot has the name Halcyon7" and
+# another number and name share .6. Set by hand: a fold of what differs loses what somebody said.
+COPY_SHARE: Final = 0.8
 COPIES_WITHIN_S: Final = 3_600.0
 
 VOUCHED: Final = frozenset({"admin", "user"})
@@ -51,7 +54,7 @@ _CHARS_READ: Final = 2_000
 @dataclass(frozen=True, slots=True)
 class Claim:
     """One found text. `asked` is its cosine with the question, None without vectors; `said_at` and `arrived_at` are
-    seconds, None where unknown; `source` is who said it where.
+    seconds, None where unknown; `source` is who said it where; `words` are its words, in small letters.
     """
 
     integrity: str
@@ -60,6 +63,7 @@ class Claim:
     asked: float | None
     said_at: float | None
     arrived_at: float | None
+    words: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,7 @@ def _count_copies_once(claims: Sequence[Claim], near: Callable[[int, int], float
             for other in kept
             if (one.source == claims[other].source or _at_one_time(one, claims[other]))
             and near(other, at) >= SAME_WORDS
+            and _alike(one, claims[other])
         )
         if (found := next(same, None)) is None:
             kept.append(at)
@@ -147,9 +152,17 @@ def _copies(claims: Sequence[Claim], near: Callable[[int, int], float], best: in
     """Those said within an hour of each other of which each is a near-copy of each, `best` first."""
     copies = [best]
     for at in said:
-        if at != best and all(_at_one_time(claims[at], claims[one]) and near(at, one) >= COPY for one in copies):
+        if at != best and all(
+            _at_one_time(claims[at], claims[one]) and near(at, one) >= COPY and _alike(claims[at], claims[one])
+            for one in copies
+        ):
             copies.append(at)
     return copies
+
+
+def _alike(one: Claim, other: Claim) -> bool:
+    """Whether they say it in nearly the same words: vectors alone take readings and notes of one form for copies."""
+    return len(one.words & other.words) >= COPY_SHARE * len(one.words | other.words)
 
 
 def _when(one: Claim) -> tuple[float, float]:

@@ -79,7 +79,7 @@ def test_sharing_shows_a_memory_to_the_project_and_to_nobody_else_until_it_is_ta
 ) -> None:
     tenant = "sharers"
     _, may = keyed.key(tenant, can=SHARES)
-    _, may_not = keyed.key(tenant)
+    _, may_not = keyed.key(tenant, can=(*ALL, "memory:read:project"))
     _, admin_key = keyed.key(tenant, can=("memory:admin",))
     _, foreign = keyed.key("others")
     ada = keyed.caller(may, user="ada", project="p")

@@ -155,7 +155,7 @@ def test_in_recall_a_flood_of_one_hour_does_not_outrank_what_was_said_before() -
     flood = [
         item(
             f"f{n}",
-            f"How many episodes are in season four? It is {24 + n} episodes, variant {n}.",
+            f"How many episodes are in season four? It is 24 episodes, variant {n}.",
             occurred_at=NOW - timedelta(minutes=n),
             created_at=NOW - timedelta(minutes=n),
         )
@@ -165,6 +165,14 @@ def test_in_recall_a_flood_of_one_hour_does_not_outrank_what_was_said_before() -
     assert best[0].item.source_ids == ("truth",)
     assert len(best) == 2
     assert best[0].later is None
+
+
+def test_in_recall_readings_of_one_form_are_no_copies() -> None:
+    said = [
+        item(f"r{n}", f"Season {n} has {20 + n} episodes.", occurred_at=NOW, created_at=NOW - timedelta(minutes=n))
+        for n in range(6)
+    ]
+    assert len(found(*said)) == 6
 
 
 def test_a_hidden_statement_takes_nothing_away() -> None:

@@ -59,7 +59,7 @@ class CanaryStore:
                 return
             await tx.run("drop_canaries", tenant, scope_id)
             key = hashlib.sha256(b"canary\x00" + text.encode()).digest()
-            await tx.run("add_memory", tenant, memory_id, scope_id, "document", key, None, None, changed, now)
+            await tx.run("add_memory", tenant, memory_id, scope_id, "document", key, None, None, changed, now, None)
             labels: tuple[Any, ...] = ("document", "admin", "internal", CANARY, 0.5, 1.0, {})
             rest = (None, now, None, None, None, None, "unreviewed", None, None)
             await tx.run("add_version", tenant, memory_id, 1, scope_id, text, *labels, *rest)
