@@ -4,8 +4,9 @@ Three rules against planted text, none of which asks what is true:
 - A claim of a tool, a page, a document or an untrusted import never stands beside a person's statement of the same
   thing: it counts behind it, however new and however often it is said.
 - Near-copies of such a claim from one source, in nearly the same words, count once.
-- One who says nearly the same in nearly the same words three times and more within an hour has said it once, and what was said of it before goes
-  first: repetition is no correction. Whoever changes their mind says so once or twice, and passes as ever.
+- One who says nearly the same in nearly the same words three times and more within an hour has said it once, and what
+  was said of it before goes first: repetition is no correction. Whoever changes their mind says so once or twice, and
+  passes as ever.
 
 Fixed by `python -m bench.security_poison` against recall@10 of LoCoMo, BEAM-100K and MemSim, which it must leave alone.
 Pure; refuses nothing.
