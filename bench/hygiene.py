@@ -20,8 +20,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +33,7 @@ from bench.recall.chat import settled
 from bench.recall.client import CallFailed, session, user_header
 from bench.recall.corpus import SETS, EvalSet, SetUnreadable, read_set
 from bench.search_times.service import serving
+from bench.standing_in import standing_in
 from memory.adapters.secret_rules import secret_detectors
 from memory.write.redact import Redactor
 from proxy.cli.hygiene_report import as_json, as_text, inspected
@@ -110,22 +110,6 @@ class Model:
         self.quoted[("whole block", "all items", "first item", "items in one line")[way]] += 1
         quotation = (block[0], "\n".join(items), items[0], " ".join(items))[way]
         return _LEADS[number % len(_LEADS)] + quotation
-
-
-@asynccontextmanager
-async def standing_in(model: Model) -> AsyncIterator[str]:
-    """The stand-in on a free port."""
-    app = web.Application(client_max_size=64 << 20)
-    app.router.add_post("/v1/chat/completions", model.answer)
-    app.router.add_get("/v1/models", model.models)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
 
 
 def exchanges_of(lines: Sequence[Mapping[str, str]]) -> list[Exchange]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,22 +66,6 @@ class Model:
     async def models(self, _request: web.Request) -> web.Response:
         """What is served."""
         return web.json_response({"object": "list", "data": [{"id": "m", "object": "model", "max_model_len": 131072}]})
-
-
-@asynccontextmanager
-async def standing_in(model: Model) -> AsyncIterator[str]:
-    """The stand-in on a free port."""
-    app = web.Application(client_max_size=64 << 20)
-    app.router.add_post("/v1/chat/completions", model.answer)
-    app.router.add_get("/v1/models", model.models)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
-        await site.start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
 
 
 def report_of(concurrency: int, owners: Sequence[Owner], found: Findings, walls: Walls) -> dict[str, Any]:

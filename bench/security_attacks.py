@@ -36,7 +36,8 @@ from bench.overhead.processes import NotStarted
 from bench.recall.chat import settled
 from bench.recall.client import CallFailed, session
 from bench.search_times.service import serving
-from bench.security_stage import WAYS, Caller, Upstream, plant, standing_in
+from bench.security_stage import WAYS, Caller, Upstream, plant
+from bench.standing_in import standing_in
 from memory.assemble import CLOSING, OPENING
 from policies.injection.judge import Origin, judge
 from policies.injection.normal import normal

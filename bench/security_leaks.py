@@ -30,7 +30,7 @@ from uuid import UUID
 import aiohttp
 import asyncpg
 
-from bench.leak_findings import Findings, Model, report_of, standing_in, table
+from bench.leak_findings import Findings, Model, report_of, table
 from bench.leak_store import NAMES, Owner, Words, owners_of
 from bench.leak_traffic import Call, Keys, Traffic
 from bench.leak_walls import Attack, Walls, attacked
@@ -38,6 +38,7 @@ from bench.overhead.processes import NotStarted
 from bench.recall.client import CallFailed, import_turns
 from bench.recall.corpus import SetUnreadable
 from bench.search_times.service import Served, serving
+from bench.standing_in import standing_in
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.errors import StoreUnavailable

@@ -29,7 +29,8 @@ from bench.overhead.processes import NotStarted
 from bench.recall.chat import settled
 from bench.recall.client import CallFailed, session
 from bench.search_times.service import serving
-from bench.security_stage import KEYED, MAY, TRUSTED, Caller, Upstream, new_key, plant, standing_in
+from bench.security_stage import KEYED, MAY, TRUSTED, Caller, Upstream, new_key, plant
+from bench.standing_in import standing_in
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 HOT_BYTES: Final = 256 << 20

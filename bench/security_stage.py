@@ -7,8 +7,7 @@ ways in which text reaches the memory. Raises CallFailed when the service refuse
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -46,22 +45,6 @@ class Upstream:
     async def models(self, _request: web.Request) -> web.Response:
         """What is served."""
         return web.json_response({"object": "list", "data": [{"id": "m", "object": "model", "max_model_len": 131072}]})
-
-
-@asynccontextmanager
-async def standing_in(upstream: Upstream) -> AsyncIterator[str]:
-    """The stand-in on a free port."""
-    app = web.Application(client_max_size=64 << 20)
-    app.router.add_post(_OPENAI, upstream.answer)
-    app.router.add_get("/v1/models", upstream.models)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
 
 
 async def new_key(dsn: str, capabilities: Sequence[str]) -> str:

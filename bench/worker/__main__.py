@@ -28,10 +28,11 @@ from typing import Any, Final
 import asyncpg
 import uvloop
 
-from bench.hygiene import DATA, Model, standing_in
+from bench.hygiene import DATA, Model
 from bench.overhead.processes import NotStarted
 from bench.recall.client import CallFailed, session
 from bench.recall.corpus import SetUnreadable
+from bench.standing_in import standing_in
 from bench.worker import catch_up, lag, throughput
 from bench.worker.report import table
 from bench.worker.stage import Say, Stage, staged

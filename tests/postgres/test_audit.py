@@ -64,14 +64,14 @@ async def chain(postgres: TestDatabase) -> AsyncIterator[Chain]:
 
 async def test_what_was_noted_is_read_back_in_order_and_the_chain_is_whole(chain: Chain) -> None:
     memory = uuid4()
-    await chain.log.record([chain.note("share.project", why="asked", ids=[memory], names={"user": "ada"})])
+    await chain.log.record([chain.note("share.project", why="asked", ids=[memory], names={"user": "ada@x"})])
     await chain.log.record([chain.note("export"), chain.note("memory.delete")])
     page = await chain.log.page(chain.tenant, limit=10, where=AuditFilter())
     assert [(row.seq, row.action) for row in page.rows] == [(3, "memory.delete"), (2, "export"), (1, "share.project")]
     first = page.rows[-1]
     assert (first.actor, first.why, first.ids) == ("key-1", "asked", (str(memory),))
-    assert first.detail == {"user": name_digest(KEY, "user", "ada")}
-    assert "ada" not in chain.postgres.psql("SELECT string_agg(audit_log::text, '') FROM audit_log")
+    assert first.detail == {"user": name_digest(KEY, "user", "ada@x")}
+    assert "ada@x" not in chain.postgres.psql("SELECT string_agg(audit_log::text, '') FROM audit_log")
     assert await chain.fault() is None
 
 

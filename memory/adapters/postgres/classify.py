@@ -7,14 +7,13 @@ stated in the open beside its text goes; it stays as a memory that nothing is he
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.outbox import announce_events
-from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.rows import Place, key_of_its_own
 from memory.adapters.postgres.sealing import vector_of
 from policies.labels import Sensitivity, derived_sensitivity
 
@@ -34,7 +33,7 @@ async def classify(
     await tx.run_many("seal_version", (_version(place, row, label) for row in fewer))
     await _seal_vectors(tx, place, versions, table)
     stated = await tx.fetch("drop_facts", place.tenant, ids) + await tx.fetch("drop_procedures", place.tenant, ids)
-    keys = ((place.tenant, row["memory_id"], _key_of_its_own(row["memory_id"])) for row in stated)
+    keys = ((place.tenant, row["memory_id"], key_of_its_own(b"sealed", row["memory_id"])) for row in stated)
     await tx.run_many("rekey_memory", keys)
     await tx.run("changed_with", place.tenant, ids, changed_version)
     await tx.run("rebuild_scope", place.tenant, place.scope_id, changed_version)  # neighbours hold words of the turns
@@ -77,8 +76,3 @@ def _turn(place: Place, row: Any, label: Sensitivity) -> tuple[Any, ...]:
 def _version(place: Place, row: Any, label: Sensitivity) -> tuple[Any, ...]:
     texts = (row["content"], row["attributes"])
     return (place.tenant, row["memory_id"], row["version"], row["scope_id"], *texts, _raised(row, label))
-
-
-def _key_of_its_own(memory_id: UUID) -> bytes:
-    """What no other memory has: a sealed one is not found by what it says."""
-    return hashlib.sha256(b"sealed" + memory_id.bytes).digest()

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from memory.adapters.postgres import facts as fact_store
 from memory.adapters.postgres import procedures as procedure_store
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
-from memory.adapters.postgres.rows import Place
-from memory.chain import Digest
+from memory.adapters.postgres.rows import Place, heard_turn
 from memory.model import NewFact, NewProcedure, Scope, SessionRef, Turn
 from memory.stored import StoredTurn
-from policies.labels import Integrity, Sensitivity
 
 _PAGE_ROWS: Final = 2_000
 _NOBODY: Final = UUID(int=0)
@@ -86,28 +84,4 @@ class AnewStore:
 
 async def _heard(tx: Transaction, tenant: UUID, events: Sequence[UUID]) -> list[Heard]:
     found = await tx.fetch("turns_to_learn", tenant, list(events))
-    return [Heard(_turn(row), row["event_id"], row["session_id"], row["seq"], None) for row in found]
-
-
-def _turn(row: Any) -> Turn:
-    return Turn(
-        event_id=row["event_id"],
-        exchange_id=row["exchange_id"],
-        chain=Digest(row["chain"]),
-        parent_chain=None if row["parent_chain"] is None else Digest(row["parent_chain"]),
-        role=row["role"],
-        name=row["name"],
-        content=row["content"],
-        tool_calls=None,
-        tool_call_id=None,
-        source_id=row["source_id"],
-        line_digest=row["line_digest"],
-        origin=row["origin"],
-        integrity=Integrity(row["integrity"]),
-        sensitivity=Sensitivity(row["sensitivity"]),
-        model=row["model"],
-        redactions=row["redactions"],
-        token_count=row["token_count"],
-        occurred_at=row["occurred_at"],
-        language=row["language"],
-    )
+    return [Heard(heard_turn(row), row["event_id"], row["session_id"], row["seq"], None) for row in found]

@@ -16,11 +16,9 @@ from uuid import UUID
 from memory.adapters.postgres import facts as fact_store
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
-from memory.adapters.postgres.rows import OpenSession, Place
-from memory.chain import Digest
-from memory.model import Committed, NewFact, ScopeId, Turn
+from memory.adapters.postgres.rows import OpenSession, Place, heard_turn
+from memory.model import Committed, NewFact, ScopeId
 from memory.write.due import Due, DueExchange
-from policies.labels import Integrity, Sensitivity
 
 COUNTED_MAX: Final = 1_000_000
 
@@ -111,34 +109,9 @@ class ExtractionStore:
 
 async def _heard(tx: Transaction, due: Due) -> list[Heard]:
     found = await tx.fetch("user_turns_of_due", due.tenant, due.session_id, due.exchange_id, due.seq_from, due.seq_to)
-    return [Heard(_turn(row), row["event_id"], due.session_id, row["seq"], due.session_last) for row in found]
+    return [Heard(heard_turn(row), row["event_id"], due.session_id, row["seq"], due.session_last) for row in found]
 
 
 def _due(row: Any) -> Due:
     members = dict(row)
     return Due(tenant=members.pop("tenant_id"), **members)
-
-
-def _turn(row: Any) -> Turn:
-    """A user turn as the store has it, which has called no tool and is no import's."""
-    return Turn(
-        event_id=row["event_id"],
-        exchange_id=row["exchange_id"],
-        chain=Digest(row["chain"]),
-        parent_chain=None if row["parent_chain"] is None else Digest(row["parent_chain"]),
-        role=row["role"],
-        name=row["name"],
-        content=row["content"],
-        tool_calls=None,
-        tool_call_id=None,
-        source_id=None,
-        line_digest=None,
-        origin=row["origin"],
-        integrity=Integrity(row["integrity"]),
-        sensitivity=Sensitivity(row["sensitivity"]),
-        model=row["model"],
-        redactions=row["redactions"],
-        token_count=row["token_count"],
-        occurred_at=row["occurred_at"],
-        language=row["language"],
-    )

@@ -9,7 +9,6 @@ on it anew where it is still a fact. Raises StoreUnavailable.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +17,7 @@ from uuid import UUID
 
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.fact_rows import SAME_MEANING
-from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.rows import Place, key_of_its_own
 from memory.stored import MemoryChange
 from policies import procedure
 from policies.fact import Fact
@@ -61,7 +60,7 @@ async def _restate_fact(
                 await tx.run(name, place.tenant, row["superseded_by"], memory_id)
             await tx.run("stand_alone", place.tenant, memory_id)
         await tx.run("drop_fact", place.tenant, memory_id)
-        key = _key_of_its_own(memory_id)
+        key = key_of_its_own(b"edited", memory_id)
         attributes = {name: value for name, value in attributes.items() if name not in _TRIPLE}
     else:
         await tx.run("restate_fact", place.tenant, memory_id, words)
@@ -81,7 +80,7 @@ async def _restate_procedure(
     lead, *lines = text.strip().splitlines() or [""]
     steps = [found[1] for line in lines if (found := _STEP.match(line))]
     if row["origin"] == "taught":
-        key = _key_of_its_own(memory_id)
+        key = key_of_its_own(b"edited", memory_id)
         if lead == row["content"].split("\n", 1)[0] and len(steps) == len(lines) > 0:
             read = procedure.content_key(row["trigger"], steps)
             other = await tx.row("memory_of_content_key", place.tenant, place.scope_id, "procedural", read)
@@ -103,10 +102,6 @@ async def _correct_turns(tx: Transaction, place: Place, memory_id: UUID, says: C
 
 def _holds(text: str, words: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", " ".join(text.casefold().split())) is not None
-
-
-def _key_of_its_own(memory_id: UUID) -> bytes:
-    return hashlib.sha256(b"edited" + memory_id.bytes).digest()
 
 
 def _fact(row: Any, words: str, sentence: str) -> Fact:

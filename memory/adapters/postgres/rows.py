@@ -1,4 +1,4 @@
-"""Values to rows: what a commit holds in, the parameters of its INSERTs out. Pure; text is made storable here."""
+"""A commit's values out as INSERT parameters, a row in as a turn. Pure; text is made storable here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from memory.chain import Digest
 from memory.model import LedgerNode, NewMemory, SealedRetrieval, StoredExchange, Turn
+from policies.labels import Integrity, Sensitivity
 from policies.text import storable
 
 
@@ -252,3 +254,33 @@ def retrieval_row(place: Place, session_id: UUID, sealed: SealedRetrieval) -> tu
         sealed.sealed,
         record.created_at,
     )
+
+
+def heard_turn(row: Any) -> Turn:
+    """A stored turn as extraction hears it: without its tool calls; its source where the query gives one."""
+    return Turn(
+        event_id=row["event_id"],
+        exchange_id=row["exchange_id"],
+        chain=Digest(row["chain"]),
+        parent_chain=None if row["parent_chain"] is None else Digest(row["parent_chain"]),
+        role=row["role"],
+        name=row["name"],
+        content=row["content"],
+        tool_calls=None,
+        tool_call_id=None,
+        source_id=row.get("source_id"),
+        line_digest=row.get("line_digest"),
+        origin=row["origin"],
+        integrity=Integrity(row["integrity"]),
+        sensitivity=Sensitivity(row["sensitivity"]),
+        model=row["model"],
+        redactions=row["redactions"],
+        token_count=row["token_count"],
+        occurred_at=row["occurred_at"],
+        language=row["language"],
+    )
+
+
+def key_of_its_own(what: bytes, memory_id: UUID) -> bytes:
+    """A content key that no other memory has, for one that is found no more by what it says: `what` became of it."""
+    return hashlib.sha256(what + memory_id.bytes).digest()
