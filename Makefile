@@ -35,8 +35,8 @@ run: install ## install and serve; UPSTREAM=http://host:port of your vLLM
 demo: install ## fetch a small model, talk to it through the proxy, leave it running
 	$(BIN)/memory-proxy demo $(ARGS)
 
-test: install-dev ## the test suite, on real parts
-	$(BIN)/python -m pytest -q $(ARGS)
+test: install-dev ## the test suite, on real parts, a process per core
+	$(BIN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
 
 check: install-dev ## format, lint, types, import contracts, generated files, tests
 	$(BIN)/ruff format --check .
