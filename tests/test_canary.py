@@ -87,7 +87,7 @@ async def test_an_alert_is_a_count_a_line_without_content_and_a_row_for_each_ten
         CANARY.upper(),
         CANARY[:40],
         "mpcanary-",
-        token_of(b"k" * 32, uuid4()),
+        token_of(b"k" * 32, UUID(int=3)),
         f"mpcanary-{OURS.hex}-{'0' * 32}",
     ],
 )
