@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 WINDOW_S: Final = 60.0
+_HAIR: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,11 @@ class Used:
 
 
 def share_left(elapsed_s: float) -> float:
-    """The part of the last window that still counts, 0..1, when this one is so many seconds old."""
-    return min(max(1.0 - elapsed_s / WINDOW_S, 0.0), 1.0)
+    """The part of the last window that still counts, 0..1, when this one is so many seconds old.
+
+    A hair less than that, or rounding would refuse who comes when told: 144 * (1 - 20 / 60) + 1 > 97.
+    """
+    return min(max(1.0 - elapsed_s / WINDOW_S - _HAIR, 0.0), 1.0)
 
 
 def admits(previous: int, current: int, limit: int, elapsed_s: float) -> bool:

@@ -233,7 +233,7 @@ def test_a_truncated_answer_gives_what_there_is() -> None:
         ("gzip", gzip.compress(b"x" * 10_000_000)),
         ("deflate", zlib.compress(PLAIN + b"1")),
         ("identity", PLAIN + b"1"),
-        ("gzip", gzip.compress(PLAIN) * 2),
+        ("gzip", gzip.compress(PLAIN, mtime=0) * 2),
     ],
 )
 def test_what_cannot_be_read_is_said_so(encoding: str, sent: bytes) -> None:

@@ -88,7 +88,8 @@ def test_personal_data_is_behind_tokens_and_turned_back_by_the_command(kept: Ser
     token = content[content.index("[kept:") : content.index("]") + 1]
     assert (shown := run(kept, "--reveal", token)).returncode == 0, shown.stderr
     assert shown.stdout == "Bob.Smith@example.com\n"
-    assert run(kept, "--reveal", token[:-2] + "a]").returncode == 2
+    other = token[:-2] + ("e]" if token[-2] == "a" else "a]")
+    assert run(kept, "--reveal", other).returncode == 2
     assert b"Smith@example" not in asked(kept, user, "Where do I mail the invoice to?")
     left = asyncio.run(hunt(kept.data, kept.log, {"mail": "Bob.Smith@example.com"}))
     assert left == []

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory.adapters.redis_rates import RedisRates
@@ -90,6 +90,7 @@ def test_the_narrower_of_two_limits_holds(one: int | None, other: int | None) ->
 
 
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 100), st.floats(0, 59.9))
+@example(0, 144, 97, 0.0)
 def test_who_comes_again_when_told_is_let_in(previous: int, current: int, limit: int, elapsed_s: float) -> None:
     if admits(previous, current, limit, elapsed_s):
         return
