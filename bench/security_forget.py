@@ -7,7 +7,7 @@ have, by id and content, against what they had. Then one more user goes with --s
 looked for in every file of the data directory. Last, an older copy of the data directory is started with the journal of
 erasures put beside it: what it answers as soon as it is ready.
 
-Report on stdout, progress on stderr; exit 1 where anything is left, changed or does not verify. The machine was busy.
+Report on stdout, progress on stderr; exit 1 where anything is left, changed or does not verify.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from memory.erasure.receipt import is_genuine, public_key
 from memory.erasure.shingles import Shingles
 from memory.master import RECEIPTS, hkdf, load_or_create_master_key
 
+DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 SETS: Final = ("locomo", "beam_100K", "memsim_zh")
 TURN_CHARS_MAX: Final = 2_000
 START_S: Final = 180.0
@@ -309,7 +310,7 @@ def restored(upstream: str, older: Path, journal: Path, gone: list[Talk], report
 
 def run(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
     """All of it."""
-    all_of = talks(arguments.sets, arguments.users, arguments.turns)
+    all_of = talks(arguments.data, arguments.users, arguments.turns)
     report: dict[str, Any] = {"users": len(all_of)}
     data, older, log = work / "data", work / "older", work / "serve.log"
     with standing_in() as url:
@@ -349,7 +350,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=100)
     parser.add_argument("--turns", type=int, default=60, help="of one conversation, at most")
-    parser.add_argument("--sets", type=Path, default=Path("shared/evaldata"), help="directory of the shared sets")
+    parser.add_argument("--data", type=Path, default=DATA, help="directory of the shared sets")
     parser.add_argument("--json", type=Path, help="the report as JSON, there")
     parser.add_argument("--work", type=Path, help="where to work (default: a temporary directory)")
     arguments = parser.parse_args()

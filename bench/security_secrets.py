@@ -206,7 +206,7 @@ def main() -> int:
     """Command line. 1 where raw bytes were found, or a figure misses its mark (.98, .02)."""
     parser = argparse.ArgumentParser(description="Secrets: found, left behind, and what that costs.")
     parser.add_argument("--data", type=Path, default=DATA, help="directory of the evaluation files")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--only", choices=["cases", "canaries", "cost"], help="one part of it")
     args = parser.parse_args()
     found = cases(args.data) if args.only in (None, "cases") else None
@@ -216,13 +216,12 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="mp-secrets-", ignore_cleanup_errors=True) as root:
             Path(root).chmod(0o755)
             hunted = asyncio.run(canaries(Path(root)))
+    sys.stdout.write(shown(found, hunted, cost))
     if args.json:
         told: dict[str, Any] = {"cost": [asdict(one) for one in cost]}
         told |= {"cases": asdict(found)} if found else {}
         told |= {"canaries": asdict(hunted)} if hunted else {}
-        sys.stdout.write(json.dumps(told, indent=1) + "\n")
-    else:
-        sys.stdout.write(shown(found, hunted, cost))
+        args.json.write_text(json.dumps(told, indent=1) + "\n")
     missed = found is not None and (found.share_found < 0.98 or found.share_touched > 0.02)
     return 1 if missed or (hunted is not None and hunted.traces) else 0
 

@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--directory", type=Path, help="of reembed: where its files lie")
     parser.add_argument("--rest", type=float, default=1.0, help="of reembed: seconds of rest for each of work")
     for name in ("tenant", "action", "actor", "id", "head"):
-        parser.add_argument(f"--{name}", help="of audit")
+        parser.add_argument(f"--{name}", help="of audit" if name != "tenant" else "of audit and forget")
     parser.add_argument("--limit", type=int, default=50, help="of audit list: rows of each tenant")
     parser.add_argument("--again", action="store_true", help="of redact: look also at what these rules have cleaned")
     parser.add_argument("--token", help="of redact: what --mode reveal shows the value of")
@@ -137,7 +137,7 @@ def _redact(settings: Settings, given: argparse.Namespace) -> int:
 
 
 def _forget(settings: Settings, given: argparse.Namespace) -> int:
-    wanted = Wanted(given.kind, given.value, given.as_user, given.as_project, given.as_agent)
+    wanted = Wanted(given.tenant or "default", given.kind, given.value, given.as_user, given.as_project, given.as_agent)
     return uvloop.run(forgotten(settings, wanted))
 
 

@@ -23,6 +23,8 @@ from memory.errors import ConfigInvalid, EnvelopeUnreadable, StartFailed
 from memory.key_wiring import master_of
 from memory.keys import CURRENT_STALE, KeyRing
 
+_READ_AGAIN: Final = timedelta(seconds=5)
+"""For a process that is at it when its key becomes stale."""
 _FEW: Final = Bounds(connections_max=2, statement_timeout_ms=60_000)
 _SHOWN: Final = {
     "sealed": "rows and vectors sealed",
@@ -76,12 +78,19 @@ async def rotated(rotation: Rotation, older: timedelta, sleep: Callable[[float],
         total.add(await rotation.rotate_keys(tenant, now - older, now))
     _tell(f"{total.keys_rotated} keys rotated")
     await _all_walked(rotation, total)
-    if total.keys_rotated:
-        wait = CURRENT_STALE.total_seconds() + 5
-        _tell(f"waiting {wait:.0f} s for what running processes still seal under the old keys")
-        await sleep(wait)
+    if (wait_s := await _still_sealing_s(rotation)) > 0:
+        _tell(f"waiting {wait_s:.0f} s for what running processes still seal under the old keys")
+        await sleep(wait_s)
         await _all_walked(rotation, total)
     return total
+
+
+async def _still_sealing_s(rotation: Rotation) -> float:
+    """How long a running process may yet seal under a key that was replaced: also one that a killed run replaced."""
+    replaced = [at for tenant in await rotation.tenants() if (at := await rotation.last_retired(tenant)) is not None]
+    if not replaced:
+        return 0.0
+    return (max(replaced) + CURRENT_STALE + _READ_AGAIN - datetime.now(UTC)).total_seconds()
 
 
 async def _all_walked(rotation: Rotation, total: Counts) -> None:

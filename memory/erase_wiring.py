@@ -24,6 +24,7 @@ from memory.erasure.learning import Learning
 from memory.errors import ConfigInvalid
 from memory.keys import KeyRing
 from memory.model import NewFact, NewProcedure, Turn
+from memory.telemetry import Metrics
 from memory.write.rebuild import Rebuilder
 from policies.lifetime import DaysOf
 
@@ -60,6 +61,7 @@ def erasing_on(
     database: Database,
     keys: KeyRing,
     anew: Anew | None,
+    metrics: Metrics,
     closing: contextlib.AsyncExitStack,
 ) -> tuple[Erasing, RedisErase]:
     """Erasures on these stores; `anew` None: what has other sources is made again by somebody else."""
@@ -77,6 +79,7 @@ def erasing_on(
             keys=keys,
             anew=anew,
             clock=_now,
+            metrics=metrics,
             staleness_s=settings.recall.scope_staleness_max_ms / 1000,
             salt_rotation_min_s=settings.erasure.salt_rotation_min_s,
             journal=settings.erasure.journal or settings.data.dir / "erasures.ndjson",

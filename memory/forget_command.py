@@ -45,6 +45,7 @@ from memory.errors import ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.model import Scope
+from memory.telemetry import Metrics
 from memory.wiring import holder_name, prepared, step_back
 from memory.write.facts import facts_of, no_facts
 from memory.write.procedures import finder, no_procedures
@@ -66,6 +67,7 @@ BGREWRITEAOF (and drop RDB files) on Redis.
 class Asked:
     """What the command line asks for, and in whose scope."""
 
+    tenant: str
     kind: TargetKind
     value: str
     user: str
@@ -90,8 +92,8 @@ async def forgotten(settings: Settings, asked: Asked) -> int:
         closing.callback(embedder.close)
         store = EraseStore(database, serving.model.table)
         anew = _anew(settings, database, serving.model.table, keys, embedder, languages)
-        erasing, redis = erasing_on(settings, store, database, keys, anew, closing)
-        tenant = await KeyStore(database).ensure_tenant("default", datetime.now(UTC))
+        erasing, redis = erasing_on(settings, store, database, keys, anew, Metrics(), closing)
+        tenant = await _tenant(KeyStore(database), asked.tenant)
         target = Target(asked.kind, asked.value, Scope(tenant, asked.user, asked.project, asked.agent))
         words = Shingles(NEEDLES_MAX)
         receipt = await _led(erasing, Asking(store, keys), database, target, words)
@@ -106,6 +108,15 @@ async def forgotten(settings: Settings, asked: Asked) -> int:
         if job is not None:
             await store.note_receipt(job, whole)
         return _shown(whole)
+
+
+async def _tenant(store: KeyStore, name: str) -> UUID:
+    """Its id. Raises ConfigInvalid for one that is not there, so that a slip of the pen makes none."""
+    names = await store.tenant_names()
+    found = [tenant for tenant, its in names.items() if its == name]
+    if not found:
+        raise ConfigInvalid(f"there is no tenant {name!r}; known: {', '.join(sorted(names.values())) or 'none'}")
+    return found[0]
 
 
 async def _led(
@@ -159,7 +170,7 @@ async def cleaned(settings: Settings) -> None:
         if serving is None:
             return
         store = EraseStore(database, serving.model.table)
-        erasing, _ = erasing_on(settings, store, database, keys, None, closing)
+        erasing, _ = erasing_on(settings, store, database, keys, None, Metrics(), closing)
         await reapply(erasing, Asking(store, keys), Leadership(database, JOB, holder_name()))
 
 

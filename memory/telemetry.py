@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
+_LONG_SECONDS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _LIBRARIES: Final = ("asyncio", "aiohttp", "asyncpg", "LiteLLM")
 
@@ -145,6 +146,21 @@ class Metrics:
         )
         self.working = Counter(
             "memory_proxy_working_contexts_total", "Readings of working contexts.", ["how"], registry=own
+        )
+        self.erasures = Counter(
+            "memory_proxy_erasures_total", "Erasures by what came of them.", ["outcome"], registry=own
+        )
+        self.erasures_waiting = Gauge(
+            "memory_proxy_erasures_waiting",
+            "Erasures that were asked for and have no receipt yet.",
+            registry=own,
+            multiprocess_mode="mostrecent",
+        )
+        self.erasure_seconds = Histogram(
+            "memory_proxy_erasure_seconds",
+            "From an erasure's request to its receipt.",
+            registry=own,
+            buckets=_LONG_SECONDS,
         )
         self.audit = Counter("memory_proxy_audit_total", "Rows of the audit log.", ["what"], registry=own)
         self.canary_seen = Counter(

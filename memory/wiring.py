@@ -327,7 +327,7 @@ async def erasures(shared: Shared, parts: WriteParts, closing: contextlib.AsyncE
         parts.find_procedures,
         parts.lives,
     )
-    return erasing_on(settings, store, database, parts.keys, anew, closing)
+    return erasing_on(settings, store, database, parts.keys, anew, shared.metrics, closing)
 
 
 @contextlib.asynccontextmanager

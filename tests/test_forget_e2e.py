@@ -35,9 +35,9 @@ def found(service: Service, user: str, query: str) -> list[str]:
     return [one["content"] for one in answer["candidates"]]
 
 
-def forget(service: Service, caller: str, /, **body: Any) -> Any:
+def forget(service: Service, caller: str, /, *, within_s: float = 60, **body: Any) -> Any:
     answer = service.call("POST", "/memory/v1/forget", body, X_Memory_User=caller)
-    until = time.monotonic() + 60
+    until = time.monotonic() + within_s
     while answer.get("status") == "running" and time.monotonic() < until:  # 202: this machine is busy
         answer = service.call("GET", f"/memory/v1/forget/{answer['id']}", X_Memory_User=caller)
         time.sleep(0.2)

@@ -37,6 +37,7 @@ from memory.model import Scope
 from memory.ports import Entry
 from memory.read.conversation import scope_key
 from memory.stored import TombstoneKind
+from memory.telemetry import Metrics
 from memory.write.tombstones import digest, session_digest, turn_digests
 
 SETTLED_WITHIN_S: Final = 10.0
@@ -55,6 +56,7 @@ class EraseParts:
     keys: KeyRing
     anew: MakesAnew | None
     clock: Callable[[], datetime]
+    metrics: Metrics
     staleness_s: float
     salt_rotation_min_s: float
     journal: Path
@@ -167,7 +169,10 @@ class Erasing:
             job.tenant_id, job.erasure_id, job.kind, job.digest, job.requested_at, await self._tombstones(job, known)
         )
         await asyncio.to_thread(journal.append, self._parts.journal, entry, receipt)
-        await self._store.end(job, receipt, self._parts.clock(), fence)
+        now, metrics = self._parts.clock(), self._parts.metrics
+        await self._store.end(job, receipt, now, fence)
+        metrics.erasures.labels("complete" if receipt["complete"] else "traces_left").inc()
+        metrics.erasure_seconds.observe((now - job.requested_at).total_seconds())
 
     # ------------------------------------------------------------ parts of steps
 

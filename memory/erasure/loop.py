@@ -59,7 +59,9 @@ async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing) -> No
     while True:
         rest_s = POLL_S
         try:
-            if waiting := await store.waiting():
+            waiting = await store.waiting()
+            erasing.parts.metrics.erasures_waiting.set(len(waiting))
+            if waiting:
                 async with leading(leader) as fence:
                     if fence is not None:
                         await _all(erasing, waiting, fence)
@@ -77,6 +79,7 @@ async def _all(erasing: Erasing, waiting: list[tuple[UUID, UUID]], fence: int) -
         except LeaseLost:
             raise
         except MemoryProxyFault as fault:
+            erasing.parts.metrics.erasures.labels("stopped").inc()
             event(log, "erasure_stopped", logging.WARNING, erasure=str(erasure_id), fault=type(fault).__name__)
             faults.append(fault)
             continue

@@ -44,6 +44,8 @@ def run_forget(options: argparse.Namespace) -> int:
         if len(given) != 1:
             raise CallFailed("name exactly one of --user, --project, --session, --memory, --source and --query")
         kind, value = given[0]
+        if options.tenant is not None and not options.scrub:
+            raise CallFailed("--tenant goes with --scrub; without it the tenant is that of --key")
         if options.scrub:
             return _scrub(options, kind, value)
         return _by_api(options, kind, value)
@@ -84,7 +86,7 @@ def _scrub(options: argparse.Namespace, kind: str, value: str) -> int:
         raise CallFailed("--scrub rewrites tables, during which their scopes wait; say --yes, or --dry-run without it")
     if kind == "query":
         raise CallFailed("--scrub takes no --query: rehearse that with --dry-run, then scrub the memories it names")
-    words = ["forget", "--kind", kind, "--value", value]
+    words = ["forget", "--tenant", options.tenant or "default", "--kind", kind, "--value", value]
     for name in ("as_user", "as_project", "as_agent"):
         words += [f"--{name.replace('_', '-')}", getattr(options, name) or "default"]
     return run_beside(options, words)

@@ -306,6 +306,7 @@ def _forget(commands: Commands) -> None:
     )
     for name in ("user", "project", "agent"):
         parser.add_argument(f"--as-{name}", help=f"whose conversation, memory, source: the scope's {name}")
+    parser.add_argument("--tenant", help="with --scrub: whose (default: default); without it, that of --key")
     parser.add_argument("--url", default="http://127.0.0.1:8080", help="the running proxy (default %(default)s)")
     parser.add_argument("--key", help="API key with memory:erase, where the proxy runs with auth.mode keys")
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file of the service")

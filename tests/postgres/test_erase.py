@@ -26,6 +26,7 @@ from memory.erasure.receipt import is_genuine, public_key
 from memory.errors import LeaseLost, StoreRefused, StoreUnavailable
 from memory.keys import KeyRing
 from memory.model import Scope
+from memory.telemetry import Metrics
 from memory.write.tombstones import digests_of
 from tests.postgres.seed import T0, Stores, exchange, stores
 from tests.postgres_fixture import TestDatabase
@@ -106,6 +107,7 @@ async def bench(postgres: TestDatabase, valkey: ValkeyServer, tmp_path: Path) ->
             keys=keys,
             anew=None,
             clock=lambda: datetime.now(UTC),
+            metrics=Metrics(),
             staleness_s=0.05,
             salt_rotation_min_s=3600,
             journal=tmp_path / "erasures.ndjson",
@@ -156,6 +158,7 @@ async def test_killed_after_any_step_the_next_one_finishes(bench: Bench, step: s
         await Erasing(replace(bench.parts, store=dying)).run(bench.stores.tenant, erasure_id, fence)
     job = await bench.run(erasure_id)
     assert job.finished_at is not None and job.receipt["complete"], job.receipt
+    assert bench.parts.metrics.erasures.labels("complete")._value.get() == 1
     assert rows(bench, "turns") == rows(bench, "memories") == rows(bench, "erasure_items") == 0
     assert (
         bench.postgres.psql("SELECT count(*) FROM data_keys WHERE subject_id IS NOT NULL AND wrapped IS NOT NULL")

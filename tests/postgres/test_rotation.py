@@ -57,8 +57,14 @@ async def test_a_killed_rotation_goes_on_where_it_stood(vault: Vaulted) -> None:
     assert first.keys_rotated == 1
     half = await standing(rotation_of(vault))
     assert (half.old, half.unreadable) == (18, 0)
-    again = await rotated(rotation_of(vault), timedelta(days=1), not_at_all)
+    waited: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        waited.append(seconds)
+
+    again = await rotated(rotation_of(vault), timedelta(days=1), rest)
     assert (again.keys_rotated, again.moved) == (0, 18)
+    assert len(waited) == 1 and 0 < waited[0] <= 70, "others may seal under the old key yet, whoever replaced it"
     assert vault.postgres.psql("SELECT count(*) FROM data_keys WHERE subject_id IS NOT NULL") == "2"
 
 

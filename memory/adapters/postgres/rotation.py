@@ -60,8 +60,8 @@ class Rotation:
         async with self._database.transaction(None, read_only=True) as tx:
             return [row["tenant_id"] for row in await tx.fetch("all_tenants")]
 
-    async def keys_of(self, tenant: UUID) -> AsyncIterator[tuple[WrappedKey, datetime, bool]]:
-        """Every key that is not shredded: it, when it was made, and whether it is in force."""
+    async def keys_of(self, tenant: UUID) -> AsyncIterator[tuple[WrappedKey, datetime, datetime | None]]:
+        """Every key that is not shredded: it, when it was made, and since when it is no longer in force."""
         after = _FIRST
         while True:
             async with self._database.transaction(tenant, read_only=True) as tx:
@@ -69,7 +69,7 @@ class Rotation:
             for row in rows:
                 key = wrapped_key(row)
                 if key is not None:
-                    yield key, row["created_at"], row["retired_at"] is None
+                    yield key, row["created_at"], row["retired_at"]
             if len(rows) < KEYS_AT_ONCE:
                 return
             after = rows[-1]["key_id"]
@@ -77,8 +77,8 @@ class Rotation:
     async def rotate_keys(self, tenant: UUID, older_than: datetime, now: datetime) -> Counts:
         """A new key for each subject whose key is older; the old one opens what it sealed and seals nothing more."""
         counts = Counts()
-        async for key, made, in_force in self.keys_of(tenant):
-            if key.subject_id is None or not in_force or made >= older_than:
+        async for key, made, retired in self.keys_of(tenant):
+            if key.subject_id is None or retired is not None or made >= older_than:
                 continue
             fresh = await self._keys.renew(tenant, key.subject_id)
             async with self._database.transaction(tenant) as tx:
@@ -87,12 +87,16 @@ class Rotation:
                     counts.keys_rotated += 1
         return counts
 
+    async def last_retired(self, tenant: UUID) -> datetime | None:
+        """When a key of this tenant was last replaced, by this run or one before; None for never."""
+        return max([retired async for _, _, retired in self.keys_of(tenant) if retired is not None], default=None)
+
     async def rewrap_keys(self, tenant: UUID, *, dry: bool = False) -> Counts:
         """The tenant's own keys under the master key in force; `dry` counts only."""
         counts = Counts()
-        async for key, _, in_force in self.keys_of(tenant):
+        async for key, _, retired in self.keys_of(tenant):
             counts.keys += 1
-            counts.keys_retired += not in_force
+            counts.keys_retired += retired is not None
             if key.subject_id is not None or self._keys.is_wrapped_by_current(key):
                 continue
             counts.keys_to_rewrap += 1
