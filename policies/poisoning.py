@@ -4,9 +4,9 @@ Three rules against planted text, none of which asks what is true:
 - A claim of a tool, a page, a document or an untrusted import never stands beside a person's statement of the same
   thing: it counts behind it, however new and however often it is said.
 - Near-copies of such a claim from one source, in nearly the same words, count once.
-- One who says nearly the same in nearly the same words three times and more within an hour has said it once, and what
-  was said of it before goes first: repetition is no correction. Whoever changes their mind says so once or twice, and
-  passes as ever.
+- One who says nearly the same three times and more within an hour, in nearly the same words or in quite other ones, has
+  said it once, and what was said of it before goes first: repetition is no correction. Whoever changes their mind says
+  so once or twice, and passes as ever. Notes of one form, with other names or numbers in it, say different things.
 
 Fixed by `python -m bench.security_poison` against recall@10 of LoCoMo, BEAM-100K and MemSim, which it must leave alone.
 Pure; refuses nothing.
@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 # How many of the best are looked at: what comes behind them is no answer any more.
 DEPTH: Final = 24
@@ -38,6 +39,9 @@ COPIES_MIN: Final = 3
 # Of the words of two texts so many are the same where one is a copy: "Number 7: my teapot has the name Halcyon7" and
 # another number and name share .6. Set by hand: a fold of what differs loses what somebody said.
 COPY_SHARE: Final = 0.8
+# Of the pairs of words that follow each other two texts of one form share so many and more: notes, readings and reports
+# that are near enough to be copies (COPY) .40 to .58; of texts planted for one question 5 % share more than .27.
+FORM_SHARE: Final = 0.3
 COPIES_WITHIN_S: Final = 3_600.0
 
 VOUCHED: Final = frozenset({"admin", "user"})
@@ -50,12 +54,29 @@ _ASKS: Final = re.compile(
     re.IGNORECASE,
 )
 _CHARS_READ: Final = 2_000
+_WORD: Final = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A text's words in small letters, those of them with a digit, and which follows which. Of no text: empty."""
+
+    words: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+    pairs: frozenset[tuple[str, str]] = frozenset()
+
+    @classmethod
+    def of(cls, text: str) -> Wording:
+        """Of the beginning of a text."""
+        words = _WORD.findall(text[:_CHARS_READ].casefold())
+        numbers = frozenset(word for word in words if any(map(str.isdigit, word)))
+        return cls(frozenset(words), numbers, frozenset(pairwise(words)))
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """One found text. `asked` is its cosine with the question, None without vectors; `said_at` and `arrived_at` are
-    seconds, None where unknown; `source` is who said it where; `words` are its words, in small letters.
+    seconds, None where unknown; `source` is who said it where.
     """
 
     integrity: str
@@ -64,7 +85,7 @@ class Claim:
     asked: float | None
     said_at: float | None
     arrived_at: float | None
-    words: frozenset[str] = frozenset()
+    wording: Wording = Wording()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +144,7 @@ def _count_copies_once(claims: Sequence[Claim], near: Callable[[int, int], float
             for other in kept
             if (one.source == claims[other].source or _at_one_time(one, claims[other]))
             and near(other, at) >= SAME_WORDS
-            and _alike(one, claims[other])
+            and _alike(one.wording, claims[other].wording)
         )
         if (found := next(same, None)) is None:
             kept.append(at)
@@ -154,16 +175,35 @@ def _copies(claims: Sequence[Claim], near: Callable[[int, int], float], best: in
     copies = [best]
     for at in said:
         if at != best and all(
-            _at_one_time(claims[at], claims[one]) and near(at, one) >= COPY and _alike(claims[at], claims[one])
+            _at_one_time(claims[at], claims[one])
+            and near(at, one) >= COPY
+            and _says_again(claims[at].wording, claims[one].wording)
             for one in copies
         ):
             copies.append(at)
     return copies
 
 
-def _alike(one: Claim, other: Claim) -> bool:
+def _alike(one: Wording, other: Wording) -> bool:
     """Whether they say it in nearly the same words: vectors alone take readings and notes of one form for copies."""
-    return len(one.words & other.words) >= COPY_SHARE * len(one.words | other.words)
+    return _share(one.words, other.words) >= COPY_SHARE
+
+
+def _says_again(one: Wording, other: Wording) -> bool:
+    """Of two texts that mean nearly the same: whether they are one text, or so unlike that none is a form of both."""
+    if _alike(one, other):
+        return True
+    return _share(one.pairs, other.pairs) < FORM_SHARE and not _counts_differ(one, other)
+
+
+def _counts_differ(one: Wording, other: Wording) -> bool:
+    """Whether each names a number that the other does not."""
+    return bool(one.numbers - other.numbers) and bool(other.numbers - one.numbers)
+
+
+def _share(one: frozenset[Any], other: frozenset[Any]) -> float:
+    """What is in both, of what is in either; 1 where there is nothing."""
+    return len(one & other) / len(one | other) if one or other else 1.0
 
 
 def _when(one: Claim) -> tuple[float, float]:

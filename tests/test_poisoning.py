@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 from memory.read.index import ScopeIndex, Scored
 from memory.read.items import Filter, IndexItem
-from policies.poisoning import COPIES_MIN, SAME_THING, Claim, sift, states
+from policies.poisoning import COPIES_MIN, SAME_THING, Claim, Wording, sift, states
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 DIM = 8
@@ -63,6 +63,37 @@ def test_what_was_said_first_goes_before_what_is_said_over_and_over() -> None:
     sifted = sift([*flood, TRUTH], near_all)
     assert sifted.order == [5, 0]
     assert set(sifted.behind) == {1, 2, 3, 4}
+
+
+SAME_IN_OTHER_WORDS = (
+    "The bridge of Veldsteen was opened in spring by the harbour master himself.",
+    "It was the harbour master who opened Veldsteen's bridge when spring came.",
+    "When spring arrived, Veldsteen saw its bridge inaugurated; the harbour master did it.",
+    "As is known, in spring our harbour master has inaugurated the Veldsteen bridge.",
+)
+ONE_FORM = {
+    "numbers": [f"Number {n}: my teapot has the name Halcyon{n}." for n in range(4)],
+    "readings": [f"The reading of meter {n} is {n * 13.7:.1f} kWh." for n in range(4)],
+    "names": [
+        f"The deployment of the {name} service in cluster {place} failed at the health check this morning."
+        for name, place in (("billing", "east"), ("checkout", "west"), ("search", "north"), ("upload", "south"))
+    ],
+}
+
+
+def said_within_a_minute(texts: Sequence[str]) -> list[Claim]:
+    return [Claim("user", True, "s", 0.9, 1e6 + n, 1e6 + n, Wording.of(text)) for n, text in enumerate(texts)]
+
+
+def test_what_is_said_over_and_over_in_other_words_is_said_once() -> None:
+    truth = replace(TRUTH, wording=Wording.of("The mayor opened the bridge of Veldsteen."))
+    sifted = sift([*said_within_a_minute(SAME_IN_OTHER_WORDS), truth], near_all)
+    assert sifted.order == [4, 0]
+
+
+@pytest.mark.parametrize("texts", ONE_FORM.values(), ids=ONE_FORM.keys())
+def test_notes_of_one_form_say_different_things(texts: list[str]) -> None:
+    assert sift(said_within_a_minute(texts), near_all).order == [0, 1, 2, 3]
 
 
 def test_whoever_changes_their_mind_is_heard() -> None:

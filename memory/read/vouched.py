@@ -6,7 +6,6 @@ Reads what ScopeIndex owns, changes nothing. What is left out is folded into wha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
@@ -26,6 +25,7 @@ from policies.poisoning import (
     UNVOUCHED,
     VOUCHED,
     Claim,
+    Wording,
     sift,
     states,
 )
@@ -33,8 +33,6 @@ from policies.poisoning import (
 Floats = NDArray[np.float32]
 # Of a long document so many windows are compared: time is bounded, 24 documents take less than a millisecond.
 WINDOWS_READ: Final = 8
-_CHARS_READ: Final = 2_000
-_WORD: Final = re.compile(r"\w+")
 
 
 class Vouched:
@@ -65,7 +63,7 @@ class Vouched:
                 asked=near_asked[at],
                 said_at=_seconds(item.occurred_at),
                 arrived_at=_seconds(item.created_at),
-                words=_words(item.content) if short[at] or planted[at] else frozenset(),
+                wording=Wording.of(item.content) if short[at] or planted[at] else Wording(),
             )
             for at, item in enumerate(items)
         ]
@@ -112,10 +110,6 @@ def _may_repeat(items: Sequence[IndexItem], short: Sequence[bool], asked: Sequen
     )
     after = zip(times, times[COPIES_MIN - 1 :], strict=False)
     return any(late - early <= COPIES_WITHIN_S for early, late in after)
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text[:_CHARS_READ].casefold()))
 
 
 def _last(behind: Mapping[int, int], at: int) -> int:

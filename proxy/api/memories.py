@@ -22,7 +22,8 @@ from memory.model import Scope
 from memory.stored import MemoryChange, MemoryRecord
 from memory.write.windows import dated, split_windows
 from policies.gate import Item
-from policies.labels import Sensitivity
+from policies.injection.judge import judge, origin_of
+from policies.labels import Integrity, Sensitivity
 from policies.text import storable, storable_json
 from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters
@@ -139,6 +140,8 @@ class Memories:
         if "content" not in asked.model_fields_set:
             return MemoryChange(**members)
         text = await asyncio.to_thread(lambda: self._parts.redactor.redact(storable(asked.content)).text)
+        if asked.validation_status != "confirmed":
+            await asyncio.to_thread(_refuse_instructions, text, known)
         windows = await asyncio.to_thread(split_windows, text, self._parts.windows)
         try:
             vectors = await self._parts.embedder.embed_documents(
@@ -147,6 +150,17 @@ class Memories:
         except EmbedderUnavailable as fault:
             raise StoreUnavailable(f"the new text cannot be embedded now: {fault}", retry_after_s=1) from fault
         return MemoryChange(content=text, windows=tuple(windows), vectors=vectors, **members)
+
+
+def _refuse_instructions(text: str, known: MemoryRecord) -> None:
+    """Raise Unprocessable where new text addresses the model: said in a chat it would wait for a review."""
+    verdict = judge(text, origin_of(Integrity(known.integrity)))
+    if verdict.quarantined:
+        raise Unprocessable(
+            f"the new text addresses the model ({verdict.reason}): word it as a statement, or, where it is meant so,"
+            ' send "validation_status": "confirmed" with it',
+            param="content",
+        )
 
 
 def item_of(scope: Scope, record: MemoryRecord) -> Item:
