@@ -78,9 +78,7 @@ def leaks(report: Report) -> Iterator[Line]:
     wall = report["second_wall_alone"]
     yield none("leaks", "foreign ids and canaries, anywhere", report["leaks"], f" in {report['requests']:,} requests")
     yield none("leaks", "served that had to be refused", report["served_that_had_to_be_refused"])
-    yield none(
-        "leaks", "foreign rows, row-level security alone", wall["foreign_rows"], f" in {wall['queries']} queries"
-    )
+    yield none("leaks", "foreign rows, row-level security alone", wall["foreign_rows"], f" in {wall['runs']} reads")
 
 
 def attacks(report: Report) -> Iterator[Line]:

@@ -1,0 +1,78 @@
+"""The security report says what its parts measured, and fails where a bound is not kept or a part did not run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import security
+from bench.security import PARTS, main, read
+
+LEAKS = {
+    "requests": 20_000,
+    "leaks": 0,
+    "served_that_had_to_be_refused": 0,
+    "second_wall_alone": {"foreign_rows": 0, "runs": 135},
+}
+POISON = {
+    "rows": [
+        {"form": "tool result", "planted_in_top5": 0.07, "truth_first": 0.97},
+        {"form": "tool result", "planted_in_top5": 0.16, "truth_first": 0.95},
+        {"form": "same person", "planted_in_top5": 1.0, "truth_first": 0.91},
+    ]
+}
+
+
+def put(out: Path, **reports: Any) -> None:
+    (out / "full").mkdir(parents=True)
+    for name, report in reports.items():
+        (out / "full" / f"{name}.json").write_text(json.dumps(report))
+
+
+def test_what_has_its_figures_is_read_and_not_run_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path, leaks=LEAKS)
+    lines = tmp_path / "lines.json"
+    assert main(["--only", "leaks", "--out", str(tmp_path), "--json", str(lines)]) == 0
+    shown = capsys.readouterr()
+    assert "| leaks | foreign ids and canaries, anywhere | 0 | 0 in 20,000 requests | yes |" in shown.out
+    assert shown.err == ""
+    assert [one["kept"] for one in json.loads(lines.read_text())] == [True, True, True]
+
+
+def test_the_worse_wording_counts_and_a_bound_that_is_missed_is_an_exit_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path, poison=POISON)
+    assert main(["--only", "poison", "--out", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "| poison | tool result: planted in the top 5 | <= 0.15 | 0.160 | NO |" in out
+    assert "| poison | tool result: the truth first | >= 0.9 | 0.950 | yes |" in out
+    assert "same person: planted" not in out, "nothing was asked of it"
+
+
+def test_a_part_that_leaves_no_figures_is_told_and_the_others_are_shown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, leaks=LEAKS)
+    parts = {**PARTS, "cost": replace(PARTS["cost"], module="bench.not_there")}
+    monkeypatch.setattr(security, "PARTS", parts)
+    assert main(["--only", "leaks,cost", "--out", str(tmp_path)]) == 2
+    shown = capfd.readouterr()
+    assert "| leaks |" in shown.out and "| cost |" not in shown.out
+    assert "bench.not_there ended with 1 and no figures" in shown.err
+
+
+def test_a_part_that_is_none_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--only", "leeks"])
+    assert stopped.value.code == 2
+    assert "no part named leeks; there are leaks, attacks" in capsys.readouterr().err
+
+
+def test_every_leak_is_a_missed_bound(tmp_path: Path) -> None:
+    put(tmp_path, leaks={**LEAKS, "leaks": 1, "second_wall_alone": {"foreign_rows": 2, "runs": 135}})
+    assert [line.kept for line in read(tmp_path / "full", ["leaks"])] == [False, True, False]
