@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -284,7 +286,7 @@ def test_new_text_that_addresses_the_model_is_refused_unless_somebody_means_it(a
     assert (meant.status, meant.json["content"]) == (200, attack["content"])
 
 
-def test_what_is_hidden_is_gone_but_for_the_past(api: Api) -> None:
+def test_what_is_hidden_is_gone_but_for_the_past(api: Api, service: Service, user: str) -> None:
     api.take_in(TALK[0])
     memory = api.get("/memory/v1/memories", kind="episodic").json["data"][0]
     path = f"/memory/v1/memories/{memory['id']}"
@@ -297,6 +299,17 @@ def test_what_is_hidden_is_gone_but_for_the_past(api: Api) -> None:
     assert api.get("/memory/v1/memories").json["data"] == []
     before = api.search("bees", as_of=memory["created_at"])
     assert [candidate["id"] for candidate in before["candidates"]] == [memory["id"]]
+    other = Api(service.url, f"{user}x")
+    assert other.call("POST", f"{path}/undelete").status == 404
+    shown = api.call("POST", f"{path}/undelete")
+    assert (shown.status, shown.json["id"], shown.json["content"]) == (200, memory["id"], memory["content"])
+    assert shown.headers["ETag"] == f'"{shown.json["version"]}"'
+    assert [one["id"] for one in api.search("bees")["candidates"]] == [memory["id"]]
+    assert api.call("POST", f"{path}/undelete").status == 404
+    command = [sys.executable, "-m", "proxy", "memories", memory["id"], "--url", service.url, "--user", user]
+    for option, status in (("--delete", 404), ("--undelete", 200)):
+        subprocess.run([*command, option], check=True, capture_output=True, timeout=60)
+        assert api.get(path).status == status
 
 
 def test_lists_are_walked_once_in_either_order(api: Api) -> None:

@@ -125,6 +125,20 @@ class Memories:
         await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, version=version, note=note)
         return said(MemoryDeleted(id=str(memory_id), deleted_at=caller.now, undo_until=caller.now + UNDO))
 
+    async def undelete(self, request: web.Request) -> web.Response:
+        """Show a hidden memory again."""
+        caller = caller_of(request, self._parts.door, "memory:write")
+        parameters(request, ())
+        memory_id = id_in_path(request, "memory")
+        holder = await holder_for(caller, self._parts.keys)
+        note = noted(caller.scope.tenant, caller.actor, "memory.undelete", ids=[memory_id], at=caller.now)
+
+        def may(known: MemoryRecord) -> None:
+            require_writable(holder, item_of(caller.scope, known), "memory")
+
+        shown = await self._parts.records.undelete_memory(caller.scope, memory_id, caller.now, note=note, may=may)
+        return await self._shown(caller.scope, shown)
+
     async def _shown(self, scope: Scope, record: MemoryRecord) -> web.Response:
         answer = said(_said(record, await self._labels.of(scope, [record.session_id])))
         answer.headers["ETag"] = f'"{record.version}"'

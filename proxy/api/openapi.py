@@ -160,6 +160,15 @@ CALLS: Final = (
     ),
     Call(
         "POST",
+        "/memory/v1/memories/{id}/undelete",
+        "undeleteMemory",
+        "Show a hidden memory again, with the facts that were hidden with it; until the `undo_until` of its DELETE.",
+        schemas.MemorySaid,
+        parameters=("id", "scope"),
+        errors=(*_CALLER, "not_found"),
+    ),
+    Call(
+        "POST",
         "/memory/v1/memories/{id}/share",
         "shareMemory",
         "Copy a memory to what the project or the tenant shares; wants the capability memory:share:project or :tenant.",

@@ -106,6 +106,7 @@ class OwnApi:
             Route("GET", "/memory/v1/memories/{id}", memories.show),
             Route("PATCH", "/memory/v1/memories/{id}", memories.change),
             Route("DELETE", "/memory/v1/memories/{id}", memories.hide),
+            Route("POST", "/memory/v1/memories/{id}/undelete", memories.undelete),
             Route("POST", "/memory/v1/memories/{id}/share", sharing.share),
             Route("POST", "/memory/v1/memories/{id}/unshare", sharing.unshare),
             Route("GET", "/memory/v1/audit", AuditRows(parts).list),

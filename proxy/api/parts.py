@@ -106,6 +106,17 @@ class Records(Protocol):
     ) -> None:
         """Hide it. Raises NotFound, Conflict."""
 
+    async def undelete_memory(
+        self,
+        scope: Scope,
+        memory_id: UUID,
+        now: datetime,
+        *,
+        note: Note | None = None,
+        may: Callable[[MemoryRecord], None] = ...,
+    ) -> MemoryRecord:
+        """Show it again, where `may` raises nothing. Raises NotFound."""
+
     async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
         """What one request was given. Raises NotFound."""
 

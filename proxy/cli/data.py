@@ -147,6 +147,10 @@ def run_memories(options: argparse.Namespace) -> int:
         client.send("DELETE", path)
         sys.stdout.write(f"hidden: {options.memory}\n")
         return 0
+    if options.undelete:
+        client.send("POST", f"{path}/undelete")
+        sys.stdout.write(f"shown again: {options.memory}\n")
+        return 0
     return _as_json(client.get(path))
 
 

@@ -177,7 +177,10 @@ def _memories(commands: Commands) -> None:
     judged = parser.add_mutually_exclusive_group()
     judged.add_argument("--confirm", action="store_true", help="it holds")
     judged.add_argument("--reject", action="store_true", help="it does not hold: out of recall")
-    parser.add_argument("--delete", action="store_true", help="hide it from recall (undo for 30 days)")
+    judged.add_argument(
+        "--delete", action="store_true", help="hide it from recall; --undelete within 30 days undoes it"
+    )
+    judged.add_argument("--undelete", action="store_true", help="show again what was hidden")
     parser.add_argument("--kind", help="only this kind")
     parser.add_argument("--limit", type=int, default=50)
     parser.add_argument("--json", action="store_true", help="the API's answer as it is")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
@@ -244,9 +244,15 @@ class Records:
             await witness(tx)
 
     async def undelete_memory(
-        self, scope: Scope, memory_id: UUID, now: datetime, *, note: Note | None = None
+        self,
+        scope: Scope,
+        memory_id: UUID,
+        now: datetime,
+        *,
+        note: Note | None = None,
+        may: Callable[[MemoryRecord], None] = lambda _: None,
     ) -> MemoryRecord:
-        """Show a deleted memory again, within 30 days. Raises NotFound."""
+        """Show a deleted memory again, within 30 days. Raises NotFound, or what `may` does: then nothing changes."""
         scope_id, witness = await self._known_scope(scope), await self._witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -260,7 +266,9 @@ class Records:
             await announce(tx, scope.tenant, scope_id, "restored", back, by="api", at=now)
             await self._resettle(tx, scope, scope_id, back, now, changed)
             await witness(tx)
-            return await _read_memory(tx, scope, scope_id, memory_id)
+            shown = await _read_memory(tx, scope, scope_id, memory_id)
+            may(shown)
+            return shown
 
     async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
         """What one request was given. Raises NotFound."""
