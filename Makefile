@@ -62,12 +62,18 @@ test-long: install-dev ## tests of whole services that take half a minute and mo
 test-vllm: install-dev ## the main job on a real vLLM (installs it once: 3.5 GB)
 	$(BIN)/python -m pytest -q -m vllm tests/vllm $(ARGS)
 
-audit: ## known faults in the pinned dependencies (needs the network and pip-audit; says so where it has none)
-	.ci/audit
+build/audit/.installed: requirements-audit.lock
+	@test -x build/audit/bin/python || $(PYTHON) -m venv build/audit
+	@build/audit/bin/python -m pip --disable-pip-version-check --no-input install -q --require-hashes -r $< && touch $@ || \
+		echo "audit: pip-audit cannot be installed" >&2
+
+audit: build/audit/.installed ## known faults in the pinned dependencies (needs the network; says so where there is none)
+	@PIP_AUDIT=build/audit/bin/pip-audit .ci/audit
 
 lock: ## resolve the locks again (needs uv)
 	uv pip compile -q --generate-hashes --no-emit-index-url --no-header -p 3.11 pyproject.toml -o requirements.lock
 	uv pip compile -q --generate-hashes --no-emit-index-url --no-header -p 3.11 --extra dev pyproject.toml -o requirements-dev.lock
+	uv pip compile -q --generate-hashes --no-emit-index-url --no-header -p 3.11 requirements-audit.in -o requirements-audit.lock
 
 image: ## build the container image (DOCKER=podman for another builder)
 	$(DOCKER) build $(if $(filter docker,$(DOCKER)),,--format docker) -t memory-proxy .
