@@ -172,7 +172,8 @@ class Traffic:
 
     def _doubled(self, number: int) -> Call:
         me, other = self._pair()
-        again = self._rng.choice((("X-Memory-User", other.user), ("X-Memory-Project", other.project)))
+        name, value = self._rng.choice((("X-Memory-User", other.user), ("X-Memory-Project", other.project)))
+        again = (self._rng.choice((str.title, str.lower, str.upper, str.swapcase))(name), value)
         return self._chat(
             "a header twice", number, self._question(other), [*self._as(me), again], None, frozenset({400})
         )
