@@ -125,6 +125,7 @@ async def _caught_up(stage: Stage, live: Live, plan: Plan, say: Say) -> Caught:
             if chatting.done():
                 break
             seen.append(await stage.depth(began))
+            stage.meter.sample()  # connections end within the hour, and what theirs used with them
             say(f"catch-up: {seen[-1].waiting} entries wait, the oldest for {seen[-1].oldest_s:.0f} s")
             if seen[-1].at_s > CATCH_UP_MAX_S:
                 raise CallFailed(f"{seen[-1].waiting} entries still wait after {seen[-1].at_s:.0f} s")
