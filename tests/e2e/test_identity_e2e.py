@@ -170,6 +170,17 @@ def test_naming_a_user_needs_the_capability(keyed: Keyed) -> None:
     assert verdict(keyed.ask("free", QUESTION, (b"X-Memory-User", b"ann"))) == "injected"
 
 
+@pytest.mark.parametrize("again", [b"X-Memory-User", b"x-memory-user", b"X-MEMORY-USER", b"x-mEMORY-uSER"])
+def test_a_name_that_is_sent_twice_is_refused_in_any_spelling(keyed: Keyed, upstream: str, again: bytes) -> None:
+    before = last(upstream)
+    twice = ((b"X-Memory-User", b"ann"), (again, b"bob"))
+    answer = keyed.ask("free", QUESTION, *twice)
+    assert answer.status == 400 and b"was sent twice" in answer.body
+    headers = [*twice, (b"Authorization", b"Bearer " + keyed.secrets["free"].encode())]
+    assert send(keyed.service.url, "GET", "/memory/v1/memories", headers).status == 400
+    assert last(upstream) == before
+
+
 def test_foreign_session_retrieval_and_memory_do_not_exist(keyed: Keyed) -> None:
     asked = keyed.ask("ann", QUESTION, (b"X-Memory-Session", b"anns-own"))
     keyed.settle("ann")
