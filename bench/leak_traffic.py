@@ -172,7 +172,7 @@ class Traffic:
 
     def _doubled(self, number: int) -> Call:
         me, other = self._pair()
-        # In another spelling aiohttp's client would replace the first by it; tests/e2e/test_identity_e2e.py sends those.
+        # In another spelling aiohttp's client would send it in place of the first; test_identity_e2e.py sends both.
         again = self._rng.choice((("X-Memory-User", other.user), ("X-Memory-Project", other.project)))
         return self._chat(
             "a header twice", number, self._question(other), [*self._as(me), again], None, frozenset({400})
