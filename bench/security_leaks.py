@@ -45,7 +45,7 @@ from memory.errors import StoreUnavailable
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 HOT_BYTES: Final = 512 << 20
-SETTLE_S: Final = 600.0
+SETTLE_S: Final = 1_800.0
 DIM: Final = 384
 _MAY: Final = ("memory:read:own", "memory:write", "act:any_user")
 # What goes at once while a scope is deleted: what the product's own tables hold of it, children first.
