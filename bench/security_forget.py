@@ -34,6 +34,7 @@ import aiohttp
 
 from bench.fake_vllm.launch import READY_PREFIX, command_line
 from bench.overhead.processes import NotStarted
+from bench.recall.client import CallFailed
 from bench.stats import quantile
 from memory.erasure.files import look
 from memory.erasure.receipt import is_genuine, public_key
@@ -154,10 +155,13 @@ class Caller:
         return json.loads(await self.raw(method, path, user, body))
 
     async def take_in(self, talk: Talk) -> int:
-        """Import; how many lines were stored."""
+        """Import; how many lines were stored. Raises CallFailed where any was not."""
         body = "\n".join(json.dumps(line) for line in talk.lines).encode()
         said = (await self.raw("POST", "/memory/v1/import", talk.user, body)).splitlines()
-        return int(json.loads(said[-1])["done"])
+        last = json.loads(said[-1]) if said else {}
+        if not last.get("complete") or last.get("failed"):
+            raise CallFailed(f"{talk.user}: {last}; {[one for one in said if b'error' in one][:2]}")
+        return int(last["done"])
 
     async def memories(self, user: str) -> dict[str, str]:
         """All memories of a user: content by id."""
@@ -360,7 +364,7 @@ def main() -> int:
         work.chmod(0o711)
         try:
             report = run(arguments, work)
-        except NotStarted as fault:
+        except (NotStarted, CallFailed) as fault:
             sys.stderr.write(f"security_forget: {fault}\n")
             return 1
     report["passed"] = passed(report)

@@ -35,6 +35,8 @@ _RETRY_S: Final = 0.5
 # A connection that was accepted just now has not sent its request yet: it would be closed as an idle one.
 ACCEPTED_S: Final = 0.25
 REPLACES: Final = "MEMORY_PROXY_REPLACES"
+SERVES: Final = b"1"
+COMPLETE: Final = b"2"
 REPLACES_WAIT_S: Final = 8.0
 FIRST: Final = asyncio.FIRST_COMPLETED
 
@@ -76,7 +78,8 @@ async def serve(settings: Settings) -> None:
         leaving.cancel()
     site = guarded_site(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])), settings.limits)
     await site.start()
-    _say_serving()
+    _say(SERVES)
+    starting.add_done_callback(lambda _: _say(COMPLETE) if wired.readiness.started else None)
     await stop.wait()
     wired.readiness.draining = True
     event(log, "draining")
@@ -138,13 +141,14 @@ def _say_failure(task: asyncio.Task[None]) -> None:
         log.error("background task failed", exc_info=fault)
 
 
-def _say_serving() -> None:
-    """Tell the supervisor, where it listens for it."""
+def _say(what: bytes) -> None:
+    """Tell the supervisor, where it listens for it; COMPLETE is the last word."""
     fd = os.environ.get("MEMORY_PROXY_READY_FD")
     if fd is not None:
         with contextlib.suppress(OSError):
-            os.write(int(fd), b"1")
-            os.close(int(fd))
+            os.write(int(fd), what)
+            if what == COMPLETE:
+                os.close(int(fd))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -43,9 +44,10 @@ commands = ChildCommands(**{name: tuple(words) for name, words in commands.items
 sys.exit(run_supervisor(load_settings(None, overrides, {}), os.environ, commands=commands))
 """
 
-# Serves one request a connection: /memory/ready says 200 once DIR/ready exists; the answer names process and slot.
+# Serves one request a connection: /memory/ready says 200 once DIR/ready exists; the answer names process and slot. It
+# has all that it serves with unless DIR/hold-SLOT exists.
 PROXY_WORKER = """
-import json, os, signal, socket, sys
+import json, os, signal, socket, sys, threading, time
 directory, stubborn = sys.argv[1], len(sys.argv) > 2
 def stop(*_):
     open(directory + "/order", "a").write("proxy\\n")
@@ -54,6 +56,11 @@ signal.signal(signal.SIGTERM, (lambda *_: open(directory + "/order", "a").write(
 listener = socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"]))
 listener.setblocking(True)
 os.write(int(os.environ["MEMORY_PROXY_READY_FD"]), b"1")
+def complete():
+    while os.path.exists(directory + "/hold-" + os.environ["MEMORY_PROXY_SLOT"]):
+        time.sleep(0.02)
+    os.write(int(os.environ["MEMORY_PROXY_READY_FD"]), b"2")
+threading.Thread(target=complete, daemon=True).start()
 names = ("MEMORY_PROXY_SETTINGS", "PROMETHEUS_MULTIPROC_DIR", "MEMORY_PROXY_SLOT", "MEMORY_PROXY_LISTEN__PORT")
 while True:
     connection, _ = listener.accept()
@@ -223,6 +230,17 @@ def test_it_is_ready_only_when_the_worker_says_so(place: Path) -> None:
     with supervised(place) as service:
         until(lambda: (place / "workers").exists())
         (place / "ready").touch()
+        service.until_ready()
+
+
+def test_it_is_ready_only_when_every_worker_is_whichever_of_them_was_asked(place: Path) -> None:
+    (place / "hold-1").touch()
+    with supervised(place, overrides={"listen.workers": 2}) as service:
+        until(lambda: (place / "workers").exists())
+        assert service.process.stdout is not None
+        early, _, _ = select.select([service.process.stdout], [], [], 1.5)
+        assert not early, "one of two workers has no store yet"
+        (place / "hold-1").unlink()
         service.until_ready()
 
 

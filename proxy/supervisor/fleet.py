@@ -54,6 +54,11 @@ class Pool:
             del self._keepers[slot]
 
     @property
+    def complete(self) -> bool:
+        """Whether every process has all that it serves with."""
+        return all(keeper.complete.is_set() for keeper in self._keepers.values())
+
+    @property
     def hopeless(self) -> str | None:
         """The name of a process that has died `DEATHS_MAX` times (about 11 s) and never served; None: there is hope."""
         lost = (keeper for keeper in self._keepers.values() if keeper.deaths >= DEATHS_MAX and not keeper.has_served)

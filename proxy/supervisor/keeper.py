@@ -1,7 +1,8 @@
 """Keepers: a child that dies is started again, with a pause that doubles up to 5 s and a line that says why.
 
-A child may say when it serves: it writes a byte to the pipe named by MEMORY_PROXY_READY_FD. One that does not is taken
-to serve once it has lived for `READY_SILENT_S`.
+A child may say when it serves, and when it has all it serves with: it writes a byte each time to the pipe named by
+MEMORY_PROXY_READY_FD. One that is silent is taken to serve, with all of it, once it has lived for `READY_SILENT_S`; one
+that closes the pipe behind the first byte, at once.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Keeper:
         """`first_env`: said to its first life only."""
         self.command = command
         self.serving = asyncio.Event()
+        self.complete = asyncio.Event()
         self.deaths = 0
         self.has_served = False
         self._journal = journal
@@ -115,27 +117,39 @@ class Keeper:
         finally:
             self._child = None
             self.serving.clear()
+            self.complete.clear()
             watch.cancel()
             await asyncio.wait([watch])
             self._ended(child.pid)
 
     async def _watch(self, reader: int) -> None:
-        """Set `serving` on the child's byte, or after a while without it."""
-        loop = asyncio.get_running_loop()
-        told = asyncio.Event()
-        loop.add_reader(reader, told.set)
+        """Set `serving` and `complete` on the child's bytes, or after a while without any."""
         try:
+            said = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(READY_SILENT_S):
-                    await told.wait()
-            loop.remove_reader(reader)
-            if told.is_set() and os.read(reader, 1) == b"":
+                    said = await _read(reader)
+            if said == b"":
                 await asyncio.sleep(READY_SILENT_S)  # the pipe was closed without a word
             self.has_served = True
             self.serving.set()
+            if said:
+                await _read(reader)
+            self.complete.set()
         finally:
-            loop.remove_reader(reader)
             os.close(reader)
+
+
+async def _read(reader: int) -> bytes:
+    """The next byte of a pipe; none where it was closed."""
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    loop.add_reader(reader, told.set)
+    try:
+        await told.wait()
+    finally:
+        loop.remove_reader(reader)
+    return os.read(reader, 1)
 
 
 async def _stop_or_hurry(

@@ -6,8 +6,9 @@ SIGTERM and SIGINT stop, a second one hurries, SIGHUP replaces the proxy workers
 
 Children are told by the environment: MEMORY_PROXY_SETTINGS (file with the resolved settings), MEMORY_PROXY_SLOT,
 PROMETHEUS_MULTIPROC_DIR, and proxy workers MEMORY_PROXY_LISTEN_FD; each may write a byte to MEMORY_PROXY_READY_FD once
-it serves. `migrate` and `prepare-model` run to their end: 0 is done, 75 (EX_TEMPFAIL) or a signal means try again, all
-else is final. Returns 1 when the start fails. Refuses to import the serving or remembering side: it starts processes.
+it serves, and one more once it has its stores and model. `migrate` and `prepare-model` run to their end: 0 is done, 75
+(EX_TEMPFAIL) or a signal means try again, all else is final. Returns 1 when the start fails. Refuses to import the
+serving or remembering side: it starts processes.
 """
 
 from __future__ import annotations
@@ -181,8 +182,11 @@ class Service:
             await self._until_ready()
 
     async def _until_ready(self) -> None:
-        """Ask /memory/ready until it says 200. Raises StartFailed when the proxy workers only die."""
-        while not await _is_ready(*local_address(self.listener)):
+        """Ask /memory/ready until it says 200, and wait for the proxy workers that did not answer it.
+
+        Raises StartFailed when the proxy workers only die.
+        """
+        while not (await _is_ready(*local_address(self.listener)) and self._proxies.complete):
             if (name := self._proxies.hopeless) is not None:
                 raise StartFailed(f"{name} dies at every start; the reason is above")
             await asyncio.sleep(READY_POLL_S)
