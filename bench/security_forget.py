@@ -352,7 +352,7 @@ def table(report: dict[str, Any]) -> str:
 def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--users", type=int, default=100)
+    parser.add_argument("--users", type=int, default=200, help="every second one is forgotten (default %(default)s)")
     parser.add_argument("--turns", type=int, default=60, help="of one conversation, at most")
     parser.add_argument("--data", type=Path, default=DATA, help="directory of the shared sets")
     parser.add_argument("--json", type=Path, help="the report as JSON, there")
