@@ -227,6 +227,7 @@ async def forgotten(service: Service, all_of: list[Talk], model: str, report: di
         report["lines"] = sum([await caller.take_in(talk) for talk in all_of])
         before = {talk.user: await caller.memories(talk.user) for talk in others}
         had = {talk.user: await caller.memories(talk.user) for talk in gone}
+        report["have_words_of_their_own"] = sum(any(run in text for text in t.texts for run in soon) for t in gone)
         report["power"] = sum(any(run in text for text in had[t.user].values() for run in soon) for t in gone)
         over = asyncio.Event()
         chats = [
@@ -340,7 +341,8 @@ async def _filled(service: Service, all_of: list[Talk]) -> None:
 def passed(report: dict[str, Any]) -> bool:
     """Whether nothing is left, changed or unverified."""
     none = ("probe_traces", "in_dumps", "in_exports", "in_searches", "others_changed", "in_files_after_scrub")
-    whole = report["complete"] == report["genuine"] == report["forgotten"] == report["power"]
+    whole = report["complete"] == report["genuine"] == report["forgotten"]
+    whole = whole and 0 < report["power"] == report["have_words_of_their_own"]
     return whole and report["scrub_complete"] and not any(report[name] for name in (*none, "older_copy_answers"))
 
 
