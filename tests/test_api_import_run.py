@@ -176,6 +176,19 @@ async def test_a_draining_process_says_what_was_not_accepted() -> None:
     assert errors[0][0] == import_run.UPLOAD
 
 
+async def test_a_draining_process_does_not_wait_for_what_is_yet_to_be_stored() -> None:
+    store = Store(stores=False)
+    run = store.run()
+    work = asyncio.gather(run.feed(stream(lines(3))), run.follow())
+    await until(lambda: run.counts.accepted == 3)
+    store.going = True
+    async with asyncio.timeout(5):
+        await work
+    assert run.stopped
+    assert run.counts.as_line() == {"accepted": 3, "done": 0, "failed": 0}
+    assert [line for line, why in run.take_errors() if "is kept" in why] == [import_run.UPLOAD]
+
+
 async def test_a_conflict_that_the_store_found_is_told_once() -> None:
     store = Store(conflicts=(LineConflict(2, "known with another content"),))
     run = store.run()

@@ -143,6 +143,9 @@ class ImportRun:
         delay, moved_at = _FIRST_POLL_S, time.monotonic()
         while not self._is_over():
             await asyncio.sleep(delay)
+            if self._fed and self._tools.draining():
+                self._stop(UPLOAD, "this process is going; what was accepted is kept and will be stored")
+                return
             before, asked_at = self.counts.stored.chunks, time.monotonic()
             await self._ask_store()
             now = time.monotonic()
