@@ -264,7 +264,7 @@ def is_dead(pid: int) -> bool:
     """Whether the kernel has ended a process, its parent having noticed or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # reaped before it was opened, or before it was read
         return True
 
 
