@@ -21,8 +21,9 @@ _SQUARES: Final = "[\u2045\u27e6\u3010\u3014\u3016\u3018\u301a\ufe5d\ufe47\ufe39
 _OPENS: Final = re.compile(f"[{re.escape(_ANGLES + _SQUARES)}]")
 # Long enough for a bracket, its slash, its spaces and the longest of the names.
 _LOOKED_AT: Final = 40
+# At the end of a line it would open what the block marks the next line with, a `|`.
 _ANGLE_NAMES: Final = re.compile(
-    r"<*[\s]*[/\\\u2044\u2215]?\s*(?:[|!\u00a6\u2223\u01c0]|memory\b|s\s*>|sys\b|bos\b|eos\b|pad\b|unk\b|mask\b|cls\b|sep\b"
+    r"<*\s*?[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|<*[\s]*[/\\\u2044\u2215]?\s*(?:[|!\u00a6\u2223\u01c0]|memory\b|s\s*>|sys\b|bos\b|eos\b|pad\b|unk\b|mask\b|cls\b|sep\b"
     r"|(?:start|end|begin)_?of_|im_(?:start|end)|tool_|tools?\b|function|invoke\b|think|reasoning\b|system\b|user\b"
     r"|assistant\b|human\b|instruction|extra_id|unused|reserved|fim_|antml|context\b|documents?\b|document_)"
 )
