@@ -1,11 +1,12 @@
 """The block: admitted candidates and a token budget in, the text that goes before the client's question out.
 
 Memory is quoted data (DESIGN promise 6). Every line of the block is ours or begins with a mark of ours: an item opens
-with `[date speaker] ` or `[date speaker, changed later] `, with its origin where the speaker does not tell it, its
-further lines with `| `, so no text can pass for a line of the frame; what opens a tag of ours or a token of a chat
-template inside a text is taken away (policies/injection/render.py). Items have no numbers: with `[m3 …]` before them
-SmolLM2-135M answered one of the five facts of the vLLM tests with nonsense, without all five; `retrievals/{id}` lists
-the memories in the order of the block. No clock, no id: the same memories give the same bytes. Pure; refuses nothing.
+with `[date speaker] `, where it applies `, changed later` or `, in place of what was quoted above` in the brackets, and
+its origin where the speaker does not tell it; its further lines begin with `| `, so no text can pass for a line of the
+frame; what opens a tag of ours or a token of a chat template inside a text is taken away
+(policies/injection/render.py). Items have no numbers: with `[m3 …]` before them SmolLM2-135M answered one of the five
+facts of the vLLM tests with nonsense, without all five; `retrievals/{id}` lists the memories in the order of the block.
+No clock, no id: the same memories give the same bytes. Pure; refuses nothing.
 """
 
 from __future__ import annotations
@@ -40,16 +41,23 @@ _TIER: Final = {
 _SECTIONS: Final = ("document", "semantic", "summary", "episodic", "procedural")
 _BEFORE: Final = "Earlier in this conversation:\n"
 _CHANGED: Final = ", changed later"
+_REPLACES: Final = ", in place of what was quoted above"
+STANDS: Final = "stands in this conversation already"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What goes into the prompt. `text` is empty when nothing was taken; `left_out` says why, by memory id."""
+    """What goes into the prompt. `text` is empty when nothing was `taken`; `left_out` says why, by memory id."""
 
     text: str
     tokens: int
-    memory_ids: tuple[UUID, ...]
+    taken: tuple[Candidate, ...]
     left_out: Mapping[UUID, str]
+
+    @property
+    def memory_ids(self) -> tuple[UUID, ...]:
+        """The memories quoted, in the block's order."""
+        return tuple(candidate.memory_id for candidate in self.taken)
 
 
 def build_block(
@@ -61,11 +69,14 @@ def build_block(
     counter: TokenCounter,
     router: ContextRouter,
     compressor: Compressor,
+    standing: Set[UUID] = frozenset(),
 ) -> Block:
     """Take admitted candidates best first while tier limits and the budget allow; write them by kind, oldest first.
 
-    `limits` gives the most items per tier (`episodes`, `facts`, `procedures`, `replay`, `working`), `terms` the idf of
-    each term of the question. What does not fit is skipped, so that a short good one behind a long one still gets in.
+    What is `standing` in the conversation since an earlier turn is not said again, and counts within its tier: it is
+    given all the same. `limits` gives the most items per tier (`episodes`, `facts`, `procedures`, `replay`, `working`),
+    `terms` the idf of each term of the question. What does not fit is skipped, so that a short good one behind a long
+    one still gets in.
     """
     frame = counter.count(OPENING + CLOSING + (_BEFORE if any(map(_is_of_session, candidates)) else ""))
     left = budget_tokens - frame
@@ -76,6 +87,9 @@ def build_block(
         tier = "replay" if candidate.replayed else _TIER.get(candidate.kind, "facts")
         if not candidate.admitted:
             left_out[candidate.memory_id] = f"not admitted: {candidate.why}"
+        elif candidate.memory_id in standing:
+            left_out[candidate.memory_id] = STANDS
+            used[tier] = used.get(tier, 0) + 1
         elif is_shown_by(candidate, (one for one, _ in taken)):
             left_out[candidate.memory_id] = SHOWN
         elif used.get(tier, 0) >= limits.get(tier, 0):
@@ -98,7 +112,7 @@ def build_block(
     recalled = "".join(_opened(one, shown) + item for one, item in taken if not _is_of_session(one))
     before = "".join(_opened(one, shown) + item for one, item in taken if _is_of_session(one))
     text = OPENING + recalled + (_BEFORE + before if before else "") + CLOSING
-    return Block(text, counter.count(text), tuple(candidate.memory_id for candidate, _ in taken), left_out)
+    return Block(text, counter.count(text), tuple(candidate for candidate, _ in taken), left_out)
 
 
 def _is_of_session(candidate: Candidate) -> bool:
@@ -123,7 +137,9 @@ def _opened(candidate: Candidate, shown: Set[UUID]) -> str:
     date = f"{candidate.occurred_at:%Y-%m-%d} " if candidate.occurred_at else ""
     role = _NOT_A_NAME.sub(" ", candidate.role)
     origin = "" if role == candidate.integrity else _ORIGINS.get(candidate.integrity, "")
-    return f"[{date}{role}{', ' + origin if origin else ''}{_CHANGED if candidate.later in shown else ''}] "
+    changed = _CHANGED if candidate.later in shown else ""
+    replaces = _REPLACES if candidate.replaces else ""
+    return f"[{date}{role}{', ' + origin if origin else ''}{changed}{replaces}] "
 
 
 def _render(candidate: Candidate, chars_max: int | None, terms: Mapping[str, float], compressor: Compressor) -> str:

@@ -99,6 +99,7 @@ class Candidate:
     visibility: Visibility = "own"  # why its scope is seen
     replayed: bool = False  # of the same conversation, whose client does not send it again
     sensitivity: str = "internal"
+    replaces: bool = False  # it has taken the place of something that this conversation was given
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +114,66 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """A memory as a block quotes it. `fingerprint`: 8 bytes of the BLAKE2b of its whole content."""
+
+    memory_id: UUID
+    version: int
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the ledger has at a chain position: a block as it was placed, `sensitivity` the highest of its memories'."""
+
+    text: str
+    tokens: int
+    shown: tuple[Shown, ...]
+    sensitivity: str
+    retrieval_id: UUID
+
+    @property
+    def memory_ids(self) -> tuple[UUID, ...]:
+        """The memories quoted, in the block's order."""
+        return tuple(one.memory_id for one in self.shown)
+
+
+@dataclass(frozen=True, slots=True)
 class Placed:
-    """A block that went into the prompt: at which message, which bytes, made of which memories."""
+    """A block that went into the prompt: at which message, which bytes, made of which memories.
+
+    `since`: the retrieval that placed it first; None: this one.
+    """
 
     position: int
     chain: Digest
-    text: str
-    tokens: int
-    memory_ids: tuple[UUID, ...]
+    entry: Entry
+    since: UUID | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether it was placed by an earlier request of the conversation, and stands there again."""
+        return self.since is not None
+
+    @property
+    def text(self) -> str:
+        return self.entry.text
+
+    @property
+    def tokens(self) -> int:
+        return self.entry.tokens
+
+    @property
+    def memory_ids(self) -> tuple[UUID, ...]:
+        return self.entry.memory_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A block that stood in the conversation and is never sent again, and why."""
+
+    chain: Digest
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +194,7 @@ class Retrieval:
     millis: float
     sha256_sent: bytes
     created_at: datetime
+    withdrawn: tuple[Withdrawn, ...] = ()
 
 
 # ---------------------------------------------------------------- capture and the write path
@@ -412,6 +466,17 @@ class IndexRow:
     last_injected_at: datetime | None = None
     cleaned_by: str = ""  # the mark of the redaction that its content has passed
     outdates: tuple[UUID, ...] = ()  # turns in which was said what this fact has taken the place of
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A memory that a conversation was given, as it is now. `hidden`: why no prompt gets it, "" for nothing;
+    `successor`: what says it otherwise and holds instead.
+    """
+
+    row: IndexRow
+    hidden: Literal["", "hidden", "quarantined", "rejected"]
+    successor: UUID | None
 
 
 @dataclass(frozen=True, slots=True)

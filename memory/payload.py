@@ -20,7 +20,18 @@ from uuid import UUID
 
 from memory.chain import Digest
 from memory.errors import EnvelopeUnreadable
-from memory.model import Captured, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef
+from memory.model import (
+    Captured,
+    Entry,
+    ImportChunk,
+    ImportLine,
+    Placed,
+    Retrieval,
+    Scope,
+    SessionRef,
+    Shown,
+    Withdrawn,
+)
 
 _COMPRESS_FROM_BYTES: Final = 512
 _LENGTH: Final = struct.Struct(">I")
@@ -113,6 +124,13 @@ def _line(raw: dict[str, Any]) -> ImportLine:
     )
 
 
+def _entry(raw: dict[str, Any]) -> Entry:
+    shown = (
+        Shown(UUID(one["memory_id"]), one["version"], base64.b64decode(one["fingerprint"])) for one in raw["shown"]
+    )
+    return Entry(raw["text"], raw["tokens"], tuple(shown), raw["sensitivity"], UUID(raw["retrieval_id"]))
+
+
 def _retrieval(raw: dict[str, Any] | None) -> Retrieval | None:
     if raw is None:
         return None
@@ -120,9 +138,8 @@ def _retrieval(raw: dict[str, Any] | None) -> Retrieval | None:
         Placed(
             position=p["position"],
             chain=Digest(base64.b64decode(p["chain"])),
-            text=p["text"],
-            tokens=p["tokens"],
-            memory_ids=tuple(UUID(m) for m in p["memory_ids"]),
+            entry=_entry(p["entry"]),
+            since=UUID(p["since"]) if p["since"] else None,
         )
         for p in raw["placed"]
     )
@@ -132,6 +149,9 @@ def _retrieval(raw: dict[str, Any] | None) -> Retrieval | None:
             "retrieval_id": UUID(raw["retrieval_id"]),
             "candidates": tuple(raw["candidates"]),
             "placed": placed,
+            "withdrawn": tuple(
+                Withdrawn(Digest(base64.b64decode(one["chain"])), one["reason"]) for one in raw.get("withdrawn", ())
+            ),
             "sha256_sent": base64.b64decode(raw["sha256_sent"]),
             "created_at": datetime.fromisoformat(raw["created_at"]),
         }

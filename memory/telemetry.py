@@ -47,6 +47,18 @@ class Metrics:
             "memory_proxy_injected_memories_total", "Memories placed in prompts.", registry=own
         )
         self.injected_tokens = Counter("memory_proxy_injected_tokens_total", "Memory tokens in prompts.", registry=own)
+        self.ledger_blocks = Counter(
+            "memory_proxy_ledger_blocks_total", "Blocks in prompts, new or standing again.", ["what"], registry=own
+        )
+        self.ledger_tokens = Counter(
+            "memory_proxy_ledger_tokens_total",
+            "Memory tokens in prompts, new or standing again.",
+            ["what"],
+            registry=own,
+        )
+        self.ledger_withdrawn = Counter(
+            "memory_proxy_ledger_withdrawn_total", "Blocks not sent again, by reason.", ["reason"], registry=own
+        )
         self.overflow_retries = Counter(
             "memory_proxy_overflow_retries_total", "Requests sent again without their block.", registry=own
         )

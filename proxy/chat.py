@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter
@@ -24,21 +23,21 @@ from multidict import CIMultiDict
 
 from memory.audit import Audit
 from memory.canary import Canaries
-from memory.chain import chain
+from memory.chain import Digest, chain
 from memory.config import Settings
 from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
 from memory.ids import new_id
 from memory.json_spans import JsonUnreadable
 from memory.keys import KeyRing, tenant_salt
-from memory.model import Captured, Recall, Retrieval
+from memory.model import Captured, Entry, Recall, Retrieval, Withdrawn
 from memory.off_loop import off_loop
-from memory.ports import Compressor, ContextRouter, TokenCounter
 from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
+from memory.read.ledger import Kept, Ledgers, in_time, noted
 from memory.read.recall import Question, Recaller
 from memory.read.working import WorkingContexts
-from memory.read.working_lines import LINES_MAX, affordable, with_working
+from memory.read.working_lines import affordable, with_working
 from memory.telemetry import Metrics, event
 from policies.labels import Sensitivity
 from proxy.answering import Answering, Outcome
@@ -49,12 +48,14 @@ from proxy.identity import Ask, Credential, identify, openai_user_of
 from proxy.limits import KeyUse, require_model, tokens_by_size, tokens_used
 from proxy.prompt import (
     Prompt,
+    Rules,
     ServedModels,
     assemble,
     bare_prompt,
-    budget_for,
     edits_of,
     retrieval_record,
+    room_for,
+    wanted_tokens,
 )
 from proxy.relay import Upstream
 from proxy.wire.chat_request import ChatRequest, mentions_memory
@@ -79,9 +80,8 @@ class Parts:
     hot: HotScopes
     recaller: Recaller
     capture: Capture
-    counter: TokenCounter
-    router: ContextRouter
-    compressor: Compressor
+    ledgers: Ledgers
+    rules: Rules
     models: ServedModels
     metrics: Metrics
     embedding_model: str
@@ -104,6 +104,7 @@ class Asked:
     ask: Ask
     salt: str | None
     credential: Credential
+    retrieval_id: UUID = field(default_factory=new_id)
 
 
 class ChatCompletions:
@@ -116,13 +117,6 @@ class ChatCompletions:
         self._users = UserLimits(settings.limits)
         ceiling = settings.upstream.sensitivity_max
         self._where = Filter(kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None)
-        self._limits: Mapping[str, int] = {
-            "episodes": settings.recall.episodes_max,
-            "facts": settings.recall.facts_max,
-            "procedures": settings.recall.procedures_max,
-            "replay": settings.session.replay_turns,
-            "working": LINES_MAX,
-        }
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Identify, recall, assemble, forward, tee, capture."""
@@ -138,9 +132,10 @@ class ChatCompletions:
     async def _with_memory(self, request: web.Request, asked: Asked, chat: ChatRequest) -> web.StreamResponse:
         if not await self._has_keys(asked.ask.scope.tenant):
             return await self.without_memory(request, await ours_taken_off(asked), "degraded; reason=store")
-        conversation, recall = await self._remember(asked, chat)
+        conversation, kept, recall = await self._remember(asked, chat)
         self._users.session((asked.ask.scope.tenant, asked.ask.scope.user), conversation.session.session_id)
-        prompt = await self._assemble(asked, chat, recall)
+        prompt = await self._assemble(asked, chat, conversation, kept, recall)
+        self._note(asked, chat, conversation, kept, prompt)
         self._watch(asked, request[CREDENTIAL], prompt)
         millis = (perf_counter() - asked.started) * 1000
         return await self._forward(request, asked, chat, conversation, prompt, millis)
@@ -209,8 +204,8 @@ class ChatCompletions:
             self._parts.use.spend(request[CREDENTIAL], tokens_by_size(len(body), outcome.response))
         return outcome.response
 
-    async def _remember(self, asked: Asked, chat: ChatRequest) -> tuple[Conversation, Recall]:
-        """The conversation and what memory has to say, both inside the deadline. Never raises."""
+    async def _remember(self, asked: Asked, chat: ChatRequest) -> tuple[Conversation, Kept, Recall]:
+        """The conversation, what its ledger keeps and what memory has to say, all inside the deadline. Never raises."""
         parts, scope = self._parts, asked.ask.scope
         wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
         query = chat.query_text if wanted and chat.placeable else ""
@@ -219,10 +214,10 @@ class ChatCompletions:
             parts.recaller.confirm(scope)
             await asyncio.sleep(0)  # under way before this one goes on
         conversation = await self._conversation(asked, chat)
-        if embedding is None:
-            return conversation, Recall()
+        keeping = self._keeping(asked, chat, conversation)
+        if embedding is None or self._has_decided(chat, conversation):
+            return conversation, await in_time(keeping, self._left_s(asked)), Recall()
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
-        left_s = self._deadline_s - (perf_counter() - asked.started)
         replay = self._replay(asked, conversation)
         reading = parts.working.start(scope, replay[0]) if replay and parts.working else None
         question = Question(
@@ -238,10 +233,34 @@ class ChatCompletions:
             skip_repeats=True,
             replay=replay,
         )
-        recall = await parts.recaller.recall(question, embedding, max(left_s, 0.001))
-        left_s = self._deadline_s - (perf_counter() - asked.started)
-        recall = await with_working(recall, reading, max(left_s, 0.001))
-        return conversation, let_through(recall, holder)
+        recall = await parts.recaller.recall(question, embedding, self._left_s(asked))
+        recall = await with_working(recall, reading, self._left_s(asked))
+        return conversation, await in_time(keeping, self._left_s(asked)), let_through(recall, holder)
+
+    def _left_s(self, asked: Asked) -> float:
+        """Seconds until the deadline; a moment for what is there already."""
+        return max(self._deadline_s - (perf_counter() - asked.started), 0.001)
+
+    def _keeping(self, asked: Asked, chat: ChatRequest, conversation: Conversation) -> asyncio.Task[Kept] | None:
+        """The reading of the conversation's ledger, under way; None where this request has none to do with it."""
+        if not asked.ask.inserts or asked.ask.as_of is not None:
+            return None
+        places = chat.places(conversation.digests)
+        session = conversation.session.session_id if asked.credential.session else None
+        where = within(self._where, holder_of(asked.credential, session))
+        newest = chat.newest_user
+        work = self._parts.ledgers.kept(asked.ask.scope, conversation, places, newest, where, asked.arrived_at)
+        return asyncio.create_task(work)
+
+    def _has_decided(self, chat: ChatRequest, conversation: Conversation) -> bool:
+        """Whether it is known already what stands in the newest user message: it was sent before, or the model went on
+        from it, and what would be placed there now would change what it has read.
+        """
+        newest = chat.newest_user
+        if newest is None:
+            return False
+        went_on = newest < len(chat.messages) - 1 and not conversation.is_new
+        return went_on or conversation.digests[newest] in conversation.ledger
 
     def _watch(self, asked: Asked, credential: Credential, prompt: Prompt) -> None:
         """Look for a foreign canary, and note what of others is in the prompt. Waits for nothing."""
@@ -279,25 +298,45 @@ class ChatCompletions:
         except TimeoutError:
             return unrecognised(scope, chain_key, asked.ask.session, messages, digests)
 
-    async def _assemble(self, asked: Asked, chat: ChatRequest, recall: Recall) -> Prompt:
-        budget = 0
-        if any(candidate.admitted for candidate in recall.candidates):
-            most = self._parts.settings.recall.budget_tokens_max
-            cap = asked.credential.limits.injected_tokens_max
-            budget = await budget_for(chat, asked.ask, most if cap is None else min(most, cap), self._parts.models)
-        counter = self._parts.counter
+    async def _assemble(
+        self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept, recall: Recall
+    ) -> Prompt:
+        parts, wanted = self._parts, 0
+        if kept.replacing or any(candidate.admitted for candidate in recall.candidates):
+            most, cap = parts.settings.recall.budget_tokens_max, asked.credential.limits.injected_tokens_max
+            wanted = wanted_tokens(asked.ask, most if cap is None else min(most, cap))
+        room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models)
+        newest = chat.newest_user
         work = partial(
             assemble,
             chat,
-            affordable(recall, budget, counter.count),
-            budget_tokens=budget,
-            limits=self._limits,
-            counter=counter,
-            router=self._parts.router,
-            compressor=self._parts.compressor,
+            affordable(recall, room.budget, parts.rules.counter.count),
+            kept,
+            room,
+            parts.rules,
+            chain=conversation.digests[newest] if newest is not None else None,
+            retrieval_id=asked.retrieval_id,
             salt=asked.salt,
+            may_place=not self._has_decided(chat, conversation),
         )
         return await off_loop(len(asked.body), work)
+
+    def _note(self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept, prompt: Prompt) -> None:
+        """Have the ledger say what stands where, before the prompt goes upstream; nobody waits for it."""
+        if not asked.ask.inserts or asked.ask.as_of is not None:
+            return
+        newest, placed = chat.newest_user, prompt.newly_placed
+        chain = conversation.digests[newest] if newest is not None else None
+        entries: dict[Digest, Entry | None] = {}
+        if placed is not None:
+            entries[placed.chain] = placed.entry
+        elif chain is not None and newest not in kept.known and prompt.reason is None and asked.ask.budget != 0:
+            entries[chain] = None
+        if entries or kept.found or prompt.withdrawn:
+            work = self._parts.ledgers.note(
+                asked.ask.scope, conversation.session, entries, kept.found, prompt.withdrawn
+            )
+            self._parts.capture.in_background(noted(work))
 
     def _record(
         self,
@@ -305,22 +344,18 @@ class ChatCompletions:
         chat: ChatRequest,
         conversation: Conversation,
         prompt: Prompt,
-        retrieval_id: UUID | None,
         millis: float,
     ) -> Retrieval | None:
         """The record that the head named; made when it is kept, so that no request waits for it."""
-        if retrieval_id is None or conversation.tip is None:
+        if not asked.ask.inserts or conversation.tip is None:
             return None
-        position = chat.newest_user
-        chain = conversation.digests[position] if position is not None else None
         return retrieval_record(
             prompt,
-            retrieval_id=retrieval_id,
+            retrieval_id=asked.retrieval_id,
             query=chat.query_text,
-            chain=chain or conversation.tip,
             config_digest=self._parts.config_digest,
             model=self._parts.embedding_model,
-            exact=self._parts.counter.exact,
+            exact=self._parts.rules.counter.exact,
             millis=millis,
             now=asked.arrived_at,
         )
@@ -337,7 +372,6 @@ class ChatCompletions:
         """Send, and when vLLM says that our block made the prompt too long, send once more without it."""
         parts = self._parts
         answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max)
-        retrieval_id = new_id() if asked.ask.inserts and conversation.tip is not None else None
         sent = prompt
 
         await within_limits(request)
@@ -345,31 +379,32 @@ class ChatCompletions:
         async def keep(outcome: Outcome) -> None:
             if parts.use is not None:
                 parts.use.spend(asked.credential, tokens_used(len(sent.body), outcome.answer))
-            retrieval = self._record(asked, chat, conversation, sent, retrieval_id, millis)
+            retrieval = self._record(asked, chat, conversation, sent, millis)
             parts.canaries.look_at_texts(asked.ask.scope.tenant, "answer", outcome.texts())
             await self._keep(asked, conversation, retrieval, outcome)
 
-        head = self._head(asked, conversation, prompt, retrieval_id, millis)
+        head = self._head(asked, conversation, prompt, millis)
         parts.metrics.added_seconds.observe(millis / 1000)
         parts.metrics.statuses.labels(prompt.status, prompt.reason or "").inc()
-        refused = (lambda status, text: status == 400 and _OVERFLOW in text) if prompt.block else None
+        refused = (lambda status, text: status == 400 and _OVERFLOW in text) if prompt.placed else None
         outcome = await answering.send(
             request, prompt.body, head, keep=keep, refused=refused, left=parts.capture.in_background
         )
         if not outcome.withdrawn:
             return self._said(asked, prompt, outcome, millis)
         parts.metrics.overflow_retries.inc()
-        sent = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt)
-        head = self._head(asked, conversation, sent, retrieval_id, millis)
+        bare = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt)
+        withdrawn = (*prompt.withdrawn, *(Withdrawn(one.chain, "overflow") for one in prompt.placed))
+        sent = replace(bare, withdrawn=withdrawn)
+        work = parts.ledgers.note(asked.ask.scope, conversation.session, {}, {}, sent.withdrawn)
+        parts.capture.in_background(noted(work))
+        head = self._head(asked, conversation, sent, millis)
         outcome = await answering.send(request, sent.body, head, keep=keep, left=parts.capture.in_background)
         return self._said(asked, sent, outcome, millis)
 
-    def _head(
-        self, asked: Asked, conversation: Conversation, prompt: Prompt, retrieval_id: UUID | None, millis: float
-    ) -> CIMultiDict[str]:
+    def _head(self, asked: Asked, conversation: Conversation, prompt: Prompt, millis: float) -> CIMultiDict[str]:
         """The X-Memory-* headers of the answer (DESIGN section 2)."""
-        exact = self._parts.counter.exact
-        tokens = prompt.block.tokens if prompt.block else 0
+        exact, tokens = self._parts.rules.counter.exact, prompt.tokens
         status = _status_header(prompt) if asked.ask.inserts else "off"
         head = CIMultiDict(
             {
@@ -377,13 +412,13 @@ class ChatCompletions:
                 "X-Memory-Capture": self._parts.capture.where() if asked.ask.captures else "off",
                 "X-Memory-Session": quote(conversation.session.label, safe=_VISIBLE),
                 "X-Memory-Count": str(prompt.count),
-                "X-Memory-Kept": "0",
+                "X-Memory-Kept": str(prompt.kept),
                 "X-Memory-Tokens": str(tokens) if exact or tokens == 0 else f"~{tokens}",
                 "X-Memory-Millis": f"{millis:.1f}",
             }
         )
-        if retrieval_id is not None:
-            head["X-Memory-Retrieval"] = str(retrieval_id)
+        if asked.ask.inserts and conversation.tip is not None:
+            head["X-Memory-Retrieval"] = str(asked.retrieval_id)
         return head
 
     async def _keep(
@@ -418,9 +453,14 @@ class ChatCompletions:
             event(log, "capture_lost", logging.ERROR, exchange=str(asked.exchange_id), fault=type(fault).__name__)
 
     def _said(self, asked: Asked, prompt: Prompt, outcome: Outcome, millis: float) -> web.StreamResponse:
+        metrics = self._parts.metrics
         if prompt.block is not None:
-            self._parts.metrics.injected_memories.inc(prompt.count)
-            self._parts.metrics.injected_tokens.inc(prompt.block.tokens)
+            metrics.injected_memories.inc(prompt.count)
+            metrics.injected_tokens.inc(prompt.block.tokens)
+        for placed in prompt.placed:
+            what = "kept" if placed.kept else "new"
+            metrics.ledger_blocks.labels(what).inc()
+            metrics.ledger_tokens.labels(what).inc(placed.tokens)
         event(
             log,
             "chat",
@@ -430,6 +470,7 @@ class ChatCompletions:
             memory=prompt.status,
             reason=prompt.reason,
             placed=prompt.count,
+            kept=prompt.kept,
             added_ms=round(millis, 1),
         )
         return outcome.response

@@ -1,26 +1,32 @@
-"""The body that goes upstream: a request, its Ask and what was recalled in, edited bytes and a record of them out.
+"""The body that goes upstream: a request, its ledger and what was recalled in, edited bytes and a record of them out.
 
-Decides the token budget against the served model's window, builds the block, and puts it before the client's text in
-the newest user message (DESIGN section 5). Touches nothing else. Pure but for the window's exact count, which is asked
-for only when an upper bound of the prompt does not fit (bytes / 2: no tokenizer in FACTS makes more tokens than that).
+Has the ledger's blocks stand where they stood, decides the token budget against the served model's window, builds the
+new block, and puts it before the client's text in the newest user message (DESIGN section 5). Touches nothing else.
+Pure but for the window's exact count, which is asked for only when an upper bound of the prompt does not fit (bytes /
+2: no tokenizer in FACTS makes more tokens than that).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
 from memory.assemble import Block, build_block
 from memory.chain import Digest
-from memory.model import Candidate, Placed, Reason, Recall, Retrieval, Rung, Status
+from memory.model import Candidate, Entry, Placed, Reason, Recall, Retrieval, Rung, Shown, Status, Withdrawn
 from memory.ports import Compressor, ContextRouter, TokenCounter
+from memory.read.entries import print_of
+from memory.read.ledger import Kept
+from policies.labels import Sensitivity, derived_sensitivity
 from proxy.identity import Ask
 from proxy.wire.chat_request import ChatRequest
 
+# A ledger that has less than this left of its ceiling is full: no item of any use is shorter.
+FULL_BELOW_TOKENS: Final = 48
 # Room left for an answer when the client names no limit: memory must not squeeze the answer out of the window.
 ANSWER_TOKENS_RESERVED: Final = 256
 # A larger body is not sent a second time to be counted (200 MB of images held the event loop for 4 s): what then
@@ -40,7 +46,7 @@ class ServedModels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A body to send, its SHA-256, and what is to be said about it."""
+    """A body to send, its SHA-256, and what is to be said of it. `placed`: every block in it, `block`: the new one."""
 
     body: bytes
     sha256: bytes
@@ -48,13 +54,48 @@ class Prompt:
     reason: Reason | None
     rung: Rung
     block: Block | None
-    position: int | None
     candidates: tuple[Candidate, ...]
+    placed: tuple[Placed, ...] = ()
+    withdrawn: tuple[Withdrawn, ...] = ()
 
     @property
     def count(self) -> int:
         """Memories newly placed."""
-        return len(self.block.memory_ids) if self.block else 0
+        return len(self.block.taken) if self.block else 0
+
+    @property
+    def kept(self) -> int:
+        """Memories that stand again."""
+        return sum(len(one.memory_ids) for one in self.placed if one.kept)
+
+    @property
+    def tokens(self) -> int:
+        """Memory tokens in the whole prompt."""
+        return sum(one.tokens for one in self.placed)
+
+    @property
+    def newly_placed(self) -> Placed | None:
+        """The new block where it stands."""
+        return next((one for one in self.placed if not one.kept), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Tokens that may be newly placed, and the places whose blocks have to give way first, oldest first."""
+
+    budget: int
+    give_way: tuple[int, ...] = ()
+    full: bool = False  # the ledger's ceiling leaves none
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a block is made, the same for every request of a process."""
+
+    limits: Mapping[str, int]
+    counter: TokenCounter
+    router: ContextRouter
+    compressor: Compressor
 
 
 def edits_of(chat: ChatRequest, salt: str | None, blocks: Mapping[int, str]) -> bytes:
@@ -65,31 +106,83 @@ def edits_of(chat: ChatRequest, salt: str | None, blocks: Mapping[int, str]) -> 
 def assemble(
     chat: ChatRequest,
     recall: Recall,
+    kept: Kept,
+    room: Room,
+    rules: Rules,
     *,
-    budget_tokens: int,
-    limits: Mapping[str, int],
-    counter: TokenCounter,
-    router: ContextRouter,
-    compressor: Compressor,
+    chain: Digest | None,
+    retrieval_id: UUID,
     salt: str | None,
+    may_place: bool = True,
 ) -> Prompt:
-    """Put the block of what was recalled into the newest user message."""
-    block = build_block(
-        recall.candidates,
-        terms=recall.terms,
-        budget_tokens=budget_tokens,
-        limits=limits,
-        counter=counter,
-        router=router,
-        compressor=compressor,
-    )
+    """Have the ledger's blocks stand where they stood, and put the block of what was recalled into the newest user
+    message, unless the ledger has decided about that one already. `chain` is that message's digest. `may_place` False:
+    the model has gone on from that message without it.
+    """
+    blocks = {at: one for at, one in kept.blocks.items() if at not in room.give_way}
+    gone = tuple(Withdrawn(kept.blocks[at].chain, "overflow") for at in room.give_way)
     position = chat.newest_user
-    if not block.text or position is None:
-        status: Status = "degraded" if recall.reason and not recall.candidates else "empty"
-        return bare_prompt(chat, recall.candidates, status, recall.reason, recall.rung, salt)
-    body = edits_of(chat, salt, {position: block.text})
-    digest = hashlib.sha256(body).digest()
-    return Prompt(body, digest, "injected", recall.reason, recall.rung, block, position, recall.candidates)
+    candidates = recall.candidates
+    open_to_new = may_place and chat.placeable and position not in kept.known
+    if open_to_new:
+        candidates = (*kept.replacing, *(one for one in candidates if one.memory_id not in _ids(kept.replacing)))
+    block = build_block(
+        candidates,
+        terms=recall.terms,
+        budget_tokens=room.budget,
+        limits=rules.limits,
+        counter=rules.counter,
+        router=rules.router,
+        compressor=rules.compressor,
+        standing=frozenset(one for placed in blocks.values() for one in placed.memory_ids),
+    )
+    reason = _reason(recall, kept, room, block)
+    if block.text and open_to_new and position is not None and chain is not None:
+        entry = entry_of(block, retrieval_id)
+        blocks[position] = Placed(position, chain, entry)
+    else:
+        block = Block("", 0, (), block.left_out)
+    if not blocks:
+        status: Status = "degraded" if reason and not candidates else "empty"
+        bare = bare_prompt(chat, candidates, status, reason, recall.rung, salt)
+        return replace(bare, withdrawn=(*kept.withdrawn, *gone))
+    placed = tuple(blocks[at] for at in sorted(blocks))
+    body = edits_of(chat, salt, {one.position: one.text for one in placed})
+    return Prompt(
+        body=body,
+        sha256=hashlib.sha256(body).digest(),
+        status="injected",
+        reason=reason,
+        rung=recall.rung if block.text or recall.rung != "none" else "ledger",
+        block=block,
+        candidates=candidates,
+        placed=placed,
+        withdrawn=(*kept.withdrawn, *gone),
+    )
+
+
+def entry_of(block: Block, retrieval_id: UUID) -> Entry:
+    """A new block as the ledger keeps it."""
+    return Entry(
+        text=block.text,
+        tokens=block.tokens,
+        shown=tuple(Shown(one.memory_id, one.version, print_of(one.content)) for one in block.taken),
+        sensitivity=derived_sensitivity(Sensitivity(one.sensitivity) for one in block.taken).value,
+        retrieval_id=retrieval_id,
+    )
+
+
+def _ids(candidates: Sequence[Candidate]) -> frozenset[UUID]:
+    return frozenset(one.memory_id for one in candidates)
+
+
+def _reason(recall: Recall, kept: Kept, room: Room, block: Block) -> Reason | None:
+    """What kept this prompt from all that it might have had."""
+    if kept.fault or room.give_way:
+        return "ledger"
+    if room.full and not block.text and any(one.admitted for one in recall.candidates):
+        return "ledger"
+    return recall.reason
 
 
 def bare_prompt(
@@ -100,22 +193,38 @@ def bare_prompt(
     rung: Rung,
     salt: str | None,
 ) -> Prompt:
-    """The prompt without a block."""
+    """The prompt without any block."""
     body = edits_of(chat, salt, {})
-    return Prompt(body, hashlib.sha256(body).digest(), status, reason, rung, None, None, candidates)
+    return Prompt(body, hashlib.sha256(body).digest(), status, reason, rung, None, candidates)
 
 
-async def budget_for(chat: ChatRequest, ask: Ask, budget_max: int, models: ServedModels) -> int:
-    """Tokens that may be newly placed: the smallest of what is asked, configured, and left in the window."""
-    budget = budget_max if ask.budget is None else min(ask.budget, budget_max)
+async def room_for(chat: ChatRequest, wanted: int, kept: Kept, ceiling_share: float, models: ServedModels) -> Room:
+    """Tokens that may be newly placed, at most `wanted`: within the ledger's ceiling, a share of the served model's
+    window, and within what is left of the window. What the ledger has already gives way to the client's own words.
+    """
     window = models.window(chat.model)
-    if window is None or budget == 0:
-        return budget
+    if window is None or not (wanted or kept.blocks):
+        return Room(wanted)
+    left = max(0, int(window * ceiling_share) - kept.tokens)
+    budget, full = min(wanted, left), left < FULL_BELOW_TOKENS
     room = window - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
-    if len(chat.body) // 2 + budget <= room or len(chat.body) > COUNTED_BYTES_MAX:
-        return budget
+    if len(chat.body) // 2 + kept.tokens + budget <= room or len(chat.body) > COUNTED_BYTES_MAX:
+        return Room(budget, full=full)
     counted = await models.prompt_tokens({member.key: member.value for member in chat.root.members})
-    return budget if counted is None else max(0, min(budget, room - counted))
+    if counted is None:
+        return Room(budget, full=full)
+    over, give_way = counted + kept.tokens - room, []
+    for at in sorted(kept.blocks):
+        if over <= 0:
+            break
+        over -= kept.blocks[at].tokens
+        give_way.append(at)
+    return Room(max(0, min(budget, -over)), tuple(give_way), full)
+
+
+def wanted_tokens(ask: Ask, budget_max: int) -> int:
+    """Tokens that may be newly placed as far as the request and the configuration go."""
+    return budget_max if ask.budget is None else min(ask.budget, budget_max)
 
 
 def retrieval_record(
@@ -123,17 +232,13 @@ def retrieval_record(
     *,
     retrieval_id: UUID,
     query: str,
-    chain: Digest,
     config_digest: str,
     model: str,
     exact: bool,
     millis: float,
     now: datetime,
 ) -> Retrieval:
-    """The record of what this request was given. `chain` is the digest of the message the block stands in."""
-    placed: tuple[Placed, ...] = ()
-    if prompt.block is not None and prompt.position is not None:
-        placed = (Placed(prompt.position, chain, prompt.block.text, prompt.block.tokens, prompt.block.memory_ids),)
+    """The record of what this request was given."""
     left_out = prompt.block.left_out if prompt.block else {}
     return Retrieval(
         retrieval_id=retrieval_id,
@@ -144,12 +249,13 @@ def retrieval_record(
         embedding_model=model,
         query=query,
         candidates=tuple(_candidate_record(c, prompt, left_out) for c in prompt.candidates),
-        placed=placed,
-        tokens=prompt.block.tokens if prompt.block else 0,
+        placed=prompt.placed,
+        tokens=prompt.tokens,
         tokens_exact=exact,
         millis=millis,
         sha256_sent=prompt.sha256,
         created_at=now,
+        withdrawn=prompt.withdrawn,
     )
 
 

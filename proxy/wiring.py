@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from memory.adapters.cross_encoder import CrossEncoder
 from memory.adapters.embedder import OnnxEmbedder
@@ -58,10 +59,13 @@ from memory.ports import Reranker, TokenCounter
 from memory.read.conversation import Conversations
 from memory.read.extract import SentenceCompressor
 from memory.read.hot import HotScopes
+from memory.read.ledger import Ledgers
 from memory.read.recall import Recaller
 from memory.read.rerank import Reranking
 from memory.read.route import ByLength
+from memory.read.tell import Tells
 from memory.read.working import WorkingContexts, WorkingParts
+from memory.read.working_lines import LINES_MAX
 from memory.serving import ModelMoved, StoredModel, read_note, write_note
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
@@ -75,6 +79,7 @@ from proxy.chat import ChatCompletions, Parts
 from proxy.generation import Generation
 from proxy.limits import KeyUse
 from proxy.names import Names
+from proxy.prompt import Rules
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
 from proxy.rolling import Follower, supervisor_of
@@ -124,6 +129,7 @@ class Wired:
     kept: Kept
     queued: Queued
     hot: HotScopes
+    ledgers: Ledgers
     reranker: CrossEncoder | None
     upstream: Upstream
     models: ServedModels
@@ -140,7 +146,16 @@ class Wired:
     def hears(self) -> EraseFollower:
         """What lets go of the erased here."""
         kept = self.kept
-        return EraseFollower(self.signals, f"proxy-{os.getpid()}-{new_id()}", kept.scopes, kept.keys, self.hot)
+        return EraseFollower(self.signals, f"proxy-{os.getpid()}-{new_id()}", kept.scopes, kept.keys, self)
+
+    def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
+        """Hold nothing of what was erased: indexes of these scopes, entries of the tenant's ledgers."""
+        self.hot.let_go(tenant, scope_ids)
+        self.ledgers.let_go(tenant)
+
+    def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int:
+        """How often these ids are held in process."""
+        return self.hot.holding(tenant, memory_ids) + self.ledgers.holding(tenant, memory_ids)
 
     @property
     def follower(self) -> Follower:
@@ -188,6 +203,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     )
     models = ServedModels(upstream, api_key=api_key, counts=UpstreamTokenizer)
     conversations = Conversations(queued.hot_state, kept.read_store)
+    ledgers = Ledgers(queued.hot_state, kept.read_store, hot, kept.keys, metrics, again(settings).cleaned)
     audit = AuditLog(kept.database, kept.keys.audit_key)
     journal = Journal(audit, metrics)
     canaries = Canaries(kept.keys.canary_key, audit, journal, metrics)
@@ -201,9 +217,8 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         hot=hot,
         recaller=Recaller(hot, kept.read_store, kept.embedder, metrics, reranking=reranking(settings, reranker)),
         capture=Capture(queued.hand_off, conversations, kept.keys, bounds, metrics),
-        counter=token_counter(settings),
-        router=ByLength(),
-        compressor=SentenceCompressor(),
+        ledgers=ledgers,
+        rules=block_rules(settings),
         models=models,
         metrics=metrics,
         embedding_model=kept.embedder.model,
@@ -230,6 +245,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         kept=kept,
         queued=queued,
         hot=hot,
+        ledgers=ledgers,
         reranker=reranker,
         upstream=upstream,
         models=models,
@@ -328,6 +344,7 @@ def _own_api(
             journal=parts.journal,
             canaries=parts.canaries,
             forgets=Asking(EraseStore(kept.database, kept.table), kept.keys),
+            tells=Tells(queued.hot_state, kept.read_store),
         )
     )
 
@@ -425,6 +442,19 @@ def reranking(settings: Settings, reranker: Reranker | None) -> Reranking | None
     """The reranker as recall uses it. Any other Reranker is plugged in here (docs/seams.md)."""
     recall = settings.recall
     return Reranking(reranker, recall.rerank_depth, recall.rerank_weight) if reranker else None
+
+
+def block_rules(settings: Settings) -> Rules:
+    """How blocks are made."""
+    recall = settings.recall
+    limits = {
+        "episodes": recall.episodes_max,
+        "facts": recall.facts_max,
+        "procedures": recall.procedures_max,
+        "replay": settings.session.replay_turns,
+        "working": LINES_MAX,
+    }
+    return Rules(limits, token_counter(settings), ByLength(), SentenceCompressor())
 
 
 def token_counter(settings: Settings) -> TokenCounter:

@@ -19,7 +19,7 @@ from memory.adapters.secret_rules import secret_detectors
 from memory.envelope import Binding, seal
 from memory.errors import ExtractorUnavailable, QueueUnavailable, StoreUnavailable
 from memory.keys import KeyRing, tenant_salt
-from memory.model import Captured, Commit, NewFact, Placed, Retrieval
+from memory.model import Captured, Commit, Entry, NewFact, Placed, Retrieval
 from memory.telemetry import Metrics
 from memory.write.due import Due, DueExchange
 from memory.write.extraction import TAKES_MAX, TAKES_WITH_MODEL_MAX, Extraction, ExtractionParts
@@ -184,7 +184,11 @@ async def test_a_fact_of_a_model_or_of_the_rules_is_born_with_the_end_of_its_kin
 
 
 async def test_the_question_is_asked_behind_the_prompt_that_was_served(bench: Bench) -> None:
-    placed = Placed(0, exchange(bench.stores.scope(), "x", 0).turns[0].chain, "<memory>boats</memory>", 5, ())
+    placed = Placed(
+        0,
+        exchange(bench.stores.scope(), "x", 0).turns[0].chain,
+        Entry("<memory>boats</memory>", 5, (), "internal", UUID(int=7)),
+    )
     retrieval = Retrieval(
         retrieval_id=SUBJECT, status="injected", reason=None, rung="full", config_digest="c", embedding_model="m",
         query="q", candidates=(), placed=(placed,), tokens=5, tokens_exact=False, millis=1.0, sha256_sent=b"x",

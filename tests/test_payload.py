@@ -10,14 +10,15 @@ from memory import payload
 from memory.chain import Digest
 from memory.errors import EnvelopeUnreadable
 from memory.ids import new_id
-from memory.model import Captured, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef
+from memory.model import Captured, Entry, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef, Shown
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SCOPE = Scope(new_id(), "ünïcode", "p", "a")
 
 
 def captured(request: bytes, content: str) -> Captured:
-    placed = Placed(2, Digest(b"\x07" * 32), "<memory>…</memory>", 12, (new_id(),))
+    entry = Entry("<memory>…</memory>", 12, (Shown(new_id(), 3, b"\x01" * 8),), "internal", new_id())
+    placed = Placed(2, Digest(b"\x07" * 32), entry, since=new_id())
     retrieval = Retrieval(
         retrieval_id=new_id(),
         status="injected",

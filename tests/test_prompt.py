@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,15 +15,26 @@ import pytest
 from memory.chain import Digest
 from memory.ids import new_id
 from memory.keys import tenant_salt
-from memory.model import Recall, Scope
+from memory.model import Entry, Placed, Recall, Scope, Shown
 from memory.read.extract import SentenceCompressor
+from memory.read.ledger import Kept
 from memory.read.route import ByLength
 from proxy.identity import Ask
-from proxy.prompt import ANSWER_TOKENS_RESERVED, Prompt, assemble, budget_for, retrieval_record
+from proxy.prompt import (
+    ANSWER_TOKENS_RESERVED,
+    Prompt,
+    Room,
+    Rules,
+    assemble,
+    retrieval_record,
+    room_for,
+    wanted_tokens,
+)
 from proxy.wire.chat_request import ChatRequest
 from tests.test_assemble import LIMITS, Characters, candidate
 
 ASK = Ask(Scope(UUID(int=1)))
+NOTHING_KEPT = Kept()
 FOUND = Recall((candidate(1, "The door code is 7719."),), "full")
 
 
@@ -35,17 +46,20 @@ def user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-def placed(chat: ChatRequest, recall: Recall = FOUND, *, budget: int = 1000, salt: str | None = None) -> Prompt:
-    return assemble(
-        chat,
-        recall,
-        budget_tokens=budget,
-        limits=LIMITS,
-        counter=Characters(),
-        router=ByLength(),
-        compressor=SentenceCompressor(),
-        salt=salt,
-    )
+RULES = Rules(LIMITS, Characters(), ByLength(), SentenceCompressor())
+CHAIN = Digest(b"c" * 32)
+
+
+def placed(
+    chat: ChatRequest,
+    recall: Recall = FOUND,
+    *,
+    budget: int = 1000,
+    salt: str | None = None,
+    kept: Kept = NOTHING_KEPT,
+    room: Room | None = None,
+) -> Prompt:
+    return assemble(chat, recall, kept, room or Room(budget), RULES, chain=CHAIN, retrieval_id=UUID(int=9), salt=salt)
 
 
 class Window:
@@ -75,7 +89,7 @@ def test_block_stands_before_the_clients_text_in_the_newest_user_message() -> No
     assert [m["content"] for m in messages[:3]] == ["S", "one", "A"]
     assert prompt.block is not None
     assert messages[3]["content"] == prompt.block.text + "two"
-    assert (prompt.status, prompt.position, prompt.count) == ("injected", 3, 1)
+    assert (prompt.status, [one.position for one in prompt.placed], prompt.count) == ("injected", [3], 1)
 
 
 def test_block_is_the_first_part_of_a_parts_list() -> None:
@@ -137,39 +151,116 @@ def test_tenants_salt_differs_by_tenant_and_by_the_clients_own() -> None:
 # ---------------------------------------------------------------- budget
 
 
-async def test_budget_is_the_smaller_of_asked_and_configured() -> None:
-    chat, unknown = request(user("hi")), Window(None)
-    assert await budget_for(chat, ASK, 1000, unknown) == 1000
-    assert await budget_for(chat, replace(ASK, budget=300), 1000, unknown) == 300
-    assert await budget_for(chat, replace(ASK, budget=9000), 1000, unknown) == 1000
-    assert await budget_for(chat, replace(ASK, budget=0), 1000, unknown) == 0
+async def room(chat: ChatRequest, wanted: int, models: Window, kept: Kept = NOTHING_KEPT, share: float = 1.0) -> Room:
+    return await room_for(chat, wanted, kept, share, models)
+
+
+def test_budget_is_the_smaller_of_asked_and_configured() -> None:
+    asked = [wanted_tokens(replace(ASK, budget=budget), 1000) for budget in (None, 300, 9000, 0)]
+    assert asked == [1000, 300, 1000, 0]
+
+
+async def test_without_a_known_window_there_is_room_for_all_that_is_wanted() -> None:
+    assert await room(request(user("hi")), 300, Window(None)) == Room(300)
 
 
 async def test_short_prompt_is_not_counted() -> None:
     models = Window(8192, 5)
-    assert await budget_for(request(user("hi")), ASK, 1000, models) == 1000
+    assert await room(request(user("hi")), 1000, models) == Room(1000)
     assert models.asked == 0
 
 
 async def test_near_the_window_memory_gets_what_is_left_beside_the_answer() -> None:
     chat = request(user("x" * 8000), max_tokens=100)
-    assert await budget_for(chat, ASK, 1000, Window(4000, 3500)) == 400
-    assert await budget_for(chat, ASK, 1000, Window(4000, 3950)) == 0
-    assert await budget_for(chat, ASK, 1000, Window(4000, 9999)) == 0
+    assert (await room(chat, 1000, Window(4000, 3500))).budget == 400
+    assert (await room(chat, 1000, Window(4000, 3950))).budget == 0
+    assert (await room(chat, 1000, Window(4000, 9999))).budget == 0
 
 
 async def test_room_for_an_answer_is_kept_when_the_client_names_no_limit() -> None:
-    assert await budget_for(request(user("x" * 8000)), ASK, 1000, Window(4000, 3500)) == 500 - ANSWER_TOKENS_RESERVED
+    assert (await room(request(user("x" * 8000)), 1000, Window(4000, 3500))).budget == 500 - ANSWER_TOKENS_RESERVED
 
 
 async def test_budget_stays_when_the_count_cannot_be_had() -> None:
-    assert await budget_for(request(user("x" * 8000)), ASK, 1000, Window(4000, None)) == 1000
+    assert (await room(request(user("x" * 8000)), 1000, Window(4000, None))).budget == 1000
 
 
 async def test_large_body_is_not_sent_again_to_be_counted() -> None:
     models = Window(4000, 9999)
-    assert await budget_for(request(user("x" * 1_100_000)), ASK, 1000, models) == 1000
+    assert (await room(request(user("x" * 1_100_000)), 1000, models)).budget == 1000
     assert models.asked == 0
+
+
+# ---------------------------------------------------------------- the ledger
+
+
+def stands(at: int, *numbers: int, tokens: int = 100, text: str = "<memory>\nold\n</memory>\n\n") -> Placed:
+    shown = tuple(Shown(UUID(int=number), 1, b"p" * 8) for number in numbers)
+    entry = Entry(text, tokens, shown, "internal", UUID(int=77))
+    return Placed(at, Digest(bytes([at]) * 32), entry, entry.retrieval_id)
+
+
+def kept_at(*blocks: Placed, known: Sequence[int] = ()) -> Kept:
+    return Kept({one.position: one for one in blocks}, frozenset({one.position for one in blocks}.union(known)))
+
+
+TALK = (user("one"), {"role": "assistant", "content": "A"}, user("two"))
+
+
+def test_what_was_placed_stands_again_byte_for_byte_and_is_not_said_twice() -> None:
+    kept = kept_at(stands(0, 1))
+    prompt = placed(request(*TALK), kept=kept)
+    messages = json.loads(prompt.body)["messages"]
+    assert messages[0]["content"] == kept.blocks[0].text + "one"
+    assert messages[2]["content"] == "two"  # candidate 1 is what stands already
+    assert (prompt.status, prompt.count, prompt.kept, prompt.tokens) == ("injected", 0, 1, 100)
+
+
+def test_new_memory_is_added_behind_what_stands() -> None:
+    kept = kept_at(stands(0, 5))
+    prompt = placed(request(*TALK), kept=kept)
+    messages = json.loads(prompt.body)["messages"]
+    assert messages[0]["content"] == kept.blocks[0].text + "one"
+    assert prompt.newly_placed is not None
+    assert messages[2]["content"] == prompt.newly_placed.text + "two"
+    assert (prompt.count, prompt.kept) == (1, 1)
+    assert [(one.position, one.kept) for one in record_of(prompt).placed] == [(0, True), (2, False)]
+
+
+def test_a_message_that_the_ledger_has_decided_about_gets_nothing_new() -> None:
+    assert placed(request(*TALK), kept=kept_at(known=[2])).body == request(*TALK).body
+    again = placed(request(*TALK), kept=kept_at(stands(2, 5)))
+    assert json.loads(again.body)["messages"][2]["content"] == again.placed[0].text + "two"
+
+
+def test_what_takes_the_place_of_something_that_stands_is_said_in_the_newest_message() -> None:
+    newer = replace(candidate(3, "I moved to Lyon."), replaces=True)
+    prompt = placed(request(*TALK), Recall(), kept=replace(kept_at(stands(0, 2)), replacing=(newer,)))
+    said = json.loads(prompt.body)["messages"][2]["content"]
+    assert "in place of what was quoted above] I moved to Lyon." in said
+
+
+def test_a_ledger_that_could_not_be_read_is_said() -> None:
+    assert placed(request(*TALK), Recall(), kept=Kept(fault=True)).status == "degraded"
+    prompt = placed(request(*TALK), kept=Kept(fault=True))
+    assert (prompt.status, prompt.reason) == ("injected", "ledger")
+
+
+async def test_the_ledger_counts_against_its_ceiling() -> None:
+    kept = kept_at(stands(0, 1, tokens=300))
+    assert await room(request(*TALK), 1000, Window(4000), kept, 0.1) == Room(100)
+    assert await room(request(*TALK), 1000, Window(4000), kept_at(stands(0, 1, tokens=390)), 0.1) == Room(10, full=True)
+
+
+async def test_what_overflows_gives_way_oldest_first_before_the_clients_own_words() -> None:
+    chat = request(user("x" * 8000), {"role": "assistant", "content": "A"}, user("y"), max_tokens=100)
+    kept = kept_at(stands(0, 1, tokens=200), stands(2, 2, tokens=200))
+    found = await room(chat, 1000, Window(4000, 3600), kept)
+    assert found == Room(100, (0,))
+    prompt = placed(chat, kept=kept, room=found)
+    messages = json.loads(prompt.body)["messages"]
+    assert messages[0]["content"] == "x" * 8000
+    assert [(one.chain, one.reason) for one in prompt.withdrawn] == [(kept.blocks[0].chain, "overflow")]
 
 
 # ---------------------------------------------------------------- the record
@@ -180,7 +271,6 @@ def record_of(prompt: Prompt) -> Any:
         prompt,
         retrieval_id=new_id(),
         query="q",
-        chain=Digest(b"c" * 32),
         config_digest="d",
         model="m",
         exact=False,

@@ -14,7 +14,7 @@ from memory.adapters.redis_client import connect
 from memory.adapters.redis_hot import RedisHot
 from memory.errors import QueueUnavailable
 from memory.model import Announcement, Scope, SessionRef
-from memory.read.conversation import HotState
+from memory.read.conversation import WITHDRAWN, Asked, HotState
 from tests.valkey_fixture import ValkeyServer
 
 SCOPE = Scope(UUID(int=1))
@@ -38,7 +38,7 @@ async def test_a_session_is_found_by_its_answers_and_others_are_not(hot: RedisHo
     port: HotState = hot
     session = a_session()
     await port.keep(SCOPE, KEY, ANSWERS[:2], None, False, session)
-    found = await port.find(SCOPE, KEY, ANSWERS, None, [])
+    found = await port.find(SCOPE, KEY, Asked(ANSWERS, None, []))
     assert found.sessions == {ANSWERS[0]: session, ANSWERS[1]: session}
     assert (found.opening, found.versions) == (None, {})
 
@@ -46,7 +46,7 @@ async def test_a_session_is_found_by_its_answers_and_others_are_not(hot: RedisHo
 async def test_another_scope_or_tenant_finds_nothing(hot: RedisHot) -> None:
     await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session())
     for scope, key in ((SCOPE, b"x" * 16), (Scope(UUID(int=2)), KEY)):
-        found = await hot.find(scope, key, ANSWERS, OPENING, [])
+        found = await hot.find(scope, key, Asked(ANSWERS, OPENING, []))
         assert (found.sessions, found.opening) == ({}, None)
 
 
@@ -54,24 +54,53 @@ async def test_among_equal_answers_the_latest_session_wins(hot: RedisHot) -> Non
     later = a_session("later")
     await hot.keep(SCOPE, KEY, ANSWERS[:1], None, False, a_session("earlier"))
     await hot.keep(SCOPE, KEY, ANSWERS[:1], None, False, later)
-    assert (await hot.find(SCOPE, KEY, ANSWERS[:1], None, [])).sessions == {ANSWERS[0]: later}
+    assert (await hot.find(SCOPE, KEY, Asked(ANSWERS[:1], None, []))).sessions == {ANSWERS[0]: later}
 
 
 async def test_an_opening_is_another_attempt_until_somebody_goes_on_from_it(hot: RedisHot) -> None:
     session = a_session()
     await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session)
-    found = await hot.find(SCOPE, KEY, [], OPENING, [])
+    found = await hot.find(SCOPE, KEY, Asked([], OPENING, []))
     assert (found.opening, found.opening_continued) == (session, False)
     await hot.keep(SCOPE, KEY, ANSWERS[1:2], OPENING, False, session)
-    assert (await hot.find(SCOPE, KEY, [], OPENING, [])).opening_continued
+    assert (await hot.find(SCOPE, KEY, Asked([], OPENING, []))).opening_continued
     await hot.keep(SCOPE, KEY, ANSWERS[2:], OPENING, True, session)  # an attempt that ends after that
-    assert (await hot.find(SCOPE, KEY, [], OPENING, [])).opening_continued
+    assert (await hot.find(SCOPE, KEY, Asked([], OPENING, []))).opening_continued
     other = a_session("a new one")
     await hot.keep(SCOPE, KEY, [], OPENING, True, other)
-    found = await hot.find(SCOPE, KEY, [], OPENING, [])
+    found = await hot.find(SCOPE, KEY, Asked([], OPENING, []))
     assert (found.opening, found.opening_continued) == (other, False)
     await hot.keep(SCOPE, KEY, [], OPENING, False, session)  # going on from the older one does not concern the newer
-    assert not (await hot.find(SCOPE, KEY, [], OPENING, [])).opening_continued
+    assert not (await hot.find(SCOPE, KEY, Asked([], OPENING, []))).opening_continued
+
+
+MARKS = [bytes([number]) * 32 for number in range(10, 13)]
+
+
+async def test_the_ledger_is_read_in_the_same_trip_of_the_session_that_the_answers_say(hot: RedisHot) -> None:
+    session = a_session()
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session)
+    await hot.note(SCOPE, KEY, session.session_id, {MARKS[0]: b"sealed", MARKS[1]: b""}, [])
+    for asked in (
+        Asked(answers=ANSWERS, marks=MARKS),
+        Asked(opening=OPENING, marks=MARKS),
+        Asked(session_id=session.session_id, marks=MARKS),
+    ):
+        found = await hot.find(SCOPE, KEY, asked)
+        assert (found.ledger_of, found.ledger) == (session.session_id, {MARKS[0]: b"sealed", MARKS[1]: b""})
+    assert (await hot.find(SCOPE, KEY, Asked(session_id=uuid4(), marks=MARKS))).ledger == {}
+    assert (await hot.find(SCOPE, KEY, Asked(marks=MARKS))).ledger_of is None
+
+
+async def test_what_was_placed_once_stays_until_it_is_withdrawn(hot: RedisHot) -> None:
+    session = a_session().session_id
+    await hot.note(SCOPE, KEY, session, {MARKS[0]: b"first"}, [])
+    await hot.note(SCOPE, KEY, session, {MARKS[0]: b"second"}, [])
+    asked = Asked(session_id=session, marks=MARKS)
+    assert (await hot.find(SCOPE, KEY, asked)).ledger == {MARKS[0]: b"first"}
+    await hot.note(SCOPE, KEY, session, {}, [MARKS[0]])
+    await hot.note(SCOPE, KEY, session, {MARKS[0]: b"third"}, [])
+    assert (await hot.find(SCOPE, KEY, asked)).ledger == {MARKS[0]: WITHDRAWN}
 
 
 async def test_announced_versions_never_go_backwards(hot: RedisHot) -> None:
@@ -79,7 +108,7 @@ async def test_announced_versions_never_go_backwards(hot: RedisHot) -> None:
         await hot.announce(SCOPE.tenant, 42, version)
     await hot.announce(SCOPE.tenant, 42, 8)
     await hot.announce(SCOPE.tenant, 43, 1)
-    found = await hot.find(SCOPE, KEY, [], None, [41, 42, 43])
+    found = await hot.find(SCOPE, KEY, Asked([], None, [41, 42, 43]))
     assert found.versions == {42: 2**52, 43: 1}
 
 
@@ -156,7 +185,7 @@ async def test_everything_comes_in_one_answer_in_its_place(hot: RedisHot) -> Non
     session = a_session()
     await hot.keep(SCOPE, KEY, ANSWERS[1:2], OPENING, True, session)
     await hot.announce(SCOPE.tenant, 2, 9)
-    found = await hot.find(SCOPE, KEY, ANSWERS, OPENING, [1, 2])
+    found = await hot.find(SCOPE, KEY, Asked(ANSWERS, OPENING, [1, 2]))
     assert (found.sessions, found.opening, found.versions) == ({ANSWERS[1]: session}, session, {2: 9})
 
 
@@ -180,7 +209,7 @@ async def test_a_server_that_hangs_holds_nobody_and_one_that_is_gone_is_a_named_
     try:
         async with asyncio.timeout(10):
             with pytest.raises(QueueUnavailable):
-                await hot.find(SCOPE, KEY, ANSWERS, OPENING, [1])
+                await hot.find(SCOPE, KEY, Asked(ANSWERS, OPENING, [1]))
             with pytest.raises(QueueUnavailable):
                 await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session())
     finally:
@@ -197,6 +226,6 @@ async def test_a_cluster_serves_keys_of_several_slots(valkey_cluster: str) -> No
     session = a_session()
     await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session)
     await hot.announce(SCOPE.tenant, 2, 9)
-    found = await hot.find(SCOPE, KEY, ANSWERS, OPENING, [1, 2])
+    found = await hot.find(SCOPE, KEY, Asked(ANSWERS, OPENING, [1, 2]))
     assert (found.sessions, found.opening, found.versions) == ({ANSWERS[0]: session}, session, {2: 9})
     await hot.close()

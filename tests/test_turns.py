@@ -18,7 +18,7 @@ from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.tokenizer import EstimatedTokens
 from memory.chain import Digest, chain
 from memory.ids import new_id
-from memory.model import Captured, ImportChunk, ImportLine, Retrieval, Scope, SessionRef, Turn
+from memory.model import Captured, Entry, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef, Turn
 from memory.write.parts import PARTS_MAX, clean_calls, cut_binaries, typed
 from memory.write.redact import Redactor
 from memory.write.turns import as_sensitive_as_given, messages_of, turn_of, turn_of_line
@@ -230,18 +230,22 @@ def test_an_imported_call_and_output_are_kept_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memories", "label"),
+    ("blocks", "label"),
     [
         ([], "internal"),
-        ([("secret", False)], "internal"),
-        ([("public", True)], "internal"),
-        ([("confidential", True), ("internal", True)], "confidential"),
+        ([("public", False)], "internal"),
+        ([("internal", False), ("confidential", True)], "confidential"),
+        ([("confidential", False), ("internal", True)], "confidential"),
     ],
 )
-def test_an_answer_is_as_sensitive_as_the_memory_it_was_given(memories: list[tuple[str, bool]], label: str) -> None:
-    candidates = tuple({"sensitivity": sensitivity, "injected": injected} for sensitivity, injected in memories)
+def test_an_answer_is_as_sensitive_as_the_memory_it_was_given(blocks: list[tuple[str, bool]], label: str) -> None:
+    placed = tuple(
+        Placed(at, Digest(b"c" * 32), Entry("…", 3, (), sensitivity, UUID(int=2)), UUID(int=2) if kept else None)
+        for at, (sensitivity, kept) in enumerate(blocks)
+    )
+    found = ({"sensitivity": "secret", "injected": False},)
     record = Retrieval(
-        UUID(int=1), "injected", None, "full", "c", "m", "q", candidates, (), 0, True, 1.0, b"", datetime.now(UTC)
+        UUID(int=1), "injected", None, "full", "c", "m", "q", found, placed, 0, True, 1.0, b"", datetime.now(UTC)
     )
     turns = turns_of({"role": "user", "content": "and?"}, answer={"role": "assistant", "content": "so."})
     labelled = as_sensitive_as_given(turns, record)

@@ -111,9 +111,15 @@ class RedisErase:
             what, _, last = name.rpartition("}:")[2].partition(":")
             if what == "w":
                 return last in names
+            if what == "l":
+                return last.partition(":")[0] in names
             return value[1:17] in ids if what == "o" else value[:16] in ids
 
         return await self._drop(f"mp:h:{{{tenant.hex}:{scope_key.hex()}}}:*", theirs)
+
+    async def drop_ledgers(self, tenant: UUID) -> int:
+        """What all conversations of a tenant were given: any may quote what goes. The store has the rest. How many."""
+        return await self._drop(f"mp:h:{{{tenant.hex}:*}}:l:*", lambda _name, _value: True)
 
     async def _drop(self, pattern: str, wanted: Callable[[str, bytes], bool]) -> int:
         dropped = 0

@@ -3,6 +3,8 @@
     mp:h:{tenant:scope}:c:<digest>   the session whose answer has this digest: 16 bytes of id, then its label
     mp:h:{tenant:scope}:o:<digest>   the session opened by these messages: "1" when somebody has gone on from it,
                                      else "0"; then as above
+    mp:h:{tenant:scope}:l:<session>:<digest>   what the ledger has at this place of the conversation: the sealed entry,
+                                     nothing, or "-" for what was withdrawn
     mp:h:{tenant}:v:<scope id>       the version of a scope that was announced last
     mp:h:{tenant:scope}:w:<session>  a working context: the scope's version and the turns it is of, 20 digits each, then
                                      the envelope it is sealed in
@@ -17,15 +19,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import date
 from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters import redis_scripts
 from memory.adapters.redis_client import connect, faults
+from memory.chain import Digest
 from memory.model import Announcement, Scope, SessionRef
-from memory.read.conversation import Hot
+from memory.read.conversation import WITHDRAWN, Asked, Hot
 from memory.read.working import Known
 from memory.telemetry import event
 
@@ -35,6 +38,8 @@ _SPENT_TTL_S: Final = 2 * 86_400
 _CHANNEL: Final = "mp:h:announced"
 # A connection that says nothing for so long is asked whether it lives, seconds.
 _SILENCE_S: Final = 15.0
+# Places of one conversation whose entries are read from here, newest first; older ones are read from the store.
+_MARKS_MAX: Final = 2_000
 _MARK: Final = 40  # characters before the envelope of a working context
 
 
@@ -66,27 +71,67 @@ class RedisHot:
         """Close the client."""
         await self._client.aclose()
 
-    async def find(
-        self, scope: Scope, scope_key: bytes, digests: Sequence[bytes], opening: bytes | None, scope_ids: Sequence[int]
-    ) -> Hot:
-        """What is known of these digests, this opening and these scopes. Raises QueueUnavailable."""
+    async def find(self, scope: Scope, scope_key: bytes, asked: Asked) -> Hot:
+        """What is known of these digests, this opening, these scopes and this ledger, in one round trip. Raises
+        QueueUnavailable.
+        """
         prefix = _prefix(scope.tenant, scope_key)
-        keys = [f"{prefix}:c:{digest.hex()}" for digest in digests]
-        keys += [f"{prefix}:o:{opening.hex()}"] if opening is not None else []
-        keys += [_version_key(scope.tenant, scope_id) for scope_id in scope_ids]
-        values = await self._get(keys)
-        sessions, versions = values[: len(digests)], values[len(values) - len(scope_ids) :]
-        opened = values[len(digests)] if opening is not None else None
+        keys = [f"{prefix}:c:{digest.hex()}" for digest in asked.answers]
+        keys += [f"{prefix}:o:{asked.opening.hex()}"] if asked.opening is not None else []
+        session = "" if asked.session_id is None else asked.session_id.hex
+        marks = [digest.hex() for digest in asked.marks[-_MARKS_MAX:]]
+        pipe = self._client.pipeline(transaction=False)
+        told: list[str] = [str(len(keys)), *keys, str(len(asked.answers)), f"{prefix}:l:", session, *marks]
+        pipe.execute_command("EVAL", redis_scripts.FIND, *told)
+        versions = [_version_key(scope.tenant, scope_id) for scope_id in asked.scope_ids]
+        if versions:
+            pipe.execute_command("MGET", *versions)
+        with faults("find session"):
+            async with asyncio.timeout(self._timeout_s):
+                (values, used, entries), *announced = await pipe.execute()
+        opened = values[len(asked.answers)] if asked.opening is not None else None
+        known = announced[0] if announced else []
         return Hot(
             sessions={
-                digest: _session(value) for digest, value in zip(digests, sessions, strict=True) if value is not None
+                digest: _session(value)
+                for digest, value in zip(asked.answers, values, strict=False)
+                if value is not None
             },
             opening=_session(opened[1:]) if opened is not None else None,
             opening_continued=opened is not None and opened[:1] == b"1",
             versions={
-                scope_id: int(value) for scope_id, value in zip(scope_ids, versions, strict=True) if value is not None
+                scope_id: int(value)
+                for scope_id, value in zip(asked.scope_ids, known, strict=False)
+                if value is not None
+            },
+            ledger_of=UUID(hex=used.decode()) if used else None,
+            ledger={
+                digest: value
+                for digest, value in zip(asked.marks[-_MARKS_MAX:], entries, strict=False)
+                if value is not None
             },
         )
+
+    async def note(
+        self,
+        scope: Scope,
+        scope_key: bytes,
+        session_id: UUID,
+        entries: Mapping[Digest, bytes],
+        withdrawn: Sequence[Digest],
+    ) -> None:
+        """Have the ledger say so at these places of a conversation; what is there already stays, unless it is
+        withdrawn. Raises QueueUnavailable.
+        """
+        prefix = f"{_prefix(scope.tenant, scope_key)}:l:{session_id.hex}"
+        pipe = self._client.pipeline(transaction=False)
+        for digest, value in entries.items():
+            pipe.execute_command("SET", f"{prefix}:{digest.hex()}", value, "NX", "EX", self._session_ttl_s)
+        for digest in withdrawn:
+            pipe.execute_command("SET", f"{prefix}:{digest.hex()}", WITHDRAWN, "EX", self._session_ttl_s)
+        with faults("note ledger"):
+            async with asyncio.timeout(self._keep_timeout_s):
+                await pipe.execute()
 
     async def keep(
         self,

@@ -4,6 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 
+# KEYS the sessions of the answers sent, oldest first, and the opening where one is asked for; ARGV how many of the keys
+# are answers, the head of the ledger's keys, a session known beforehand or '', then chain digests. What the keys hold,
+# the session that a ledger was read of, and that ledger at the digests: sessions and digests in hex.
+FIND: Final = """
+local answers = tonumber(ARGV[1])
+local found = #KEYS > 0 and redis.call('MGET', unpack(KEYS)) or {}
+local session = ARGV[3]
+local function hex(raw) return (string.gsub(raw, '.', function(c) return string.format('%02x', string.byte(c)) end)) end
+if session == '' then
+  for i = answers, 1, -1 do
+    if found[i] then session = hex(string.sub(found[i], 1, 16)) break end
+  end
+end
+local opening = answers < #KEYS and found[answers + 1]
+if session == '' and opening and string.sub(opening, 1, 1) == '0' then session = hex(string.sub(opening, 2, 17)) end
+local ledger = {}
+if session ~= '' then
+  for i = 4, #ARGV do ledger[i - 3] = redis.call('GET', ARGV[2] .. session .. ':' .. ARGV[i]) end
+end
+return {found, session, ledger}
+"""
+
 # Move one entry to another stream of the same slot, adding fields; nothing when it is gone, so a late second call
 # leaves no second copy. KEYS from, to; ARGV group, id, then the fields to add. With no fields, r and a are dropped.
 MOVE: Final = """

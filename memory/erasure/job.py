@@ -255,6 +255,7 @@ class Erasing:
             return await self._is_theirs(entry, target, job.requested_at)
 
         gone["queue_entries"] += await redis.purge(tenant, [subject] if subject else subjects, judge)
+        gone["redis_keys"] += await redis.drop_ledgers(tenant)
         if target.kind in ("user", "project"):
             named = {one.scope_id: one for one in await self._store.scopes(tenant)}
             for scope_id in items.scope_ids():

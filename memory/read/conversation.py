@@ -9,26 +9,47 @@ store that does not answer: then a new session is opened. Writes only through `r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
+from uuid import UUID
 
 from memory.chain import Digest
 from memory.errors import MemoryProxyFault
 from memory.ids import keyed_id, new_id
 from memory.model import Scope, SessionRef
 
+WITHDRAWN: Final = b"-"
+"""What the hot ledger has where a block was withdrawn; it has b"" where nothing was placed."""
+
 # The answers to look a prefix up by, newest first: one round trip, and a client that edits goes back a few turns.
 ANSWERS_LOOKED_UP_MAX: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What the hot state is asked: answers sent, oldest first; an opening; scopes; and a conversation's places that may
+    hold a block: of this session, else of the one that the answers or the opening say.
+    """
+
+    answers: Sequence[bytes] = ()
+    opening: bytes | None = None
+    scope_ids: Sequence[int] = ()
+    session_id: UUID | None = None
+    marks: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Hot:
-    """What the hot state says: sessions by chain digest, the opening's session, versions announced by scope id."""
+    """What the hot state says: sessions by chain digest, the opening's session, versions announced by scope id, and
+    the ledger of one session by digest, where it has anything there.
+    """
 
     sessions: Mapping[bytes, SessionRef]
     opening: SessionRef | None
     opening_continued: bool
     versions: Mapping[int, int] | None
+    ledger_of: UUID | None = None
+    ledger: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +62,8 @@ class Conversation:
     opens: bool  # no assistant message yet
     announced: Mapping[int, int] | None
     fault: bool  # neither hot state nor store could say
+    is_new: bool = False  # nothing was ever said in it
+    ledger: Mapping[bytes, bytes] = field(default_factory=dict)  # by digest, as far as the hot state has it
 
     @property
     def tip(self) -> Digest | None:
@@ -51,9 +74,7 @@ class Conversation:
 class HotState(Protocol):
     """Session state that may be lost."""
 
-    async def find(
-        self, scope: Scope, scope_key: bytes, digests: Sequence[bytes], opening: bytes | None, scope_ids: Sequence[int]
-    ) -> Hot:
+    async def find(self, scope: Scope, scope_key: bytes, asked: Asked) -> Hot:
         """One round trip. Raises QueueUnavailable."""
 
     async def keep(
@@ -96,10 +117,26 @@ class Conversations:
         opening = _opening_digest(messages, digests)
         opens = not answers
         looked_up = [] if label is not None else answers[-ANSWERS_LOOKED_UP_MAX:]
-        hot, fault = await self._ask_hot(scope, chain_key, looked_up, opening if opens else None, scope_ids)
+        asked = Asked(
+            answers=looked_up,
+            opening=opening if opens else None,
+            scope_ids=scope_ids,
+            session_id=session_ref(chain_key, scope, label).session_id if label is not None else None,
+            marks=[digest for digest in user_digests(messages, digests).values()],
+        )
+        hot, fault = await self._ask_hot(scope, chain_key, asked)
         session, store_fault = await self._choose(scope, chain_key, label, looked_up, hot)
-        announced = hot.versions if hot else None
-        return Conversation(session, digests, opening, opens, announced, fault and store_fault)
+        known = session or session_ref(chain_key, scope, str(new_id()))
+        return Conversation(
+            session=known,
+            digests=digests,
+            opening=opening,
+            opens=opens,
+            announced=hot.versions if hot else None,
+            fault=fault and store_fault,
+            is_new=session is None and not store_fault,
+            ledger=hot.ledger if hot and hot.ledger_of == known.session_id else {},
+        )
 
     async def remember(
         self, scope: Scope, chain_key: bytes, conversation: Conversation, answers: Sequence[bytes]
@@ -108,23 +145,20 @@ class Conversations:
         key = scope_key(chain_key, scope)
         await self._hot.keep(scope, key, answers, conversation.opening, conversation.opens, conversation.session)
 
-    async def _ask_hot(
-        self, scope: Scope, chain_key: bytes, answers: Sequence[bytes], opening: bytes | None, scope_ids: Sequence[int]
-    ) -> tuple[Hot | None, bool]:
+    async def _ask_hot(self, scope: Scope, chain_key: bytes, asked: Asked) -> tuple[Hot | None, bool]:
         try:
-            return await self._hot.find(scope, scope_key(chain_key, scope), answers, opening, scope_ids), False
+            return await self._hot.find(scope, scope_key(chain_key, scope), asked), False
         except MemoryProxyFault:
             return None, True
 
     async def _choose(
         self, scope: Scope, chain_key: bytes, label: str | None, answers: Sequence[Digest], hot: Hot | None
-    ) -> tuple[SessionRef, bool]:
+    ) -> tuple[SessionRef | None, bool]:
+        """The session, None for a new one; and whether that could not be known."""
         if label is not None:
             return session_ref(chain_key, scope, label), False
         if not answers:
-            if hot and hot.opening and not hot.opening_continued:
-                return hot.opening, False
-            return session_ref(chain_key, scope, str(new_id())), hot is None
+            return (hot.opening if hot and not hot.opening_continued else None), hot is None
         known: Mapping[bytes, SessionRef] = hot.sessions if hot else {}
         found = _longest(answers, known)
         if found is None or found != answers[-1]:
@@ -132,7 +166,7 @@ class Conversations:
         else:
             fault = False
         found = _longest(answers, known)
-        return (known[found] if found else session_ref(chain_key, scope, str(new_id()))), fault
+        return (known[found] if found else None), fault
 
     async def _ask_store(
         self, scope: Scope, answers: Sequence[Digest], known: Mapping[bytes, SessionRef]
@@ -172,6 +206,12 @@ def scope_key(chain_key: bytes, scope: Scope) -> bytes:
 
 def _answer_digests(messages: Sequence[object], digests: Sequence[Digest | None]) -> list[Digest]:
     return [d for m, d in zip(messages, digests, strict=True) if d is not None and _role(m) == "assistant"]
+
+
+def user_digests(messages: Sequence[object], digests: Sequence[Digest | None]) -> dict[int, Digest]:
+    """The places in `messages` where a block may stand, each with its digest."""
+    both = enumerate(zip(messages, digests, strict=True))
+    return {at: digest for at, (message, digest) in both if digest is not None and _role(message) == "user"}
 
 
 def _opening_digest(messages: Sequence[object], digests: Sequence[Digest | None]) -> Digest | None:

@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
-from memory.model import Announcement, IndexRow, Injections, Scope, ScopeVersion
+from memory.model import Announcement, IndexRow, Injections, Quoted, Scope, ScopeVersion
 from memory.ports import Evaluator
 from memory.read.index import ScopeIndex
 from memory.read.items import IndexItem
@@ -67,13 +67,14 @@ class IndexSource(Protocol):
 @dataclass(slots=True)
 class HotScope:
     """One index and what it is known to hold. `chains` maps a turn's chain digest to what was made of that turn
-    alone, `visibility` a scope to why it is seen.
+    alone, `visibility` a scope to why it is seen, `quoted` is what conversations were given and no prompt gets now.
     """
 
     index: ScopeIndex
     versions: dict[int, int] = field(default_factory=dict)
     chains: dict[bytes, set[UUID]] = field(default_factory=dict)
     visibility: Mapping[int, Visibility] = field(default_factory=dict)
+    quoted: dict[UUID, Quoted] = field(default_factory=dict)
     confirmed_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -214,7 +215,7 @@ class HotScopes:
         visible = await self._source.visible_scopes(scope)
         wanted: dict[int, int] = {v.scope_id: v.version for v in visible}
         if self._must_rebuild(hot, visible):
-            hot.index, hot.chains, hot.versions = self._empty(), {}, {}
+            hot.index, hot.chains, hot.versions, hot.quoted = self._empty(), {}, {}, {}
         if wanted != hot.versions:
             hot.visibility = _visibility(visible)
             after = {sid: hot.versions.get(sid, 0) for sid in wanted}
@@ -275,6 +276,7 @@ def _visibility(visible: Sequence[ScopeVersion]) -> dict[int, Visibility]:
 
 def _put_rows(hot: HotScope, rows: Sequence[IndexRow]) -> None:
     for row in rows:
+        hot.quoted.pop(row.memory_id, None)  # it has changed: what is known of it is of before
         if row.visible:
             hot.index.put(_item(row))
             if row.chain is not None and row.kind in _OF_ONE_TURN:

@@ -117,6 +117,11 @@ class ScopeIndex:
         slot = self._slots.get(memory_id)
         return None if slot is None else self._items[slot]
 
+    def replacing(self, event_ids: Iterable[UUID]) -> list[IndexItem]:
+        """The facts and procedures that have taken the place of something said in these turns."""
+        slots = {slot for event_id in event_ids for slot in self._facts.replacing(event_id)}
+        return [self._items[slot] for slot in sorted(slots)]
+
     @property
     def bytes_held(self) -> int:
         """Estimated memory, bytes, free room in the arrays included."""

@@ -84,6 +84,12 @@ class Filter:
         ids = frozenset(scope_id for scope_id, why in seen.items() if why in self.visibilities)
         return replace(self, scope_ids=ids if self.scope_ids is None else ids & self.scope_ids)
 
+    def reaches(self, scope_id: int, session_id: UUID | None) -> bool:
+        """Whether a memory of this scope and session may be seen at all, whatever it says."""
+        if self.scope_ids is not None and scope_id not in self.scope_ids:
+            return False
+        return self.session_id is None or session_id == self.session_id
+
     def without(self, memory_ids: Iterable[UUID]) -> Filter:
         """This filter, hiding these memories as well."""
         return replace(self, exclude_memory_ids=self.exclude_memory_ids.union(memory_ids))

@@ -262,7 +262,7 @@ def _replayed(question: Question, hot: HotScope, prepared: Prepared) -> tuple[Ca
     if question.replay is None:
         return ()
     said = hot.index.last_said(*question.replay, prepared)
-    return tuple(replace(_candidate(item), why="said before in this conversation", replayed=True) for item in said)
+    return tuple(replace(as_candidate(item), why="said before in this conversation", replayed=True) for item in said)
 
 
 def _within(rows: Sequence[IndexRow], chars_max: int) -> Sequence[IndexRow]:
@@ -294,7 +294,7 @@ def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope] | asynci
 def candidate_of(hit: Scored) -> Candidate:
     """A hit of an index as recall gives it."""
     return replace(
-        _candidate(hit.item),
+        as_candidate(hit.item),
         shown=hit.best_window,
         score=hit.score,
         parts={**hit.parts, **_judged(hit.features)},
@@ -304,7 +304,7 @@ def candidate_of(hit: Scored) -> Candidate:
     )
 
 
-def _candidate(item: IndexItem) -> Candidate:
+def as_candidate(item: IndexItem) -> Candidate:
     """An item as it is, whole and admitted, not scored."""
     return Candidate(
         memory_id=item.memory_id,

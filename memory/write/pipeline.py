@@ -28,6 +28,7 @@ from memory.model import (
     Captured,
     Commit,
     Committed,
+    Entry,
     ImportChunk,
     ImportLine,
     LedgerNode,
@@ -44,6 +45,7 @@ from memory.model import (
 )
 from memory.ports import Delivery, Embedder, LanguageDetector, TokenCounter
 from memory.read.conversation import session_ref
+from memory.read.entries import packed
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
 from memory.write.embedding import embedded, ending
@@ -449,27 +451,31 @@ class WritePath:
         return SealedRetrieval(record, captured.model, sealed)
 
     async def _ledger_nodes(self, captured: Captured, turns: Sequence[Turn]) -> tuple[LedgerNode, ...]:
-        """A node for each new chain position, with what was placed at it."""
-        placed = {p.chain: p for p in captured.retrieval.placed} if captured.retrieval else {}
+        """A node for each new chain position, with what was placed at it; in mode `read` for the block alone."""
+        placed = [one for one in captured.retrieval.placed if not one.kept] if captured.retrieval else []
+        blocks = {one.chain: one for one in placed}
         position = {digest: index for index, digest in enumerate(captured.digests) if digest is not None}
+        tokens = {turn.chain: turn.token_count for turn in turns}
         nodes = []
-        for turn in turns:
-            block = placed.get(turn.chain)
-            sealed = None
-            if block is not None:
-                sealed = await self._sealed(captured, captured.exchange_id, "ledger", block.text.encode())
+        for chain in dict.fromkeys((*tokens, *blocks)):
+            block = blocks.get(chain)
+            at = block.position if block else len(captured.digests)
             nodes.append(
                 LedgerNode(
-                    chain=turn.chain,
-                    position=position.get(turn.chain, len(captured.digests)),
-                    token_count=turn.token_count,
-                    placed_sealed=sealed,
+                    chain=chain,
+                    position=position.get(chain, at),
+                    token_count=tokens.get(chain),
+                    placed_sealed=await self._sealed_entry(captured, block.entry) if block else None,
                     placed_sha256=hashlib.sha256(block.text.encode()).digest() if block else None,
                     placed_tokens=block.tokens if block else None,
-                    retrieval_id=captured.retrieval.retrieval_id if block and captured.retrieval else None,
+                    retrieval_id=block.entry.retrieval_id if block else None,
                 )
             )
         return tuple(nodes)
+
+    async def _sealed_entry(self, captured: Captured, entry: Entry) -> bytes:
+        """An entry as the ledger reads it: bound to its conversation."""
+        return await self._sealed(captured, captured.session.session_id, "ledger", packed(entry))
 
     async def _sealed(self, captured: Captured, object_id: UUID, purpose: Any, plaintext: bytes) -> bytes:
         scope = captured.scope

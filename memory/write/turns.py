@@ -58,8 +58,8 @@ def messages_of(captured: Captured, chain_key: bytes) -> list[Message]:
 
 def as_sensitive_as_given(turns: Sequence[Turn], retrieval: Retrieval | None) -> tuple[Turn, ...]:
     """The turns, what the model said among them at least as sensitive as the memory it was given: it may repeat it."""
-    given = [one for one in retrieval.candidates if one.get("injected")] if retrieval else []
-    highest = derived_sensitivity(Sensitivity(one.get("sensitivity", "internal")) for one in given)
+    given = retrieval.placed if retrieval else ()
+    highest = derived_sensitivity(Sensitivity(one.entry.sensitivity) for one in given)
     return tuple(
         replace(turn, sensitivity=derived_sensitivity((turn.sensitivity, highest)))
         if given and turn.role == "assistant"

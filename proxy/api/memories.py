@@ -104,12 +104,10 @@ class Memories:
         holder = await holder_for(caller, self._parts.keys)
         require_writable(holder, item_of(caller.scope, known), "memory", becomes)
         change = await self._change(asked, known)
-        return await self._shown(
-            caller.scope,
-            await records.patch_memory(
-                caller.scope, memory_id, version, change, caller.now, note=_patched(caller, memory_id, asked)
-            ),
-        )
+        note = _patched(caller, memory_id, asked)
+        changed = await records.patch_memory(caller.scope, memory_id, version, change, caller.now, note=note)
+        await self._parts.tells.changed(caller.scope)
+        return await self._shown(caller.scope, changed)
 
     async def hide(self, request: web.Request) -> web.Response:
         """Hide a memory: gone from lists, search and prompts, still seen by `as_of`."""
@@ -123,6 +121,7 @@ class Memories:
         version = _version_of(request)
         note = noted(caller.scope.tenant, caller.actor, "memory.delete", ids=[memory_id], at=caller.now)
         await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, version=version, note=note)
+        await self._parts.tells.changed(caller.scope)
         return said(MemoryDeleted(id=str(memory_id), deleted_at=caller.now, undo_until=caller.now + UNDO))
 
     async def undelete(self, request: web.Request) -> web.Response:
@@ -137,6 +136,7 @@ class Memories:
             require_writable(holder, item_of(caller.scope, known), "memory")
 
         shown = await self._parts.records.undelete_memory(caller.scope, memory_id, caller.now, note=note, may=may)
+        await self._parts.tells.changed(caller.scope)
         return await self._shown(caller.scope, shown)
 
     async def _shown(self, scope: Scope, record: MemoryRecord) -> web.Response:

@@ -18,6 +18,7 @@ from memory.keys import KeyRing
 from memory.model import ImportChunk, Scope
 from memory.ports import QueueDepth
 from memory.read.recall import Recaller
+from memory.read.tell import Tells
 from memory.shared import Shared, SharedTo
 from memory.stored import (
     EventPage,
@@ -254,3 +255,4 @@ class OwnParts:
     journal: Audit
     canaries: Canaries
     forgets: Asking
+    tells: Tells

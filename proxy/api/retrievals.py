@@ -136,9 +136,11 @@ def retrieval_said(record: RetrievalRecord, texts: Texts, session: str | None) -
             sha256=placement.get("sha256"),
             tokens=placement["tokens"],
             memory_ids=list(placement["memory_ids"]),
+            since=placement.get("since"),
         )
         for index, placement in enumerate(record.placements)
     ]
+    new = next((one for one in placed if one.since is None), None)
     injected = [candidate for candidate in record.candidates if candidate.get("injected")]
     return RetrievalSaid(
         id=str(record.retrieval_id),
@@ -148,8 +150,8 @@ def retrieval_said(record: RetrievalRecord, texts: Texts, session: str | None) -
         session=session,
         exchange_id=str(record.exchange_id),
         query=texts.query,
-        block=placed[0].text if placed else None,
-        position=placed[0].position if placed else None,
+        block=new.text if new else None,
+        position=new.position if new else None,
         placed=placed,
         candidates=record.candidates,
         source_ids=list(dict.fromkeys(source for one in injected for source in one["source_ids"])),

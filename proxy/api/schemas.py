@@ -326,6 +326,7 @@ class PlacedSaid(Said):
     sha256: str | None
     tokens: int
     memory_ids: list[str] = Field(description="In the order of the block.")
+    since: str | None = Field(description="The retrieval that placed it first; null: this one.")
 
 
 class RetrievalSaid(Said):

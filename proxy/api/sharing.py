@@ -32,6 +32,7 @@ class SharingCalls:
         asked = await body_as(request, ShareAsked)
         require(caller.credential, f"memory:share:{asked.to}")
         made = await self._parts.sharing.share(caller.scope, memory_id, asked.to, actor=caller.actor, now=caller.now)
+        await self._parts.tells.changed(caller.scope)
         return said(
             SharedSaid(
                 id=str(made.copy_id), source_id=str(made.source_id), to=made.to, shared_at=made.at, shared=made.new
@@ -49,4 +50,5 @@ class SharingCalls:
         gone = await self._parts.sharing.unshare(
             caller.scope, memory_id, asked.to, actor=caller.actor, now=caller.now, admin=admin
         )
+        await self._parts.tells.changed(caller.scope)
         return said(UnsharedSaid(ids=[str(one) for one in gone], to=asked.to, unshared_at=caller.now))

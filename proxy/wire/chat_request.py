@@ -8,11 +8,11 @@ and must not forward it untouched where a tenant's cache_salt is owed.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from memory.chain import message_text
+from memory.chain import Digest, message_text
 from memory.json_spans import (
     Edit,
     Element,
@@ -129,6 +129,11 @@ class ChatRequest:
         return next(
             (index for index in reversed(range(len(self.messages))) if self.messages[index].role == "user"), None
         )
+
+    def places(self, digests: Sequence[Digest | None]) -> dict[int, Digest]:
+        """Where a block may stand: the user messages that take one, by index, each with its chain digest."""
+        both = enumerate(zip(self.messages, digests, strict=True))
+        return {at: digest for at, (view, digest) in both if digest is not None and view.takes_block}
 
     @property
     def query_text(self) -> str:

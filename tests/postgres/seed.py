@@ -24,6 +24,7 @@ from memory.chain import Digest
 from memory.ids import derived_id, new_id
 from memory.model import (
     Commit,
+    Entry,
     ImportChunk,
     ImportLine,
     LedgerNode,
@@ -33,6 +34,7 @@ from memory.model import (
     Scope,
     SealedRetrieval,
     SessionRef,
+    Shown,
     StoredExchange,
     Turn,
 )
@@ -189,7 +191,7 @@ def exchange(scope: Scope, session: str, at: int, texts: Sequence[str] = ("hello
         ),
         "turns": turns,
         "memories": tuple(memory_of(one) for one in turns),
-        "nodes": (LedgerNode(turns[0].chain, at, 5, b"s", digest("b"), 3, None),),
+        "nodes": (LedgerNode(turns[0].chain, at, 5, None, None, None, None),),
         "retrieval": retrieval(exchange_id),
         "lane": LANE,
         "fence": 1,
@@ -199,8 +201,10 @@ def exchange(scope: Scope, session: str, at: int, texts: Sequence[str] = ("hello
 
 def retrieval(exchange_id: UUID, *placed: UUID, at: datetime = T0) -> SealedRetrieval:
     """The record of a request that was given these memories, in one block."""
+    retrieval_id = derived_id(exchange_id, "retrieval")
+    entry = Entry("block", 3, tuple(Shown(one, 1, b"p" * 8) for one in placed), "internal", retrieval_id)
     record = Retrieval(
-        retrieval_id=derived_id(exchange_id, "retrieval"),
+        retrieval_id=retrieval_id,
         status="injected",
         reason=None,
         rung="full",
@@ -208,7 +212,7 @@ def retrieval(exchange_id: UUID, *placed: UUID, at: datetime = T0) -> SealedRetr
         embedding_model="test-model",
         query="what",
         candidates=({"id": "x", "score": 0.5},),
-        placed=(Placed(0, digest("placed"), "block", 3, placed),) if placed else (),
+        placed=(Placed(0, digest("placed"), entry),) if placed else (),
         tokens=10,
         tokens_exact=True,
         millis=3.5,

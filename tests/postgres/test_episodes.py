@@ -410,10 +410,13 @@ async def test_busy_lanes_come_first_and_a_queue_that_is_away_is_waited_for(
     async def run(lanes: Lanes, until: int) -> None:
         task = asyncio.create_task(keep_telling(teller(store, postgres), leader(store), lanes, metrics, every_s=0.01))
         async with asyncio.timeout(30):
-            while len(await listed(store)) < until or len(lanes.waits) > 1:
+            while len(await listed(store)) < until or len(lanes.waits) > 1 or (told() or 0) < until:
                 await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait([task])
+
+    def told() -> float | None:  # counted after it is stored: a loop that is stopped in between has not counted it
+        return metrics.registry.get_sample_value("memory_proxy_episodes_total", {"what": "stored"})
 
     busy = CALM_S + 1
     await run(Lanes(busy, None, busy, busy), 0)
@@ -421,7 +424,7 @@ async def test_busy_lanes_come_first_and_a_queue_that_is_away_is_waited_for(
     await run(Lanes(None, 0.0, 0.0, busy), 1)  # one, then the lanes
     assert len(await listed(store)) == 1
     await run(Lanes(0.0), 3)
-    assert metrics.registry.get_sample_value("memory_proxy_episodes_total", {"what": "stored"}) == 3
+    assert told() == 3
 
 
 async def test_due_sessions_are_found_by_their_index_among_many(store: Stores, postgres: TestDatabase) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from memory.ids import new_id
-from memory.model import IndexRow, Injections, Scope
+from memory.model import IndexRow, Injections, LedgerNode, Scope, Withdrawn
+from memory.read.conversation import WITHDRAWN
 from memory.read.hot import HotScopes
 from memory.read.items import Filter
 from memory.stored import MemoryChange
@@ -297,11 +298,44 @@ async def test_a_chain_leads_to_its_session_the_latest_of_several(store: Stores)
     assert await store.read.session_of_chains(store.scope("eve"), [digest("same", 1)]) == {}
 
 
-async def test_the_ledger_comes_back_in_order(store: Stores) -> None:
+def with_block(node: LedgerNode, sealed: bytes) -> LedgerNode:
+    return dataclasses.replace(node, placed_sealed=sealed, placed_sha256=digest("b"), retrieval_id=new_id())
+
+
+async def test_what_was_placed_once_comes_back_as_it_was(store: Stores) -> None:
+    commit = exchange(store.scope(), "s", 0)
+    first, *others = commit.nodes
+    placed = with_block(first, b"sealed")
+    await store.write.commit(dataclasses.replace(commit, nodes=(placed, *others)), now=T0)
+    again = exchange(store.scope(), "s", 2)
+    await store.write.commit(dataclasses.replace(again, nodes=(with_block(first, b"other"), *again.nodes)), now=T0)
+    session, chains = commit.session.session_id, [node.chain for node in (*commit.nodes, *again.nodes)]
+    found = await store.read.ledger(store.scope(), session, [*chains, digest("never said")])
+    assert found == {**dict.fromkeys(chains, b""), first.chain: b"sealed"}
+    assert await store.read.ledger(store.scope("eve"), session, chains) == {}
+
+
+async def test_where_nothing_was_placed_a_later_attempt_may_place(store: Stores) -> None:
     commit = exchange(store.scope(), "s", 0)
     await store.write.commit(commit, now=T0)
     again = exchange(store.scope(), "s", 2)
-    await store.write.commit(dataclasses.replace(again, nodes=(*commit.nodes, *again.nodes)), now=T0)
-    nodes = await store.read.ledger(store.scope(), commit.session.session_id)
-    assert nodes == (*commit.nodes, *again.nodes)
-    assert await store.read.ledger(store.scope("eve"), commit.session.session_id) == ()
+    placed = with_block(commit.nodes[0], b"sealed")
+    await store.write.commit(dataclasses.replace(again, nodes=(placed, *again.nodes)), now=T0)
+    assert await store.read.ledger(store.scope(), commit.session.session_id, [placed.chain]) == {
+        placed.chain: b"sealed"
+    }
+
+
+async def test_what_is_withdrawn_never_comes_back(store: Stores) -> None:
+    commit = exchange(store.scope(), "s", 0)
+    placed = with_block(commit.nodes[0], b"sealed")
+    await store.write.commit(dataclasses.replace(commit, nodes=(placed,)), now=T0)
+    again = exchange(store.scope(), "s", 2)
+    record = retrieval(again.exchange.exchange_id)
+    gone = dataclasses.replace(record.record, withdrawn=(Withdrawn(placed.chain, "quarantined"),))
+    said = dataclasses.replace(again, retrieval=dataclasses.replace(record, record=gone))
+    await store.write.commit(said, now=T0)
+    late = exchange(store.scope(), "s", 4)
+    await store.write.commit(dataclasses.replace(late, nodes=(with_block(placed, b"more"), *late.nodes)), now=T0)
+    found = await store.read.ledger(store.scope(), commit.session.session_id, [placed.chain])
+    assert found == {placed.chain: WITHDRAWN}

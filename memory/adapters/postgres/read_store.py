@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
-from memory.model import IndexRow, Injections, LedgerNode, Scope, ScopeVersion, SessionRef, Vector
+from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
+from memory.read.conversation import WITHDRAWN
 from policies.labels import Sensitivity, within_ceiling
 
 BATCH: Final = 500
@@ -187,14 +188,25 @@ class ReadStore:
             found = await tx.fetch("session_of_chains", scope.tenant, scope_id, list(digests))
         return {row["chain"]: SessionRef(row["session_id"], row["label"]) for row in found}
 
-    async def ledger(self, scope: Scope, session_id: UUID) -> tuple[LedgerNode, ...]:
-        """The ledger of a conversation, by position, without what was withdrawn."""
+    async def ledger(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """What the ledger has at these places of a conversation, as the hot ledger writes it: the sealed entry,
+        nothing, or WITHDRAWN.
+        """
         scope_id = await self._scopes.find(scope)
-        if scope_id is None:
-            return ()
+        if scope_id is None or not chains:
+            return {}
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            found = await tx.fetch("ledger_of_session", scope.tenant, scope_id, session_id)
-        return tuple(LedgerNode(**row) for row in found)
+            found = await tx.fetch("ledger_of_session", scope.tenant, scope_id, session_id, list(chains))
+        return {row["chain"]: WITHDRAWN if row["withdrawn"] else row["placed_sealed"] or b"" for row in found}
+
+    async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
+        """These memories as they are now, also what no prompt gets; those that are not there are not in the list."""
+        if not scope_ids or not memory_ids:
+            return []
+        async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
+            found = await tx.fetch("memories_standing", tenant, list(scope_ids), list(memory_ids))
+        none = _Parts({}, {}, {})
+        return [Quoted(self._index_row(row, none), row["hidden"], row["successor_id"]) for row in found]
 
     async def _page(self, tx: Transaction, arguments: tuple[Any, ...], as_of: datetime | None) -> list[Any]:
         if as_of is None:

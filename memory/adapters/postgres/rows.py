@@ -230,6 +230,7 @@ def retrieval_row(place: Place, session_id: UUID, sealed: SealedRetrieval) -> tu
             "sha256": hashlib.sha256(placed.text.encode("utf-8", "surrogatepass")).hexdigest(),
             "tokens": placed.tokens,
             "memory_ids": [str(memory_id) for memory_id in placed.memory_ids],
+            "since": str(placed.since) if placed.since else None,
         }
         for placed in record.placed
     ]

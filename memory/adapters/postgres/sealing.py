@@ -64,6 +64,7 @@ SHOWN: Final[Mapping[str, Shown]] = {
     "changed_memories": _VERSION,
     "memories_as_of": _VERSION,
     "memories_by_id": _VERSION,
+    "memories_standing": _VERSION,
     "memories_newest": _VERSION,
     "memories_oldest": _VERSION,
     "memories_to_review": _VERSION,

@@ -177,6 +177,9 @@ class WriteStore:
         if commit.retrieval is None:
             return
         await tx.run("add_retrieval", *rows.retrieval_row(place, session.session_id, commit.retrieval))
+        gone = [one.chain for one in commit.retrieval.record.withdrawn]
+        if gone:
+            await tx.run("withdraw_places", place.tenant, session.session_id, gone, place.now)
         if injected := _injected(commit.retrieval):
             at = commit.retrieval.record.created_at
             await tx.run("add_injections", place.tenant, injected, at, version)
@@ -306,4 +309,8 @@ def _refused(scope_id: ScopeId, commit: Commit) -> Committed:
 
 def _injected(retrieval: SealedRetrieval | None) -> list[UUID]:
     """The memories that a request was newly given, each once, in order."""
-    return sorted({one for placed in retrieval.record.placed for one in placed.memory_ids}) if retrieval else []
+    return (
+        sorted({one for placed in retrieval.record.placed if not placed.kept for one in placed.memory_ids})
+        if retrieval
+        else []
+    )

@@ -197,10 +197,30 @@ ORDER BY e.arrived_at, e.exchange_id
 LIMIT 1;
 
 -- name: ledger_of_session
--- What was placed in a conversation, by position.
--- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
--- Uses: ledger_pkey. Rows: chain, position, token_count, placed_sealed, placed_sha256, placed_tokens, retrieval_id.
-SELECT chain, position, token_count, placed_sealed, placed_sha256, placed_tokens, retrieval_id
+-- What the ledger has at these places of a conversation; nothing for a place that it does not know.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 chains bytea[]
+-- Uses: ledger_pkey. Rows: chain, placed_sealed, withdrawn.
+SELECT chain, placed_sealed, withdrawn_at IS NOT NULL AS withdrawn
 FROM ledger
-WHERE tenant_id = $1 AND session_id = $3 AND scope_id = $2 AND withdrawn_at IS NULL
-ORDER BY position, chain;
+WHERE tenant_id = $1 AND session_id = $3 AND scope_id = $2 AND chain = ANY ($4);
+
+-- name: memories_standing
+-- These memories as they are now, also those that recall does not show: why, and what has taken their place.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 memory_ids uuid[]
+-- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
+-- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at, attributes,
+-- validation_status, language, injected, last_injected_at, cleaned_by, hidden, successor_id.
+SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
+       v.role, v.content, v.integrity, v.sensitivity, v.importance,
+       CASE WHEN m.kind = 'semantic' AND v.valid_to > v.occurred_at AND m.superseded_by IS NULL
+           THEN least(v.expires_at, v.valid_to) ELSE v.expires_at END AS expires_at,
+       v.occurred_at, m.created_at, v.attributes, v.validation_status, v.language, 0::int8 AS injected,
+       NULL::timestamptz AS last_injected_at, v.cleaned_by,
+       CASE WHEN m.deleted_at IS NOT NULL THEN 'hidden' WHEN m.quarantined_at IS NOT NULL THEN 'quarantined'
+            WHEN v.validation_status = 'rejected' THEN 'rejected'
+            WHEN m.kind = 'procedural' AND v.validation_status <> 'confirmed' AND m.superseded_by IS NULL
+                THEN 'rejected' ELSE '' END AS hidden,
+       CASE WHEN m.superseded_reason IS DISTINCT FROM 'same meaning' THEN m.superseded_by END AS successor_id
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
+WHERE m.tenant_id = $1 AND m.scope_id = ANY ($2) AND m.memory_id = ANY ($3);

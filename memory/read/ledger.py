@@ -1,0 +1,317 @@
+"""The ledger of a conversation: its places in, the blocks that stand there again out (DESIGN section 5).
+
+What was placed once stays where it was, byte for byte: an entry is written once for a chain position, sealed under the
+subject's key, and read back from Redis, else from Postgres. Each is held against the law of now (policies/ledger.py)
+before it is given out; what is withdrawn for good is so in every process. What has taken the place of something quoted
+is named, so that the newest message can say so. Raises MemoryProxyFault where the ledger or the law cannot be read: a
+block that is not known to be allowed is not sent (fails closed), and the completion goes on (fails open).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, Protocol
+from uuid import UUID
+
+from memory.chain import Digest
+from memory.envelope import Binding, key_id_of, seal, unseal
+from memory.errors import EnvelopeUnreadable, MemoryProxyFault
+from memory.keys import KeyRing
+from memory.model import Candidate, Entry, IndexRow, Placed, Quoted, Scope, ScopeVersion, SessionRef, Withdrawn
+from memory.read.conversation import WITHDRAWN, Conversation, scope_key
+from memory.read.entries import EntryCache, packed, print_of, unpacked
+from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
+from memory.read.items import Filter, IndexItem
+from memory.read.recall import as_candidate
+from memory.telemetry import Metrics, event
+from policies.labels import Sensitivity
+from policies.ledger import Standing, Withdrawal, is_final, withdrawal
+
+log: Final = logging.getLogger("memory_proxy.ledger")
+REPLACES: Final = "has taken the place of what this conversation was given"
+
+
+class HotLedger(Protocol):
+    """Entries that may be lost."""
+
+    async def note(
+        self,
+        scope: Scope,
+        scope_key: bytes,
+        session_id: UUID,
+        entries: Mapping[Digest, bytes],
+        withdrawn: Sequence[Digest],
+    ) -> None:
+        """Have the ledger say so; what is there already stays, unless it is withdrawn. Raises QueueUnavailable."""
+
+
+class LedgerStore(Protocol):
+    """Entries for good, and what their memories are now. Every call raises StoreUnavailable."""
+
+    async def ledger(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Sealed entries by place, b"" where nothing was placed, WITHDRAWN; none for a place that is not known."""
+
+    async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
+        """These memories as they are now, also what no prompt gets."""
+
+    async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
+        """The scopes this identity may see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the ledger says of one request.
+
+    `blocks` stand again, by index in `messages`; `known` are the places that it has decided about, with or without a
+    block; `withdrawn` are not sent again; `replacing` has taken the place of something that stands; `found` is what the
+    hot ledger did not know. `fault`: it could not be read in time, so nothing stands again.
+    """
+
+    blocks: Mapping[int, Placed] = field(default_factory=dict)
+    known: frozenset[int] = frozenset()
+    withdrawn: tuple[Withdrawn, ...] = ()
+    replacing: tuple[Candidate, ...] = ()
+    found: Mapping[Digest, bytes] = field(default_factory=dict)
+    fault: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all that stands again."""
+        return sum(one.tokens for one in self.blocks.values())
+
+    @property
+    def memory_ids(self) -> frozenset[UUID]:
+        """The memories that stand again."""
+        return frozenset(one for placed in self.blocks.values() for one in placed.memory_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class LawOfNow:
+    """What is known of quoted memories, by id; the scopes the caller sees, as an index has them where one is held."""
+
+    items: Mapping[UUID, IndexItem]
+    quoted: Mapping[UUID, Quoted]
+    where: Filter
+    hot: HotScope | None
+
+
+class Ledgers:
+    """The ledgers of all conversations, as one process reads and writes them."""
+
+    def __init__(
+        self,
+        hot: HotLedger,
+        store: LedgerStore,
+        scopes: HotScopes,
+        keys: KeyRing,
+        metrics: Metrics,
+        clean: Callable[[IndexRow], IndexRow],
+    ) -> None:
+        self._hot = hot
+        self._store = store
+        self._scopes = scopes
+        self._keys = keys
+        self._metrics = metrics
+        self._clean = clean
+        self._entries = EntryCache()
+
+    def let_go(self, tenant: UUID) -> None:
+        """Hold nothing of a tenant's in process: something was erased."""
+        self._entries.let_go(tenant)
+
+    def holding(self, tenant: UUID, memory_ids: Iterable[UUID]) -> int:
+        """How many of these ids the entries held in process quote."""
+        return self._entries.holding(tenant, frozenset(memory_ids))
+
+    async def kept(
+        self,
+        scope: Scope,
+        conversation: Conversation,
+        places: Mapping[int, Digest],
+        newest: int | None,
+        where: Filter,
+        now: datetime,
+    ) -> Kept:
+        """What stands again at these places, the law of now applied. Of the `newest` the store alone does not say that
+        nothing is to stand there: it may have been sent without memory before. Raises StoreUnavailable.
+        """
+        session = conversation.session
+        raw = {digest: conversation.ledger[digest] for digest in places.values() if digest in conversation.ledger}
+        unknown = [digest for digest in places.values() if digest not in raw]
+        held = self._entries.raw(scope.tenant, session.session_id, unknown)
+        asked = [digest for digest in unknown if digest not in held]
+        stored: Mapping[Digest, bytes] = {}
+        if asked and not conversation.is_new:
+            found = await self._store.ledger(scope, session.session_id, asked)
+            undecided = places.get(newest) if newest is not None else None
+            stored = {Digest(chain): value for chain, value in found.items() if value or chain != undecided}
+        raw = {**raw, **held, **stored}
+        opened = {
+            at: await self._opened(scope, session, digest, value)
+            for at, digest in places.items()
+            if (value := raw.get(digest)) and value != WITHDRAWN
+        }
+        entries = {at: entry for at, entry in opened.items() if entry is not None}
+        kept = Kept(known=_known(places, raw), found={**held, **stored})
+        if not entries:
+            return kept
+        law = await self._law(
+            scope, conversation, [one for entry in entries.values() for one in entry.memory_ids], where
+        )
+        refused = {at: why for at, entry in entries.items() if (why := self._refusal(entry, law, now)) is not None}
+        blocks = {
+            at: Placed(at, places[at], entry, entry.retrieval_id) for at, entry in entries.items() if at not in refused
+        }
+        for why in refused.values():
+            self._metrics.ledger_withdrawn.labels(why).inc()
+        final = tuple(Withdrawn(places[at], why) for at, why in refused.items() if is_final(why))
+        kept = replace(kept, blocks=blocks, withdrawn=final)
+        return replace(kept, replacing=_replacing(kept, law, conversation.digests, now))
+
+    async def note(
+        self,
+        scope: Scope,
+        session: SessionRef,
+        entries: Mapping[Digest, Entry | None],
+        found: Mapping[Digest, bytes],
+        withdrawn: Sequence[Withdrawn],
+    ) -> None:
+        """Have every process know what is placed now (None: nothing), what was `found` in the store and what was
+        withdrawn. Raises QueueUnavailable, StoreUnavailable.
+        """
+        sealed = {digest: await self.sealed(scope, session, entry) for digest, entry in entries.items()}
+        for digest, entry in entries.items():
+            self._entries.put(scope.tenant, session.session_id, digest, sealed[digest], entry)
+        gone = [one.chain for one in withdrawn]
+        for digest in gone:
+            self._entries.put(scope.tenant, session.session_id, digest, WITHDRAWN, None)
+        known = {**found, **sealed}
+        if known or gone:
+            chain_key = await self._keys.chain_key(scope.tenant)
+            await self._hot.note(scope, scope_key(chain_key, scope), session.session_id, known, gone)
+
+    async def sealed(self, scope: Scope, session: SessionRef, entry: Entry | None) -> bytes:
+        """An entry as it lies in Redis and Postgres; b"" for a place where nothing was placed."""
+        if entry is None:
+            return b""
+        key = await self._keys.subject_key(scope.tenant, scope.user)
+        return seal(key, await self._binding(scope, session), packed(entry))
+
+    async def _opened(self, scope: Scope, session: SessionRef, digest: Digest, value: bytes) -> Entry | None:
+        """An entry again; None where its key was shredded or its bytes are spoilt."""
+        held = self._entries.entry(scope.tenant, session.session_id, digest, value)
+        if held is not None:
+            return held
+        try:
+            key = await self._keys.by_id(scope.tenant, key_id_of(value))
+            entry = unpacked(unseal(key, await self._binding(scope, session), value))
+        except EnvelopeUnreadable:
+            self._metrics.ledger_withdrawn.labels("unreadable").inc()
+            return None
+        self._entries.put(scope.tenant, session.session_id, digest, value, entry)
+        return entry
+
+    async def _binding(self, scope: Scope, session: SessionRef) -> Binding:
+        subject = await self._keys.subject_id(scope.tenant, scope.user)
+        return Binding(scope.tenant, subject, session.session_id, "ledger")
+
+    async def _law(
+        self, scope: Scope, conversation: Conversation, memory_ids: Sequence[UUID], where: Filter
+    ) -> LawOfNow:
+        """What is known of these memories now: from the index where it is held, else from the store."""
+        hot = await self._index(scope, conversation)
+        items: dict[UUID, IndexItem] = {}
+        quoted: dict[UUID, Quoted] = {}
+        if hot is not None:
+            items = {one: item for one in memory_ids if (item := hot.index.held(one)) is not None}
+            quoted = {one: hot.quoted[one] for one in memory_ids if one not in items and one in hot.quoted}
+            where, scope_ids = where.among(hot.visibility), list(hot.versions)
+        else:
+            visible = await self._store.visible_scopes(scope)
+            where, scope_ids = where.among({v.scope_id: v.visibility for v in visible}), [v.scope_id for v in visible]
+        missing = sorted({one for one in memory_ids if one not in items and one not in quoted}, key=str)
+        for one in await self._store.standing(scope.tenant, scope_ids, missing) if missing else ():
+            quoted[one.row.memory_id] = one
+            if hot is not None:
+                hot.quoted[one.row.memory_id] = one
+        return LawOfNow(items, quoted, where, hot)
+
+    async def _index(self, scope: Scope, conversation: Conversation) -> HotScope | None:
+        """The index, where one is held and can be confirmed."""
+        if self._scopes.held(scope) is None:
+            return None
+        try:
+            return await self._scopes.get(scope, conversation.announced)
+        except ScopeTooLarge:
+            return None
+
+    def _refusal(self, entry: Entry, law: LawOfNow, now: datetime) -> Withdrawal | None:
+        """Why a block may not be sent again: the reason of the first of its memories that may not."""
+        for one in entry.shown:
+            standing, reachable = self._standing(one.memory_id, law)
+            why = withdrawal(one.fingerprint, standing, now=now, ceiling=law.where.ceiling)
+            if why is not None:
+                return why
+            if not reachable:
+                return "reach"
+        return None
+
+    def _standing(self, memory_id: UUID, law: LawOfNow) -> tuple[Standing | None, bool]:
+        """A memory as it is now, and whether this caller reaches it."""
+        item = law.items.get(memory_id)
+        if item is not None:
+            known = Standing(print_of(item.content), Sensitivity(item.sensitivity), item.expires_at)
+            return known, law.where.reaches(item.scope_id, item.session_id)
+        found = law.quoted.get(memory_id)
+        if found is None:
+            return None, True
+        row = self._clean(found.row)
+        known = Standing(print_of(row.content), Sensitivity(row.sensitivity), row.expires_at, found.hidden)
+        return known, law.where.reaches(row.scope_id, row.session_id)
+
+
+def _known(places: Mapping[int, Digest], raw: Mapping[Digest, bytes]) -> frozenset[int]:
+    return frozenset(at for at, digest in places.items() if digest in raw)
+
+
+def _replacing(kept: Kept, law: LawOfNow, digests: Sequence[Digest | None], now: datetime) -> tuple[Candidate, ...]:
+    """What holds now in place of something that stands: once, and not where the prompt says it itself."""
+    if law.hot is None:
+        return ()
+    index = law.hot.index
+    told = kept.memory_ids | {one for digest in digests if digest for one in law.hot.chains.get(digest, ())}
+    found: dict[UUID, IndexItem] = {}
+    for memory_id in sorted(kept.memory_ids, key=str):
+        item, gone = law.items.get(memory_id), law.quoted.get(memory_id)
+        after = index.replacing(item.event_ids) if item is not None else []
+        if gone is not None and gone.successor is not None and (successor := index.held(gone.successor)) is not None:
+            after.append(successor)
+        for one in after:
+            standing = Standing(b"", Sensitivity(one.sensitivity), one.expires_at)
+            allowed = withdrawal(b"", standing, now=now, ceiling=law.where.ceiling) is None
+            if one.memory_id not in told and allowed and law.where.reaches(one.scope_id, one.session_id):
+                found[one.memory_id] = one
+    return tuple(replace(as_candidate(one), why=REPLACES, replaces=True) for one in found.values())
+
+
+async def in_time(reading: asyncio.Task[Kept] | None, deadline_s: float) -> Kept:
+    """What a reading of the ledger finds in time; a fault or no time: nothing stands again, and that is said."""
+    if reading is None:
+        return Kept()
+    try:
+        return await asyncio.wait_for(reading, deadline_s)
+    except (MemoryProxyFault, TimeoutError) as fault:
+        event(log, "ledger_not_read", logging.WARNING, fault=type(fault).__name__)
+        return Kept(fault=True)
+
+
+async def noted(work: Awaitable[None]) -> None:
+    """A note that is lost where Redis is away: the write path keeps the same entry for good."""
+    try:
+        await work
+    except MemoryProxyFault as fault:
+        event(log, "ledger_not_noted", logging.WARNING, fault=type(fault).__name__)

@@ -1,0 +1,299 @@
+"""What was placed once stays where it was, byte for byte, for the rest of the conversation; the law beats it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+import redis
+
+from tests.e2e.talk import Message, Said, ask, tell, turn
+from tests.e2e.test_memory_e2e import FACT, QUESTION, sent
+from tests.e2e.upstreams import last
+from tests.service_fixture import Service
+
+OwnService = Callable[..., AbstractContextManager[Service]]
+OTHER = "My brother's boat is called Havbris."
+ASKS_OTHER = "What is my brother's boat called?"
+
+
+class Talk:
+    """A client that keeps its own history."""
+
+    def __init__(self, service: Service, upstream: str, user: str, *before: Message) -> None:
+        self.service, self.upstream, self.user = service, upstream, user
+        self.history: list[Message] = list(before)
+
+    def say(self, text: str, **headers: Any) -> Said:
+        """One turn; what the upstream got for it is in `sent`."""
+        self.history.append(turn("user", text))
+        return self.again(**headers)
+
+    def again(self, **headers: Any) -> Said:
+        """The history as it stands, and the answer behind it."""
+        said = ask(self.service, self.history, self.user, **headers)
+        self.sent = sent(self.upstream)
+        self.history = [*self.history, turn("assistant", said.text)]
+        return said
+
+
+@pytest.fixture
+def talk(service: Service, upstream: str, user: str) -> Talk:
+    tell(service, FACT, user)
+    tell(service, OTHER, user)
+    return Talk(service, upstream, user, turn("system", "Be brief."))
+
+
+def flushed(service: Service) -> None:
+    """A Valkey that has lost everything but its queue."""
+    client = redis.Redis.from_url(json.loads((service.data / "run" / "settings.json").read_text())["redis"]["url"])
+    for key in client.scan_iter(match="mp:h:*", count=1000):
+        client.delete(key)
+
+
+def test_a_block_stands_where_it_was_in_every_later_turn(talk: Talk) -> None:
+    first = talk.say(QUESTION)
+    assert (first.verdict, first.memory("kept")) == ("injected", "0")
+    block = talk.sent[1]["content"].removesuffix(QUESTION)
+    assert "Lofthus" in block
+    before = talk.sent
+    for number in range(3):
+        said = talk.say(f"say: number {number}")
+        assert talk.sent[: len(before)] == before
+        assert int(said.memory("kept") or 0) == int(first.memory("count") or 0)
+        before = talk.sent
+
+
+def test_what_stands_is_not_said_again_and_new_memory_comes_behind_it(talk: Talk) -> None:
+    first = talk.say(QUESTION)
+    given, before = talk.sent[1]["content"], talk.sent
+    talk.say(f"{QUESTION} Tell me once more.")
+    assert talk.sent[: len(before)] == before
+    assert "Lofthus" not in talk.sent[-1]["content"]
+    said = talk.say(ASKS_OTHER)
+    if "Havbris" not in given:
+        assert "Havbris" in talk.sent[-1]["content"]
+        assert int(said.memory("count") or 0) > 0
+    assert int(said.memory("kept") or 0) >= int(first.memory("count") or 0)
+
+
+def test_the_same_request_again_is_the_same_prompt(talk: Talk) -> None:
+    talk.say(QUESTION)
+    talk.say("say: fine")
+    history, before = talk.history[:-1], talk.sent
+    talk.service.settle()  # what was said is in memory by now, and might be recalled
+    talk.history = list(history)
+    talk.again()
+    assert talk.sent == before
+
+
+def test_the_same_opening_again_is_the_same_prompt(talk: Talk) -> None:
+    talk.say(QUESTION)
+    before = talk.sent
+    talk.service.settle()
+    talk.history = talk.history[:-1]
+    talk.again()
+    assert talk.sent == before
+
+
+def test_a_fork_shares_all_that_stood_before_it(talk: Talk) -> None:
+    talk.say(QUESTION)
+    talk.say("say: one way")
+    shared, whole = talk.sent[:3], list(talk.history)
+    talk.history = whole[:3]
+    talk.say(ASKS_OTHER)
+    assert talk.sent[:3] == shared
+    talk.history = whole
+    talk.say("say: and on the first way")
+    assert talk.sent[:3] == shared
+
+
+def test_an_edited_message_starts_anew_from_there_and_keeps_what_is_before_it(talk: Talk) -> None:
+    talk.say(QUESTION)
+    talk.say(ASKS_OTHER)
+    shared = talk.sent[:3]
+    talk.history = [*talk.history[:3], turn("user", f"{ASKS_OTHER} Exactly?")]
+    talk.again()
+    assert talk.sent[:3] == shared
+
+
+def test_a_tool_loop_changes_nothing_that_the_model_has_read(talk: Talk) -> None:
+    talk.history.append(turn("user", QUESTION))
+    look = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    body = {"tools": [look]}
+    called = ask(talk.service, talk.history, talk.user, body={**body, "tool_choice": "required"})
+    before = sent(talk.upstream)
+    for number in range(3):
+        message = called.json["choices"][0]["message"]
+        call_id = message["tool_calls"][0]["id"]
+        output = {"role": "tool", "tool_call_id": call_id, "content": f"nothing {number}"}
+        talk.history += [message, output]
+        called = ask(talk.service, talk.history, talk.user, body={**body, "tool_choice": "required"})
+        assert sent(talk.upstream)[: len(before)] == before
+        assert (int(called.memory("kept") or 0) > 0, called.memory("count")) == (True, "0")
+        before = sent(talk.upstream)
+
+
+@pytest.mark.parametrize("mode", ["off", "write"])
+def test_modes_without_memory_send_none_and_lose_none(talk: Talk, mode: str) -> None:
+    talk.say(QUESTION)
+    before = talk.sent
+    talk.say("say: bare", mode=mode)
+    assert talk.sent == talk.history[:-1]
+    talk.say("say: and with it again")
+    assert talk.sent[: len(before)] == before
+    assert talk.sent[len(before) : -1] == talk.history[len(before) : -2]
+
+
+def test_mode_read_keeps_the_ledger_and_not_the_exchange(talk: Talk) -> None:
+    talk.say(QUESTION, mode="read", session=f"{talk.user}-read")
+    before = talk.sent
+    talk.service.settle()
+    flushed(talk.service)
+    talk.say("say: next", mode="read", session=f"{talk.user}-read")
+    assert talk.sent[: len(before)] == before
+
+
+def test_a_budget_of_nothing_places_nothing_new_and_keeps_what_stands(talk: Talk) -> None:
+    talk.say(QUESTION)
+    before = talk.sent
+    said = talk.say(ASKS_OTHER, budget="0")
+    assert talk.sent == [*before, *talk.history[2:-1]]
+    assert (said.verdict, said.memory("count")) == ("injected", "0")
+
+
+def test_as_of_neither_reads_nor_writes_the_ledger(talk: Talk) -> None:
+    talk.say(QUESTION)
+    before = talk.sent
+    history = list(talk.history)
+    talk.say(ASKS_OTHER, as_of="2001-01-01T00:00:00Z")
+    assert talk.sent == talk.history[:-1]
+    talk.history = history
+    talk.say("say: now")
+    assert talk.sent[: len(before)] == before
+
+
+def test_postgres_answers_where_redis_has_lost_the_ledger(own_service: OwnService, upstream: str, user: str) -> None:
+    with own_service() as service:
+        tell(service, FACT, user)
+        talk = Talk(service, upstream, user, turn("system", "Be brief."))
+        talk.say(QUESTION)
+        talk.say("say: two")
+        before = talk.sent
+        service.settle()
+        flushed(service)
+        service.stop()
+        service.restart()  # and the process has lost what it had at hand
+        talk.service = service
+        talk.say("say: three")
+        assert talk.sent[: len(before)] == before
+        flushed(service)
+        talk.say("say: four")
+        assert talk.sent[: len(before)] == before
+
+
+def test_two_proxy_workers_send_the_same_blocks(own_service: OwnService, upstream: str, user: str) -> None:
+    with own_service("--workers", "2") as service:
+        tell(service, FACT, user)
+        talks = [Talk(service, upstream, user, turn("system", f"Be brief {number}.")) for number in range(4)]
+        for one in talks:
+            one.say(QUESTION)
+        for number in range(4):
+            for one in talks:
+                before = one.sent
+                one.say(f"say: {number}")
+                assert one.sent[: len(before)] == before
+
+
+# ---------------------------------------------------------------- the law
+
+
+def memory_of(talk: Talk, words: str) -> dict[str, Any]:
+    """The first memory that says so."""
+    listed = talk.service.call("GET", "/memory/v1/memories?limit=100", X_Memory_User=talk.user)["data"]
+    return next(dict(one) for one in listed if words in one["content"] and one["kind"] == "episodic")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"validation_status": "rejected"}, id="rejected"),
+        pytest.param({"expires_at": "2020-01-01T00:00:00Z"}, id="expired"),
+        pytest.param({"content": "It is somewhere else."}, id="reworded"),
+    ],
+)
+def test_what_the_law_takes_is_never_sent_again(talk: Talk, change: dict[str, Any]) -> None:
+    talk.say(QUESTION)
+    assert "Lofthus" in talk.sent[1]["content"]
+    one = memory_of(talk, "Lofthus")
+    path = f"/memory/v1/memories/{one['id']}"
+    talk.service.call("PATCH", path, change, X_Memory_User=talk.user, If_Match=str(one["version"]))
+    talk.say("say: next")
+    assert "Lofthus" not in str(talk.sent[:-1])
+
+
+def test_what_was_withdrawn_does_not_come_back(talk: Talk) -> None:
+    talk.say(QUESTION)
+    one = memory_of(talk, "Lofthus")
+    talk.service.call("DELETE", f"/memory/v1/memories/{one['id']}", X_Memory_User=talk.user)
+    talk.say("say: without")
+    assert "Lofthus" not in str(talk.sent)
+    talk.service.call("POST", f"/memory/v1/memories/{one['id']}/undelete", X_Memory_User=talk.user)
+    talk.service.settle()
+    flushed(talk.service)
+    talk.say("say: still without")
+    assert "Lofthus" not in str(talk.sent)
+
+
+def test_what_is_forgotten_is_in_no_later_prompt(talk: Talk) -> None:
+    talk.say(QUESTION)
+    talk.service.settle()
+    one = memory_of(talk, "Lofthus")
+    talk.service.call("POST", "/memory/v1/forget", {"memory": one["id"], "dry_run": False}, X_Memory_User=talk.user)
+    talk.say("say: gone")
+    assert "Lofthus" not in str(talk.sent[1:2])
+
+
+def test_what_is_superseded_stays_and_the_newest_message_says_what_holds(
+    service: Service, upstream: str, user: str
+) -> None:
+    tell(service, "I live in Trondheim.", user)
+    talk = Talk(service, upstream, user)
+    talk.say("Where do I live?")
+    assert "Trondheim" in talk.sent[0]["content"]
+    before = talk.sent
+    tell(service, "I moved: I live in Bergen now.", user)  # in another conversation
+    talk.say("say: thanks")
+    assert talk.sent[: len(before)] == before
+    assert "in place of what was quoted above" in talk.sent[-1]["content"]
+    assert "Bergen" in talk.sent[-1]["content"]
+    before = talk.sent
+    talk.say("say: and again")
+    assert talk.sent[: len(before)] == before
+    assert "in place of what was quoted above" not in talk.sent[-1]["content"]
+
+
+def test_the_record_names_what_stands_and_since_when(talk: Talk) -> None:
+    first = talk.say(QUESTION)
+    second = talk.say("say: next")
+    talk.service.settle()
+    path = f"/memory/v1/retrievals/{second.memory('retrieval')}"
+    said = talk.service.call("GET", path, X_Memory_User=talk.user)
+    assert [(one["position"], one["since"]) for one in said["placed"]] == [(1, first.memory("retrieval"))]
+    assert said["tokens"] > 0
+
+
+async def test_two_requests_at_once_for_the_same_place_end_with_one_block(talk: Talk) -> None:
+    talk.say("say: hello")
+    history = [*talk.history, turn("user", QUESTION)]
+    both = await asyncio.gather(*(asyncio.to_thread(ask, talk.service, history, talk.user) for _ in range(4)))
+    assert {one.status for one in both} == {200}
+    bodies = [one.json["messages"] for one in last(talk.upstream, 4)]
+    assert all(body == bodies[0] for body in bodies)
+    talk.history = [*history, turn("assistant", both[0].text)]
+    talk.say("say: bye")
+    assert talk.sent[: len(bodies[0])] == bodies[0]
