@@ -77,6 +77,14 @@ def canonical_message(message: object) -> bytes:
     )
 
 
+def pair_digest(tenant_key: bytes, before: object, answer: object) -> Digest:
+    """What an answer and the message before it are known by wherever they stand: a client that drops its oldest
+    messages breaks the chain, and still sends these.
+    """
+    said = _framed((canonical_message(before), canonical_message(answer)))
+    return Digest(hmac.digest(tenant_key, b"pair" + said, "sha256"))
+
+
 def message_text(message: object) -> str:
     """The text of a message as it was sent: the string content, or its text parts joined by a line feed; else ""."""
     content = message.get("content") if isinstance(message, Mapping) else None

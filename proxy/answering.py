@@ -20,6 +20,8 @@ from multidict import CIMultiDict
 from memory.chain import Digest, extend
 from memory.model import ExchangeStatus
 from memory.off_loop import off_loop
+from memory.read.conversation import Conversation
+from memory.read.dropped import Joint, pair_of
 from memory.telemetry import Metrics
 from proxy.relay import RelayResponse, Upstream, begin, cut, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
@@ -47,6 +49,15 @@ class Outcome:
         if self.answer is None:
             return []
         return [extend(chain_key, tip, choice.as_message()) for choice in self.answer.choices]
+
+    def pairs(self, chain_key: bytes, before: object, conversation: Conversation) -> dict[Digest, Joint]:
+        """What the answers are known by behind the message they answer, where the chain before them is dropped."""
+        tip = conversation.tip
+        if self.answer is None or tip is None:
+            return {}
+        said = [choice.as_message() for choice in self.answer.choices]
+        found = ((pair_of(chain_key, before, one), extend(chain_key, tip, one)) for one in said)
+        return {pair: Joint(conversation.session, tip, digest) for pair, digest in found if pair is not None}
 
     def texts(self) -> list[str]:
         """What the answer says, in any of its parts."""

@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 import logging
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -29,6 +29,7 @@ from memory.model import Captured, ImportChunk, Scope
 from memory.off_loop import off_loop
 from memory.ports import Entry
 from memory.read.conversation import Conversation, Conversations
+from memory.read.dropped import Joint
 from memory.telemetry import Metrics, event
 
 Where = Literal["queue", "spool", "none"]
@@ -78,12 +79,20 @@ class Capture:
         """What the head of an answer may say about its capture."""
         return self._hand_off.where()
 
-    async def exchange(self, captured: Captured, conversation: Conversation, answers: Sequence[Digest]) -> None:
-        """Keep one exchange; returns when it is as durable as it will be."""
+    async def exchange(
+        self,
+        captured: Captured,
+        conversation: Conversation,
+        answers: Sequence[Digest],
+        pairs: Mapping[Digest, Joint],
+    ) -> None:
+        """Keep one exchange; returns when it is as durable as it will be. The next request finds its conversation by
+        the `answers`, or by the `pairs` of a message and its answer.
+        """
         started = perf_counter()
         packed = await off_loop(len(captured.request), partial(packed_within, captured, self.bounds))
         entry = await self.sealed(captured.exchange_id, captured.scope, "exchange", packed)
-        remembering = self._begun(self._remember(captured.scope, conversation, answers))
+        remembering = self._begun(self._remember(captured.scope, conversation, answers, pairs))
         where = await self._hand_off.hand_off(entry)
         left_s = REMEMBER_HOLD_S - (perf_counter() - started)
         await asyncio.wait([remembering], timeout=max(left_s, 0))
@@ -138,10 +147,12 @@ class Capture:
         while self._running:
             await asyncio.wait(self._running)
 
-    async def _remember(self, scope: Scope, conversation: Conversation, answers: Sequence[Digest]) -> None:
+    async def _remember(
+        self, scope: Scope, conversation: Conversation, answers: Sequence[Digest], pairs: Mapping[Digest, Joint]
+    ) -> None:
         try:
             chain_key = await self._keys.chain_key(scope.tenant)
-            await self._conversations.remember(scope, chain_key, conversation, answers)
+            await self._conversations.remember(scope, chain_key, conversation, answers, pairs)
         except MemoryProxyFault as fault:  # the store finds the session later, by the same digests
             event(log, "session_not_remembered", logging.WARNING, fault=str(fault))
 

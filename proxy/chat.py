@@ -106,6 +106,11 @@ class Asked:
     credential: Credential
     retrieval_id: UUID = field(default_factory=new_id)
 
+    def last_said(self, conversation: Conversation) -> object:
+        """The last message that is part of the chain; None without one."""
+        messages = zip(reversed(self.chat.messages if self.chat else ()), reversed(conversation.digests), strict=False)
+        return next((view.value for view, digest in messages if digest is not None), None)
+
 
 class ChatCompletions:
     """The handler. One per process."""
@@ -302,7 +307,7 @@ class ChatCompletions:
         self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept, recall: Recall
     ) -> Prompt:
         parts, wanted = self._parts, 0
-        if kept.replacing or any(candidate.admitted for candidate in recall.candidates):
+        if kept.owed or any(candidate.admitted for candidate in recall.candidates):
             most, cap = parts.settings.recall.budget_tokens_max, asked.credential.limits.injected_tokens_max
             wanted = wanted_tokens(asked.ask, most if cap is None else min(most, cap))
         room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models)
@@ -447,7 +452,9 @@ class ChatCompletions:
         )
         chain_key = await self._parts.keys.chain_key(asked.ask.scope.tenant)
         try:
-            await self._parts.capture.exchange(captured, conversation, outcome.digests(chain_key, conversation.tip))
+            answers = outcome.digests(chain_key, conversation.tip)
+            pairs = outcome.pairs(chain_key, asked.last_said(conversation), conversation)
+            await self._parts.capture.exchange(captured, conversation, answers, pairs)
         except MemoryProxyFault as fault:
             self._parts.metrics.captures_lost.inc()
             event(log, "capture_lost", logging.ERROR, exchange=str(asked.exchange_id), fault=type(fault).__name__)

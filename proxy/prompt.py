@@ -125,7 +125,7 @@ def assemble(
     candidates = recall.candidates
     open_to_new = may_place and chat.placeable and position not in kept.known
     if open_to_new:
-        candidates = (*kept.replacing, *(one for one in candidates if one.memory_id not in _ids(kept.replacing)))
+        candidates = (*kept.owed, *(one for one in candidates if one.memory_id not in _ids(kept.owed)))
     block = build_block(
         candidates,
         terms=recall.terms,

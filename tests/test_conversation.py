@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from memory.chain import chain, extend
+from memory.chain import Digest, chain, extend
 from memory.errors import QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Scope, SessionRef
-from memory.read.conversation import Conversation, Conversations, Hot
+from memory.read.conversation import Asked, Conversation, Conversations, Hot
+from memory.read.dropped import Joint, pair_of
 
 KEY = b"k" * 32
 SCOPE = Scope(new_id(), "u", "p", "a")
@@ -21,15 +22,17 @@ class MemoryHot:
 
     answers: dict[tuple[bytes, bytes], SessionRef] = field(default_factory=dict)
     openings: dict[tuple[bytes, bytes], tuple[SessionRef, bool]] = field(default_factory=dict)
+    pairs: dict[tuple[bytes, Digest], Joint] = field(default_factory=dict)
     broken: bool = False
 
-    async def find(
-        self, scope: Scope, scope_key: bytes, digests: Sequence[bytes], opening: bytes | None, scope_ids: Sequence[int]
-    ) -> Hot:
+    async def joints(self, scope: Scope, scope_key: bytes, pairs: Sequence[Digest]) -> Mapping[Digest, Joint]:
+        return {one: self.pairs[scope_key, one] for one in pairs if (scope_key, one) in self.pairs}
+
+    async def find(self, scope: Scope, scope_key: bytes, asked: Asked) -> Hot:
         if self.broken:
             raise QueueUnavailable("away")
-        known = self.openings.get((scope_key, opening)) if opening else None
-        sessions = {d: self.answers[scope_key, d] for d in digests if (scope_key, d) in self.answers}
+        known = self.openings.get((scope_key, asked.opening)) if asked.opening else None
+        sessions = {d: self.answers[scope_key, d] for d in asked.answers if (scope_key, d) in self.answers}
         return Hot(sessions, known[0] if known else None, bool(known and known[1]), {})
 
     async def keep(
@@ -40,9 +43,11 @@ class MemoryHot:
         opening: bytes | None,
         opens: bool,
         ref: SessionRef,
+        pairs: Mapping[Digest, Joint],
     ) -> None:
         for digest in answers:
             self.answers[scope_key, digest] = ref
+        self.pairs |= {(scope_key, pair): joint for pair, joint in pairs.items()}
         if opening:
             self.openings[scope_key, opening] = (ref, not opens)
 
@@ -74,9 +79,12 @@ class Client:
 
     async def ask(self, messages: list[dict[str, str]], answer: str, label: str | None = None) -> Conversation:
         found = await self.conversations.find(SCOPE, KEY, label, messages, tuple(chain(KEY, messages)), ())
-        digest = extend(KEY, found.tip, {"role": "assistant", "content": answer})
+        message = {"role": "assistant", "content": answer}
+        digest = extend(KEY, found.tip, message)
+        pair = pair_of(KEY, messages[-1], message)
+        pairs = {pair: Joint(found.session, found.tip, digest)} if pair and found.tip else {}
         if not self.hot.broken:
-            await self.conversations.remember(SCOPE, KEY, found, [digest])
+            await self.conversations.remember(SCOPE, KEY, found, [digest], pairs)
         self.store.sessions[digest] = found.session
         return found
 
@@ -163,3 +171,61 @@ async def test_system_messages_do_not_change_the_conversation() -> None:
     one = await client.ask([{"role": "system", "content": "v1"}, *said("hi")], "hello")
     two = await client.ask([{"role": "system", "content": "v2"}, *said("hi", "hello", "q")], "a")
     assert one.session == two.session
+
+
+# ---------------------------------------------------------------- clients that drop what is old
+
+LONG = tuple(f"this is what was said at place {number}, at some length" for number in range(12))
+
+
+async def talked(client: Client, turns: int, label: str | None = None) -> Conversation:
+    """A conversation of so many turns, its history sent whole each time."""
+    for turn in range(turns):
+        found = await client.ask(said(*LONG[: 2 * turn + 1]), LONG[2 * turn + 1], label)
+    return found
+
+
+@pytest.mark.parametrize("label", [None, "named"])
+@pytest.mark.parametrize("first", [2, 3, 4])
+async def test_a_history_without_its_beginning_is_of_the_same_conversation(first: int, label: str | None) -> None:
+    client = Client()
+    whole = await talked(client, 5, label)
+    left = said(*LONG[:11])[first:]
+    found = await client.ask(left, "well", label)
+    expected = tuple(chain(KEY, said(*LONG[:11])))
+    assert found.session == whole.session
+    assert found.dropped
+    known = 2 if first % 2 else 1  # a history that begins with an answer does not show what that one answered
+    assert found.digests[known:] == expected[first + known :]
+
+
+async def test_a_window_that_slides_stays_one_conversation() -> None:
+    client = Client()
+    whole = await talked(client, 2)
+    for turn in range(2, 6):
+        window = said(*LONG[: 2 * turn + 1])[2 * turn - 2 :]
+        assert (await client.ask(window, LONG[(2 * turn + 1) % 12])).session == whole.session
+
+
+async def test_a_history_with_its_middle_cut_out_goes_on_behind_the_cut() -> None:
+    client = Client()
+    whole = await talked(client, 5)
+    history = said(*LONG[:11])
+    found = await client.ask([*history[:2], *history[6:]], "well")
+    expected = tuple(chain(KEY, history))
+    assert (found.session, found.digests) == (whole.session, (*expected[:2], *expected[6:]))
+
+
+async def test_a_pair_of_few_words_says_nothing() -> None:
+    client = Client()
+    await client.ask(said("hello there"), "hi")
+    await client.ask(said("hello there", "hi", "thanks"), "you are welcome")
+    found = await client.ask(said("thanks", "you are welcome", "what now?"), "well")
+    assert not found.dropped
+
+
+async def test_a_pair_of_another_named_conversation_is_not_joined() -> None:
+    client = Client()
+    await talked(client, 3, "one")
+    found = await client.ask(said(*LONG[:7])[2:], "well", "two")
+    assert not found.dropped

@@ -235,7 +235,7 @@ def test_a_message_that_the_ledger_has_decided_about_gets_nothing_new() -> None:
 
 def test_what_takes_the_place_of_something_that_stands_is_said_in_the_newest_message() -> None:
     newer = replace(candidate(3, "I moved to Lyon."), replaces=True)
-    prompt = placed(request(*TALK), Recall(), kept=replace(kept_at(stands(0, 2)), replacing=(newer,)))
+    prompt = placed(request(*TALK), Recall(), kept=replace(kept_at(stands(0, 2)), owed=(newer,)))
     said = json.loads(prompt.body)["messages"][2]["content"]
     assert "in place of what was quoted above] I moved to Lyon." in said
 

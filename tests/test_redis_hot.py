@@ -37,14 +37,14 @@ async def hot(valkey: ValkeyServer) -> AsyncIterator[RedisHot]:
 async def test_a_session_is_found_by_its_answers_and_others_are_not(hot: RedisHot) -> None:
     port: HotState = hot
     session = a_session()
-    await port.keep(SCOPE, KEY, ANSWERS[:2], None, False, session)
+    await port.keep(SCOPE, KEY, ANSWERS[:2], None, False, session, {})
     found = await port.find(SCOPE, KEY, Asked(ANSWERS, None, []))
     assert found.sessions == {ANSWERS[0]: session, ANSWERS[1]: session}
     assert (found.opening, found.versions) == (None, {})
 
 
 async def test_another_scope_or_tenant_finds_nothing(hot: RedisHot) -> None:
-    await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session())
+    await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session(), {})
     for scope, key in ((SCOPE, b"x" * 16), (Scope(UUID(int=2)), KEY)):
         found = await hot.find(scope, key, Asked(ANSWERS, OPENING, []))
         assert (found.sessions, found.opening) == ({}, None)
@@ -52,25 +52,27 @@ async def test_another_scope_or_tenant_finds_nothing(hot: RedisHot) -> None:
 
 async def test_among_equal_answers_the_latest_session_wins(hot: RedisHot) -> None:
     later = a_session("later")
-    await hot.keep(SCOPE, KEY, ANSWERS[:1], None, False, a_session("earlier"))
-    await hot.keep(SCOPE, KEY, ANSWERS[:1], None, False, later)
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], None, False, a_session("earlier"), {})
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], None, False, later, {})
     assert (await hot.find(SCOPE, KEY, Asked(ANSWERS[:1], None, []))).sessions == {ANSWERS[0]: later}
 
 
 async def test_an_opening_is_another_attempt_until_somebody_goes_on_from_it(hot: RedisHot) -> None:
     session = a_session()
-    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session)
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session, {})
     found = await hot.find(SCOPE, KEY, Asked([], OPENING, []))
     assert (found.opening, found.opening_continued) == (session, False)
-    await hot.keep(SCOPE, KEY, ANSWERS[1:2], OPENING, False, session)
+    await hot.keep(SCOPE, KEY, ANSWERS[1:2], OPENING, False, session, {})
     assert (await hot.find(SCOPE, KEY, Asked([], OPENING, []))).opening_continued
-    await hot.keep(SCOPE, KEY, ANSWERS[2:], OPENING, True, session)  # an attempt that ends after that
+    await hot.keep(SCOPE, KEY, ANSWERS[2:], OPENING, True, session, {})  # an attempt that ends after that
     assert (await hot.find(SCOPE, KEY, Asked([], OPENING, []))).opening_continued
     other = a_session("a new one")
-    await hot.keep(SCOPE, KEY, [], OPENING, True, other)
+    await hot.keep(SCOPE, KEY, [], OPENING, True, other, {})
     found = await hot.find(SCOPE, KEY, Asked([], OPENING, []))
     assert (found.opening, found.opening_continued) == (other, False)
-    await hot.keep(SCOPE, KEY, [], OPENING, False, session)  # going on from the older one does not concern the newer
+    await hot.keep(
+        SCOPE, KEY, [], OPENING, False, session, {}
+    )  # going on from the older one does not concern the newer
     assert not (await hot.find(SCOPE, KEY, Asked([], OPENING, []))).opening_continued
 
 
@@ -79,7 +81,7 @@ MARKS = [bytes([number]) * 32 for number in range(10, 13)]
 
 async def test_the_ledger_is_read_in_the_same_trip_of_the_session_that_the_answers_say(hot: RedisHot) -> None:
     session = a_session()
-    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session)
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session, {})
     await hot.note(SCOPE, KEY, session.session_id, {MARKS[0]: b"sealed", MARKS[1]: b""}, [])
     for asked in (
         Asked(answers=ANSWERS, marks=MARKS),
@@ -183,15 +185,15 @@ async def test_what_a_tenant_spends_on_a_day_is_summed(hot: RedisHot) -> None:
 
 async def test_everything_comes_in_one_answer_in_its_place(hot: RedisHot) -> None:
     session = a_session()
-    await hot.keep(SCOPE, KEY, ANSWERS[1:2], OPENING, True, session)
+    await hot.keep(SCOPE, KEY, ANSWERS[1:2], OPENING, True, session, {})
     await hot.announce(SCOPE.tenant, 2, 9)
     found = await hot.find(SCOPE, KEY, Asked(ANSWERS, OPENING, [1, 2]))
     assert (found.sessions, found.opening, found.versions) == ({ANSWERS[1]: session}, session, {2: 9})
 
 
 async def test_every_key_dies_by_itself(hot: RedisHot, valkey: ValkeyServer) -> None:
-    await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session())
-    await hot.keep(SCOPE, KEY, ANSWERS, OPENING, False, a_session())
+    await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session(), {})
+    await hot.keep(SCOPE, KEY, ANSWERS, OPENING, False, a_session(), {})
     await hot.announce(SCOPE.tenant, 2, 9)
     await hot.announce(SCOPE.tenant, 2, 8)
     await hot.spend(SCOPE.tenant, date(2026, 3, 1), 1)
@@ -211,7 +213,7 @@ async def test_a_server_that_hangs_holds_nobody_and_one_that_is_gone_is_a_named_
             with pytest.raises(QueueUnavailable):
                 await hot.find(SCOPE, KEY, Asked(ANSWERS, OPENING, [1]))
             with pytest.raises(QueueUnavailable):
-                await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session())
+                await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session(), {})
     finally:
         valkey.thaw()
     valkey.kill()
@@ -224,7 +226,7 @@ async def test_a_server_that_hangs_holds_nobody_and_one_that_is_gone_is_a_named_
 async def test_a_cluster_serves_keys_of_several_slots(valkey_cluster: str) -> None:
     hot = RedisHot(valkey_cluster, timeout_ms=5000, keep_timeout_ms=5000, cluster=True)
     session = a_session()
-    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session)
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session, {})
     await hot.announce(SCOPE.tenant, 2, 9)
     found = await hot.find(SCOPE, KEY, Asked(ANSWERS, OPENING, [1, 2]))
     assert (found.sessions, found.opening, found.versions) == ({ANSWERS[0]: session}, session, {2: 9})

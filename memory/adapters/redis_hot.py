@@ -3,6 +3,8 @@
     mp:h:{tenant:scope}:c:<digest>   the session whose answer has this digest: 16 bytes of id, then its label
     mp:h:{tenant:scope}:o:<digest>   the session opened by these messages: "1" when somebody has gone on from it,
                                      else "0"; then as above
+    mp:h:{tenant:scope}:p:<digest>   where a message and its answer stand: 16 bytes of the session's id, the digests of
+                                     both in its chain, its label
     mp:h:{tenant:scope}:l:<session>:<digest>   what the ledger has at this place of the conversation: the sealed entry,
                                      nothing, or "-" for what was withdrawn
     mp:h:{tenant}:v:<scope id>       the version of a scope that was announced last
@@ -26,9 +28,10 @@ from uuid import UUID
 
 from memory.adapters import redis_scripts
 from memory.adapters.redis_client import connect, faults
-from memory.chain import Digest
+from memory.chain import DIGEST_BYTES, Digest
 from memory.model import Announcement, Scope, SessionRef
 from memory.read.conversation import WITHDRAWN, Asked, Hot
+from memory.read.dropped import Joint
 from memory.read.working import Known
 from memory.telemetry import event
 
@@ -141,15 +144,19 @@ class RedisHot:
         opening: bytes | None,
         opens: bool,
         ref: SessionRef,
+        pairs: Mapping[Digest, Joint],
     ) -> None:
-        """Remember whose answers these are; the latest session wins. With `opens` the opening is remembered too, else
-        it is marked as gone on from. Raises QueueUnavailable.
+        """Remember whose answers these are, and where pairs stand; the latest session wins. With `opens` the opening is
+        remembered too, else it is marked as gone on from. Raises QueueUnavailable.
         """
         prefix = _prefix(scope.tenant, scope_key)
         value = ref.session_id.bytes + ref.label.encode()
         pipe = self._client.pipeline(transaction=False)
         for digest in answers:
             pipe.execute_command("SET", f"{prefix}:c:{digest.hex()}", value, "EX", self._session_ttl_s)
+        for pair, joint in pairs.items():
+            place = ref.session_id.bytes + joint.before + joint.answer + ref.label.encode()
+            pipe.execute_command("SET", f"{prefix}:p:{pair.hex()}", place, "EX", self._session_ttl_s)
         if opening is not None:
             key = f"{prefix}:o:{opening.hex()}"
             step = (redis_scripts.OPEN, 1, key, value, self._opening_ttl_s)
@@ -157,6 +164,12 @@ class RedisHot:
         with faults("keep session"):
             async with asyncio.timeout(self._keep_timeout_s):
                 await pipe.execute()
+
+    async def joints(self, scope: Scope, scope_key: bytes, pairs: Sequence[Digest]) -> Mapping[Digest, Joint]:
+        """Where these pairs stand, as far as it is known. Raises QueueUnavailable."""
+        prefix = _prefix(scope.tenant, scope_key)
+        values = await self._get([f"{prefix}:p:{pair.hex()}" for pair in pairs])
+        return {pair: _joint(value) for pair, value in zip(pairs, values, strict=True) if value is not None}
 
     async def working(self, scope: Scope, scope_key: bytes, session_id: UUID) -> tuple[int, bytes] | None:
         """The working context of a session: the version of its scope, the envelope. Raises QueueUnavailable."""
@@ -248,6 +261,12 @@ def _announcement(message: bytes) -> Announcement | None:
     except ValueError:
         event(log, "announcement_unreadable", logging.WARNING, channel=_CHANNEL, bytes=len(message))
         return None
+
+
+def _joint(value: bytes) -> Joint:
+    session = SessionRef(UUID(bytes=value[:16]), value[16 + 2 * DIGEST_BYTES :].decode())
+    before, answer = value[16 : 16 + DIGEST_BYTES], value[16 + DIGEST_BYTES : 16 + 2 * DIGEST_BYTES]
+    return Joint(session, Digest(before), Digest(answer))
 
 
 def _session(value: bytes) -> SessionRef:

@@ -1,9 +1,10 @@
 """Which conversation a request belongs to: messages in, a Conversation out (DESIGN section 5).
 
 A session named by the client is that session. Otherwise the longest chain prefix that ends in our answer decides;
-Redis knows it hot, Postgres knows it for good. A request without an assistant message opens a new session, except that
-the same opening within the regenerate window, while nobody has gone on from it, is another attempt. Never raises for a
-store that does not answer: then a new session is opened. Writes only through `remember`.
+Redis knows it hot, Postgres knows it for good; of a history whose beginning was dropped, the first pair of a message
+and its answer that Redis knows (memory/read/dropped.py). A request without an assistant message opens a new session,
+except that the same opening within the regenerate window, while nobody has gone on from it, is another attempt. Never
+raises for a store that does not answer: then a new session is opened. Writes only through `remember`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from memory.chain import Digest
 from memory.errors import MemoryProxyFault
 from memory.ids import keyed_id, new_id
 from memory.model import Scope, SessionRef
+from memory.read.dropped import Joint, pairs_of, rejoined
 
 WITHDRAWN: Final = b"-"
 """What the hot ledger has where a block was withdrawn; it has b"" where nothing was placed."""
@@ -31,7 +33,7 @@ class Asked:
     hold a block: of this session, else of the one that the answers or the opening say.
     """
 
-    answers: Sequence[bytes] = ()
+    answers: Sequence[Digest] = ()
     opening: bytes | None = None
     scope_ids: Sequence[int] = ()
     session_id: UUID | None = None
@@ -64,6 +66,7 @@ class Conversation:
     fault: bool  # neither hot state nor store could say
     is_new: bool = False  # nothing was ever said in it
     ledger: Mapping[bytes, bytes] = field(default_factory=dict)  # by digest, as far as the hot state has it
+    dropped: bool = False  # the client has dropped messages of it since
 
     @property
     def tip(self) -> Digest | None:
@@ -85,8 +88,14 @@ class HotState(Protocol):
         opening: bytes | None,
         opens: bool,
         ref: SessionRef,
+        pairs: Mapping[Digest, Joint],
     ) -> None:
-        """Remember which session these answers and this opening belong to. Raises QueueUnavailable."""
+        """Remember which session these answers and this opening belong to, and where these pairs stand. Raises
+        QueueUnavailable.
+        """
+
+    async def joints(self, scope: Scope, scope_key: bytes, pairs: Sequence[Digest]) -> Mapping[Digest, Joint]:
+        """Where these pairs stand, as far as it is known. Raises QueueUnavailable."""
 
 
 class ChainStore(Protocol):
@@ -113,37 +122,68 @@ class Conversations:
         scope_ids: Sequence[int],
     ) -> Conversation:
         """The conversation of these messages and their chain. `chain_key` is the tenant's."""
-        answers = _answer_digests(messages, digests)
-        opening = _opening_digest(messages, digests)
-        opens = not answers
-        looked_up = [] if label is not None else answers[-ANSWERS_LOOKED_UP_MAX:]
-        asked = Asked(
-            answers=looked_up,
-            opening=opening if opens else None,
-            scope_ids=scope_ids,
-            session_id=session_ref(chain_key, scope, label).session_id if label is not None else None,
-            marks=[digest for digest in user_digests(messages, digests).values()],
-        )
+        named = session_ref(chain_key, scope, label) if label is not None else None
+        asked = _asked(messages, digests, named, scope_ids)
         hot, fault = await self._ask_hot(scope, chain_key, asked)
-        session, store_fault = await self._choose(scope, chain_key, label, looked_up, hot)
+        joined = await self._joined(scope, chain_key, named, messages, digests, asked, hot) if hot else None
+        if joined is not None:
+            digests = joined
+            asked = _asked(messages, digests, named, scope_ids)
+            hot, fault = await self._ask_hot(scope, chain_key, asked)
+        session, store_fault = await self._choose(scope, named, asked.answers, hot)
         known = session or session_ref(chain_key, scope, str(new_id()))
         return Conversation(
             session=known,
             digests=digests,
-            opening=opening,
-            opens=opens,
+            opening=_opening_digest(messages, digests),
+            opens=not _answer_digests(messages, digests),
             announced=hot.versions if hot else None,
             fault=fault and store_fault,
             is_new=session is None and not store_fault,
             ledger=hot.ledger if hot and hot.ledger_of == known.session_id else {},
+            dropped=joined is not None,
         )
 
     async def remember(
-        self, scope: Scope, chain_key: bytes, conversation: Conversation, answers: Sequence[bytes]
+        self,
+        scope: Scope,
+        chain_key: bytes,
+        conversation: Conversation,
+        answers: Sequence[Digest],
+        pairs: Mapping[Digest, Joint],
     ) -> None:
         """Make the next request find this session by the answers it was given. Raises QueueUnavailable."""
-        key = scope_key(chain_key, scope)
-        await self._hot.keep(scope, key, answers, conversation.opening, conversation.opens, conversation.session)
+        key, opening = scope_key(chain_key, scope), conversation.opening
+        await self._hot.keep(scope, key, answers, opening, conversation.opens, conversation.session, pairs)
+
+    async def _joined(
+        self,
+        scope: Scope,
+        chain_key: bytes,
+        named: SessionRef | None,
+        messages: Sequence[object],
+        digests: tuple[Digest | None, ...],
+        asked: Asked,
+        hot: Hot,
+    ) -> tuple[Digest | None, ...] | None:
+        """The chain joined to the conversation that the client has dropped a part of; None where it is whole, or
+        nobody knows it.
+        """
+        if not asked.answers or asked.answers[-1] in hot.sessions:
+            return None
+        known = max((at for at, digest in enumerate(digests) if digest in hot.sessions), default=-1)
+        pairs = pairs_of(chain_key, messages, digests, known)
+        if not pairs:
+            return None
+        try:
+            joints = await self._hot.joints(scope, scope_key(chain_key, scope), list(pairs.values()))
+        except MemoryProxyFault:
+            return None
+        for at, pair in pairs.items():
+            joint = joints.get(pair)
+            if joint is not None and (named is None or joint.session.session_id == named.session_id):
+                return rejoined(chain_key, messages, digests, known, at, joint)
+        return None
 
     async def _ask_hot(self, scope: Scope, chain_key: bytes, asked: Asked) -> tuple[Hot | None, bool]:
         try:
@@ -152,11 +192,11 @@ class Conversations:
             return None, True
 
     async def _choose(
-        self, scope: Scope, chain_key: bytes, label: str | None, answers: Sequence[Digest], hot: Hot | None
+        self, scope: Scope, named: SessionRef | None, answers: Sequence[Digest], hot: Hot | None
     ) -> tuple[SessionRef | None, bool]:
         """The session, None for a new one; and whether that could not be known."""
-        if label is not None:
-            return session_ref(chain_key, scope, label), False
+        if named is not None:
+            return named, False
         if not answers:
             return (hot.opening if hot and not hot.opening_continued else None), hot is None
         known: Mapping[bytes, SessionRef] = hot.sessions if hot else {}
@@ -191,6 +231,19 @@ def unrecognised(
         opens=not _answer_digests(messages, digests),
         announced=None,
         fault=True,
+    )
+
+
+def _asked(
+    messages: Sequence[object], digests: Sequence[Digest | None], named: SessionRef | None, scope_ids: Sequence[int]
+) -> Asked:
+    answers = _answer_digests(messages, digests)
+    return Asked(
+        answers=answers[-1:] if named is not None else answers[-ANSWERS_LOOKED_UP_MAX:],
+        opening=None if answers or named is not None else _opening_digest(messages, digests),
+        scope_ids=scope_ids,
+        session_id=named.session_id if named is not None else None,
+        marks=list(user_digests(messages, digests).values()),
     )
 
 

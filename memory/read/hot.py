@@ -278,14 +278,15 @@ def _put_rows(hot: HotScope, rows: Sequence[IndexRow]) -> None:
     for row in rows:
         hot.quoted.pop(row.memory_id, None)  # it has changed: what is known of it is of before
         if row.visible:
-            hot.index.put(_item(row))
+            hot.index.put(item_of(row))
             if row.chain is not None and row.kind in _OF_ONE_TURN:
                 hot.chains.setdefault(row.chain, set()).add(row.memory_id)
         else:
             hot.index.remove(row.memory_id)
 
 
-def _item(row: IndexRow) -> IndexItem:
+def item_of(row: IndexRow) -> IndexItem:
+    """A stored memory as an index holds it."""
     return IndexItem(
         memory_id=row.memory_id,
         version=row.version,

@@ -24,7 +24,7 @@ from memory.keys import KeyRing
 from memory.model import Candidate, Entry, IndexRow, Placed, Quoted, Scope, ScopeVersion, SessionRef, Withdrawn
 from memory.read.conversation import WITHDRAWN, Conversation, scope_key
 from memory.read.entries import EntryCache, packed, print_of, unpacked
-from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
+from memory.read.hot import HotScope, HotScopes, ScopeTooLarge, item_of
 from memory.read.items import Filter, IndexItem
 from memory.read.recall import as_candidate
 from memory.telemetry import Metrics, event
@@ -32,6 +32,7 @@ from policies.labels import Sensitivity
 from policies.ledger import Standing, Withdrawal, is_final, withdrawal
 
 log: Final = logging.getLogger("memory_proxy.ledger")
+DROPPED: Final = "sums up what the client has dropped of this conversation"
 REPLACES: Final = "has taken the place of what this conversation was given"
 
 
@@ -58,6 +59,9 @@ class LedgerStore(Protocol):
     async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
         """These memories as they are now, also what no prompt gets."""
 
+    async def summary(self, tenant: UUID, scope_ids: Sequence[int], session_id: UUID) -> IndexRow | None:
+        """The rolling summary of a session; None while it has none that a prompt may get."""
+
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
         """The scopes this identity may see."""
 
@@ -67,14 +71,15 @@ class Kept:
     """What the ledger says of one request.
 
     `blocks` stand again, by index in `messages`; `known` are the places that it has decided about, with or without a
-    block; `withdrawn` are not sent again; `replacing` has taken the place of something that stands; `found` is what the
-    hot ledger did not know. `fault`: it could not be read in time, so nothing stands again.
+    block; `withdrawn` are not sent again; `owed` is to be said in the newest message whatever it asks: what has taken
+    the place of something that stands, and what the client has dropped. `found` is what the hot ledger did not know.
+    `fault`: it could not be read in time, so nothing stands again.
     """
 
     blocks: Mapping[int, Placed] = field(default_factory=dict)
     known: frozenset[int] = frozenset()
     withdrawn: tuple[Withdrawn, ...] = ()
-    replacing: tuple[Candidate, ...] = ()
+    owed: tuple[Candidate, ...] = ()
     found: Mapping[Digest, bytes] = field(default_factory=dict)
     fault: bool = False
 
@@ -96,6 +101,7 @@ class LawOfNow:
     items: Mapping[UUID, IndexItem]
     quoted: Mapping[UUID, Quoted]
     where: Filter
+    scope_ids: tuple[int, ...]
     hot: HotScope | None
 
 
@@ -139,38 +145,45 @@ class Ledgers:
         """What stands again at these places, the law of now applied. Of the `newest` the store alone does not say that
         nothing is to stand there: it may have been sent without memory before. Raises StoreUnavailable.
         """
-        session = conversation.session
-        raw = {digest: conversation.ledger[digest] for digest in places.values() if digest in conversation.ledger}
-        unknown = [digest for digest in places.values() if digest not in raw]
-        held = self._entries.raw(scope.tenant, session.session_id, unknown)
-        asked = [digest for digest in unknown if digest not in held]
-        stored: Mapping[Digest, bytes] = {}
-        if asked and not conversation.is_new:
-            found = await self._store.ledger(scope, session.session_id, asked)
-            undecided = places.get(newest) if newest is not None else None
-            stored = {Digest(chain): value for chain, value in found.items() if value or chain != undecided}
-        raw = {**raw, **held, **stored}
+        raw, found = await self._raw(scope, conversation, places, newest)
         opened = {
-            at: await self._opened(scope, session, digest, value)
+            at: await self._opened(scope, conversation.session, digest, value)
             for at, digest in places.items()
             if (value := raw.get(digest)) and value != WITHDRAWN
         }
         entries = {at: entry for at, entry in opened.items() if entry is not None}
-        kept = Kept(known=_known(places, raw), found={**held, **stored})
-        if not entries:
+        kept = Kept(known=frozenset(at for at, digest in places.items() if digest in raw), found=found)
+        if not entries and not conversation.dropped:
             return kept
-        law = await self._law(
-            scope, conversation, [one for entry in entries.values() for one in entry.memory_ids], where
-        )
+        quoted = [one for entry in entries.values() for one in entry.memory_ids]
+        law = await self._law(scope, conversation, quoted, where)
         refused = {at: why for at, entry in entries.items() if (why := self._refusal(entry, law, now)) is not None}
-        blocks = {
-            at: Placed(at, places[at], entry, entry.retrieval_id) for at, entry in entries.items() if at not in refused
-        }
+        blocks = {at: Placed(at, places[at], one, one.retrieval_id) for at, one in entries.items() if at not in refused}
         for why in refused.values():
             self._metrics.ledger_withdrawn.labels(why).inc()
         final = tuple(Withdrawn(places[at], why) for at, why in refused.items() if is_final(why))
         kept = replace(kept, blocks=blocks, withdrawn=final)
-        return replace(kept, replacing=_replacing(kept, law, conversation.digests, now))
+        dropped = await self._dropped(scope, conversation, law, now)
+        return replace(kept, owed=(*dropped, *_replacing(kept, law, conversation.digests, now)))
+
+    async def _raw(
+        self, scope: Scope, conversation: Conversation, places: Mapping[int, Digest], newest: int | None
+    ) -> tuple[dict[Digest, bytes], dict[Digest, bytes]]:
+        """What there is at these places, sealed; and what of it Redis did not know.
+
+        The store is asked only where Redis has lost some of the history: that it knows nothing of the newest message is
+        what happens at every turn.
+        """
+        session = conversation.session
+        raw = {digest: conversation.ledger[digest] for digest in places.values() if digest in conversation.ledger}
+        unknown = [digest for digest in places.values() if digest not in raw]
+        found = self._entries.raw(scope.tenant, session.session_id, unknown)
+        asked = [digest for digest in unknown if digest not in found]
+        undecided = places.get(newest) if newest is not None else None
+        if not conversation.is_new and any(digest != undecided for digest in asked):
+            stored = await self._store.ledger(scope, session.session_id, asked)
+            found |= {Digest(chain): value for chain, value in stored.items() if value or chain != undecided}
+        return {**raw, **found}, found
 
     async def note(
         self,
@@ -238,7 +251,19 @@ class Ledgers:
             quoted[one.row.memory_id] = one
             if hot is not None:
                 hot.quoted[one.row.memory_id] = one
-        return LawOfNow(items, quoted, where, hot)
+        return LawOfNow(items, quoted, where, tuple(scope_ids), hot)
+
+    async def _dropped(
+        self, scope: Scope, conversation: Conversation, law: LawOfNow, now: datetime
+    ) -> tuple[Candidate, ...]:
+        """The summary of a conversation whose client has dropped a part of it, where there is one that may be given."""
+        if not conversation.dropped or not law.scope_ids:
+            return ()
+        row = await self._store.summary(scope.tenant, law.scope_ids, conversation.session.session_id)
+        if row is None:
+            return ()
+        item = item_of(self._clean(row))
+        return (replace(as_candidate(item), why=DROPPED),) if _may_be_given(item, law, now) else ()
 
     async def _index(self, scope: Scope, conversation: Conversation) -> HotScope | None:
         """The index, where one is held and can be confirmed."""
@@ -274,8 +299,10 @@ class Ledgers:
         return known, law.where.reaches(row.scope_id, row.session_id)
 
 
-def _known(places: Mapping[int, Digest], raw: Mapping[Digest, bytes]) -> frozenset[int]:
-    return frozenset(at for at, digest in places.items() if digest in raw)
+def _may_be_given(item: IndexItem, law: LawOfNow, now: datetime) -> bool:
+    standing = Standing(b"", Sensitivity(item.sensitivity), item.expires_at)
+    allowed = withdrawal(b"", standing, now=now, ceiling=law.where.ceiling) is None
+    return allowed and law.where.reaches(item.scope_id, item.session_id)
 
 
 def _replacing(kept: Kept, law: LawOfNow, digests: Sequence[Digest | None], now: datetime) -> tuple[Candidate, ...]:
@@ -291,9 +318,7 @@ def _replacing(kept: Kept, law: LawOfNow, digests: Sequence[Digest | None], now:
         if gone is not None and gone.successor is not None and (successor := index.held(gone.successor)) is not None:
             after.append(successor)
         for one in after:
-            standing = Standing(b"", Sensitivity(one.sensitivity), one.expires_at)
-            allowed = withdrawal(b"", standing, now=now, ceiling=law.where.ceiling) is None
-            if one.memory_id not in told and allowed and law.where.reaches(one.scope_id, one.session_id):
+            if one.memory_id not in told and _may_be_given(one, law, now):
                 found[one.memory_id] = one
     return tuple(replace(as_candidate(one), why=REPLACES, replaces=True) for one in found.values())
 

@@ -297,3 +297,40 @@ async def test_two_requests_at_once_for_the_same_place_end_with_one_block(talk: 
     talk.history = [*history, turn("assistant", both[0].text)]
     talk.say("say: bye")
     assert talk.sent[: len(bodies[0])] == bodies[0]
+
+
+# ---------------------------------------------------------------- clients that drop what is old
+
+
+LONG = "say: this is an answer of some length, so that it can be told from others, number"
+
+
+def test_a_client_that_drops_its_oldest_turns_keeps_its_conversation_and_what_stands_in_the_rest(talk: Talk) -> None:
+    talk.say(f"{LONG} one")
+    first = talk.say(QUESTION)
+    before = talk.sent
+    for number in range(3):
+        talk.say(f"{LONG} {number}")
+    talk.history = [talk.history[0], *talk.history[3:]]  # the system message, and what came after the first turn
+    said = talk.say(f"{LONG} after the cut")
+    assert said.session == first.session
+    assert talk.sent[1] == before[3]
+    cut = talk.sent
+    said = talk.say(f"{LONG} and on")
+    assert talk.sent[: len(cut)] == cut
+    talk.service.settle()
+    turns = talk.service.call("GET", f"/memory/v1/sessions/{first.session}", X_Memory_User=talk.user)["turns"]
+    contents = [one["content"] for one in turns if one["role"] == "user"]
+    assert len(contents) == len(set(contents)) == 7
+
+
+def test_what_was_dropped_is_there_as_its_summary(service: Service, upstream: str, user: str) -> None:
+    talk = Talk(service, upstream, user)
+    for number in range(8):
+        talk.say(
+            f"The {number}th thing is that my cousin keeps {number + 3} goats on the northern farm.\n{LONG} {number}"
+        )
+    service.settle()
+    talk.history = talk.history[-2:]
+    talk.say("say: and now to something else")
+    assert "goats" in talk.sent[-1]["content"]

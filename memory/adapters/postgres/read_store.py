@@ -199,6 +199,14 @@ class ReadStore:
             found = await tx.fetch("ledger_of_session", scope.tenant, scope_id, session_id, list(chains))
         return {row["chain"]: WITHDRAWN if row["withdrawn"] else row["placed_sealed"] or b"" for row in found}
 
+    async def summary(self, tenant: UUID, scope_ids: Sequence[int], session_id: UUID) -> IndexRow | None:
+        """The rolling summary of a session; None while it has none that a prompt may get."""
+        if not scope_ids:
+            return None
+        async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
+            row = await tx.row("summary_of_session", tenant, list(scope_ids), session_id)
+        return None if row is None else self._index_row(row, _Parts({}, {}, {}))
+
     async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
         """These memories as they are now, also what no prompt gets; those that are not there are not in the list."""
         if not scope_ids or not memory_ids:

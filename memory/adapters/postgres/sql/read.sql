@@ -204,6 +204,23 @@ SELECT chain, placed_sealed, withdrawn_at IS NOT NULL AS withdrawn
 FROM ledger
 WHERE tenant_id = $1 AND session_id = $3 AND scope_id = $2 AND chain = ANY ($4);
 
+-- name: summary_of_session
+-- The rolling summary of a session, where it has one that a prompt may get.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 session_id uuid
+-- Uses: sessions_pkey, memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id,
+-- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
+-- attributes, validation_status, language, injected, last_injected_at, cleaned_by.
+SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
+       v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
+       v.attributes, v.validation_status, v.language, 0::int8 AS injected, NULL::timestamptz AS last_injected_at,
+       v.cleaned_by
+FROM sessions s
+JOIN memories m ON m.tenant_id = $1 AND m.memory_id = s.summary_memory_id
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
+WHERE s.tenant_id = $1 AND s.session_id = $3 AND m.scope_id = ANY ($2)
+  AND m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
+  AND v.validation_status <> 'rejected';
+
 -- name: memories_standing
 -- These memories as they are now, also those that recall does not show: why, and what has taken their place.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 memory_ids uuid[]

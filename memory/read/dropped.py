@@ -1,0 +1,77 @@
+"""Clients that drop their oldest messages: the chain of what is left, joined to the conversation it was cut from.
+
+A chain begins with the first message, so a history without it has another one, and each request of a sliding window
+would open a conversation of its own. What is left still holds answers of ours, each behind the message it answered; the
+first such pair that is recognised says where the history stands, and the chain goes on from there as if nothing had
+been dropped: what was placed stands again, and what was stored is not stored anew. Pure; refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memory.chain import Digest, extend, message_text, pair_digest
+from memory.model import SessionRef
+
+# The first answers that are looked for, in one trip: a client drops from the front or cuts out of the middle.
+PAIRS_LOOKED_UP_MAX: Final = 16
+# Characters that a pair must have to be told from others: "Thanks." and "You are welcome." end many conversations.
+PAIR_CHARACTERS_MIN: Final = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """Where a pair stands: its conversation, and the digests of the message and of the answer behind it."""
+
+    session: SessionRef
+    before: Digest
+    answer: Digest
+
+
+def pair_of(chain_key: bytes, before: object, answer: object) -> Digest | None:
+    """What a message and its answer are recognised by; None where they could be anybody's."""
+    if len(message_text(before)) + len(message_text(answer)) < PAIR_CHARACTERS_MIN:
+        return None
+    return pair_digest(chain_key, before, answer)
+
+
+def pairs_of(
+    chain_key: bytes, messages: Sequence[object], digests: Sequence[Digest | None], known: int
+) -> dict[int, Digest]:
+    """The pairs behind place `known`, by the place of their answer, the first PAIRS_LOOKED_UP_MAX."""
+    found: dict[int, Digest] = {}
+    previous: object = None
+    for at, (message, digest) in enumerate(zip(messages, digests, strict=True)):
+        if digest is None:
+            continue
+        is_answer = isinstance(message, Mapping) and message.get("role") == "assistant"
+        if at > known and is_answer and previous is not None and (pair := pair_of(chain_key, previous, message)):
+            found[at] = pair
+            if len(found) == PAIRS_LOOKED_UP_MAX:
+                break
+        previous = message
+    return found
+
+
+def rejoined(
+    chain_key: bytes,
+    messages: Sequence[object],
+    digests: Sequence[Digest | None],
+    known: int,
+    at: int,
+    joint: Joint,
+) -> tuple[Digest | None, ...]:
+    """The chain with the answer at place `at` where `joint` says it stands; up to `known` it is right already, and what
+    lies between is of no known place.
+    """
+    before = next(place for place in range(at - 1, -1, -1) if digests[place] is not None)
+    joined: list[Digest | None] = [*digests[: known + 1], *[None] * (at - known - 1), joint.answer]
+    joined[before] = joint.before
+    previous = joint.answer
+    for message, digest in zip(messages[at + 1 :], digests[at + 1 :], strict=True):
+        if digest is not None:
+            previous = extend(chain_key, previous, message)
+        joined.append(None if digest is None else previous)
+    return tuple(joined)
