@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -79,6 +79,7 @@ from proxy.readiness import Readiness
 from proxy.relay import Upstream
 from proxy.rolling import Follower, supervisor_of
 from proxy.served_model import ServedModels
+from proxy.what_if import WhatIf
 
 log = logging.getLogger("memory_proxy.wiring")
 T = TypeVar("T")
@@ -328,6 +329,8 @@ def _own_api(
             journal=parts.journal,
             canaries=parts.canaries,
             forgets=Asking(EraseStore(kept.database, kept.table), kept.keys),
+            what_if=WhatIf(settings, parts.recaller, parts.counter, parts.router, parts.compressor, parts.models),
+            retention=timedelta(days=settings.replay.retention_days),
         )
     )
 
