@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.raw_http import send
 from tests.e2e.talk import ask, connected, rows, tell, turn
-from tests.e2e.upstreams import Seen, last
+from tests.e2e.upstreams import Seen, last, wait_until
 from tests.service_fixture import Service, serving, stand_in
 
 CHAT = "/v1/chat/completions"
@@ -148,18 +148,20 @@ def test_an_answer_of_another_scope_is_not_there(service: Service, user: str) ->
     assert replay(service, user, "no-id")["error"]["code"] == "not_found"
 
 
-def test_an_overflow_is_rebuilt_as_it_went_the_second_time(user: str) -> None:
-    with stand_in(max_model_len=400) as upstream, serving(upstream) as service:
-        tell(service, FACT + " " + "It has a red door and nine windows. " * 8, user)
-        body = of_one(json.dumps(QUESTION + " word" * 300), "", ', "max_tokens": 16')
-        raw = send(
-            service.url, "POST", CHAT, [(b"X-Memory-User", user.encode()), (b"Content-Type", b"application/json")], body
-        )
-        assert raw.text("x-memory-status") == "degraded; reason=overflow", raw
-        service.settle()
-        said = replay(service, user, raw.text("x-memory-retrieval") or "")
-        assert_rebuilt(said, last(upstream)[0])
-        assert said["request"].encode() == body
+def test_an_overflow_is_rebuilt_as_it_went_the_second_time(service: Service, upstream: str, user: str) -> None:
+    for number in range(3):
+        tell(service, f"{FACT} Note {number}: {'the fjord lies below it. ' * 40}", user)
+    long = [turn("system", "w " * 8100), turn("user", QUESTION)]
+    body = json.dumps({"messages": long, "max_tokens": 5}).encode()  # no model: its window is unknown to the proxy
+    raw = send(
+        service.url, "POST", CHAT, [(b"X-Memory-User", user.encode()), (b"Content-Type", b"application/json")], body
+    )
+    assert (raw.text("x-memory-status") or "").startswith("degraded; reason=overflow"), raw
+    (seen,) = last(upstream)
+    service.settle()
+    said = replay(service, user, raw.text("x-memory-retrieval") or "")
+    assert_rebuilt(said, seen)
+    assert said["request"].encode() == body
 
 
 # ---------------------------------------------------------------- what is gone says why
@@ -220,10 +222,11 @@ async def _past_retention(service: Service, retrieval: str) -> None:
         await connection.execute("UPDATE retrievals SET sealed = NULL WHERE retrieval_id = $1", retrieval)
 
 
-def test_a_request_kept_with_its_data_urls_by_digest_is_not_passed_off_as_what_went(upstream: str, user: str) -> None:
+def test_a_request_kept_with_its_data_urls_by_digest_is_not_passed_off_as_what_went(user: str) -> None:
     image = "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 400).decode()
     parts = [{"type": "text", "text": "say: hello"}, {"type": "image_url", "image_url": {"url": image}}]
-    with serving(upstream, env={"MEMORY_PROXY_QUEUE__REQUEST_BYTES_MAX": "65536"}) as service:
+    bound = {"MEMORY_PROXY_QUEUE__REQUEST_BYTES_MAX": "65536"}
+    with stand_in(max_model_len=1_000_000) as upstream, serving(upstream, env=bound) as service:
         retrieval = post(service, user, of_one(json.dumps(parts)))
         (seen,) = last(upstream)
         service.settle()
@@ -356,8 +359,11 @@ def test_the_tenants_salt_is_part_of_what_is_rebuilt_also_after_it_was_rotated(k
     who = {"Authorization": f"Bearer {secret}"}
     sent = {}
     for body in (of_one('"say: hello"'), of_one('"say: hi"', ' "cache_salt": "mine", "cache_salt": "again",')):
-        raw = send(service.url, "POST", CHAT, [(k.encode(), v.encode()) for k, v in who.items()], body)
+        pairs = [(b"Content-Type", b"application/json"), (b"Authorization", who["Authorization"].encode())]
+        raw = send(service.url, "POST", CHAT, pairs, body)
+        assert raw.status == 200, raw
         sent[raw.text("x-memory-retrieval") or ""] = last(keyed.upstream)[0]
+    wait_until(lambda: _is_empty(service, who), 60, "the queue is empty")
     reader = keyed.make("reader", "--user", "ada", "--can", "memory:read:own", "--can", "trace:read")
 
     def assert_all() -> None:
@@ -374,6 +380,11 @@ def test_the_tenants_salt_is_part_of_what_is_rebuilt_also_after_it_was_rotated(k
     assert said["error"]["code"] == "not_found"
     asyncio.run(_rotated(service))
     assert_all()
+
+
+def _is_empty(service: Service, who: dict[str, str]) -> bool:
+    queue = service.call("GET", "/memory/v1/queue", **who)
+    return bool(queue["pending"] + queue["in_flight"] == 0)
 
 
 async def _rotated(service: Service) -> None:
