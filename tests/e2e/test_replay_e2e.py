@@ -201,6 +201,22 @@ def test_what_was_forgotten_cannot_be_rebuilt(service: Service, upstream: str, u
     assert given[0] not in json.dumps(said)
 
 
+def test_what_was_forgotten_is_not_read_out_of_later_turns_that_quote_the_answer(service: Service, user: str) -> None:
+    tell(service, FACT, user)
+    messages = [turn("user", QUESTION)]
+    first = ask(service, messages, user, x_fake_reply="Your grandmother's cottage is in Lofthus, as you told me once.")
+    messages += [turn("assistant", first.text), turn("user", "Thanks. Which day is it?")]
+    second = ask(service, messages, user)
+    service.settle()
+    given = replay(service, user, first.memory("retrieval") or "")["placed"][0]["memory_ids"]
+    assert "Lofthus" in replay(service, user, second.memory("retrieval") or "")["request"]
+    for memory_id in given:
+        service.call("POST", "/memory/v1/forget", {"memory": memory_id, "dry_run": False}, X_Memory_User=user)
+    for answer in (first, second):
+        said = replay(service, user, answer.memory("retrieval") or "")
+        assert "error" in said and "Lofthus" not in json.dumps(said), said
+
+
 def test_after_its_retention_digests_and_ids_are_left(service: Service, upstream: str, user: str) -> None:
     tell(service, FACT, user)
     retrieval = post(service, user, of_one(json.dumps(QUESTION)))
