@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -25,6 +25,7 @@ from memory.errors import EnvelopeUnreadable, Gone, MemoryInvalid, NotFound
 from memory.model import Captured, Scope
 from memory.off_loop import off_loop
 from memory.stored import RetrievalRecord, SealedExchange
+from policies.cascade import Visibility
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity, derived_sensitivity
 from proxy.api.answers import said
@@ -174,7 +175,10 @@ class Replay:
         """Leave an audit row of what is seen in a wider scope than the caller's own."""
         ids = [UUID(one) for placement in record.placements for one in placement["memory_ids"]]
         labels = await self._parts.records.memory_labels(caller.scope, ids) if ids else {}
-        crossed = [one for one, label in labels.items() if label.visibility in ("project", "tenant")]
+        self._note(caller, {one: label.visibility for one, label in labels.items()})
+
+    def _note(self, caller: Caller, seen: Mapping[UUID, Visibility]) -> None:
+        crossed = [one for one, visibility in seen.items() if visibility in ("project", "tenant")]
         if crossed:
             self._parts.journal.note(caller.scope.tenant, caller.actor, "read.shared", why="replay", ids=crossed)
 
@@ -189,9 +193,11 @@ class Replay:
             in_prompt=frozenset(map(UUID, before)),
         )
         ask = replace(caller.ask, budget=_budget(caller.ask, kept.chat))
-        _, block = await self._parts.what_if.block(
+        recall, block = await self._parts.what_if.block(
             kept.captured, kept.chat, question, ask=ask, holder=holder, now=caller.now
         )
+        seen = {one.memory_id: one.visibility for one in recall.candidates}
+        self._note(caller, {one: seen[one] for one in block.memory_ids})
         position = kept.chat.newest_user
         placed = list(left)
         if block.text and position is not None:
