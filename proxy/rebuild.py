@@ -81,15 +81,16 @@ def _made(chat: ChatRequest, blocks: Mapping[int, str], salt: str | None) -> Reb
 def why_gone(
     record: RetrievalRecord, exchange: SealedExchange, now: datetime, retention: timedelta
 ) -> tuple[Why, str] | None:
-    """Why the sealed parts of an answer are not there, and in words; None where they are."""
-    if record.sealed is not None and exchange.sealed is not None:
-        return None
+    """Why the sealed parts of an answer are not to be opened, and in words; None where they are."""
     past: tuple[Why, str] = "retention", "its sealed parts are past their retention (replay.retention_days)"
+    is_past = record.created_at + retention <= now
+    if record.sealed is not None and exchange.sealed is not None:
+        return past if is_past else None  # the sweep comes once an hour
     if exchange.sealed is None and exchange.sealed_sha256 is not None:
         return past
     if exchange.sealed is None and exchange.status == "refused":
         return "not_kept", f"the request was not kept: {exchange.reason}"
-    if record.created_at + retention <= now:
+    if is_past:
         return past
     return "erased", "its sealed parts were erased with a memory, a conversation or a user that was forgotten"
 

@@ -100,6 +100,7 @@ def test_kept_and_new_blocks_stand_in_the_order_in_which_they_were_placed() -> N
         ({"sealed": None}, {}, "erased"),
         ({}, {"sealed": None, "sealed_sha256": None, "status": "refused", "reason": "mode read"}, "not_kept"),
         ({"sealed": None, "created_at": NOW - WEEK}, {}, "retention"),
+        ({"created_at": NOW - WEEK}, {}, "retention"),
         ({}, {"status": "refused", "reason": "answer_too_large"}, None),
     ],
     ids=[
@@ -110,6 +111,7 @@ def test_kept_and_new_blocks_stand_in_the_order_in_which_they_were_placed() -> N
         "blocks erased",
         "mode read",
         "half swept",
+        "not swept yet",
         "answer too large",
     ],
 )
