@@ -25,6 +25,8 @@ from memory.master import RECEIPTS, LocalMaster, MasterKey, hkdf, load_or_create
 CACHE_KEYS_MAX: Final = 10_000
 # How long a process may go on sealing under a subject's key that was rotated or shredded elsewhere.
 CURRENT_STALE: Final = timedelta(seconds=60)
+# A rebuilt body is tried with so many former salts of its tenant at most; they rotate once per `salt_rotation_min_s`.
+FORMER_SALTS_MAX: Final = 64
 K = TypeVar("K")
 _NO_SUBJECT: Final = UUID(int=0)
 __all__ = ["KeyRing", "KeyTable", "WrappedKey", "load_or_create_master_key", "tenant_salt"]
@@ -165,9 +167,18 @@ class KeyRing:
                 if tenant not in self._old_salts:
                     raise
                 return self._old_salts[tenant]
-            known = chain if generation == 0 else hkdf(chain, b"salt %d" % generation)
-            self._salts[tenant] = known
+            known = self._salts[tenant] = _salt_key(chain, generation)
         return known
+
+    async def salt_keys(self, tenant: UUID) -> tuple[bytes, ...]:
+        """What the tenant's cache_salt was ever made of, the newest first, at most FORMER_SALTS_MAX of them.
+
+        A body that was sent before a rotation is rebuilt with the salt of then. Raises StoreUnavailable.
+        """
+        chain = await self.chain_key(tenant)
+        newest = await self._table.salt_generation(tenant)
+        oldest = max(newest - FORMER_SALTS_MAX + 1, 0)
+        return tuple(_salt_key(chain, generation) for generation in range(newest, oldest - 1, -1))
 
     async def receipt_seed(self) -> bytes:
         """32 bytes that the installation's receipts are signed by. Raises StoreUnavailable where a KMS is away."""
@@ -260,6 +271,10 @@ def tenant_salt(salt_key: bytes, client_salt: str | None) -> str:
     """The cache_salt of a tenant, the client's own folded in; never the client's alone (DESIGN promise 5)."""
     words = b"cache_salt\x00" + (client_salt or "").encode("utf-8", "surrogatepass")
     return hmac.digest(salt_key, words, "sha256").hex()
+
+
+def _salt_key(chain_key: bytes, generation: int) -> bytes:
+    return chain_key if generation == 0 else hkdf(chain_key, b"salt %d" % generation)
 
 
 def _binding(tenant: UUID, subject: UUID | None, key_id: UUID) -> Binding:

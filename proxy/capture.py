@@ -41,6 +41,8 @@ ENVELOPE_BYTES_MAX: Final = 47 << 20
 REMEMBER_HOLD_S: Final = 0.05
 # A user's key is at hand but for the first exchange in this process; then the store is asked, normally 3 ms.
 KEY_HOLD_S: Final = 0.25
+# Why a kept request is not the one that came: what replay cannot rebuild.
+DATA_URLS_BY_DIGEST: Final = "data URLs kept by digest"
 _DATA_URL: Final = re.compile(rb"data:[\w.+/;=-]{1,128},[A-Za-z0-9+/=_\-\\]{4096,}")
 
 
@@ -178,7 +180,7 @@ def within_bounds(captured: Captured, bounds: Bounds) -> Captured:
         return captured
     compact = _DATA_URL.sub(lambda found: b"sha256:" + hashlib.sha256(found[0]).hexdigest().encode(), captured.request)
     if len(compact) <= bounds.request_bytes_max:
-        return dataclasses.replace(captured, request=compact, reason=captured.reason or "data URLs kept by digest")
+        return dataclasses.replace(captured, request=compact, reason=captured.reason or DATA_URLS_BY_DIGEST)
     return without_content(captured, "request_too_large")
 
 

@@ -17,10 +17,12 @@ from uuid import UUID
 
 from memory.assemble import Block, build_block
 from memory.chain import Digest
+from memory.config import Settings
 from memory.model import Candidate, Entry, Placed, Reason, Recall, Retrieval, Rung, Shown, Status, Withdrawn
 from memory.ports import Compressor, ContextRouter, TokenCounter
 from memory.read.entries import print_of
 from memory.read.ledger import Kept
+from memory.read.working_lines import LINES_MAX
 from policies.labels import Sensitivity, derived_sensitivity
 from proxy.identity import Ask
 from proxy.wire.chat_request import ChatRequest
@@ -96,6 +98,17 @@ class Rules:
     counter: TokenCounter
     router: ContextRouter
     compressor: Compressor
+
+
+def limits_of(settings: Settings) -> dict[str, int]:
+    """The most items of each tier of a block."""
+    return {
+        "episodes": settings.recall.episodes_max,
+        "facts": settings.recall.facts_max,
+        "procedures": settings.recall.procedures_max,
+        "replay": settings.session.replay_turns,
+        "working": LINES_MAX,
+    }
 
 
 def edits_of(chat: ChatRequest, salt: str | None, blocks: Mapping[int, str]) -> bytes:

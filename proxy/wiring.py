@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -65,7 +65,6 @@ from memory.read.rerank import Reranking
 from memory.read.route import ByLength
 from memory.read.tell import Tells
 from memory.read.working import WorkingContexts, WorkingParts
-from memory.read.working_lines import LINES_MAX
 from memory.serving import ModelMoved, StoredModel, read_note, write_note
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
@@ -79,11 +78,12 @@ from proxy.chat import ChatCompletions, Parts
 from proxy.generation import Generation
 from proxy.limits import KeyUse
 from proxy.names import Names
-from proxy.prompt import Rules
+from proxy.prompt import Rules, limits_of
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
 from proxy.rolling import Follower, supervisor_of
 from proxy.served_model import ServedModels
+from proxy.what_if import WhatIf
 
 log = logging.getLogger("memory_proxy.wiring")
 T = TypeVar("T")
@@ -345,6 +345,8 @@ def _own_api(
             canaries=parts.canaries,
             forgets=Asking(EraseStore(kept.database, kept.table), kept.keys),
             tells=Tells(queued.hot_state, kept.read_store),
+            what_if=WhatIf(settings, parts.recaller, parts.rules, parts.models),
+            retention=timedelta(days=settings.replay.retention_days),
         )
     )
 
@@ -446,15 +448,7 @@ def reranking(settings: Settings, reranker: Reranker | None) -> Reranking | None
 
 def block_rules(settings: Settings) -> Rules:
     """How blocks are made."""
-    recall = settings.recall
-    limits = {
-        "episodes": recall.episodes_max,
-        "facts": recall.facts_max,
-        "procedures": recall.procedures_max,
-        "replay": settings.session.replay_turns,
-        "working": LINES_MAX,
-    }
-    return Rules(limits, token_counter(settings), ByLength(), SentenceCompressor())
+    return Rules(limits_of(settings), token_counter(settings), ByLength(), SentenceCompressor())
 
 
 def token_counter(settings: Settings) -> TokenCounter:

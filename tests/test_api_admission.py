@@ -35,7 +35,10 @@ CALLS = [
     ("GET", "/memory/v1/audit", "memory:admin"),
     ("GET", "/memory/v1/sessions", "memory:read:own"),
     ("GET", "/memory/v1/sessions/s", "memory:read:own"),
+    ("GET", "/memory/v1/retrievals", "memory:read:own"),
     ("GET", f"/memory/v1/retrievals/{UUID(int=7)}", "memory:read:own"),
+    ("GET", f"/memory/v1/replay/{UUID(int=7)}", "trace:read"),
+    ("POST", f"/memory/v1/replay/{UUID(int=7)}", "trace:read"),
     ("GET", "/memory/v1/queue", "memory:read:own"),
     ("GET", "/memory/metrics", "metrics:read"),
 ]

@@ -53,7 +53,7 @@ def test_every_call_describes_each_error_once_and_what_it_is() -> None:
 
 
 def test_errors_that_later_issues_bring_are_not_promised() -> None:
-    later = {errors.Gone.code, errors.Draining.code, errors.UpstreamUnreachable.code}
+    later = {errors.Draining.code, errors.UpstreamUnreachable.code}
     assert later.isdisjoint(ERRORS)
 
 

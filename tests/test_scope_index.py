@@ -222,6 +222,7 @@ def test_only_articles_and_politeness_do_not_count_as_words(one: str, other: str
         (item("x", "secret plan", occurred_at=None), Filter(occurred_before=NOW)),
         (item("x", "secret plan", occurred_at=None), Filter(occurred_after=NOW - timedelta(days=999))),
         (item("x", "secret plan", expires_at=NOW), EVERYTHING),
+        (item("x", "secret plan", expires_at=NOW + timedelta(days=1)), Filter(unexpired_at=NOW + timedelta(days=2))),
         (item("x", "secret plan", attributes={"topic": "work"}), Filter(attributes={"topic": "home"})),
         (item("x", "secret plan", attributes={"rank": True}), Filter(attributes={"rank": 1})),
         (item("x", "secret plan", attributes={"tags": ["a"]}), Filter(attributes={"tags": "a"})),

@@ -153,7 +153,8 @@ class Columns:
     def mask(self, count: int, where: Filter, now: datetime) -> NDArray[np.bool_]:
         """Which of the first `count` slots may be seen: alive, unexpired, and let through by every label filter."""
         part = slice(0, count)
-        mask: NDArray[np.bool_] = self.alive[part] & (self._expires[part] > now.timestamp())
+        latest = now if where.unexpired_at is None else max(now, where.unexpired_at)
+        mask: NDArray[np.bool_] = self.alive[part] & (self._expires[part] > latest.timestamp())
         kinds = where.kinds and (where.kinds | {PAST} if "summary" in where.kinds else where.kinds)
         for column, wanted in ((self._kind, kinds), (self._role, where.roles)):
             if wanted is not None:

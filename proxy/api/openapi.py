@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from proxy.api import schemas, schemas_forget
+from proxy.api import schemas, schemas_forget, schemas_replay
 from proxy.api.exports import NDJSON
 
 DOCUMENT_PATH: Final = "/memory/openapi.json"
@@ -30,6 +30,7 @@ ERRORS: Final = {
     "not_found": (404, "Not there, or not inside the caller's scope."),
     "method_not_allowed": (405, "The path exists, the method does not; `Allow` lists what does."),
     "conflict": (409, "The thing changed since it was read."),
+    "gone": (410, "It was here and cannot be rebuilt; the message says why, the body what is left of it."),
     "too_large": (413, "Beyond a bound, which the message names."),
     "unprocessable": (422, "A member that does not fit; the message says what was expected."),
     "version_required": (428, "A change without If-Match."),
@@ -234,12 +235,41 @@ CALLS: Final = (
     ),
     Call(
         "GET",
+        "/memory/v1/retrievals",
+        "listRetrievals",
+        "What requests were given, newest first: ids and counts, no words.",
+        schemas.RetrievalList,
+        parameters=("limit", "cursor", "order", "scope"),
+        errors=_CALLER,
+    ),
+    Call(
+        "GET",
         "/memory/v1/retrievals/{id}",
         "getRetrieval",
         "What one request was given: candidates, the exact block, where it was placed.",
         schemas.RetrievalSaid,
         parameters=("id", "scope"),
         errors=(*_CALLER, "not_found"),
+    ),
+    Call(
+        "GET",
+        "/memory/v1/replay/{id}",
+        "replay",
+        "The body that went upstream for an answer, rebuilt from stored parts; with `as_of` or `without` the body that "
+        "would have gone, and how its block differs. Wants trace:read.",
+        schemas_replay.ReplaySaid,
+        parameters=("id", "as_of", "without", "scope", "budget_header"),
+        errors=(*_CALLER, "not_found", "gone", "unprocessable", "timeout"),
+    ),
+    Call(
+        "POST",
+        "/memory/v1/replay/{id}",
+        "replayWith",
+        "The same what-if, under another configuration too. Wants trace:read; writes nothing.",
+        schemas_replay.ReplaySaid,
+        body=schemas_replay.ReplayAsked,
+        parameters=("id", "scope", "budget_header"),
+        errors=(*_CALLER, *_BODY, "not_found", "gone", "timeout"),
     ),
     Call(
         "POST",
@@ -302,7 +332,7 @@ CALLS: Final = (
 
 def document() -> dict[str, Any]:
     """The whole document."""
-    models = {schemas.ErrorSaid, schemas.ImportErrorSaid}
+    models = {schemas.ErrorSaid, schemas.ImportErrorSaid, schemas_replay.GoneSaid}
     models |= {model for call in CALLS for model in (call.answer, call.body) if model is not None}
     inputs: list[tuple[Any, Literal["validation", "serialization"]]] = [
         (model, "serialization" if issubclass(model, schemas.Said) else "validation")
@@ -380,7 +410,8 @@ def _error(code: str) -> dict[str, Any]:
 
 def _error_content(codes: list[str]) -> dict[str, Any]:
     narrowed = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
-    return {_JSON: {"schema": {"allOf": [_schema(schemas.ErrorSaid), narrowed]}}}
+    model = schemas_replay.GoneSaid if codes == ["gone"] else schemas.ErrorSaid
+    return {_JSON: {"schema": {"allOf": [_schema(model), narrowed]}}}
 
 
 def _parameter(where: str, name: str, schema: dict[str, Any], text: str, *, required: bool = False) -> dict[str, Any]:
@@ -396,6 +427,13 @@ _PARAMETERS: Final = {
     "session_header": _parameter("header", "X-Memory-Session", _LABEL, "Where lines without a session go."),
     "as_of_header": _parameter(
         "header", "X-Memory-As-Of", {"type": "string", "format": "date-time"}, "Search as the store stood then."
+    ),
+    "budget_header": _parameter(
+        "header", "X-Memory-Budget", {"type": "integer", "minimum": 0}, "What the request said there: it is not kept."
+    ),
+    "as_of": _parameter("query", "as_of", {"type": "string", "format": "date-time"}, "Recall as the store stood then."),
+    "without": _parameter(
+        "query", "without", {"type": "string"}, "Ids of memories to leave out, with commas between them."
     ),
     "limit": _parameter(
         "query", "limit", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 50}, "Rows of a page."

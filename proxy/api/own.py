@@ -24,6 +24,7 @@ from proxy.api.memories import Memories
 from proxy.api.openapi import DOCUMENT_PATH, document
 from proxy.api.parts import OwnParts
 from proxy.api.queue import DeadLetters, Waiting
+from proxy.api.replay import Replay
 from proxy.api.retrievals import Retrievals
 from proxy.api.search import Search
 from proxy.api.sessions import Labels, Sessions
@@ -92,6 +93,8 @@ class OwnApi:
         labels = Labels(parts.records)
         health, memories, sessions = Health(parts), Memories(parts, labels), Sessions(parts)
         dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts)
+        retrievals = Retrievals(parts, labels)
+        replay = Replay(parts, retrievals)
         return (
             Route("GET", "/memory/health", health.health),
             Route("HEAD", "/memory/health", health.health),
@@ -114,7 +117,10 @@ class OwnApi:
             Route("GET", "/memory/v1/sessions", sessions.list),
             Route("GET", "/memory/v1/sessions/{id}", sessions.show),
             Route("POST", "/memory/v1/sessions/{id}/end", sessions.end),
-            Route("GET", "/memory/v1/retrievals/{id}", Retrievals(parts, labels).show),
+            Route("GET", "/memory/v1/retrievals", retrievals.list),
+            Route("GET", "/memory/v1/retrievals/{id}", retrievals.show),
+            Route("GET", "/memory/v1/replay/{id}", replay.show),
+            Route("POST", "/memory/v1/replay/{id}", replay.ask),
             Route("POST", "/memory/v1/tokens", Tokens(parts).mint),
             Route("POST", "/memory/v1/forget", forget.start),
             Route("GET", "/memory/v1/forget/{id}", forget.show),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
@@ -29,6 +29,7 @@ from memory.stored import (
     MemoryRecord,
     Page,
     RetrievalRecord,
+    SealedExchange,
     SessionRecord,
     StoredTurn,
 )
@@ -39,6 +40,7 @@ from policies.working import WorkingContext
 from proxy.app import Door
 from proxy.limits import KeyUse
 from proxy.readiness import Readiness
+from proxy.what_if import WhatIf
 
 Order = Literal["desc", "asc"]
 
@@ -121,10 +123,15 @@ class Records(Protocol):
     async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
         """What one request was given. Raises NotFound."""
 
+    async def sealed_exchange(self, scope: Scope, exchange_id: UUID) -> SealedExchange:
+        """The sealed parts of one exchange. Raises NotFound."""
+
     async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page[ExportedTurn]:
         """Every turn once, session by session, in order."""
 
-    async def retrieval_ids(self, scope: Scope, *, limit: int, after: UUID) -> Sequence[Mapping[str, Any]]:
+    async def retrieval_ids(
+        self, scope: Scope, *, limit: int, after: UUID, order: Order = "asc"
+    ) -> Sequence[Mapping[str, Any]]:
         """The next retrievals behind an id, without words."""
 
 
@@ -256,3 +263,5 @@ class OwnParts:
     canaries: Canaries
     forgets: Asking
     tells: Tells
+    what_if: WhatIf
+    retention: timedelta  # of sealed parts

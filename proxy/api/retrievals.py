@@ -1,4 +1,4 @@
-"""`GET /memory/v1/retrievals/{id}`: the id of X-Memory-Retrieval in, what that request was given out.
+"""`GET /memory/v1/retrievals/{id}`: the id of X-Memory-Retrieval in, what that request was given out; and their list.
 
 The record comes through the worker, so one younger than YOUNG_S is waited for, at most WAIT_S. Query and blocks are
 unsealed with the subject's key; after their retention, or with the key shredded, the rest is still shown. Raises
@@ -27,8 +27,9 @@ from policies.gate import Holder, Item
 from policies.labels import Sensitivity, derived_sensitivity
 from proxy.api.answers import said
 from proxy.api.asking import caller_of, holder_for, id_in_path, parameters
+from proxy.api.paging import PARAMETERS, Page, bad_cursor, page_of
 from proxy.api.parts import OwnParts
-from proxy.api.schemas import PlacedSaid, RetrievalSaid
+from proxy.api.schemas import PlacedSaid, RetrievalList, RetrievalListed, RetrievalSaid
 from proxy.api.sessions import Labels
 from proxy.gated import readable, require_readable
 
@@ -59,15 +60,15 @@ class Retrievals:
         """What one request was given."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
-        record = await self._found(caller.scope, id_in_path(request, "retrieval"), caller.now)
+        record = await self.found(caller.scope, id_in_path(request, "retrieval"), caller.now)
         holder = await holder_for(caller, self._parts.keys)
         require_readable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=record.session_id), KIND)
         texts = await opened(self._parts.keys, caller.scope, record)
-        record, texts = await self._let_through(caller.scope, holder, record, texts)
+        record, texts = await self.let_through(caller.scope, holder, record, texts)
         labels = await self._labels.of(caller.scope, [record.session_id])
         return said(retrieval_said(record, texts, labels.get(record.session_id)))
 
-    async def _let_through(
+    async def let_through(
         self, scope: Scope, holder: Holder, record: RetrievalRecord, texts: Texts
     ) -> tuple[RetrievalRecord, Texts]:
         """The record without the candidates that the caller may not see, and without blocks that any of them is in.
@@ -96,7 +97,27 @@ class Retrievals:
         kept = replace(record, candidates=list(seen), placements=record.placements if whole else [])
         return kept, texts if whole else replace(texts, blocks=())
 
-    async def _found(self, scope: Scope, retrieval_id: UUID, now: datetime) -> RetrievalRecord:
+    async def list(self, request: web.Request) -> web.Response:
+        """What requests were given, newest first: ids and counts, no words."""
+        caller = caller_of(request, self._parts.door, "memory:read:own")
+        page = page_of(parameters(request, PARAMETERS), "retrievals")
+        after = _edge(page) if page.cursor is None else _place(page.cursor)
+        rows = await self._parts.records.retrieval_ids(
+            caller.scope, limit=page.limit + 1, after=after, order=page.order
+        )
+        holder = await holder_for(caller, self._parts.keys)
+        labels = await self._labels.of(caller.scope, (row["session_id"] for row in rows))
+        seen = readable(holder, rows[: page.limit], lambda row: _listed_item(caller.scope, row))
+        more = len(rows) > page.limit
+        return said(
+            RetrievalList(
+                data=[_listed(row, labels) for row in seen],
+                next_cursor=page.next_cursor(str(rows[page.limit - 1]["retrieval_id"]) if more else None),
+            )
+        )
+
+    async def found(self, scope: Scope, retrieval_id: UUID, now: datetime) -> RetrievalRecord:
+        """The record, waited for while it is young. Raises NotFound."""
         until = time.monotonic() + (WAIT_S if is_young(retrieval_id, now) else 0.0)
         while True:
             try:
@@ -105,6 +126,33 @@ class Retrievals:
                 if time.monotonic() >= until:
                     raise
             await asyncio.sleep(_ASK_EVERY_S)
+
+
+def _edge(page: Page) -> UUID:
+    """Before the first id of a list in this order."""
+    return UUID(int=0) if page.order == "asc" else UUID(int=2**128 - 1)
+
+
+def _place(cursor: str) -> UUID:
+    try:
+        return UUID(cursor)
+    except ValueError:
+        raise bad_cursor() from None
+
+
+def _listed_item(scope: Scope, row: Mapping[str, Any]) -> Item:
+    return Item(scope.tenant, Sensitivity.PUBLIC, session_id=row["session_id"])
+
+
+def _listed(row: Mapping[str, Any], labels: Mapping[UUID, str]) -> RetrievalListed:
+    return RetrievalListed(
+        id=str(row["retrieval_id"]),
+        session=labels.get(row["session_id"]),
+        exchange_id=str(row["exchange_id"]),
+        status=row["status"],
+        tokens=row["tokens"],
+        created_at=row["created_at"],
+    )
 
 
 def is_young(retrieval_id: UUID, now: datetime) -> bool:

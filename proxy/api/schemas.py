@@ -360,6 +360,24 @@ class RetrievalSaid(Said):
     created_at: Moment
 
 
+class RetrievalListed(Said):
+    """That a request was given something, without its words."""
+
+    id: str
+    session: str | None
+    exchange_id: str
+    status: str
+    tokens: int = Field(description="Memory tokens in its prompt.")
+    created_at: Moment
+
+
+class RetrievalList(Said):
+    """Retrievals, a page at a time."""
+
+    data: list[RetrievalListed]
+    next_cursor: str | None
+
+
 # ---------------------------------------------------------------- sharing and audit
 
 

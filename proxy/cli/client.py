@@ -16,7 +16,11 @@ from urllib.parse import quote, urlencode
 
 
 class CallFailed(Exception):
-    """The service refused, or is not there."""
+    """The service refused, with this status, or is not there (None)."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Client:
@@ -31,6 +35,8 @@ class Client:
             for name in ("user", "project", "agent")
             if (value := getattr(options, name))
         }
+        if getattr(options, "budget", None) is not None:
+            self._headers["X-Memory-Budget"] = str(options.budget)
         if options.key:
             self._headers["Authorization"] = f"Bearer {options.key}"
 
@@ -58,7 +64,7 @@ class Client:
         try:
             return urllib.request.urlopen(request)  # noqa: S310
         except urllib.error.HTTPError as refused:
-            raise CallFailed(_reason(refused)) from refused
+            raise CallFailed(_reason(refused), refused.code) from refused
         except (urllib.error.URLError, http.client.HTTPException, OSError) as fault:
             raise CallFailed(
                 f"{self._base} does not answer ({fault}); is `memory-proxy serve` running there? (--url says where)"

@@ -20,6 +20,7 @@ from proxy.cli import (
     migrate,
     redact,
     reembed,
+    replay,
     serve,
 )
 from proxy.cli.demo import run_demo
@@ -49,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     _search(commands)
     _sessions(commands)
     _memories(commands)
+    _replay(commands)
     _hygiene(commands)
     _consolidate(commands)
     _reembed(commands)
@@ -184,6 +186,25 @@ def _memories(commands: Commands) -> None:
     parser.add_argument("--kind", help="only this kind")
     parser.add_argument("--limit", type=int, default=50)
     parser.add_argument("--json", action="store_true", help="the API's answer as it is")
+    _with_service(parser)
+
+
+def _replay(commands: Commands) -> None:
+    help_text = "Rebuild what went upstream for an answer; ask what would have gone; try a configuration on past turns."
+    parser = _command(commands, "replay", replay.run_replay, help_text, replay.TEACHES)
+    parser.add_argument("retrieval", nargs="?", metavar="ID", help="the answer's X-Memory-Retrieval")
+    parser.add_argument("--as-of", metavar="T", help="recall as the store stood then (RFC 3339 with an offset)")
+    parser.add_argument("--without", action="append", metavar="ID", help="leave this memory out; may be repeated")
+    parser.add_argument(
+        "--config-set", action="append", metavar="NAME=N", help="with this setting; may be repeated (list below)"
+    )
+    parser.add_argument("--budget", type=int, metavar="N", help="what the request said in X-Memory-Budget")
+    parser.add_argument("--shadow", action="store_true", help="instead of one answer: the last ones, compared")
+    parser.add_argument("--last", type=int, default=200, metavar="N", help="--shadow: so many (default %(default)s)")
+    parser.add_argument(
+        "--tokenizer", type=Path, metavar="FILE", help="--shadow: the model's tokenizer.json; without it characters"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     _with_service(parser)
 
 

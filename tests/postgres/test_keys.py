@@ -16,7 +16,7 @@ from memory.adapters.postgres.keys import KeyStore, secret_digest
 from memory.envelope import Binding, seal, unseal
 from memory.errors import EnvelopeUnreadable, StartFailed, StoreUnavailable
 from memory.ids import keyed_id, new_id
-from memory.keys import KeyRing, WrappedKey, load_or_create_master_key
+from memory.keys import FORMER_SALTS_MAX, KeyRing, WrappedKey, load_or_create_master_key
 from tests.postgres_fixture import TestDatabase
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -50,6 +50,33 @@ async def test_a_tenant_has_one_id_for_ever(store: KeyStore) -> None:
     found = await asyncio.gather(*(store.ensure_tenant("default", NOW) for _ in range(5)))
     assert len(set(found)) == 1
     assert await store.ensure_tenant("other", NOW) != found[0]
+
+
+async def test_former_salts_are_known_newest_first_and_bounded() -> None:
+    class Rotated(BrokenTable):
+        def __init__(self, generation: int) -> None:
+            self.generation, self.keys = generation, list[WrappedKey]()
+
+        async def current(self, tenant: UUID, subject_id: UUID | None) -> WrappedKey | None:
+            return self.keys[0] if self.keys else None
+
+        async def add(self, tenant: UUID, key: WrappedKey, now: datetime) -> None:
+            self.keys.append(key)
+
+        async def salt_generation(self, tenant: UUID) -> int:
+            return self.generation
+
+    tenant, table = UUID(int=1), Rotated(0)
+    ring = KeyRing(table, MASTER)
+    before = await ring.salt_key(tenant)
+    assert await ring.salt_keys(tenant) == (before,)
+    table.generation = 2
+    ring.drop_salt(tenant)
+    former = await ring.salt_keys(tenant)
+    assert len(set(former)) == 3
+    assert (former[0], former[-1]) == (await ring.salt_key(tenant), before)
+    table.generation = 1000
+    assert len(await ring.salt_keys(tenant)) == FORMER_SALTS_MAX
 
 
 async def test_every_process_gets_the_same_keys(store: KeyStore) -> None:

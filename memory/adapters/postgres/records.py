@@ -300,13 +300,16 @@ class Records:
         last = rows[-1].turn if len(found) > limit else None
         return Page(rows, _encode([str(last.session_id), last.seq]) if last else None)
 
-    async def retrieval_ids(self, scope: Scope, *, limit: int, after: UUID) -> list[dict[str, Any]]:
-        """The next retrievals of the scope behind an id: ids, when, how many tokens."""
+    async def retrieval_ids(
+        self, scope: Scope, *, limit: int, after: UUID, order: Order = "asc"
+    ) -> list[dict[str, Any]]:
+        """The next retrievals of the scope behind an id in this order: ids, when, how many tokens."""
         scope_id = await self._scopes.find(scope)
         if scope_id is None:
             return []
+        name = "retrieval_ids_of_scope" if order == "asc" else "retrieval_ids_newest"
         async with self._reading(scope, scope_id) as tx:
-            return [dict(row) for row in await tx.fetch("retrieval_ids_of_scope", scope.tenant, scope_id, after, limit)]
+            return [dict(row) for row in await tx.fetch(name, scope.tenant, scope_id, after, limit)]
 
     async def counts(self, scope: Scope) -> Counts:
         """How much the scope holds."""

@@ -1,0 +1,175 @@
+"""What a prompt would have been given: a kept exchange and a changed question in, another block and body out.
+
+By the same steps as a live request: one embedding, `Recaller.recall`, the gate, `build_block`, the raw-span edit. What
+may differ: the moment the store is asked as of (by default when the request came, so that it does not see its own
+answer), memories left out, and the settings of CHANGEABLE. The law is that of now: what has expired, was erased or is
+above a ceiling stays out. Not made again, since nothing keeps them as they were: the lines of a working context, and
+how often a memory had been injected by then. Never writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from pydantic import BaseModel, ValidationError
+
+from memory.assemble import Block, build_block
+from memory.config import Settings
+from memory.errors import StoreUnavailable, TimedOut, Unprocessable
+from memory.model import Captured, Recall
+from memory.off_loop import off_loop
+from memory.read.items import Filter
+from memory.read.ledger import Kept
+from memory.read.recall import Question, Recaller
+from memory.read.working_lines import affordable
+from policies.gate import Holder
+from policies.labels import Sensitivity
+from proxy.chat import RECALLED_KINDS
+from proxy.gated import let_through, within
+from proxy.identity import Ask
+from proxy.prompt import Rules, ServedModels, limits_of, room_for, wanted_tokens
+from proxy.wire.chat_request import ChatRequest
+
+# What another configuration may say: the settings that decide what is recalled and placed, and no others.
+CHANGEABLE: Final = (
+    "recall.budget_tokens_max",
+    "recall.candidates_max",
+    "recall.episodes_max",
+    "recall.facts_max",
+    "recall.procedures_max",
+    "session.replay_turns",
+)
+# Nobody's answer waits for it; an index of a past moment is built for this one question (3 s for 10,000 memories).
+DEADLINE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be different. `in_prompt`: memories taken as being in the prompt already, so that they are not placed
+    anew.
+    """
+
+    as_of: datetime
+    without: frozenset[UUID] = frozenset()
+    config: Mapping[str, int] = field(default_factory=dict)
+    in_prompt: frozenset[UUID] = frozenset()
+
+
+class WhatIf:
+    """Asks the recall that serves chats what it would have given. One per process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        recaller: Recaller,
+        rules: Rules,
+        models: ServedModels,
+    ) -> None:
+        self.settings = settings
+        self._recaller = recaller
+        self._rules = rules
+        self._models = models
+
+    @property
+    def exact(self) -> bool:
+        """Whether tokens are counted rather than estimated."""
+        return self._rules.counter.exact
+
+    async def block(
+        self, captured: Captured, chat: ChatRequest, asked: Asked, *, ask: Ask, holder: Holder, now: datetime
+    ) -> tuple[Recall, Block]:
+        """What would be recalled, and the block of it; an empty one where nothing would be placed.
+
+        `ask.budget` caps it as the request's did. Raises Unprocessable for a setting that is none of CHANGEABLE,
+        TimedOut, StoreUnavailable.
+        """
+        settings = changed(self.settings, asked.config)
+        if not chat.placeable or not chat.query_text or ask.budget == 0:
+            return Recall(), Block("", 0, (), {})
+        question = self._question(captured, chat, asked, settings, holder, now)
+        embedding = await self._recaller.embed(question.text, question.previous)
+        recall = await self._recaller.recall(question, embedding, DEADLINE_S)
+        _refuse_faults(recall)
+        recall = let_through(recall, holder)
+        wanted, rules = 0, self._rules
+        if any(candidate.admitted for candidate in recall.candidates):
+            wanted = wanted_tokens(ask, settings.recall.budget_tokens_max)
+        budget = (await room_for(chat, wanted, Kept(), settings.ledger.tokens_max_share, self._models)).budget
+        recall = affordable(recall, budget, rules.counter.count)
+        work = partial(
+            build_block,
+            recall.candidates,
+            terms=recall.terms,
+            budget_tokens=budget,
+            limits=limits_of(settings),
+            counter=rules.counter,
+            router=rules.router,
+            compressor=rules.compressor,
+            standing=asked.in_prompt,
+        )
+        return recall, await off_loop(len(captured.request), work)
+
+    def _question(
+        self,
+        captured: Captured,
+        chat: ChatRequest,
+        asked: Asked,
+        settings: Settings,
+        holder: Holder,
+        now: datetime,
+    ) -> Question:
+        """The question that the live path asked, of the store as it stood at `asked.as_of`."""
+        ceiling = settings.upstream.sensitivity_max
+        where = Filter(
+            kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None, unexpired_at=now
+        ).without(asked.without)
+        turns = settings.session.replay_turns
+        opens = not any(view.role == "assistant" for view in chat.messages)
+        quoted = bool(turns) and captured.named and opens and where.ceiling is not Sensitivity.PUBLIC
+        return Question(
+            scope=captured.scope,
+            text=chat.query_text,
+            previous=chat.earlier_texts,
+            k=settings.recall.candidates_max,
+            now=captured.arrived_at,
+            where=within(where, holder),
+            known_chains=[digest for digest in captured.digests if digest is not None],
+            as_of=asked.as_of,
+            skip_repeats=True,
+            replay=(captured.session.session_id, turns) if quoted else None,
+        )
+
+
+def changed(settings: Settings, config: Mapping[str, int]) -> Settings:
+    """The settings with some of CHANGEABLE replaced. Raises Unprocessable naming the one that cannot be."""
+    sections: dict[str, BaseModel] = {}
+    for name, value in config.items():
+        if name not in CHANGEABLE:
+            known = ", ".join(CHANGEABLE)
+            raise Unprocessable(f"config.{name[:64]} cannot be asked about; known: {known}", param="config")
+        section, _, key = name.partition(".")
+        old = sections.get(section) or getattr(settings, section)
+        sections[section] = _with(old, name, key, value)
+    return settings.model_copy(update=sections)
+
+
+def _with(section: BaseModel, name: str, key: str, value: int) -> BaseModel:
+    given: dict[str, Any] = {field: getattr(section, field) for field in type(section).model_fields}
+    try:
+        return type(section).model_validate({**given, key: value})
+    except ValidationError as exc:
+        said = exc.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]
+        raise Unprocessable(f"config.{name}: {said}", param="config") from None
+
+
+def _refuse_faults(recall: Recall) -> None:
+    """What a fault left out must not pass for what would not have been placed. Raises TimedOut, StoreUnavailable."""
+    if recall.reason == "deadline":
+        raise TimedOut(f"the recall took longer than {DEADLINE_S:g} s", retry_after_s=1)
+    if recall.reason is not None:
+        raise StoreUnavailable(f"memory cannot be recalled in full now ({recall.reason})", retry_after_s=1)

@@ -1,0 +1,121 @@
+"""A sent body is made again from its parts, whatever blocks it held; what cannot be says why."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.keys import tenant_salt
+from memory.stored import RetrievalRecord, SealedExchange
+from proxy.prompt import edits_of
+from proxy.rebuild import Placement, blocks_of, placements_of, rebuilt, why_gone
+from proxy.wire.chat_request import ChatRequest
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+WEEK = timedelta(days=7)
+KEYS = (b"new" * 10, b"old" * 10, b"first" * 6)
+RECORD = RetrievalRecord(
+    retrieval_id=UUID(int=1),
+    session_id=UUID(int=2),
+    exchange_id=UUID(int=3),
+    status="injected",
+    reason=None,
+    rung="full",
+    config_digest="c",
+    embedding_model="e",
+    served_model="m",
+    candidates=[],
+    placements=[],
+    tokens=0,
+    tokens_exact=False,
+    millis=1.0,
+    sha256_sent=b"",
+    sealed=b"x",
+    created_at=NOW,
+)
+EXCHANGE = SealedExchange(UUID(int=3), UUID(int=2), UUID(int=4), "complete", None, b"x", b"d", NOW)
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def body(said: list[Any], **more: Any) -> bytes:
+    messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
+    return json.dumps({"model": "m", "messages": messages, "memory": {"budget": 5}, **more}).encode()
+
+
+@given(
+    said=st.lists(texts, min_size=1, max_size=7),
+    blocks=st.dictionaries(st.integers(0, 3).map(lambda at: at * 2), texts.map(lambda t: f"<memory>{t}"), max_size=4),
+    salt=st.sampled_from([None, *KEYS]),
+    own_salt=st.none() | texts,
+)
+def test_any_number_of_blocks_at_any_turns_with_any_salt_of_the_tenant(
+    said: list[str], blocks: dict[int, str], salt: bytes | None, own_salt: str | None
+) -> None:
+    blocks = {at: text for at, text in blocks.items() if at < len(said)}
+    chat = ChatRequest.parse(body(said, **({} if own_salt is None else {"cache_salt": own_salt})))
+    sent = edits_of(chat, None if salt is None else tenant_salt(salt, chat.cache_salt), blocks)
+    made = rebuilt(chat, blocks, KEYS, hashlib.sha256(sent).digest())
+    assert made.body == sent
+    assert made.sha256 == hashlib.sha256(sent).digest()
+
+
+def test_a_digest_that_nothing_fits_is_not_passed_off_as_the_same() -> None:
+    chat = ChatRequest.parse(body(["a"]))
+    made = rebuilt(chat, {0: "<m>"}, KEYS, b"another")
+    assert made.sha256 != b"another" and made.salt is None
+
+
+def test_a_block_where_none_can_stand_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not take a block"):
+        rebuilt(ChatRequest.parse(body(["a", "b"])), {1: "<m>"}, KEYS, b"")
+
+
+def test_kept_and_new_blocks_stand_in_the_order_in_which_they_were_placed() -> None:
+    rows = [
+        {"position": 0, "tokens": 1, "memory_ids": ["a"], "kept": True},
+        {"position": 2, "tokens": 1, "memory_ids": ["b"], "kept": True},
+        {"position": 2, "tokens": 2, "memory_ids": ["c"]},
+    ]
+    placed = placements_of(replace(RECORD, placements=rows), ["A", "B", "C"])
+    assert placed[1:] == (Placement(2, "B", 1, ("b",), kept=True), Placement(2, "C", 2, ("c",), kept=False))
+    assert blocks_of(placed) == {0: "A", 2: "BC"}
+
+
+@pytest.mark.parametrize(
+    ("record", "exchange", "why"),
+    [
+        ({}, {}, None),
+        ({"sealed": None}, {"sealed": None}, "retention"),
+        ({"sealed": None}, {"sealed": None, "sealed_sha256": None}, "erased"),
+        ({}, {"sealed": None, "sealed_sha256": None}, "erased"),
+        ({"sealed": None}, {}, "erased"),
+        ({}, {"sealed": None, "sealed_sha256": None, "status": "refused", "reason": "mode read"}, "not_kept"),
+        ({"sealed": None, "created_at": NOW - WEEK}, {}, "retention"),
+        ({"created_at": NOW - WEEK}, {}, "retention"),
+        ({}, {"status": "refused", "reason": "answer_too_large"}, None),
+    ],
+    ids=[
+        "there",
+        "swept",
+        "unsealed",
+        "request erased",
+        "blocks erased",
+        "mode read",
+        "half swept",
+        "not swept yet",
+        "answer too large",
+    ],
+)
+def test_what_is_gone_says_why(record: dict[str, Any], exchange: dict[str, Any], why: str | None) -> None:
+    gone = why_gone(replace(RECORD, **record), replace(EXCHANGE, **exchange), NOW, WEEK)
+    assert (gone and gone[0]) == why
+    assert gone is None or "mode read" not in exchange.values() or "mode read" in gone[1]
