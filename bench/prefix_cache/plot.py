@@ -36,7 +36,7 @@ def plot(report: Mapping[str, Any], path: Path) -> None:
     axes.set_ylabel("cached share with memory / without")
     axes.set_title("prefix cache kept, on the client's own tokens", fontsize=10)
     axes.grid(True, axis="y", linewidth=0.3)
-    axes.legend(fontsize=7, loc="lower left")
+    axes.legend(fontsize=7, ncols=7, loc="upper center", bbox_to_anchor=(0.5, -0.07))
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

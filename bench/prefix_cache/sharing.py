@@ -9,8 +9,9 @@ about how it was done.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal
 
 from bench.prefix_cache.bodies import Altered, client_body, upstream_body
@@ -47,6 +48,24 @@ def shares_prefix(
         return Violation("altered", str(altered))
     clients = prompt_of(client_body(client_a), family), prompt_of(client_body(client_b), family)
     return compared(*clients, prompt_of(with_a, family), prompt_of(with_b, family))
+
+
+def violations(exchanges: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], family: Family) -> list[Violation]:
+    """What is wrong between any two requests of one conversation, each (client's body, upstream body).
+
+    The same as `shares_prefix` on every pair, with each body rendered once. Raises as that does.
+    """
+    found: list[Violation] = []
+    prompts: list[tuple[Prompt, Prompt]] = []
+    for client, upstream in exchanges:
+        try:
+            with_memory = prompt_of(upstream_body(client, upstream), family)
+        except Altered as altered:
+            found.append(Violation("altered", str(altered)))
+            continue
+        prompts.append((prompt_of(client_body(client), family), with_memory))
+    pairs = (compared(a, b, with_a, with_b) for (a, with_a), (b, with_b) in combinations(prompts, 2))
+    return found + [violation for violation in pairs if violation is not None]
 
 
 def compared(client_a: Prompt, client_b: Prompt, upstream_a: Prompt, upstream_b: Prompt) -> Violation | None:
