@@ -59,6 +59,23 @@ class Metrics:
         self.ledger_withdrawn = Counter(
             "memory_proxy_ledger_withdrawn_total", "Blocks not sent again, by reason.", ["reason"], registry=own
         )
+        self.prompt_tokens = Counter(
+            "memory_proxy_prompt_tokens_total",
+            "Prompt tokens of answers that say how much was cached.",
+            ["part", "request"],
+            registry=own,
+        )
+        self.prompt_cached = Counter(
+            "memory_proxy_prompt_cached_tokens_total",
+            "Of these, tokens from vLLM's prefix cache.",
+            ["part", "request"],
+            registry=own,
+        )
+        self.prompt_cached_expected = Counter(
+            "memory_proxy_prompt_cached_expected_tokens_total",
+            "The client's tokens of later requests that would have been cached without memory, an estimate.",
+            registry=own,
+        )
         self.overflow_retries = Counter(
             "memory_proxy_overflow_retries_total", "Requests sent again without their block.", registry=own
         )

@@ -42,6 +42,7 @@ from memory.telemetry import Metrics, event
 from policies.labels import Sensitivity
 from proxy.answering import Answering, Outcome
 from proxy.bounds import UserLimits, read_body
+from proxy.cache_report import CacheReport
 from proxy.capture import Capture
 from proxy.gated import holder_of, let_through, mode_within, within
 from proxy.identity import Ask, Credential, identify, openai_user_of
@@ -90,6 +91,7 @@ class Parts:
     use: KeyUse | None  # None: nobody has limits (open mode)
     journal: Audit
     canaries: Canaries
+    cache_report: CacheReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +387,8 @@ class ChatCompletions:
             if parts.use is not None:
                 parts.use.spend(asked.credential, tokens_used(len(sent.body), outcome.answer))
             retrieval = self._record(asked, chat, conversation, sent, millis)
+            stands = sum(one.tokens for one in sent.placed if one.kept)
+            parts.cache_report.count(chat, conversation, outcome.answer, placed=sent.tokens - stands, kept=stands)
             parts.canaries.look_at_texts(asked.ask.scope.tenant, "answer", outcome.texts())
             await self._keep(asked, conversation, retrieval, outcome)
 

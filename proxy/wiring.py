@@ -73,6 +73,7 @@ from proxy.api.queue import WithBackground
 from proxy.app import Front
 from proxy.auth import KeyedDoor, OpenDoor
 from proxy.bounds import InFlight
+from proxy.cache_report import CacheReport
 from proxy.capture import Bounds, Capture
 from proxy.chat import ChatCompletions, Parts
 from proxy.generation import Generation
@@ -227,6 +228,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         use=KeyUse(queued.rates) if keyed else None,
         journal=journal,
         canaries=canaries,
+        cache_report=CacheReport(metrics),
     )
     table = OpenedKeys(kept.key_store, kept.keys)
     hide = Names(redactor_of(settings), await kept.keys.names_key())

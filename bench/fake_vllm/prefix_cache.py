@@ -2,14 +2,14 @@
 
 Chained blocks of `block_size` tokens; the salt stands before the first block and so enters the whole
 chain; only full blocks count, and at least the last token of a prompt is computed again. Least
-recently used blocks go when `blocks_max` is passed. It holds token bytes only, no KV state.
+recently used blocks go when `blocks_max` is passed. It holds tokens only (their bytes or ids), no KV state.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-_Key = tuple[int | str, tuple[bytes, ...]]
+_Key = tuple[int | str, tuple[Hashable, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class PrefixCache:
         self.queries = 0
         self.hits = 0
 
-    def use(self, tokens: Sequence[bytes], salt: str) -> CacheUse:
+    def use(self, tokens: Sequence[Hashable], salt: str) -> CacheUse:
         """Look a prompt up, count query and hits (in tokens, as vLLM's metrics do), and store it."""
         found = self._store(tokens, salt, hits_max=(len(tokens) - 1) // self._block_size)
         cached = found * self._block_size
@@ -37,7 +37,7 @@ class PrefixCache:
         self.hits += cached
         return CacheUse(cached, len(tokens) // self._block_size * self._block_size - cached)
 
-    def store(self, tokens: Sequence[bytes], salt: str) -> None:
+    def store(self, tokens: Sequence[Hashable], salt: str) -> None:
         """Store a prompt with its answer, which the next turn will find."""
         self._store(tokens, salt, hits_max=0)
 
@@ -45,7 +45,7 @@ class PrefixCache:
         """Forget all blocks; the counters stay, as in vLLM."""
         self._nodes.clear()
 
-    def _store(self, tokens: Sequence[bytes], salt: str, hits_max: int) -> int:
+    def _store(self, tokens: Sequence[Hashable], salt: str, hits_max: int) -> int:
         parent: int | str = salt
         found, unbroken = 0, True
         for start in range(0, len(tokens) - self._block_size + 1, self._block_size):

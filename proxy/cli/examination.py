@@ -16,7 +16,7 @@ from pathlib import Path
 
 from memory.config import ENV_PREFIX, Settings, effective_data_dir, load_settings
 from memory.errors import ConfigInvalid
-from proxy.cli import check_machine, check_model, check_stores, check_upstream
+from proxy.cli import check_cache, check_machine, check_model, check_stores, check_upstream
 from proxy.cli.become import hear_interrupts, told_options
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of, in_thread
 from proxy.cli.serve import settings_of
@@ -91,6 +91,7 @@ def checks_of(options: Namespace, environ: Mapping[str, str]) -> list[Check]:
         in_thread("reranker", partial(check_model.reranker, settings), MODEL_BOUND_S),
         in_thread("tokenizer", partial(check_model.tokenizer, settings)),
         Check("upstream", partial(check_upstream.upstream, settings, probe=probe), PROBE_BOUND_S if probe else 40.0),
+        Check("cache with memory", partial(check_cache.cache_with_memory, settings)),
     ]
 
 

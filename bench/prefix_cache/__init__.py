@@ -1,0 +1,1 @@
+"""What memory costs in vLLM's prefix cache. `python -m bench.prefix_cache --help` teaches it."""
