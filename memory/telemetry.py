@@ -43,6 +43,15 @@ class Metrics:
         self.recall_seconds = Histogram(
             "memory_proxy_recall_seconds", "Recall by rung.", ["rung"], registry=own, buckets=_SECONDS
         )
+        self.query_embeddings = Counter(
+            "memory_proxy_query_embeddings_total", "Questions by how they came by their vector.", ["what"], registry=own
+        )
+        self.recall_answers = Counter(
+            "memory_proxy_recall_answers_total",
+            "Answers of hot scopes by how they came about.",
+            ["what"],
+            registry=own,
+        )
         self.injected_memories = Counter(
             "memory_proxy_injected_memories_total", "Memories placed in prompts.", registry=own
         )

@@ -55,9 +55,11 @@ from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.late import LateEmbedder
 from memory.ports import Reranker, TokenCounter
+from memory.read.answers import Answers
 from memory.read.conversation import Conversations
 from memory.read.extract import SentenceCompressor
 from memory.read.hot import HotScopes
+from memory.read.query_cache import QueryCache
 from memory.read.recall import Recaller
 from memory.read.rerank import Reranking
 from memory.read.route import ByLength
@@ -124,6 +126,8 @@ class Wired:
     kept: Kept
     queued: Queued
     hot: HotScopes
+    queries: QueryCache
+    answers: Answers
     reranker: CrossEncoder | None
     upstream: Upstream
     models: ServedModels
@@ -140,7 +144,8 @@ class Wired:
     def hears(self) -> EraseFollower:
         """What lets go of the erased here."""
         kept = self.kept
-        return EraseFollower(self.signals, f"proxy-{os.getpid()}-{new_id()}", kept.scopes, kept.keys, self.hot)
+        name = f"proxy-{os.getpid()}-{new_id()}"
+        return EraseFollower(self.signals, name, kept.scopes, kept.keys, self.hot, (self.queries, self.answers))
 
     @property
     def follower(self) -> Follower:
@@ -177,6 +182,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         metrics=metrics,
         clean=again(settings).cleaned,
     )
+    queries, answers = QueryCache(kept.embedder, metrics), Answers(metrics)
     keyed = settings.auth.mode == "keys"
     api_key = settings.upstream.api_key.get_secret_value() if settings.upstream.api_key else None
     upstream = Upstream(
@@ -199,7 +205,9 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         upstream=upstream,
         conversations=conversations,
         hot=hot,
-        recaller=Recaller(hot, kept.read_store, kept.embedder, metrics, reranking=reranking(settings, reranker)),
+        recaller=Recaller(
+            hot, kept.read_store, queries, metrics, reranking=reranking(settings, reranker), answers=answers
+        ),
         capture=Capture(queued.hand_off, conversations, kept.keys, bounds, metrics),
         counter=token_counter(settings),
         router=ByLength(),
@@ -230,6 +238,8 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         kept=kept,
         queued=queued,
         hot=hot,
+        queries=queries,
+        answers=answers,
         reranker=reranker,
         upstream=upstream,
         models=models,
