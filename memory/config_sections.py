@@ -227,6 +227,12 @@ class Ledger(Section):
     """What was placed in earlier turns and is placed again at the same position."""
 
     tokens_max_share: float = Field(default=0.10, ge=0, le=1, description="Ceiling, as a share of the model's window.")
+    deadline_ms: float = Field(
+        default=125,
+        ge=1,
+        le=60_000,
+        description="Longest look for a conversation and what was placed in it, inside recall.deadline_ms.",
+    )
 
 
 class Session(Section):
@@ -500,6 +506,12 @@ class Limits(Section):
         ge=1,
         le=1_000_000,
         description="Requests to vLLM under way at once, by anybody, else 429.",
+    )
+    recalls_max: int = Field(
+        default=64,
+        ge=1,
+        le=1_000_000,
+        description="Requests that memory works for at once; what is above, fairly by tenant, goes on without recall.",
     )
     requests_per_user_max: int | None = Field(
         default=None, ge=1, le=1_000_000, description="Chat requests of one user under way at once; null: no bound."

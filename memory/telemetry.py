@@ -52,6 +52,43 @@ class Metrics:
             ["what"],
             registry=own,
         )
+        self.breaker_open = Gauge(
+            "memory_proxy_breaker_open",
+            "Processes that leave a dependency alone.",
+            ["part"],
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+        self.breaker_trips = Counter(
+            "memory_proxy_breaker_trips_total", "Times that a dependency was left alone.", ["part"], registry=own
+        )
+        self.breaker_refused = Counter(
+            "memory_proxy_breaker_refused_total",
+            "Calls that were not made because a dependency is left alone.",
+            ["part"],
+            registry=own,
+        )
+        self.loop_lag_seconds = Histogram(
+            "memory_proxy_loop_lag_seconds",
+            "How late a proxy's event loop comes round.",
+            registry=own,
+            buckets=_SECONDS,
+        )
+        self.overload_rung = Gauge(
+            "memory_proxy_overload_rung",
+            "Rungs below full at which requests begin, of the process where it is most.",
+            registry=own,
+            multiprocess_mode="livemax",
+        )
+        self.overload_steps = Counter(
+            "memory_proxy_overload_steps_total", "Steps on the ladder of recall because of load.", ["to"], registry=own
+        )
+        self.recalls_shed = Counter(
+            "memory_proxy_recalls_shed_total",
+            "Requests that had less of memory because of load.",
+            ["what"],
+            registry=own,
+        )
         self.injected_memories = Counter(
             "memory_proxy_injected_memories_total", "Memories placed in prompts.", registry=own
         )

@@ -30,7 +30,7 @@ from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
 from memory.ids import new_id
 from memory.json_spans import JsonUnreadable
 from memory.keys import KeyRing, tenant_salt
-from memory.model import Captured, Recall, Retrieval
+from memory.model import Captured, Recall, Retrieval, Rung
 from memory.off_loop import off_loop
 from memory.ports import Compressor, ContextRouter, TokenCounter
 from memory.read.conversation import Conversation, Conversations, unrecognised
@@ -57,6 +57,7 @@ from proxy.prompt import (
     retrieval_record,
 )
 from proxy.relay import Upstream
+from proxy.shedding import MemoryPlaces
 from proxy.wire.chat_request import ChatRequest, mentions_memory
 
 log = logging.getLogger("memory_proxy.chat")
@@ -90,6 +91,7 @@ class Parts:
     use: KeyUse | None  # None: nobody has limits (open mode)
     journal: Audit
     canaries: Canaries
+    places: MemoryPlaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class ChatCompletions:
         self._parts = parts
         settings = parts.settings
         self._deadline_s = settings.recall.deadline_ms / 1000
+        self._look_up_s = min(settings.ledger.deadline_ms / 1000, self._deadline_s / 2)
         self._users = UserLimits(settings.limits)
         ceiling = settings.upstream.sensitivity_max
         self._where = Filter(kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None)
@@ -138,7 +141,8 @@ class ChatCompletions:
     async def _with_memory(self, request: web.Request, asked: Asked, chat: ChatRequest) -> web.StreamResponse:
         if not await self._has_keys(asked.ask.scope.tenant):
             return await self.without_memory(request, await ours_taken_off(asked), "degraded; reason=store")
-        conversation, recall = await self._remember(asked, chat)
+        async with self._parts.places.place(asked.ask.scope.tenant) as rung:
+            conversation, recall = await self._remember(asked, chat, rung)
         self._users.session((asked.ask.scope.tenant, asked.ask.scope.user), conversation.session.session_id)
         prompt = await self._assemble(asked, chat, recall)
         self._watch(asked, request[CREDENTIAL], prompt)
@@ -209,18 +213,21 @@ class ChatCompletions:
             self._parts.use.spend(request[CREDENTIAL], tokens_by_size(len(body), outcome.response))
         return outcome.response
 
-    async def _remember(self, asked: Asked, chat: ChatRequest) -> tuple[Conversation, Recall]:
-        """The conversation and what memory has to say, both inside the deadline. Never raises."""
+    async def _remember(self, asked: Asked, chat: ChatRequest, rung: Rung) -> tuple[Conversation, Recall]:
+        """The conversation and what memory has to say, both inside the deadline, from `rung` down. Never raises."""
         parts, scope = self._parts, asked.ask.scope
         wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
         query = chat.query_text if wanted and chat.placeable else ""
-        embedding = await parts.recaller.embed(query, chat.earlier_texts) if query else None
+        embedded = bool(query) and rung in ("full", "no-rerank")
+        embedding = await parts.recaller.embed(query, chat.earlier_texts) if embedded else None
         if embedding is not None and asked.ask.as_of is None:
             parts.recaller.confirm(scope)
             await asyncio.sleep(0)  # under way before this one goes on
         conversation = await self._conversation(asked, chat)
-        if embedding is None:
+        if not query:
             return conversation, Recall()
+        if rung in ("ledger", "none"):
+            return conversation, Recall(rung=rung, reason="overload")
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         left_s = self._deadline_s - (perf_counter() - asked.started)
         replay = self._replay(asked, conversation)
@@ -237,6 +244,7 @@ class ChatCompletions:
             as_of=asked.ask.as_of,
             skip_repeats=True,
             replay=replay,
+            rung=rung,
         )
         recall = await parts.recaller.recall(question, embedding, max(left_s, 0.001))
         left_s = self._deadline_s - (perf_counter() - asked.started)
@@ -273,7 +281,7 @@ class ChatCompletions:
         chain_key = await parts.keys.chain_key(scope.tenant)
         digests = tuple(await off_loop(len(asked.body), partial(chain, chain_key, messages)))
         try:
-            async with asyncio.timeout(self._deadline_s / 2):
+            async with asyncio.timeout(self._look_up_s):
                 ids = parts.hot.known_scope_ids(scope)
                 return await parts.conversations.find(scope, chain_key, asked.ask.session, messages, digests, ids)
         except TimeoutError:
@@ -449,7 +457,7 @@ def _status_header(prompt: Prompt) -> str:
     said: list[str] = [prompt.status]
     if prompt.reason:
         said.append(f"reason={prompt.reason}")
-    if prompt.rung not in ("full", "none"):
+    if prompt.rung not in ("full", "none") or prompt.reason == "overload":
         said.append(f"rung={prompt.rung}")
     return "; ".join(said)
 

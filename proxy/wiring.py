@@ -58,6 +58,7 @@ from memory.ports import Reranker, TokenCounter
 from memory.read.answers import Answers
 from memory.read.conversation import Conversations
 from memory.read.extract import SentenceCompressor
+from memory.read.guarded import GuardedEmbedder, GuardedHot, GuardedReads
 from memory.read.hot import HotScopes
 from memory.read.query_cache import QueryCache
 from memory.read.recall import Recaller
@@ -72,10 +73,12 @@ from proxy.api.queue import WithBackground
 from proxy.app import Front
 from proxy.auth import KeyedDoor, OpenDoor
 from proxy.bounds import InFlight
+from proxy.breakers import both, breakers_of
 from proxy.capture import Bounds, Capture
 from proxy.chat import ChatCompletions, Parts
 from proxy.generation import Generation
 from proxy.limits import KeyUse
+from proxy.load import LoadControl, places_of
 from proxy.names import Names
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
@@ -128,6 +131,7 @@ class Wired:
     hot: HotScopes
     queries: QueryCache
     answers: Answers
+    load: LoadControl
     reranker: CrossEncoder | None
     upstream: Upstream
     models: ServedModels
@@ -165,6 +169,7 @@ class Wired:
             self.journal.keep_writing(),
             self.canaries.keep_examining(),
             self.hears.follow(),
+            self.load.keep_looking(),
         )
         return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
 
@@ -174,15 +179,19 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     reranker = await asyncio.to_thread(cross_encoder, settings)  # first: where it is refused nothing is open yet
     kept = await _kept(settings)
     queued = await _queued(settings, metrics)
+    breakers = breakers_of(settings, metrics)
+    reads = GuardedReads(kept.read_store, breakers.store)
     hot = HotScopes(
-        kept.read_store,
+        reads,
         dim=kept.embedder.dim,
         bytes_max=settings.recall.hot_scope_bytes_max,
         staleness_ms=settings.recall.scope_staleness_max_ms,
         metrics=metrics,
         clean=again(settings).cleaned,
     )
-    queries, answers = QueryCache(kept.embedder, metrics), Answers(metrics)
+    load = LoadControl(settings.recall.deadline_ms / 1000, metrics)
+    queries = QueryCache(GuardedEmbedder(kept.embedder, breakers.embedder, load.embedding_took), metrics)
+    answers = Answers(metrics)
     keyed = settings.auth.mode == "keys"
     api_key = settings.upstream.api_key.get_secret_value() if settings.upstream.api_key else None
     upstream = Upstream(
@@ -193,7 +202,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         keepalive_s=settings.upstream.keepalive_s,
     )
     models = ServedModels(upstream, api_key=api_key, counts=UpstreamTokenizer)
-    conversations = Conversations(queued.hot_state, kept.read_store)
+    conversations = Conversations(GuardedHot(queued.hot_state, breakers.hot_state), reads)
     audit = AuditLog(kept.database, kept.keys.audit_key)
     journal = Journal(audit, metrics)
     canaries = Canaries(kept.keys.canary_key, audit, journal, metrics)
@@ -205,9 +214,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         upstream=upstream,
         conversations=conversations,
         hot=hot,
-        recaller=Recaller(
-            hot, kept.read_store, queries, metrics, reranking=reranking(settings, reranker), answers=answers
-        ),
+        recaller=Recaller(hot, reads, queries, metrics, reranking=reranking(settings, reranker), answers=answers),
         capture=Capture(queued.hand_off, conversations, kept.keys, bounds, metrics),
         counter=token_counter(settings),
         router=ByLength(),
@@ -220,6 +227,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         use=KeyUse(queued.rates) if keyed else None,
         journal=journal,
         canaries=canaries,
+        places=places_of(settings, load, metrics),
     )
     table = OpenedKeys(kept.key_store, kept.keys)
     hide = Names(redactor_of(settings), await kept.keys.names_key())
@@ -228,9 +236,9 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     chat = ChatCompletions(parts)
     readiness = Readiness(
         {
-            "postgres": kept.database.ping,
-            "queue": queued.queue.ping,
-            "embedder": kept.embedder.ping,
+            "postgres": both(kept.database.ping, breakers.store),
+            "queue": both(queued.queue.ping, breakers.hot_state),
+            "embedder": both(kept.embedder.ping, breakers.embedder),
             "upstream": models.ping,
         }
     )
@@ -240,6 +248,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         hot=hot,
         queries=queries,
         answers=answers,
+        load=load,
         reranker=reranker,
         upstream=upstream,
         models=models,

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from memory.adapters.model_files import ModelFiles
 from memory.adapters.onnx_graph import RUNTIME_ERRORS, TextGraph, batches
 from memory.adapters.tokenizer import open_tokenizer, sayable
-from memory.errors import EmbedderUnavailable, ModelFileInvalid
+from memory.errors import EmbedderBusy, EmbedderUnavailable, ModelFileInvalid
 from memory.write.windows import WINDOW_TOKENS, dated
 
 CHARS_PER_TOKEN_MAX = 16
@@ -107,7 +107,7 @@ class OnnxEmbedder:
         """
         text = self._encoder.last_characters(text)
         if not self._places.acquire(blocking=False):
-            raise EmbedderUnavailable("overload")
+            raise EmbedderBusy("overload")
         try:
             job = self._submit(self._queries, partial(self._compute_query, text))
         except EmbedderUnavailable:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from memory.errors import EmbedderUnavailable, MemoryProxyFault, StoreUnavailable
-from memory.model import Candidate, IndexRow, Recall, Scope, ScopeVersion, Vector
+from memory.model import Candidate, IndexRow, Recall, Rung, Scope, ScopeVersion, Vector
 from memory.ports import Embedder, QueryTransformer
 from memory.read.answers import Answers, Found
 from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
@@ -66,6 +66,8 @@ class Question:
     skip_repeats: bool = False  # leave out turns that say no more than the question itself
     replay: tuple[UUID, int] | None = None  # a session, and how many of its last turns are wanted whatever is asked
     strict: bool = False  # confirm the index with the store first: a search reads its own writes
+
+    rung: Rung = "full"  # where to begin: lower than full under load
 
     @property
     def may_be_known(self) -> bool:
@@ -129,14 +131,17 @@ class Recaller:
         task.add_done_callback(self._confirming.discard)
         task.add_done_callback(_mark_retrieved)
 
-    async def recall(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Recall:
-        """Answer within `deadline_s` seconds from now; what comes later is dropped, not awaited."""
+    async def recall(self, question: Question, embedding: asyncio.Task[Vector] | None, deadline_s: float) -> Recall:
+        """Answer within `deadline_s` seconds from now; what comes later is dropped, not awaited.
+
+        `embedding` None: by words alone, since there is no time for more.
+        """
         started = time.perf_counter()
         searched = self._transformer.transform(question.text, question.previous)
         if searched != question.text:
             question = replace(question, searched=searched)
-        if self._reranking is None:
-            found = await self._answer(question, embedding, deadline_s)
+        if self._reranking is None or question.rung != "full":
+            found = _said_of_load(await self._answer(question, embedding, deadline_s), self._reranking, embedding)
         else:
             found = await self._reranked(self._reranking, question, embedding, started + deadline_s)
         millis = (time.perf_counter() - started) * 1000
@@ -144,7 +149,7 @@ class Recaller:
         return replace(found, millis=millis)
 
     async def _reranked(
-        self, reranking: Reranking, question: Question, embedding: asyncio.Task[Vector], deadline: float
+        self, reranking: Reranking, question: Question, embedding: asyncio.Task[Vector] | None, deadline: float
     ) -> Recall:
         """The answer, its best in a better order as far as there is time. One from the store stays `no-rerank`."""
         deeper = replace(question, k=max(question.k, reranking.depth))
@@ -154,7 +159,7 @@ class Recaller:
             found = await reranking.applied(asked, found, deadline - time.perf_counter())
         return replace(found, candidates=found.candidates[: question.k])
 
-    async def _answer(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Recall:
+    async def _answer(self, question: Question, embedding: asyncio.Task[Vector] | None, deadline_s: float) -> Recall:
         """From what was answered a moment ago where the scope is as it was then, else by a search.
 
         Whoever shares the search of one with less time left is not left with that one's deadline.
@@ -181,7 +186,7 @@ class Recaller:
         hot = self._hot.fresh(question.scope, question.announced)
         return None if hot is None else hot.index.state
 
-    async def _searched(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Found:
+    async def _searched(self, question: Question, embedding: asyncio.Task[Vector] | None, deadline_s: float) -> Found:
         loading = asyncio.create_task(self._index(question))
         preparing = asyncio.create_task(self._prepared(question, loading))
         for task in (loading, preparing):
@@ -201,7 +206,8 @@ class Recaller:
         except MemoryProxyFault:
             return Found(Recall(reason="error"), None)
         finally:
-            embedding.cancel()  # nobody waits for it any more: where it has not begun it need not
+            if embedding is not None:
+                embedding.cancel()  # nobody waits for it any more: where it has not begun it need not
 
     async def _prepared(self, question: Question, loading: asyncio.Task[HotScope]) -> Prepared:
         """The question as far as it can be prepared without its vector; runs while that is computed.
@@ -224,8 +230,10 @@ class Recaller:
             return _EMBEDDING_SHARE
         return _FIRST_LOAD_SHARE
 
-    async def _vector(self, embedding: asyncio.Task[Vector], limit_s: float) -> Vector | None:
+    async def _vector(self, embedding: asyncio.Task[Vector] | None, limit_s: float) -> Vector | None:
         """The question's vector, or None when the embedder fails or takes its share of the deadline: lexical rung."""
+        if embedding is None:
+            return None
         done, _ = await asyncio.wait((embedding,), timeout=limit_s)
         try:
             return embedding.result() if done else None
@@ -266,6 +274,15 @@ class Recaller:
         whole = len(held) == len(rows) < COLD_CANDIDATES
         hot = self._hot.index_of(held, part_of=None if whole else len(rows), visible=visible)
         return _ranked(question, hot, _prepared_for(question, hot), vector).recall
+
+
+def _said_of_load(found: Recall, reranking: Reranking | None, embedding: asyncio.Task[Vector] | None) -> Recall:
+    """The answer, saying where it is less because of load."""
+    if embedding is None and found.reason == "embedder":
+        return replace(found, reason="overload")
+    if reranking is not None and found.rung == "full":
+        return replace(found, rung="no-rerank", reason="overload")
+    return found
 
 
 def _prepared_for(question: Question, hot: HotScope) -> Prepared:
