@@ -189,6 +189,12 @@ class Queue(Section):
     attempts_max: int = Field(default=8, ge=1, le=1000, description="Attempts before an entry becomes a dead letter.")
     request_bytes_max: int = Field(default=33_554_432, ge=1024, le=1_073_741_824, description="Largest request kept.")
     answer_bytes_max: int = Field(default=33_554_432, ge=1024, le=1_073_741_824, description="Largest answer kept.")
+    copies_bytes_max: int = Field(
+        default=268_435_456,
+        ge=1024,
+        le=1_099_511_627_776,
+        description="Copies of answers under way in one proxy process; beyond it an exchange is kept without content.",
+    )
 
 
 class Recall(Section):

@@ -108,6 +108,18 @@ class Metrics:
         self.capture_seconds = Histogram(
             "memory_proxy_capture_seconds", "How long the last byte was held.", registry=own, buckets=_SECONDS
         )
+        self.copies_bytes = Gauge(
+            "memory_proxy_copies_bytes",
+            "Bytes of answers under way that are held for capture.",
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+        self.copies_refused = Counter(
+            "memory_proxy_copies_refused_total",
+            "Answers of which no copy was held, by reason.",
+            ["reason"],
+            registry=own,
+        )
         self.captures_lost = Counter(
             "memory_proxy_captures_lost_total", "Envelopes that neither queue nor spool nor memory took.", registry=own
         )
@@ -214,6 +226,13 @@ class Metrics:
             "Canaries of one tenant seen in a prompt or an answer of another.",
             ["where"],
             registry=own,
+        )
+        self.gc_pause_seconds = Histogram(
+            "memory_proxy_gc_pause_seconds",
+            "How long the garbage collector stopped a proxy worker, by generation.",
+            ["generation"],
+            registry=own,
+            buckets=_SECONDS,
         )
         self.hot_scopes = Gauge(
             "memory_proxy_hot_scopes", "Scopes held in process.", registry=own, multiprocess_mode="livesum"

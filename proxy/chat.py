@@ -44,6 +44,7 @@ from policies.labels import Sensitivity
 from proxy.answering import Answering, Outcome
 from proxy.bounds import UserLimits, read_body
 from proxy.capture import Capture
+from proxy.copies import Copies
 from proxy.gated import holder_of, let_through, mode_within, within
 from proxy.identity import Ask, Credential, identify, openai_user_of
 from proxy.limits import KeyUse, require_model, tokens_by_size, tokens_used
@@ -92,6 +93,7 @@ class Parts:
     journal: Audit
     canaries: Canaries
     places: MemoryPlaces
+    copies: Copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +228,6 @@ class ChatCompletions:
         conversation = await self._conversation(asked, chat)
         if not query:
             return conversation, Recall()
-        if rung in ("ledger", "none"):
-            return conversation, Recall(rung=rung, reason="overload")
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         left_s = self._deadline_s - (perf_counter() - asked.started)
         replay = self._replay(asked, conversation)
@@ -246,6 +246,9 @@ class ChatCompletions:
             replay=replay,
             rung=rung,
         )
+        if rung in ("ledger", "none"):
+            known = parts.recaller.known(question)
+            return conversation, Recall(rung=rung, reason="overload") if known is None else let_through(known, holder)
         recall = await parts.recaller.recall(question, embedding, max(left_s, 0.001))
         left_s = self._deadline_s - (perf_counter() - asked.started)
         recall = await with_working(recall, reading, max(left_s, 0.001))
@@ -344,7 +347,7 @@ class ChatCompletions:
     ) -> web.StreamResponse:
         """Send, and when vLLM says that our block made the prompt too long, send once more without it."""
         parts = self._parts
-        answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max)
+        answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max, parts.copies)
         retrieval_id = new_id() if asked.ask.inserts and conversation.tip is not None else None
         sent = prompt
 

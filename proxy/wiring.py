@@ -76,6 +76,7 @@ from proxy.bounds import InFlight
 from proxy.breakers import both, breakers_of
 from proxy.capture import Bounds, Capture
 from proxy.chat import ChatCompletions, Parts
+from proxy.copies import Copies
 from proxy.generation import Generation
 from proxy.limits import KeyUse
 from proxy.load import LoadControl, places_of
@@ -126,6 +127,7 @@ class Queued:
 class Wired:
     """A worker's parts that outlive a request."""
 
+    metrics: Metrics
     kept: Kept
     queued: Queued
     hot: HotScopes
@@ -228,6 +230,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         journal=journal,
         canaries=canaries,
         places=places_of(settings, load, metrics),
+        copies=Copies(settings.queue.copies_bytes_max, metrics),
     )
     table = OpenedKeys(kept.key_store, kept.keys)
     hide = Names(redactor_of(settings), await kept.keys.names_key())
@@ -243,6 +246,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         }
     )
     return Wired(
+        metrics=metrics,
         kept=kept,
         queued=queued,
         hot=hot,

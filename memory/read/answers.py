@@ -67,10 +67,9 @@ class Answers:
         Kept only where it is whole and `state()` is the same object before and after; not where it is None.
         """
         before = state()
-        held = self._held.get(key)
-        if held is not None and held.state is before and held.until > self._clock() and _holds(held.found, now):
-            self._counter.labels("hit").inc()
-            return held.found.recall
+        known = self.known(key, before, now)
+        if known is not None:
+            return known
         flight = (key, before)
         self._counter.labels("shared" if self._flights.under_way(flight) else "miss").inc()
 
@@ -82,6 +81,14 @@ class Answers:
             return found
 
         return (await self._flights.share(flight, searched)).recall
+
+    def known(self, key: Hashable, state: object | None, now: datetime) -> Recall | None:
+        """The answer where it is known; nobody is asked."""
+        held = self._held.get(key)
+        if held is None or held.state is not state or held.until <= self._clock() or not _holds(held.found, now):
+            return None
+        self._counter.labels("hit").inc()
+        return held.found.recall
 
     def let_go(self) -> None:
         """Hold no answer: something was erased."""

@@ -137,9 +137,7 @@ class Recaller:
         `embedding` None: by words alone, since there is no time for more.
         """
         started = time.perf_counter()
-        searched = self._transformer.transform(question.text, question.previous)
-        if searched != question.text:
-            question = replace(question, searched=searched)
+        question = self._transformed(question)
         if self._reranking is None or question.rung != "full":
             found = _said_of_load(await self._answer(question, embedding, deadline_s), self._reranking, embedding)
         else:
@@ -167,9 +165,7 @@ class Recaller:
         if not question.may_be_known:
             return (await self._searched(question, embedding, deadline_s)).recall
         until = time.perf_counter() + deadline_s
-        announced = tuple(sorted((question.announced or {}).items()))
-        rest = (question.scope, announced, *question.decisive)
-        key = self._answers.key((question.text, question.searched), rest)
+        key = self._key(question)
         while (left_s := until - time.perf_counter()) > 0:
             search = partial(self._searched, question, embedding, left_s)
             try:
@@ -180,6 +176,22 @@ class Recaller:
             if found.reason != "deadline":
                 return found
         return Recall(reason="deadline")
+
+    def known(self, question: Question) -> Recall | None:
+        """What was answered to it a moment ago, where nothing has changed since; costs nothing."""
+        if not question.may_be_known or self._reranking is not None:
+            return None
+        question = self._transformed(question)
+        return self._answers.known(self._key(question), self._state(question), question.now)
+
+    def _transformed(self, question: Question) -> Question:
+        searched = self._transformer.transform(question.text, question.previous)
+        return replace(question, searched=searched) if searched != question.text else question
+
+    def _key(self, question: Question) -> Hashable:
+        announced = tuple(sorted((question.announced or {}).items()))
+        rest = (question.scope, announced, *question.decisive)
+        return self._answers.key((question.text, question.searched), rest)
 
     def _state(self, question: Question) -> object | None:
         """What an answer to this question rests on; None where that must be confirmed first."""
