@@ -8,9 +8,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from memory.breaker import Breaker, Patience
-from memory.errors import EmbedderBusy, EmbedderUnavailable, StoreUnavailable
+from memory.errors import EmbedderBusy, EmbedderUnavailable, QueueUnavailable, StoreUnavailable
+from memory.read.conversation import Hot
+from memory.read.guarded import GuardedHot, GuardedReads
+from memory.read.hot import HotScopes
+from memory.read.recall import Recaller
 from memory.telemetry import Metrics
 from policies.breaker import Circuit, Rule, asked, failed, succeeded
+from proxy.breakers import both
+from proxy.readiness import Readiness
+from tests.test_recall import DIM, Embedder, question, row, unit
+from tests.test_recall import Store as FakeStore
 
 RULE = Rule(faults_max=3, within_s=10.0, rest_s=1.0)
 
@@ -159,3 +167,56 @@ async def test_an_embedder_that_is_only_busy_is_not_left_alone() -> None:
         with pytest.raises(EmbedderBusy):
             await one.call(store.ask)
     assert store.asked == 10
+
+
+async def test_recall_does_not_ask_a_dead_store_for_every_question_and_finds_it_when_it_is_back() -> None:
+    rows = FakeStore(rows=[row("my boat is called Tern", unit(1, 0, 0, 0))])
+    clock = Clock()
+    reads = GuardedReads(rows, breaker(clock))
+    hot = HotScopes(reads, dim=DIM, bytes_max=1 << 20, staleness_ms=0, metrics=Metrics())
+    recall = Recaller(hot, reads, Embedder(), Metrics())
+    rows.away = True
+    for _ in range(10):
+        assert (await recall.recall(question(), await recall.embed("q"), 5.0)).reason == "store"
+    assert rows.asked == RULE.faults_max
+    rows.away, clock.now = False, 1.0
+    found = await recall.recall(question(), await recall.embed("q"), 5.0)
+    assert [one.content for one in found.candidates] == ["my boat is called Tern"]
+
+
+async def test_a_conversation_is_looked_for_in_the_store_at_once_while_the_hot_state_is_left_alone() -> None:
+    class Dead:
+        asked = 0
+
+        async def find(self, *_: object) -> Hot:
+            self.asked += 1
+            raise QueueUnavailable("away")
+
+        async def keep(self, *_: object) -> None:
+            raise QueueUnavailable("away")
+
+    dead = Dead()
+    guarded = GuardedHot(dead, Breaker("hot_state", Patience(QueueUnavailable, 1.0), Metrics(), rule=RULE))
+    for _ in range(10):
+        with pytest.raises(QueueUnavailable):
+            await guarded.find(question().scope, b"", [], None, ())
+    assert dead.asked == RULE.faults_max
+
+
+async def test_readiness_tells_that_a_dependency_is_left_alone_though_it_answers_a_ping() -> None:
+    one, store = breaker(Clock()), Store()
+    store.away = True
+    readiness = Readiness({"postgres": both(_answers, one)})
+    readiness.started = True
+    await readiness.probe()
+    assert readiness.answer()[1]["status"] == "ok"
+    for _ in range(3):
+        await refused(one, store)
+    await readiness.probe()
+    status, body = readiness.answer()
+    assert (status, body["status"]) == (200, "degraded")
+    assert "left alone" in body["dependencies"]["postgres"]["error"]
+
+
+async def _answers() -> None:
+    """A ping that is answered."""

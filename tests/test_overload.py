@@ -13,8 +13,11 @@ from memory.ids import new_id
 from memory.model import Recall
 from memory.telemetry import Metrics
 from policies.overload import LADDER, Place, Rung, Steps, fair_share, lower, may_wait, moved, next_of, pressure
+from proxy.chat import _status_header
 from proxy.load import LoadControl
+from proxy.prompt import bare_prompt
 from proxy.shedding import MemoryPlaces
+from proxy.wire.chat_request import ChatRequest
 from tests.test_recall import Embedder, Store, question, recaller, row, unit
 
 ADA, BOB, CY = new_id(), new_id(), new_id()
@@ -201,3 +204,10 @@ async def test_a_request_under_load_is_answered_by_words_alone_and_says_why() ->
 async def test_a_rung_that_costs_nothing_here_is_not_called_degraded() -> None:
     found = await ask("no-rerank", embedding=True)  # no reranker is configured
     assert (found.rung, found.reason) == ("full", None)
+
+
+@pytest.mark.parametrize("rung", ["lexical", "ledger", "none"])
+def test_the_head_names_the_rung_that_load_left(rung: Rung) -> None:
+    chat = ChatRequest.parse(b'{"messages": [{"role": "user", "content": "hi"}]}')
+    said = _status_header(bare_prompt(chat, (), "degraded", "overload", rung, None))
+    assert said == f"degraded; reason=overload; rung={rung}"
