@@ -15,8 +15,8 @@ from typing import Final
 from memory.telemetry import Metrics
 
 # Of the three generations. A request leaves some hundred objects that only the collector ends (tasks with their
-# exceptions, timeouts); the youngest is looked through every few dozen requests, the oldest after thousands.
-THRESHOLDS: Final = (10_000, 20, 20)
+# exceptions, timeouts); the youngest is looked through every half dozen requests, the oldest after thousands.
+THRESHOLDS: Final = (2_000, 20, 20)
 
 
 def watched(metrics: Metrics, clock: Callable[[], float] = perf_counter) -> Callable[[str, Mapping[str, int]], None]:
