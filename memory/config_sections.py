@@ -189,6 +189,12 @@ class Queue(Section):
     attempts_max: int = Field(default=8, ge=1, le=1000, description="Attempts before an entry becomes a dead letter.")
     request_bytes_max: int = Field(default=33_554_432, ge=1024, le=1_073_741_824, description="Largest request kept.")
     answer_bytes_max: int = Field(default=33_554_432, ge=1024, le=1_073_741_824, description="Largest answer kept.")
+    copies_bytes_max: int = Field(
+        default=268_435_456,
+        ge=1024,
+        le=1_099_511_627_776,
+        description="Copies of answers under way in one proxy process; beyond it an exchange is kept without content.",
+    )
 
 
 class Recall(Section):
@@ -227,6 +233,12 @@ class Ledger(Section):
     """What was placed in earlier turns and is placed again at the same position."""
 
     tokens_max_share: float = Field(default=0.10, ge=0, le=1, description="Ceiling, as a share of the model's window.")
+    deadline_ms: float = Field(
+        default=125,
+        ge=1,
+        le=60_000,
+        description="Longest look for a conversation and what was placed in it, inside recall.deadline_ms.",
+    )
 
 
 class Session(Section):
@@ -500,6 +512,12 @@ class Limits(Section):
         ge=1,
         le=1_000_000,
         description="Requests to vLLM under way at once, by anybody, else 429.",
+    )
+    recalls_max: int = Field(
+        default=64,
+        ge=1,
+        le=1_000_000,
+        description="Requests that memory works for at once; what is above, fairly by tenant, goes on without recall.",
     )
     requests_per_user_max: int | None = Field(
         default=None, ge=1, le=1_000_000, description="Chat requests of one user under way at once; null: no bound."

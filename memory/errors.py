@@ -23,6 +23,7 @@
     |  |- Draining                 503 draining
     |  `- TimedOut                 504 timeout
     |- EmbedderUnavailable         no vector now: recall goes on lexically, storing waits
+    |  `- EmbedderBusy             it says so at once: too many wait, or it is not loaded yet
     |- RerankerUnavailable         no scores now: the order stays as it is
     |- QueueUnavailable            Redis refused or was too slow: the spool takes the envelope
     |- SpoolUnavailable            the spool refused: the envelope stays in bounded memory
@@ -180,6 +181,10 @@ class TimedOut(Refused):
 
 class EmbedderUnavailable(MemoryProxyFault):
     """No vector can be had now."""
+
+
+class EmbedderBusy(EmbedderUnavailable):
+    """The embedder says at once that it takes no more now, or not yet: nothing is won by leaving it alone."""
 
 
 class RerankerUnavailable(MemoryProxyFault):

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.errors import EmbedderUnavailable
+from memory.errors import EmbedderBusy
 from memory.model import Vector
 from memory.ports import Embedder
 
@@ -67,5 +67,5 @@ class LateEmbedder:
 
     def _now(self) -> Loaded:
         if self._loaded is None:
-            raise EmbedderUnavailable("the model is not loaded yet")
+            raise EmbedderBusy("the model is not loaded yet")
         return self._loaded

@@ -43,6 +43,52 @@ class Metrics:
         self.recall_seconds = Histogram(
             "memory_proxy_recall_seconds", "Recall by rung.", ["rung"], registry=own, buckets=_SECONDS
         )
+        self.query_embeddings = Counter(
+            "memory_proxy_query_embeddings_total", "Questions by how they came by their vector.", ["what"], registry=own
+        )
+        self.recall_answers = Counter(
+            "memory_proxy_recall_answers_total",
+            "Answers of hot scopes by how they came about.",
+            ["what"],
+            registry=own,
+        )
+        self.breaker_open = Gauge(
+            "memory_proxy_breaker_open",
+            "Processes that leave a dependency alone.",
+            ["part"],
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+        self.breaker_trips = Counter(
+            "memory_proxy_breaker_trips_total", "Times that a dependency was left alone.", ["part"], registry=own
+        )
+        self.breaker_refused = Counter(
+            "memory_proxy_breaker_refused_total",
+            "Calls that were not made because a dependency is left alone.",
+            ["part"],
+            registry=own,
+        )
+        self.loop_lag_seconds = Histogram(
+            "memory_proxy_loop_lag_seconds",
+            "How late a proxy's event loop comes round.",
+            registry=own,
+            buckets=_SECONDS,
+        )
+        self.overload_rung = Gauge(
+            "memory_proxy_overload_rung",
+            "Rungs below full at which requests begin, of the process where it is most.",
+            registry=own,
+            multiprocess_mode="livemax",
+        )
+        self.overload_steps = Counter(
+            "memory_proxy_overload_steps_total", "Steps on the ladder of recall because of load.", ["to"], registry=own
+        )
+        self.recalls_shed = Counter(
+            "memory_proxy_recalls_shed_total",
+            "Requests that had less of memory because of load.",
+            ["what"],
+            registry=own,
+        )
         self.injected_memories = Counter(
             "memory_proxy_injected_memories_total", "Memories placed in prompts.", registry=own
         )
@@ -90,6 +136,18 @@ class Metrics:
         )
         self.capture_seconds = Histogram(
             "memory_proxy_capture_seconds", "How long the last byte was held.", registry=own, buckets=_SECONDS
+        )
+        self.copies_bytes = Gauge(
+            "memory_proxy_copies_bytes",
+            "Bytes of answers under way that are held for capture.",
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+        self.copies_refused = Counter(
+            "memory_proxy_copies_refused_total",
+            "Answers of which no copy was held, by reason.",
+            ["reason"],
+            registry=own,
         )
         self.captures_lost = Counter(
             "memory_proxy_captures_lost_total", "Envelopes that neither queue nor spool nor memory took.", registry=own
@@ -197,6 +255,13 @@ class Metrics:
             "Canaries of one tenant seen in a prompt or an answer of another.",
             ["where"],
             registry=own,
+        )
+        self.gc_pause_seconds = Histogram(
+            "memory_proxy_gc_pause_seconds",
+            "How long the garbage collector stopped a proxy worker, by generation.",
+            ["generation"],
+            registry=own,
+            buckets=_SECONDS,
         )
         self.hot_scopes = Gauge(
             "memory_proxy_hot_scopes", "Scopes held in process.", registry=own, multiprocess_mode="livesum"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
@@ -23,6 +23,7 @@ from memory.off_loop import off_loop
 from memory.read.conversation import Conversation
 from memory.read.dropped import Joint, pair_of
 from memory.telemetry import Metrics
+from proxy.copies import Copies, Copy
 from proxy.relay import RelayResponse, Upstream, begin, cut, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
 from proxy.wire.sse import FinalEventHold, LastByteHold
@@ -83,24 +84,6 @@ class Outcome:
         return {"id": self.answer.id, "model": self.answer.model, "choices": choices, "usage": self.answer.usage}
 
 
-@dataclass(slots=True)
-class _Copy:
-    """The bytes that went by, up to a bound."""
-
-    bytes_max: int
-    chunks: list[bytes] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, chunk: bytes) -> None:
-        self.size += len(chunk)
-        if self.size <= self.bytes_max:
-            self.chunks.append(chunk)
-
-    @property
-    def whole(self) -> bool:
-        return self.size <= self.bytes_max
-
-
 Keep = Callable[[Outcome], Coroutine[Any, Any, None]]
 Refuses = Callable[[int, bytes], bool]
 InBackground = Callable[[Coroutine[Any, Any, None]], None]
@@ -109,8 +92,9 @@ InBackground = Callable[[Coroutine[Any, Any, None]], None]
 class Answering:
     """Sends one request. `copy_bytes_max` 0 keeps no copy and holds nothing back."""
 
-    def __init__(self, upstream: Upstream, metrics: Metrics, copy_bytes_max: int) -> None:
+    def __init__(self, upstream: Upstream, metrics: Metrics, copy_bytes_max: int, copies: Copies | None = None) -> None:
         self._upstream = upstream
+        self._copies = copies or Copies(copy_bytes_max, metrics)
         self._metrics = metrics
         self._copy_bytes_max = copy_bytes_max
 
@@ -173,18 +157,20 @@ class Answering:
         streamed = answer.content_type == "text/event-stream"
         encoded = answer.headers.get("Content-Encoding", "identity") != "identity"  # hides the final event
         hold = None if keep is None else FinalEventHold() if streamed and not encoded else LastByteHold()
-        copy = _Copy(self._copy_bytes_max if keep else 0)
+        copy = Copy(self._copy_bytes_max if keep else 0, self._copies)
         response = begin(answer, head)
         try:
             await response.prepare(request)
             died = await self._pump(answer, response, hold, copy)
+            outcome = await self._outcome(response, answer, streamed, copy, died=died, left=False)
         except (asyncio.CancelledError, ConnectionError):
             answer.close()
             self._metrics.clients_left.inc()
             if keep is not None and left is not None:
-                left(self._keep_partial(keep, response, answer, streamed, copy))
+                left(self._keep_partial(keep, response, answer, streamed, copy.taken_over()))
             raise
-        outcome = await self._outcome(response, answer, streamed, copy, died=died, left=False)
+        finally:
+            copy.release()
         if keep is not None:
             await asyncio.shield(asyncio.ensure_future(keep(outcome)))
         if died:
@@ -201,7 +187,7 @@ class Answering:
         answer: aiohttp.ClientResponse,
         response: RelayResponse,
         hold: FinalEventHold | LastByteHold | None,
-        copy: _Copy,
+        copy: Copy,
     ) -> bool:
         """Carry the chunks; says whether the upstream died before its end."""
         read = answer.content.readany
@@ -221,24 +207,30 @@ class Answering:
                 await response.write(passed)
 
     async def _keep_partial(
-        self, keep: Keep, response: RelayResponse, answer: aiohttp.ClientResponse, streamed: bool, copy: _Copy
+        self, keep: Keep, response: RelayResponse, answer: aiohttp.ClientResponse, streamed: bool, copy: Copy
     ) -> None:
-        await keep(await self._outcome(response, answer, streamed, copy, died=False, left=True))
+        try:
+            outcome = await self._outcome(response, answer, streamed, copy, died=False, left=True)
+        finally:
+            copy.release()
+        await keep(outcome)
 
     async def _outcome(
         self,
         response: web.StreamResponse,
         answer: aiohttp.ClientResponse,
         streamed: bool,
-        copy: _Copy,
+        copy: Copy,
         *,
         died: bool,
         left: bool,
     ) -> Outcome:
         if self._copy_bytes_max == 0:
             return Outcome(response, answer.status, "failed" if died else "complete")
-        if not copy.whole:
-            return Outcome(response, answer.status, "partial" if left else "refused", "answer_too_large")
+        if copy.bytes_max == 0:  # nobody keeps it
+            return Outcome(response, answer.status, "failed" if died else "refused")
+        if copy.refused is not None:
+            return Outcome(response, answer.status, "partial" if left else "refused", copy.refused)
         read, reason = await _read_answer(
             copy.chunks, answer.headers.get("Content-Encoding", ""), streamed, copy.bytes_max
         )

@@ -29,7 +29,7 @@ from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
 from memory.ids import new_id
 from memory.json_spans import JsonUnreadable
 from memory.keys import KeyRing, tenant_salt
-from memory.model import Captured, Entry, Recall, Retrieval, Withdrawn
+from memory.model import Captured, Entry, Recall, Retrieval, Rung, Withdrawn
 from memory.off_loop import off_loop
 from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
@@ -44,6 +44,7 @@ from proxy.answering import Answering, Outcome
 from proxy.bounds import UserLimits, read_body
 from proxy.cache_report import CacheReport
 from proxy.capture import Capture
+from proxy.copies import Copies
 from proxy.gated import holder_of, let_through, mode_within, within
 from proxy.identity import Ask, Credential, identify, openai_user_of
 from proxy.limits import KeyUse, require_model, tokens_by_size, tokens_used
@@ -59,6 +60,7 @@ from proxy.prompt import (
     wanted_tokens,
 )
 from proxy.relay import Upstream
+from proxy.shedding import MemoryPlaces
 from proxy.wire.chat_request import ChatRequest, mentions_memory
 
 log = logging.getLogger("memory_proxy.chat")
@@ -92,6 +94,8 @@ class Parts:
     journal: Audit
     canaries: Canaries
     cache_report: CacheReport
+    places: MemoryPlaces
+    copies: Copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ class ChatCompletions:
         self._parts = parts
         settings = parts.settings
         self._deadline_s = settings.recall.deadline_ms / 1000
+        self._look_up_s = min(settings.ledger.deadline_ms / 1000, self._deadline_s / 2)
         self._users = UserLimits(settings.limits)
         ceiling = settings.upstream.sensitivity_max
         self._where = Filter(kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None)
@@ -139,7 +144,8 @@ class ChatCompletions:
     async def _with_memory(self, request: web.Request, asked: Asked, chat: ChatRequest) -> web.StreamResponse:
         if not await self._has_keys(asked.ask.scope.tenant):
             return await self.without_memory(request, await ours_taken_off(asked), "degraded; reason=store")
-        conversation, kept, recall = await self._remember(asked, chat)
+        async with self._parts.places.place(asked.ask.scope.tenant) as rung:
+            conversation, kept, recall = await self._remember(asked, chat, rung)
         self._users.session((asked.ask.scope.tenant, asked.ask.scope.user), conversation.session.session_id)
         prompt = await self._assemble(asked, chat, conversation, kept, recall)
         self._note(asked, chat, conversation, kept, prompt)
@@ -211,18 +217,21 @@ class ChatCompletions:
             self._parts.use.spend(request[CREDENTIAL], tokens_by_size(len(body), outcome.response))
         return outcome.response
 
-    async def _remember(self, asked: Asked, chat: ChatRequest) -> tuple[Conversation, Kept, Recall]:
-        """The conversation, what its ledger keeps and what memory has to say, all inside the deadline. Never raises."""
+    async def _remember(self, asked: Asked, chat: ChatRequest, rung: Rung) -> tuple[Conversation, Kept, Recall]:
+        """The conversation, what its ledger keeps and what memory has to say, all inside the deadline and from `rung`
+        down. Never raises.
+        """
         parts, scope = self._parts, asked.ask.scope
         wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
         query = chat.query_text if wanted and chat.placeable else ""
-        embedding = await parts.recaller.embed(query, chat.earlier_texts) if query else None
+        embedded = bool(query) and rung in ("full", "no-rerank")
+        embedding = await parts.recaller.embed(query, chat.earlier_texts) if embedded else None
         if embedding is not None and asked.ask.as_of is None:
             parts.recaller.confirm(scope)
             await asyncio.sleep(0)  # under way before this one goes on
         conversation = await self._conversation(asked, chat)
-        keeping = self._keeping(asked, chat, conversation)
-        if embedding is None or self._has_decided(chat, conversation):
+        keeping = self._keeping(asked, chat, conversation) if rung != "none" else None
+        if not query or self._has_decided(chat, conversation):
             return conversation, await in_time(keeping, self._left_s(asked)), Recall()
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         replay = self._replay(asked, conversation)
@@ -239,7 +248,12 @@ class ChatCompletions:
             as_of=asked.ask.as_of,
             skip_repeats=True,
             replay=replay,
+            rung=rung,
         )
+        if rung in ("ledger", "none"):
+            known = parts.recaller.known(question)
+            recall = Recall(rung=rung, reason="overload") if known is None else let_through(known, holder)
+            return conversation, await in_time(keeping, self._left_s(asked)), recall
         recall = await parts.recaller.recall(question, embedding, self._left_s(asked))
         recall = await with_working(recall, reading, self._left_s(asked))
         return conversation, await in_time(keeping, self._left_s(asked)), let_through(recall, holder)
@@ -299,7 +313,7 @@ class ChatCompletions:
         chain_key = await parts.keys.chain_key(scope.tenant)
         digests = tuple(await off_loop(len(asked.body), partial(chain, chain_key, messages)))
         try:
-            async with asyncio.timeout(self._deadline_s / 2):
+            async with asyncio.timeout(self._look_up_s):
                 ids = parts.hot.known_scope_ids(scope)
                 return await parts.conversations.find(scope, chain_key, asked.ask.session, messages, digests, ids)
         except TimeoutError:
@@ -378,7 +392,7 @@ class ChatCompletions:
     ) -> web.StreamResponse:
         """Send, and when vLLM says that our block made the prompt too long, send once more without it."""
         parts = self._parts
-        answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max)
+        answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max, parts.copies)
         sent = prompt
 
         await within_limits(request)
@@ -501,7 +515,7 @@ def _status_header(prompt: Prompt) -> str:
     said: list[str] = [prompt.status]
     if prompt.reason:
         said.append(f"reason={prompt.reason}")
-    if prompt.rung not in ("full", "none"):
+    if prompt.rung not in ("full", "none") or prompt.reason == "overload":
         said.append(f"rung={prompt.rung}")
     return "; ".join(said)
 

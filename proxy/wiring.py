@@ -56,10 +56,13 @@ from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.late import LateEmbedder
 from memory.ports import Reranker, TokenCounter
+from memory.read.answers import Answers
 from memory.read.conversation import Conversations
 from memory.read.extract import SentenceCompressor
+from memory.read.guarded import GuardedEmbedder, GuardedHot, GuardedReads
 from memory.read.hot import HotScopes
 from memory.read.ledger import Ledgers
+from memory.read.query_cache import QueryCache
 from memory.read.recall import Recaller
 from memory.read.rerank import Reranking
 from memory.read.route import ByLength
@@ -73,11 +76,14 @@ from proxy.api.queue import WithBackground
 from proxy.app import Front
 from proxy.auth import KeyedDoor, OpenDoor
 from proxy.bounds import InFlight
+from proxy.breakers import both, breakers_of
 from proxy.cache_report import CacheReport
 from proxy.capture import Bounds, Capture
 from proxy.chat import ChatCompletions, Parts
+from proxy.copies import Copies
 from proxy.generation import Generation
 from proxy.limits import KeyUse
+from proxy.load import LoadControl, places_of
 from proxy.names import Names
 from proxy.prompt import Rules, limits_of
 from proxy.readiness import Readiness
@@ -127,10 +133,14 @@ class Queued:
 class Wired:
     """A worker's parts that outlive a request."""
 
+    metrics: Metrics
     kept: Kept
     queued: Queued
     hot: HotScopes
     ledgers: Ledgers
+    queries: QueryCache
+    answers: Answers
+    load: LoadControl
     reranker: CrossEncoder | None
     upstream: Upstream
     models: ServedModels
@@ -147,7 +157,8 @@ class Wired:
     def hears(self) -> EraseFollower:
         """What lets go of the erased here."""
         kept = self.kept
-        return EraseFollower(self.signals, f"proxy-{os.getpid()}-{new_id()}", kept.scopes, kept.keys, self)
+        name = f"proxy-{os.getpid()}-{new_id()}"
+        return EraseFollower(self.signals, name, kept.scopes, kept.keys, self, (self.queries, self.answers))
 
     def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
         """Hold nothing of what was erased: indexes of these scopes, entries of the tenant's ledgers."""
@@ -176,6 +187,7 @@ class Wired:
             self.journal.keep_writing(),
             self.canaries.keep_examining(),
             self.hears.follow(),
+            self.load.keep_looking(),
         )
         return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
 
@@ -185,14 +197,19 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     reranker = await asyncio.to_thread(cross_encoder, settings)  # first: where it is refused nothing is open yet
     kept = await _kept(settings)
     queued = await _queued(settings, metrics)
+    breakers = breakers_of(settings, metrics)
+    reads = GuardedReads(kept.read_store, breakers.store)
     hot = HotScopes(
-        kept.read_store,
+        reads,
         dim=kept.embedder.dim,
         bytes_max=settings.recall.hot_scope_bytes_max,
         staleness_ms=settings.recall.scope_staleness_max_ms,
         metrics=metrics,
         clean=again(settings).cleaned,
     )
+    load = LoadControl(settings.recall.deadline_ms / 1000, metrics)
+    queries = QueryCache(GuardedEmbedder(kept.embedder, breakers.embedder, load.embedding_took), metrics)
+    answers = Answers(metrics)
     keyed = settings.auth.mode == "keys"
     api_key = settings.upstream.api_key.get_secret_value() if settings.upstream.api_key else None
     upstream = Upstream(
@@ -203,8 +220,9 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         keepalive_s=settings.upstream.keepalive_s,
     )
     models = ServedModels(upstream, api_key=api_key, counts=UpstreamTokenizer)
-    conversations = Conversations(queued.hot_state, kept.read_store)
-    ledgers = Ledgers(queued.hot_state, kept.read_store, hot, kept.keys, metrics, again(settings).cleaned)
+    hot_state = GuardedHot(queued.hot_state, breakers.hot_state)
+    conversations = Conversations(hot_state, reads)
+    ledgers = Ledgers(hot_state, reads, hot, kept.keys, metrics, again(settings).cleaned)
     audit = AuditLog(kept.database, kept.keys.audit_key)
     journal = Journal(audit, metrics)
     canaries = Canaries(kept.keys.canary_key, audit, journal, metrics)
@@ -216,7 +234,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         upstream=upstream,
         conversations=conversations,
         hot=hot,
-        recaller=Recaller(hot, kept.read_store, kept.embedder, metrics, reranking=reranking(settings, reranker)),
+        recaller=Recaller(hot, reads, queries, metrics, reranking=reranking(settings, reranker), answers=answers),
         capture=Capture(queued.hand_off, conversations, kept.keys, bounds, metrics),
         ledgers=ledgers,
         rules=block_rules(settings),
@@ -229,6 +247,8 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         journal=journal,
         canaries=canaries,
         cache_report=CacheReport(metrics),
+        places=places_of(settings, load, metrics),
+        copies=Copies(settings.queue.copies_bytes_max, metrics),
     )
     table = OpenedKeys(kept.key_store, kept.keys)
     hide = Names(redactor_of(settings), await kept.keys.names_key())
@@ -237,17 +257,21 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     chat = ChatCompletions(parts)
     readiness = Readiness(
         {
-            "postgres": kept.database.ping,
-            "queue": queued.queue.ping,
-            "embedder": kept.embedder.ping,
+            "postgres": both(kept.database.ping, breakers.store),
+            "queue": both(queued.queue.ping, breakers.hot_state),
+            "embedder": both(kept.embedder.ping, breakers.embedder),
             "upstream": models.ping,
         }
     )
     return Wired(
+        metrics=metrics,
         kept=kept,
         queued=queued,
         hot=hot,
         ledgers=ledgers,
+        queries=queries,
+        answers=answers,
+        load=load,
         reranker=reranker,
         upstream=upstream,
         models=models,

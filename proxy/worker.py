@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -26,6 +25,7 @@ from memory.errors import ConfigInvalid, MemoryProxyFault, ModelFileInvalid, Sta
 from memory.serving import ModelMoved
 from memory.telemetry import Metrics, configure_logging, event
 from proxy.app import build_app
+from proxy.collector import warm
 from proxy.guarded import GuardedSite, Patience
 from proxy.relay import LINE_BYTES_MAX
 from proxy.wiring import Wired, bring_up, close, wire
@@ -125,8 +125,7 @@ async def _start(wired: Wired, stop: asyncio.Event) -> None:
         except MemoryProxyFault as fault:
             event(log, "not_up_yet", logging.DEBUG, fault=str(fault))
             await asyncio.sleep(_RETRY_S)
-    gc.collect()
-    gc.freeze()
+    warm(wired.metrics)
     event(log, "ready")
 
 

@@ -154,7 +154,7 @@ async def test_queries_and_documents_have_their_own_prefixes(files: ModelFiles, 
 
 
 async def test_too_many_waiting_queries_are_refused_and_places_come_back(files: ModelFiles) -> None:
-    small = OnnxEmbedder(files, waiting_max=4, cache_entries=0)
+    small = OnnxEmbedder(files, waiting_max=4)
     results = await asyncio.gather(*(small.embed_query(f"{KEYS} {n}" * 5) for n in range(40)), return_exceptions=True)
     refused = [result for result in results if isinstance(result, EmbedderUnavailable)]
     served = [result for result in results if isinstance(result, np.ndarray)]
@@ -166,7 +166,7 @@ async def test_too_many_waiting_queries_are_refused_and_places_come_back(files: 
 
 
 async def test_cancelled_queries_give_their_places_back(files: ModelFiles) -> None:
-    small = OnnxEmbedder(files, waiting_max=8, cache_entries=0)
+    small = OnnxEmbedder(files, waiting_max=8)
     for _ in range(5):
         tasks = [asyncio.create_task(small.embed_query(f"{KEYS} {n}")) for n in range(8)]
         await asyncio.sleep(0)
@@ -213,18 +213,6 @@ async def test_the_event_loop_never_computes(embedder: OnnxEmbedder, monkeypatch
     await embedder.embed_query("computed elsewhere")
     await embedder.embed_documents(["computed elsewhere"])
     assert {name.rsplit("_", 1)[0] for name in names} == {"embed-query", "embed-documents"}
-
-
-async def test_a_repeated_query_is_answered_from_the_cache(files: ModelFiles) -> None:
-    own = OnnxEmbedder(files, cache_entries=2)
-    first = await own.embed_query("one")
-    assert await own.embed_query("one") is first
-    assert not first.flags.writeable
-    await own.embed_query("two")
-    await own.embed_query("one")
-    await own.embed_query("three")
-    assert await own.embed_query("one") is first
-    own.close()
 
 
 async def test_after_close_every_call_is_refused(files: ModelFiles) -> None:

@@ -19,9 +19,7 @@ text of 160; twice that on a busy one. Load 0.1 s, verification of the files 16 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -34,7 +32,7 @@ from numpy.typing import NDArray
 from memory.adapters.model_files import ModelFiles
 from memory.adapters.onnx_graph import RUNTIME_ERRORS, TextGraph, batches
 from memory.adapters.tokenizer import open_tokenizer, sayable
-from memory.errors import EmbedderUnavailable, ModelFileInvalid
+from memory.errors import EmbedderBusy, EmbedderUnavailable, ModelFileInvalid
 from memory.write.windows import WINDOW_TOKENS, dated
 
 CHARS_PER_TOKEN_MAX = 16
@@ -71,19 +69,17 @@ class OnnxEmbedder:
         document_threads: int = 1,
         waiting_max: int = 64,
         batch_tokens: int = BATCH_TOKENS,
-        cache_entries: int = 1024,
     ) -> None:
         """Raises ModelFileInvalid.
 
         `waiting_max` queries in flight or waiting (64 are 0.12-0.25 s of work); `document_threads` above 1 loads a
-        second session (32 MiB); `cache_entries` query vectors are kept, least recently used out (1,024 are 2 MB).
+        second session (32 MiB). Keeps no vector: `memory/read/query_cache.py` does.
         """
         self._files = files
         self._encoder = _Encoder(files)
         self._session = _Session(files, threads=1)
         self._document_session = self._session if document_threads == 1 else _Session(files, threads=document_threads)
         self._batch_tokens = batch_tokens
-        self._cache = _VectorCache(cache_entries)
         self._queries = ThreadPoolExecutor(1, thread_name_prefix="embed-query")
         self._documents = ThreadPoolExecutor(1, thread_name_prefix="embed-documents")
         self._places = threading.BoundedSemaphore(waiting_max)
@@ -110,11 +106,8 @@ class OnnxEmbedder:
         A query that is cancelled while it waits is never computed.
         """
         text = self._encoder.last_characters(text)
-        known = self._cache.get(text)
-        if known is not None:
-            return known
         if not self._places.acquire(blocking=False):
-            raise EmbedderUnavailable("overload")
+            raise EmbedderBusy("overload")
         try:
             job = self._submit(self._queries, partial(self._compute_query, text))
         except EmbedderUnavailable:
@@ -125,9 +118,7 @@ class OnnxEmbedder:
 
     def embed_query_sync(self, text: str) -> Vectors:
         """The same on the calling thread, for callers that have one of their own. Raises EmbedderUnavailable."""
-        text = self._encoder.last_characters(text)
-        known = self._cache.get(text)
-        return self._compute_query(text) if known is None else known
+        return self._compute_query(self._encoder.last_characters(text))
 
     async def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors, shape [len(texts), dim], in the order given. Raises EmbedderUnavailable.
@@ -161,7 +152,6 @@ class OnnxEmbedder:
     def _compute_query(self, text: str) -> Vectors:
         vector: Vectors = self._session.vectors([self._encoder.query(text)])[0]
         vector.setflags(write=False)
-        self._cache.put(text, vector)
         return vector
 
     def _encode_documents(self, texts: Sequence[str]) -> list[list[int]]:
@@ -270,30 +260,3 @@ class _Session:
             return pooled
         unit: Vectors = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), _NORM_MIN)
         return unit
-
-
-class _VectorCache:
-    """Query vectors by digest of the text, least recently used out. Thread-safe. Holds no text."""
-
-    def __init__(self, entries: int) -> None:
-        self._entries = entries
-        self._vectors: OrderedDict[bytes, Vectors] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, text: str) -> Vectors | None:
-        key = self._key(text)
-        with self._lock:
-            vector = self._vectors.get(key)
-            if vector is not None:
-                self._vectors.move_to_end(key)
-            return vector
-
-    def put(self, text: str, vector: Vectors) -> None:
-        with self._lock:
-            self._vectors[self._key(text)] = vector
-            while len(self._vectors) > self._entries:
-                self._vectors.popitem(last=False)
-
-    @staticmethod
-    def _key(text: str) -> bytes:
-        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -1,8 +1,9 @@
 """What every process does when something was erased: an announcement in, what it held let go of, its word back.
 
-Drops ids of scopes, keys of subjects, indexes of hot scopes; says how many of the forgotten ids it had found in its
-indexes behind the second word of a job, when none may be there. A process that cannot hear says nothing, and is waited
-for in vain: what it holds is confirmed with the store within the staleness bound anyway (DESIGN section 6). Ids only.
+Drops ids of scopes, keys of subjects, indexes of hot scopes, vectors of questions and answers to them; says how many of
+the forgotten ids it had found in its indexes behind the second word of a job, when none may be there. A process that
+cannot hear says nothing, and is waited for in vain: what it holds is confirmed with the store within the staleness
+bound anyway (DESIGN section 6). Ids only.
 """
 
 from __future__ import annotations
@@ -55,6 +56,12 @@ class HoldsIndexes(Protocol):
     def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int: ...
 
 
+class HoldsQueries(Protocol):
+    """What was made of questions, in process; nobody can tell of which."""
+
+    def let_go(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Word:
     """One announcement. `turn`: which of a job's; `memories`: the forgotten ids, to be looked for."""
@@ -102,13 +109,20 @@ class Follower:
     """Follows erasures for one process. `indexes` None: it holds none."""
 
     def __init__(
-        self, signals: Signals, process: str, scopes: HoldsScopes, keys: HoldsKeys, indexes: HoldsIndexes | None
+        self,
+        signals: Signals,
+        process: str,
+        scopes: HoldsScopes,
+        keys: HoldsKeys,
+        indexes: HoldsIndexes | None,
+        queries: Sequence[HoldsQueries] = (),
     ) -> None:
         self._signals = signals
         self._process = process
         self._scopes = scopes
         self._keys = keys
         self._indexes = indexes
+        self._queries = queries
 
     async def follow(self) -> None:
         """For ever; run as a task."""
@@ -136,6 +150,8 @@ class Follower:
         for key_id in word.keys:
             self._keys.drop(word.tenant, key_id)
         self._keys.drop_salt(word.tenant)
+        for held_of_queries in self._queries:
+            held_of_queries.let_go()
         held = 0
         if self._indexes is not None:
             held = self._indexes.holding(word.tenant, word.memories)

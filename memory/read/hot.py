@@ -127,6 +127,12 @@ class HotScopes:
         hot = self._scopes.get(scope)
         return hot if hot is not None and hot.confirmed_at > float("-inf") else None
 
+    def fresh(self, scope: Scope, announced: Mapping[int, int] | None) -> HotScope | None:
+        """The index of this scope where it may be used as it is, at once; None where it must be confirmed first."""
+        hot = self._scopes.get(scope)
+        usable = hot is not None and not hot.lock.locked() and self._is_fresh(hot, announced)
+        return hot if usable else None
+
     def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
         """Hold no index of anything in these scopes: something of them was erased. The next question reads anew."""
         gone = set(scope_ids)

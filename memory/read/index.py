@@ -252,6 +252,11 @@ class ScopeIndex:
             unaided=unaided(parts, weights),
         )
 
+    @property
+    def state(self) -> object:
+        """Another object after every change."""
+        return self._state
+
     def is_of_now(self, prepared: Prepared) -> bool:
         """Whether it was prepared from this index, and nothing in it changed since."""
         return prepared.state is self._state

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
 from memory.errors import EmbedderUnavailable, MemoryProxyFault, StoreUnavailable
-from memory.model import Candidate, IndexRow, Recall, Scope, ScopeVersion, Vector
+from memory.model import Candidate, IndexRow, Recall, Rung, Scope, ScopeVersion, Vector
 from memory.ports import Embedder, QueryTransformer
+from memory.read.answers import Answers, Found
 from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
 from memory.read.index import Scored
 from memory.read.items import Filter, IndexItem
@@ -65,6 +67,18 @@ class Question:
     replay: tuple[UUID, int] | None = None  # a session, and how many of its last turns are wanted whatever is asked
     strict: bool = False  # confirm the index with the store first: a search reads its own writes
 
+    rung: Rung = "full"  # where to begin: lower than full under load
+
+    @property
+    def may_be_known(self) -> bool:
+        """Whether an answer of a moment ago may be this one's: nothing of it is of another time or this session's."""
+        return self.as_of is None and not self.strict and self.replay is None and self.where.attributes is None
+
+    @property
+    def decisive(self) -> tuple[Hashable, ...]:
+        """What decides the answer beside the scope, the texts and the moment."""
+        return self.k, self.where, tuple(self.known_chains), self.skip_repeats
+
 
 class ColdStore(Protocol):
     """The store as it answers for a scope that is not held in process."""
@@ -90,6 +104,7 @@ class Recaller:
         *,
         reranking: Reranking | None = None,
         transformer: QueryTransformer | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self._hot = hot
         self._cold = cold
@@ -97,6 +112,7 @@ class Recaller:
         self._metrics = metrics
         self._reranking = reranking
         self._transformer = transformer or FollowUp()
+        self._answers = answers or Answers(metrics)
         self._confirming: set[asyncio.Task[HotScope]] = set()
 
     async def embed(self, text: str, previous: Sequence[str] = ()) -> asyncio.Task[Vector]:
@@ -115,14 +131,15 @@ class Recaller:
         task.add_done_callback(self._confirming.discard)
         task.add_done_callback(_mark_retrieved)
 
-    async def recall(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Recall:
-        """Answer within `deadline_s` seconds from now; what comes later is dropped, not awaited."""
+    async def recall(self, question: Question, embedding: asyncio.Task[Vector] | None, deadline_s: float) -> Recall:
+        """Answer within `deadline_s` seconds from now; what comes later is dropped, not awaited.
+
+        `embedding` None: by words alone, since there is no time for more.
+        """
         started = time.perf_counter()
-        searched = self._transformer.transform(question.text, question.previous)
-        if searched != question.text:
-            question = replace(question, searched=searched)
-        if self._reranking is None:
-            found = await self._answer(question, embedding, deadline_s)
+        question = self._transformed(question)
+        if self._reranking is None or question.rung != "full":
+            found = _said_of_load(await self._answer(question, embedding, deadline_s), self._reranking, embedding)
         else:
             found = await self._reranked(self._reranking, question, embedding, started + deadline_s)
         millis = (time.perf_counter() - started) * 1000
@@ -130,7 +147,7 @@ class Recaller:
         return replace(found, millis=millis)
 
     async def _reranked(
-        self, reranking: Reranking, question: Question, embedding: asyncio.Task[Vector], deadline: float
+        self, reranking: Reranking, question: Question, embedding: asyncio.Task[Vector] | None, deadline: float
     ) -> Recall:
         """The answer, its best in a better order as far as there is time. One from the store stays `no-rerank`."""
         deeper = replace(question, k=max(question.k, reranking.depth))
@@ -140,7 +157,48 @@ class Recaller:
             found = await reranking.applied(asked, found, deadline - time.perf_counter())
         return replace(found, candidates=found.candidates[: question.k])
 
-    async def _answer(self, question: Question, embedding: asyncio.Task[Vector], deadline_s: float) -> Recall:
+    async def _answer(self, question: Question, embedding: asyncio.Task[Vector] | None, deadline_s: float) -> Recall:
+        """From what was answered a moment ago where the scope is as it was then, else by a search.
+
+        Whoever shares the search of one with less time left is not left with that one's deadline.
+        """
+        if not question.may_be_known:
+            return (await self._searched(question, embedding, deadline_s)).recall
+        until = time.perf_counter() + deadline_s
+        key = self._key(question)
+        while (left_s := until - time.perf_counter()) > 0:
+            search = partial(self._searched, question, embedding, left_s)
+            try:
+                async with asyncio.timeout(left_s):
+                    found = await self._answers.of(key, lambda: self._state(question), question.now, search)
+            except TimeoutError:
+                break
+            if found.reason != "deadline":
+                return found
+        return Recall(reason="deadline")
+
+    def known(self, question: Question) -> Recall | None:
+        """What was answered to it a moment ago, where nothing has changed since; costs nothing."""
+        if not question.may_be_known or self._reranking is not None:
+            return None
+        question = self._transformed(question)
+        return self._answers.known(self._key(question), self._state(question), question.now)
+
+    def _transformed(self, question: Question) -> Question:
+        searched = self._transformer.transform(question.text, question.previous)
+        return replace(question, searched=searched) if searched != question.text else question
+
+    def _key(self, question: Question) -> Hashable:
+        announced = tuple(sorted((question.announced or {}).items()))
+        rest = (question.scope, announced, *question.decisive)
+        return self._answers.key((question.text, question.searched), rest)
+
+    def _state(self, question: Question) -> object | None:
+        """What an answer to this question rests on; None where that must be confirmed first."""
+        hot = self._hot.fresh(question.scope, question.announced)
+        return None if hot is None else hot.index.state
+
+    async def _searched(self, question: Question, embedding: asyncio.Task[Vector] | None, deadline_s: float) -> Found:
         loading = asyncio.create_task(self._index(question))
         preparing = asyncio.create_task(self._prepared(question, loading))
         for task in (loading, preparing):
@@ -150,15 +208,18 @@ class Recaller:
                 vector = await self._vector(embedding, deadline_s * _EMBEDDING_SHARE)
                 hot = await self._index_or_none(loading, vector, deadline_s * self._index_share(question))
                 if hot is None:
-                    return await self._from_store(question, vector)
+                    return Found(await self._from_store(question, vector), question.now)
                 prepared = preparing.result() if preparing.done() else await preparing
                 return await self._hot.run(lambda: _ranked(question, hot, prepared, vector))
         except TimeoutError:
-            return Recall(reason="deadline")
+            return Found(Recall(reason="deadline"), None)
         except StoreUnavailable:
-            return Recall(reason="store")
+            return Found(Recall(reason="store"), None)
         except MemoryProxyFault:
-            return Recall(reason="error")
+            return Found(Recall(reason="error"), None)
+        finally:
+            if embedding is not None:
+                embedding.cancel()  # nobody waits for it any more: where it has not begun it need not
 
     async def _prepared(self, question: Question, loading: asyncio.Task[HotScope]) -> Prepared:
         """The question as far as it can be prepared without its vector; runs while that is computed.
@@ -181,8 +242,10 @@ class Recaller:
             return _EMBEDDING_SHARE
         return _FIRST_LOAD_SHARE
 
-    async def _vector(self, embedding: asyncio.Task[Vector], limit_s: float) -> Vector | None:
+    async def _vector(self, embedding: asyncio.Task[Vector] | None, limit_s: float) -> Vector | None:
         """The question's vector, or None when the embedder fails or takes its share of the deadline: lexical rung."""
+        if embedding is None:
+            return None
         done, _ = await asyncio.wait((embedding,), timeout=limit_s)
         try:
             return embedding.result() if done else None
@@ -222,7 +285,16 @@ class Recaller:
         held = _within(rows, COLD_CHARS_MAX)
         whole = len(held) == len(rows) < COLD_CANDIDATES
         hot = self._hot.index_of(held, part_of=None if whole else len(rows), visible=visible)
-        return _ranked(question, hot, _prepared_for(question, hot), vector)
+        return _ranked(question, hot, _prepared_for(question, hot), vector).recall
+
+
+def _said_of_load(found: Recall, reranking: Reranking | None, embedding: asyncio.Task[Vector] | None) -> Recall:
+    """The answer, saying where it is less because of load."""
+    if embedding is None and found.reason == "embedder":
+        return replace(found, reason="overload")
+    if reranking is not None and found.rung == "full":
+        return replace(found, rung="no-rerank", reason="overload")
+    return found
 
 
 def _prepared_for(question: Question, hot: HotScope) -> Prepared:
@@ -233,7 +305,7 @@ def _prepared_for(question: Question, hot: HotScope) -> Prepared:
     return hot.index.prepare(text, now=question.now, where=where)
 
 
-def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vector | None) -> Recall:
+def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vector | None) -> Found:
     """What an index has, best first; a later tier adds nothing where an earlier one answers."""
     if not hot.index.is_of_now(prepared):  # which of its memories the prompt contains may have changed too
         prepared = _prepared_for(question, hot)
@@ -244,9 +316,10 @@ def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vecto
     shown = {candidate.memory_id for candidate in replayed}
     found = (candidate_of(hit) for hit in without_retaught(cascaded(hits, hot)) if hit.item.memory_id not in shown)
     candidates = _seen_for((*replayed, *found), hot)
+    expires_at = min((hit.item.expires_at for hit in scored if hit.item.expires_at is not None), default=None)
     if vector is None:
-        return Recall(candidates, "lexical", "embedder", terms=prepared.terms)
-    return Recall(candidates, "full", terms=prepared.terms)
+        return Found(Recall(candidates, "lexical", "embedder", terms=prepared.terms), expires_at)
+    return Found(Recall(candidates, "full", terms=prepared.terms), expires_at)
 
 
 def _seen_for(candidates: tuple[Candidate, ...], hot: HotScope) -> tuple[Candidate, ...]:

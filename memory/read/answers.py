@@ -1,0 +1,110 @@
+"""What hot scopes answered a moment ago: a question in, the same answer out while nothing it rests on has changed.
+
+An answer holds for one state of one index (every change makes a new one), for ANSWER_TTL_S, since recency is a matter
+of time, and not beyond the expiry of any memory in it. The same question of many at once is searched once. Keys hold a
+digest of the question under a secret of this process; answers hold what was found, so all of them go when an erasure
+is announced. Bounded in number: 512 answers of 20 candidates are about 8 MiB, whose texts the indexes hold anyway.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, Final
+
+from memory.model import Recall
+from memory.read.flights import Flights
+from memory.telemetry import Metrics
+
+ANSWER_TTL_S: Final = 1.0
+ENTRIES_MAX: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer, and the moment from which one of its memories has expired."""
+
+    recall: Recall
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    found: Found
+    state: object
+    until: float
+
+
+Search = Callable[[], Coroutine[Any, Any, Found]]
+
+
+class Answers:
+    """The answers of one process."""
+
+    def __init__(
+        self, metrics: Metrics, *, entries_max: int = ENTRIES_MAX, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._counter = metrics.recall_answers
+        self._entries_max = entries_max
+        self._clock = clock
+        self._secret = secrets.token_bytes(32)
+        self._held: OrderedDict[Hashable, _Held] = OrderedDict()
+        self._flights: Flights[tuple[Hashable, object], Found] = Flights()
+
+    def key(self, texts: Sequence[str], rest: Hashable) -> Hashable:
+        """What a question is known by: its texts as a digest, and whatever else decides its answer."""
+        said = "\0".join(texts).encode("utf-8", "surrogatepass")
+        return blake2b(said, key=self._secret, digest_size=16).digest(), rest
+
+    async def of(self, key: Hashable, state: Callable[[], object | None], now: datetime, search: Search) -> Recall:
+        """The answer; `search` makes it where it is not known. Raises what `search` raises.
+
+        Kept only where it is whole and `state()` is the same object before and after; not where it is None.
+        """
+        before = state()
+        known = self.known(key, before, now)
+        if known is not None:
+            return known
+        flight = (key, before)
+        self._counter.labels("shared" if self._flights.under_way(flight) else "miss").inc()
+
+        async def searched() -> Found:
+            found = await search()
+            whole = found.recall.reason is None and before is not None
+            if whole and state() is before and self._flights.is_mine(flight):
+                self._keep(key, _Held(found, before, self._clock() + ANSWER_TTL_S))
+            return found
+
+        return (await self._flights.share(flight, searched)).recall
+
+    def known(self, key: Hashable, state: object | None, now: datetime) -> Recall | None:
+        """The answer where it is known; nobody is asked."""
+        held = self._held.get(key)
+        if held is None or held.state is not state or held.until <= self._clock() or not _holds(held.found, now):
+            return None
+        self._counter.labels("hit").inc()
+        return held.found.recall
+
+    def let_go(self) -> None:
+        """Hold no answer: something was erased."""
+        self._held.clear()
+        self._flights.let_go()
+
+    def _keep(self, key: Hashable, held: _Held) -> None:
+        now = self._clock()
+        self._held.pop(key, None)
+        self._held[key] = held
+        while self._held:
+            first = next(iter(self._held))
+            if len(self._held) <= self._entries_max and self._held[first].until > now:
+                break
+            del self._held[first]
+
+
+def _holds(found: Found, now: datetime) -> bool:
+    return found.expires_at is None or now < found.expires_at

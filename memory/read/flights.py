@@ -1,0 +1,62 @@
+"""The same work asked for by many at once, done once: a key and a coroutine's maker in, its result out for all.
+
+Who leaves takes nothing from the others; when all have left the work is cancelled. Faults reach all who wait. Keeps
+nothing after the landing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Flight(Generic[T]):
+    """One piece of work and how many wait for it."""
+
+    task: asyncio.Task[T]
+    waiting: int = 0
+
+
+class Flights(Generic[K, T]):
+    """What is under way, by key."""
+
+    def __init__(self) -> None:
+        self._flights: dict[K, _Flight[T]] = {}
+
+    def under_way(self, key: K) -> bool:
+        """Whether somebody waits for it now."""
+        return key in self._flights
+
+    async def share(self, key: K, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of `work`, begun by whoever came first. Raises what it raises."""
+        flight = self._flights.get(key)
+        if flight is None:
+            flight = self._flights[key] = _Flight(asyncio.create_task(work()))
+        flight.waiting += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting:
+                self._landed(key, flight)
+
+    def is_mine(self, key: K) -> bool:
+        """Asked by the work itself: whether it is still that of the key, and not of a time before `let_go`."""
+        flight = self._flights.get(key)
+        return flight is not None and flight.task is asyncio.current_task()
+
+    def let_go(self) -> None:
+        """Nobody joins what is under way any more; who waits already gets it."""
+        self._flights.clear()
+
+    def _landed(self, key: K, flight: _Flight[T]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+        if not flight.task.done():
+            flight.task.cancel()

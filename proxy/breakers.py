@@ -1,0 +1,48 @@
+"""The breakers of one proxy worker: settings in, one for each dependency of the read path out, and what readiness asks.
+
+Holds no state of its own and decides nothing: `memory/breaker.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from memory.breaker import Breaker, Patience
+from memory.config import Settings
+from memory.errors import EmbedderBusy, EmbedderUnavailable, QueueUnavailable, StoreUnavailable
+from memory.telemetry import Metrics
+
+# A call that was given up counts as a fault where this part of recall's deadline was waited for it. What asks for the
+# least is the look for a conversation: half the deadline for Redis and the store together.
+_SLOW_SHARE: Final = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Breakers:
+    """One for each dependency that a request waits for before it goes upstream."""
+
+    store: Breaker
+    hot_state: Breaker
+    embedder: Breaker
+
+
+def breakers_of(settings: Settings, metrics: Metrics) -> Breakers:
+    """Closed ones."""
+    slow_s = settings.recall.deadline_ms / 1000 * _SLOW_SHARE
+    return Breakers(
+        store=Breaker("store", Patience(StoreUnavailable, slow_s), metrics),
+        hot_state=Breaker("hot_state", Patience(QueueUnavailable, slow_s), metrics),
+        embedder=Breaker("embedder", Patience(EmbedderUnavailable, slow_s, busy=(EmbedderBusy,)), metrics),
+    )
+
+
+def both(probe: Callable[[], Awaitable[None]], breaker: Breaker) -> Callable[[], Awaitable[None]]:
+    """A probe of readiness that fails while the breaker leaves its dependency alone, too."""
+
+    async def probed() -> None:
+        await probe()
+        await breaker.check()
+
+    return probed

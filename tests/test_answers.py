@@ -1,0 +1,154 @@
+"""An answer of a moment ago is given again only while everything it rests on is as it was."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from memory.model import Recall
+from memory.read.answers import ANSWER_TTL_S, Answers, Found
+from memory.telemetry import Metrics
+from tests.test_recall import NOW, Embedder, Store, question, recaller, row, unit
+
+
+class Search:
+    """Counts how often it was asked; waits for `open`."""
+
+    def __init__(self, expires_at: datetime | None = None, recall: Recall | None = None) -> None:
+        self.asked = 0
+        self.expires_at = expires_at
+        self.recall = recall or Recall(rung="full")
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def __call__(self) -> Found:
+        self.asked += 1
+        await self.open.wait()
+        return Found(replace(self.recall), self.expires_at)
+
+
+class State:
+    """What an index says of itself."""
+
+    def __init__(self) -> None:
+        self.now = object()
+
+    def __call__(self) -> object:
+        return self.now
+
+
+async def test_the_same_question_is_searched_once_while_nothing_changes() -> None:
+    answers, state, search = Answers(Metrics()), State(), Search()
+    key = answers.key(("where",), 1)
+    first = await answers.of(key, state, NOW, search)
+    assert await answers.of(key, state, NOW, search) is first
+    await answers.of(answers.key(("where",), 2), state, NOW, search)
+    assert search.asked == 2
+
+
+async def test_a_change_of_the_index_ends_an_answer_also_one_that_was_being_made() -> None:
+    answers, state, search = Answers(Metrics()), State(), Search()
+    key = answers.key(("where",), 1)
+    search.open.clear()
+    asking = asyncio.create_task(answers.of(key, state, NOW, search))
+    await asyncio.sleep(0.001)
+    state.now = object()
+    search.open.set()
+    await asking
+    await answers.of(key, state, NOW, search)
+    assert search.asked == 2
+    state.now = object()
+    await answers.of(key, state, NOW, search)
+    assert search.asked == 3
+
+
+async def test_an_answer_ends_with_its_time_and_with_the_expiry_of_what_is_in_it() -> None:
+    clock = [0.0]
+    answers, state = Answers(Metrics(), clock=lambda: clock[0]), State()
+    search = Search(expires_at=NOW + timedelta(milliseconds=500))
+    key = answers.key(("where",), 1)
+    await answers.of(key, state, NOW, search)
+    await answers.of(key, state, NOW + timedelta(milliseconds=499), search)
+    assert search.asked == 1
+    await answers.of(key, state, NOW + timedelta(milliseconds=500), search)
+    assert search.asked == 2
+    lasting, other = Search(), answers.key(("where",), 2)
+    await answers.of(other, state, NOW, lasting)
+    clock[0] = ANSWER_TTL_S
+    await answers.of(other, state, NOW, lasting)
+    assert lasting.asked == 2
+
+
+async def test_a_degraded_answer_is_not_given_again() -> None:
+    answers, state, search = Answers(Metrics()), State(), Search(recall=Recall(rung="lexical", reason="embedder"))
+    key = answers.key(("where",), 1)
+    await answers.of(key, state, NOW, search)
+    await answers.of(key, state, NOW, search)
+    assert search.asked == 2
+
+
+async def test_an_erasure_leaves_no_answer_not_even_one_under_way() -> None:
+    answers, state, search = Answers(Metrics()), State(), Search()
+    key = answers.key(("where",), 1)
+    await answers.of(key, state, NOW, search)
+    answers.let_go()
+    await answers.of(key, state, NOW, search)
+    answers.let_go()
+    search.open.clear()
+    asking = asyncio.create_task(answers.of(key, state, NOW, search))
+    await asyncio.sleep(0.001)
+    answers.let_go()
+    search.open.set()
+    await asking
+    await answers.of(key, state, NOW, search)
+    assert search.asked == 4
+
+
+async def test_answers_are_bounded_in_number() -> None:
+    answers, state, search = Answers(Metrics(), entries_max=2), State(), Search()
+    for rest in (1, 2, 3, 3, 2, 1):
+        await answers.of(answers.key(("where",), rest), state, NOW, search)
+    assert search.asked == 4
+
+
+async def ask(one: Any, embedder: Embedder, **changes: object) -> Recall:
+    recall: Recall = await one.recall(question(**changes), await one.embed("what is my boat called"), 5.0)
+    return recall
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store(rows=[row("my boat is called Tern", unit(1, 0, 0, 0))])
+
+
+async def test_a_memory_that_is_written_is_in_the_next_answer_to_the_same_question(store: Store) -> None:
+    one, _ = recaller(store, Embedder())
+    first = await ask(one, Embedder())
+    assert await ask(one, Embedder()) is not first
+    assert [c.memory_id for c in (await ask(one, Embedder())).candidates] == [c.memory_id for c in first.candidates]
+    store.rows.append(row("the boat is called Gull now", unit(1, 0, 0, 0), 2))
+    store.version = 2
+    later = await ask(one, Embedder(), announced={1: 2})
+    assert len(later.candidates) == len(first.candidates) + 1
+
+
+async def test_what_another_prompt_contains_is_another_question(store: Store) -> None:
+    one, _ = recaller(store, Embedder())
+    assert (await ask(one, Embedder())).candidates
+    assert (await ask(one, Embedder())).candidates
+    assert not (await ask(one, Embedder(), known_chains=[store.rows[0].chain])).candidates
+
+
+async def test_one_who_is_out_of_time_does_not_spoil_the_search_for_those_who_have_it(store: Store) -> None:
+    one, _ = recaller(store, Embedder(), staleness_ms=0)
+    await ask(one, Embedder())
+    store.delay_s = 0.2
+    hurried = asyncio.create_task(one.recall(question(), await one.embed("q"), 0.05))
+    await asyncio.sleep(0.01)
+    patient = asyncio.create_task(one.recall(question(), await one.embed("q"), 5.0))
+    assert (await hurried).reason == "deadline"
+    assert (await patient).candidates

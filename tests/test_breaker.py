@@ -1,0 +1,222 @@
+"""A dependency that does not answer is left alone, asked now and then, and asked by all again when it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from memory.breaker import Breaker, Patience
+from memory.errors import EmbedderBusy, EmbedderUnavailable, QueueUnavailable, StoreUnavailable
+from memory.read.conversation import Asked, Hot
+from memory.read.guarded import GuardedHot, GuardedReads
+from memory.read.hot import HotScopes
+from memory.read.recall import Recaller
+from memory.telemetry import Metrics
+from policies.breaker import Circuit, Rule, asked, failed, succeeded
+from proxy.breakers import both
+from proxy.readiness import Readiness
+from tests.test_recall import DIM, Embedder, question, row, unit
+from tests.test_recall import Store as FakeStore
+
+RULE = Rule(faults_max=3, within_s=10.0, rest_s=1.0)
+
+
+class Store:
+    """Answers, or does not; counts who asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.away = False
+        self.hangs = False
+        self.fault: Exception = StoreUnavailable("away")
+
+    async def ask(self) -> str:
+        self.asked += 1
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.away:
+            raise self.fault
+        return "answer"
+
+    async def several(self) -> AsyncIterator[str]:
+        yield await self.ask()
+        yield "more"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def breaker(clock: Clock, metrics: Metrics | None = None, slow_s: float = 0.02) -> Breaker:
+    patience = Patience(StoreUnavailable, slow_s)
+    return Breaker("store", patience, metrics or Metrics(), rule=RULE, clock=clock)
+
+
+async def refused(one: Breaker, store: Store) -> bool:
+    """Whether the store was not even asked."""
+    before = store.asked
+    with pytest.raises(StoreUnavailable):
+        await one.call(store.ask)
+    return store.asked == before
+
+
+def test_faults_that_are_not_in_a_row_or_long_ago_open_nothing() -> None:
+    circuit = Circuit()
+    for now in (0.0, 1.0):
+        circuit = failed(circuit, now, RULE)
+    circuit = failed(failed(succeeded(circuit), 2.0, RULE), 3.0, RULE)
+    assert circuit.state == "closed"
+    circuit = failed(circuit, 12.5, RULE)  # the one of 2.0 is over ten seconds ago
+    assert circuit.state == "closed"
+    assert failed(circuit, 12.6, RULE).state == "open"
+
+
+def test_one_probe_goes_when_the_rest_is_over_and_a_lost_one_is_followed_by_another() -> None:
+    circuit = Circuit(opened_at=0.0)
+    circuit, may = asked(circuit, 0.9, RULE)
+    assert not may
+    circuit, may = asked(circuit, 1.0, RULE)
+    assert may
+    assert circuit.state == "half_open"
+    circuit, may = asked(circuit, 1.5, RULE)
+    assert not may
+    assert failed(circuit, 1.6, RULE).state == "open"
+    _, may = asked(circuit, 2.0, RULE)
+    assert may
+    assert succeeded(circuit).state == "closed"
+
+
+async def test_a_dead_store_is_left_alone_and_asked_again_by_one() -> None:
+    store, clock, metrics = Store(), Clock(), Metrics()
+    one = breaker(clock, metrics)
+    store.away = True
+    for _ in range(3):
+        assert not await refused(one, store)
+    assert await refused(one, store)
+    with pytest.raises(StoreUnavailable, match="left alone"):
+        await one.check()
+    value = metrics.registry.get_sample_value
+    assert value("memory_proxy_breaker_open", {"part": "store"}) == 1
+    assert value("memory_proxy_breaker_trips_total", {"part": "store"}) == 1
+    assert value("memory_proxy_breaker_refused_total", {"part": "store"}) == 1
+    clock.now = 1.0
+    assert not await refused(one, store)
+    assert await refused(one, store)
+    store.away, clock.now = False, 2.5
+    assert await one.call(store.ask) == "answer"
+    await one.check()
+    assert await one.call(store.ask) == "answer"
+    assert value("memory_proxy_breaker_open", {"part": "store"}) == 0
+
+
+async def test_a_store_that_hangs_counts_as_one_that_fails() -> None:
+    store, clock = Store(), Clock()
+    one = breaker(clock)
+    store.hangs = True
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match="no answer within"):
+            await one.bounded(store.ask, 0.02)
+    assert await refused(one, store)
+
+
+async def test_only_a_call_that_was_waited_for_counts_when_it_is_given_up() -> None:
+    store, clock = Store(), Clock()
+    one = breaker(clock, slow_s=5.0)
+    store.hangs = True
+    for waited, state in (
+        (1.0, "closed"),
+        (1.0, "closed"),
+        (1.0, "closed"),
+        (5.0, "closed"),
+        (5.0, "closed"),
+        (5, "open"),
+    ):
+        call = asyncio.create_task(one.call(store.ask))
+        await asyncio.sleep(0)
+        clock.now += waited
+        call.cancel()
+        await asyncio.wait([call])
+        clock.now -= waited
+        assert one.state == state
+
+
+async def test_what_comes_in_parts_is_refused_and_counted_alike() -> None:
+    store, clock = Store(), Clock()
+    one = breaker(clock)
+    assert [part async for part in one.each(store.several)] == ["answer", "more"]
+    store.away = True
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match="away"):
+            [part async for part in one.each(store.several)]
+    with pytest.raises(StoreUnavailable, match="left alone"):
+        [part async for part in one.each(store.several)]
+
+
+async def test_an_embedder_that_is_only_busy_is_not_left_alone() -> None:
+    store = Store()
+    store.away, store.fault = True, EmbedderBusy("overload")
+    patience = Patience(EmbedderUnavailable, 1.0, busy=(EmbedderBusy,))
+    one = Breaker("embedder", patience, Metrics(), rule=RULE)
+    for _ in range(10):
+        with pytest.raises(EmbedderBusy):
+            await one.call(store.ask)
+    assert store.asked == 10
+
+
+async def test_recall_does_not_ask_a_dead_store_for_every_question_and_finds_it_when_it_is_back() -> None:
+    rows = FakeStore(rows=[row("my boat is called Tern", unit(1, 0, 0, 0))])
+    clock = Clock()
+    reads = GuardedReads(rows, breaker(clock))
+    hot = HotScopes(reads, dim=DIM, bytes_max=1 << 20, staleness_ms=0, metrics=Metrics())
+    recall = Recaller(hot, reads, Embedder(), Metrics())
+    rows.away = True
+    for _ in range(10):
+        assert (await recall.recall(question(), await recall.embed("q"), 5.0)).reason == "store"
+    assert rows.asked == RULE.faults_max
+    rows.away, clock.now = False, 1.0
+    found = await recall.recall(question(), await recall.embed("q"), 5.0)
+    assert [one.content for one in found.candidates] == ["my boat is called Tern"]
+
+
+async def test_a_conversation_is_looked_for_in_the_store_at_once_while_the_hot_state_is_left_alone() -> None:
+    class Dead:
+        asked = 0
+
+        async def find(self, *_: object) -> Hot:
+            self.asked += 1
+            raise QueueUnavailable("away")
+
+        async def keep(self, *_: object) -> None:
+            raise QueueUnavailable("away")
+
+    dead = Dead()
+    guarded = GuardedHot(dead, Breaker("hot_state", Patience(QueueUnavailable, 1.0), Metrics(), rule=RULE))
+    for _ in range(10):
+        with pytest.raises(QueueUnavailable):
+            await guarded.find(question().scope, b"", Asked())
+    assert dead.asked == RULE.faults_max
+
+
+async def test_readiness_tells_that_a_dependency_is_left_alone_though_it_answers_a_ping() -> None:
+    one, store = breaker(Clock()), Store()
+    store.away = True
+    readiness = Readiness({"postgres": both(_answers, one)})
+    readiness.started = True
+    await readiness.probe()
+    assert readiness.answer()[1]["status"] == "ok"
+    for _ in range(3):
+        await refused(one, store)
+    await readiness.probe()
+    status, body = readiness.answer()
+    assert (status, body["status"]) == (200, "degraded")
+    assert "left alone" in body["dependencies"]["postgres"]["error"]
+
+
+async def _answers() -> None:
+    """A ping that is answered."""
