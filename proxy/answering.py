@@ -20,6 +20,7 @@ from multidict import CIMultiDict
 from memory.chain import Digest, extend
 from memory.model import ExchangeStatus
 from memory.off_loop import off_loop
+from memory.passage import CLIENT_LEFT, lap, note, note_answer
 from memory.telemetry import Metrics
 from proxy.relay import RelayResponse, Upstream, begin, cut, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
@@ -27,8 +28,6 @@ from proxy.wire.sse import FinalEventHold, LastByteHold
 
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
-# What is kept as the status of an exchange whose client left before there was any answer (nginx's word for it).
-CLIENT_LEFT: Final = 499
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +124,13 @@ class Answering:
         try:
             if refused is not None and answer.status >= 400:
                 text = await _beginning(answer, _ERROR_BYTES_MAX)
+                lap("upstream")
                 if refused(answer.status, text):
                     return Outcome(web.StreamResponse(), answer.status, withdrawn=True)
                 return await self._short(request, answer, head, text)
             if answer.status >= 400:
                 head["X-Memory-Capture"] = "off"
+                note(capture="off")
                 return await self._carry(request, answer, head, None, None)
             return await self._carry(request, answer, head, keep, left)
         finally:
@@ -143,6 +144,7 @@ class Answering:
     ) -> Outcome:
         """An error answer whose beginning was read already."""
         head["X-Memory-Capture"] = "off"
+        note(capture="off")
         response = begin(answer, head)
         await response.prepare(request)
         await response.write(text)
@@ -169,13 +171,19 @@ class Answering:
             died = await self._pump(answer, response, hold, copy)
         except (asyncio.CancelledError, ConnectionError):
             answer.close()
+            note(http=answer.status, bytes_out=copy.size)
             self._metrics.clients_left.inc()
             if keep is not None and left is not None:
                 left(self._keep_partial(keep, response, answer, streamed, copy))
             raise
+        lap("stream")
         outcome = await self._outcome(response, answer, streamed, copy, died=died, left=False)
+        if outcome.answer is not None:
+            said = outcome.answer
+            note_answer(said.id, said.usage, [one.finish_reason for one in said.choices if one.finish_reason])
         if keep is not None:
             await asyncio.shield(asyncio.ensure_future(keep(outcome)))
+            lap("hold")
         if died:
             self._metrics.upstream_failures.labels("midstream").inc()
             cut(request)
@@ -194,11 +202,15 @@ class Answering:
     ) -> bool:
         """Carry the chunks; says whether the upstream died before its end."""
         read = answer.content.readany
+        waiting = True
         while True:
             try:
                 chunk = await read()
             except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, OSError):
                 return True
+            if waiting:
+                waiting = False
+                lap("upstream")
             if not chunk:
                 return False
             if hold is None:

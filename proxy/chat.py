@@ -32,6 +32,7 @@ from memory.json_spans import JsonUnreadable
 from memory.keys import KeyRing, tenant_salt
 from memory.model import Captured, Recall, Retrieval
 from memory.off_loop import off_loop
+from memory.passage import MODEL_CHARS_MAX, lap, note
 from memory.ports import Compressor, ContextRouter, TokenCounter
 from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
@@ -127,9 +128,11 @@ class ChatCompletions:
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Identify, recall, assemble, forward, tee, capture."""
         body = await self.read(request)
+        lap("read")
         if self.is_plainly_off(request, body):
             return await self.without_memory(request, body, "off")
         asked = await self.understand(request, body)
+        lap("identify")
         if asked.chat is None or asked.ask.mode == "off":
             return await self.without_memory(request, await ours_taken_off(asked), "off")
         with self._users.request((asked.ask.scope.tenant, asked.ask.scope.user)):
@@ -140,7 +143,9 @@ class ChatCompletions:
             return await self.without_memory(request, await ours_taken_off(asked), "degraded; reason=store")
         conversation, recall = await self._remember(asked, chat)
         self._users.session((asked.ask.scope.tenant, asked.ask.scope.user), conversation.session.session_id)
+        lap("recall")
         prompt = await self._assemble(asked, chat, recall)
+        lap("assemble")
         self._watch(asked, request[CREDENTIAL], prompt)
         millis = (perf_counter() - asked.started) * 1000
         return await self._forward(request, asked, chat, conversation, prompt, millis)
@@ -184,7 +189,9 @@ class ChatCompletions:
             what = "checkpoint" if ask.checkpoint is not None else "persona"
             raise NotFound(f"there is no such {what} in this scope", param=f"X-Memory-{what.capitalize()}")
         salt = tenant_salt(salt_key, chat.cache_salt) if self._parts.salted else None
-        return Asked(new_id(), now, started, body, chat, ask, salt, credential)
+        exchange_id = new_id()
+        note(exchange=str(exchange_id), model=chat.model[:MODEL_CHARS_MAX] if chat.model else None)
+        return Asked(exchange_id, now, started, body, chat, ask, salt, credential)
 
     async def _has_keys(self, tenant: UUID) -> bool:
         """Whether the tenant's key is at hand: without it nothing can be recognised or sealed. Asks the store once."""
@@ -198,11 +205,14 @@ class ChatCompletions:
     async def without_memory(self, request: web.Request, body: bytes, status: str) -> web.StreamResponse:
         """Forward a body, carry the answer; the head says `status` and that nothing is kept."""
         await within_limits(request)
+        lap("admit")
         capture = "off" if status == "off" else "none"
+        note(memory=status.partition(";")[0], reason=None if status == "off" else "store", capture=capture)
         head = CIMultiDict({"X-Memory-Status": status, "X-Memory-Capture": capture})
         answering = Answering(self._parts.upstream, self._parts.metrics, copy_bytes_max=0)
         try:
             outcome = await answering.send(request, body, head)
+            note(outcome=outcome.status)
         finally:
             self._parts.metrics.statuses.labels(status.partition(";")[0], "" if status == "off" else "store").inc()
         if self._parts.use is not None:
@@ -219,6 +229,7 @@ class ChatCompletions:
             parts.recaller.confirm(scope)
             await asyncio.sleep(0)  # under way before this one goes on
         conversation = await self._conversation(asked, chat)
+        lap("find")
         if embedding is None:
             return conversation, Recall()
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
@@ -341,6 +352,7 @@ class ChatCompletions:
         sent = prompt
 
         await within_limits(request)
+        lap("admit")
 
         async def keep(outcome: Outcome) -> None:
             if parts.use is not None:
@@ -357,20 +369,30 @@ class ChatCompletions:
             request, prompt.body, head, keep=keep, refused=refused, left=parts.capture.in_background
         )
         if not outcome.withdrawn:
-            return self._said(asked, prompt, outcome, millis)
+            return self._said(prompt, outcome)
         parts.metrics.overflow_retries.inc()
         sent = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt)
         head = self._head(asked, conversation, sent, retrieval_id, millis)
         outcome = await answering.send(request, sent.body, head, keep=keep, left=parts.capture.in_background)
-        return self._said(asked, sent, outcome, millis)
+        return self._said(sent, outcome)
 
     def _head(
         self, asked: Asked, conversation: Conversation, prompt: Prompt, retrieval_id: UUID | None, millis: float
     ) -> CIMultiDict[str]:
-        """The X-Memory-* headers of the answer (DESIGN section 2)."""
+        """The X-Memory-* headers of the answer (DESIGN section 2); the request's line says the same."""
         exact = self._parts.counter.exact
         tokens = prompt.block.tokens if prompt.block else 0
         status = _status_header(prompt) if asked.ask.inserts else "off"
+        note(
+            retrieval=str(retrieval_id) if retrieval_id is not None else None,
+            memory=prompt.status if asked.ask.inserts else "off",
+            reason=prompt.reason,
+            rung=prompt.rung,
+            placed=prompt.count,
+            kept=0,
+            tokens=tokens,
+            added_ms=round(millis, 3),
+        )
         head = CIMultiDict(
             {
                 "X-Memory-Status": status,
@@ -417,21 +439,12 @@ class ChatCompletions:
             self._parts.metrics.captures_lost.inc()
             event(log, "capture_lost", logging.ERROR, exchange=str(asked.exchange_id), fault=type(fault).__name__)
 
-    def _said(self, asked: Asked, prompt: Prompt, outcome: Outcome, millis: float) -> web.StreamResponse:
+    def _said(self, prompt: Prompt, outcome: Outcome) -> web.StreamResponse:
         if prompt.block is not None:
             self._parts.metrics.injected_memories.inc(prompt.count)
             self._parts.metrics.injected_tokens.inc(prompt.block.tokens)
-        event(
-            log,
-            "chat",
-            exchange=str(asked.exchange_id),
-            http=outcome.http_status,
-            outcome=outcome.status,
-            memory=prompt.status,
-            reason=prompt.reason,
-            placed=prompt.count,
-            added_ms=round(millis, 1),
-        )
+            self._parts.metrics.ledger("placed", 1, prompt.block.tokens)
+        note(outcome=outcome.status)
         return outcome.response
 
 

@@ -7,6 +7,7 @@ The only module of the request side that names adapters. `wire` builds without w
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 from collections.abc import Callable, Coroutine
@@ -54,6 +55,7 @@ from memory.key_table import OpenedKeys
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.late import LateEmbedder
+from memory.passage import Tracing
 from memory.ports import Reranker, TokenCounter
 from memory.read.conversation import Conversations
 from memory.read.extract import SentenceCompressor
@@ -75,6 +77,7 @@ from proxy.chat import ChatCompletions, Parts
 from proxy.generation import Generation
 from proxy.limits import KeyUse
 from proxy.names import Names
+from proxy.passages import Passages
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
 from proxy.rolling import Follower, supervisor_of
@@ -135,6 +138,8 @@ class Wired:
     front: Front
     own: OwnApi
     signals: RedisErase
+    tracing: Tracing | None
+    passages: Passages
 
     @property
     def hears(self) -> EraseFollower:
@@ -160,6 +165,7 @@ class Wired:
             self.journal.keep_writing(),
             self.canaries.keep_examining(),
             self.hears.follow(),
+            self.passages.keep_writing(),
         )
         return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
 
@@ -167,6 +173,8 @@ class Wired:
 async def wire(settings: Settings, metrics: Metrics) -> Wired:
     """Build a worker's parts. Raises ConfigInvalid, StartFailed, ModelFileInvalid where they cannot be."""
     reranker = await asyncio.to_thread(cross_encoder, settings)  # first: where it is refused nothing is open yet
+    tracing = await asyncio.to_thread(traces, settings, metrics)
+    passages = Passages(metrics, tracing)
     kept = await _kept(settings)
     queued = await _queued(settings, metrics)
     hot = HotScopes(
@@ -247,9 +255,12 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
             use=parts.use,
             journal=journal,
             in_flight=InFlight(settings.limits.requests_max),
+            passages=passages,
         ),
-        own=_own_api(settings, kept, queued, parts, door, readiness, audit),
+        own=_own_api(settings, kept, queued, parts, door, readiness, audit, passages),
         signals=_signals(settings),
+        tracing=tracing,
+        passages=passages,
     )
 
 
@@ -303,6 +314,7 @@ def _own_api(
     door: OpenDoor | KeyedDoor,
     readiness: Readiness,
     audit: AuditLog,
+    passages: Passages,
 ) -> OwnApi:
     return OwnApi(
         OwnParts(
@@ -328,6 +340,7 @@ def _own_api(
             journal=parts.journal,
             canaries=parts.canaries,
             forgets=Asking(EraseStore(kept.database, kept.table), kept.keys),
+            passages=passages,
         )
     )
 
@@ -405,6 +418,8 @@ async def close(wired: Wired) -> None:
     await wired.queued.hot_state.close()
     await wired.queued.rates.close()
     await wired.signals.close()
+    if wired.tracing is not None:
+        await wired.tracing.close()
     await wired.kept.database.close()
 
 
@@ -413,6 +428,21 @@ def pool_bounds(settings: Settings) -> PoolBounds:
     return PoolBounds(
         connections_max=settings.database.pool_size, statement_timeout_ms=settings.database.statement_timeout_ms
     )
+
+
+def traces(settings: Settings, metrics: Metrics) -> Tracing | None:
+    """Where traces go, if anywhere; only then is OpenTelemetry loaded. Blocking. Raises ConfigInvalid."""
+    if settings.telemetry.otlp_endpoint is None:
+        return None
+    try:
+        otlp = importlib.import_module("memory.adapters.otlp")
+    except ImportError as missing:
+        raise ConfigInvalid(
+            f"telemetry.otlp_endpoint is set, and OpenTelemetry is not installed ({missing.name}): "
+            "pip install 'vllm-memory-proxy[otel]'"
+        ) from missing
+    tracing: Tracing = otlp.OtlpTraces(settings.telemetry, metrics.spans)
+    return tracing
 
 
 def cross_encoder(settings: Settings) -> CrossEncoder | None:

@@ -37,6 +37,7 @@ from policies.redaction import Redacted
 from policies.working import WorkingContext
 from proxy.app import Door
 from proxy.limits import KeyUse
+from proxy.passages import Passages
 from proxy.readiness import Readiness
 
 Order = Literal["desc", "asc"]
@@ -254,3 +255,4 @@ class OwnParts:
     journal: Audit
     canaries: Canaries
     forgets: Asking
+    passages: Passages
