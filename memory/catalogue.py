@@ -40,6 +40,14 @@ Stage = Literal[
 InLedger = Literal["placed", "kept", "withdrawn"]
 
 
+def _begun(counter: Counter, *values: str) -> Counter:
+    """A counter whose series stand at 0 from the start: `increase` does not see the first of a series that was absent,
+    and an alert would miss what happens once."""
+    for value in values:
+        counter.labels(value)
+    return counter
+
+
 class Stages:
     """The histograms of stages, counted here and written all at once by `write`, each second and at every scrape.
 
@@ -95,8 +103,10 @@ class RequestMetrics:
         self.overflow_retries = Counter(
             "memory_proxy_overflow_retries_total", "Requests sent again without their block.", registry=own
         )
-        self.upstream_failures = Counter(
-            "memory_proxy_upstream_failures_total", "Upstream faults by phase.", ["phase"], registry=own
+        self.upstream_failures = _begun(
+            Counter("memory_proxy_upstream_failures_total", "Upstream faults by phase.", ["phase"], registry=own),
+            "connect",
+            "midstream",
         )
         self.clients_left = Counter(
             "memory_proxy_clients_left_total", "Clients that left before the end.", registry=own
@@ -165,8 +175,11 @@ class CaptureMetrics:
     """Capture and the queue: what is kept, where, and what waits."""
 
     def __init__(self, own: CollectorRegistry) -> None:
-        self.captures = Counter(
-            "memory_proxy_captures_total", "Captured exchanges by where they went.", ["where"], registry=own
+        self.captures = _begun(
+            Counter("memory_proxy_captures_total", "Captured exchanges by where they went.", ["where"], registry=own),
+            "queue",
+            "spool",
+            "none",
         )
         self.capture_seconds = Histogram(
             "memory_proxy_capture_seconds", "How long the last byte was held.", registry=own, buckets=_SECONDS
@@ -196,7 +209,9 @@ class WriteMetrics:
     """The write path: what the workers stored, held back and dropped, and how long it took."""
 
     def __init__(self, own: CollectorRegistry) -> None:
-        self.work = Counter("memory_proxy_work_total", "What the worker loop did.", ["what"], registry=own)
+        self.work = _begun(
+            Counter("memory_proxy_work_total", "What the worker loop did.", ["what"], registry=own), "stored"
+        )
         self.write_seconds = Histogram(
             "memory_proxy_write_seconds", "Write path by step.", ["step"], registry=own, buckets=_SECONDS
         )
@@ -283,8 +298,11 @@ class LawMetrics:
     """Erasure, audit, canaries."""
 
     def __init__(self, own: CollectorRegistry) -> None:
-        self.erasures = Counter(
-            "memory_proxy_erasures_total", "Erasures by what came of them.", ["outcome"], registry=own
+        self.erasures = _begun(
+            Counter("memory_proxy_erasures_total", "Erasures by what came of them.", ["outcome"], registry=own),
+            "complete",
+            "traces_left",
+            "stopped",
         )
         self.erasures_waiting = Gauge(
             "memory_proxy_erasures_waiting",
@@ -298,12 +316,19 @@ class LawMetrics:
             registry=own,
             buckets=_LONG_SECONDS,
         )
-        self.audit = Counter("memory_proxy_audit_total", "Rows of the audit log.", ["what"], registry=own)
-        self.canary_seen = Counter(
-            "memory_proxy_canary_seen_total",
-            "Canaries of one tenant seen in a prompt or an answer of another.",
-            ["where"],
-            registry=own,
+        self.audit = _begun(
+            Counter("memory_proxy_audit_total", "Rows of the audit log.", ["what"], registry=own), "written", "dropped"
+        )
+        self.canary_seen = _begun(
+            Counter(
+                "memory_proxy_canary_seen_total",
+                "Canaries of one tenant seen in a prompt or an answer of another.",
+                ["where"],
+                registry=own,
+            ),
+            "prompt",
+            "answer",
+            "api",
         )
 
 
