@@ -212,7 +212,8 @@ class ChatCompletions:
         answering = Answering(self._parts.upstream, self._parts.metrics, copy_bytes_max=0)
         try:
             outcome = await answering.send(request, body, head)
-            note(outcome=outcome.status)
+            if outcome.status != "complete":
+                note(outcome=outcome.status)
         finally:
             self._parts.metrics.statuses.labels(status.partition(";")[0], "" if status == "off" else "store").inc()
         if self._parts.use is not None:

@@ -83,4 +83,4 @@ def answered(passage: Passage, response: web.StreamResponse) -> None:
     if not size and isinstance(response, web.Response) and isinstance(response.body, bytes):
         size = len(response.body)  # it is sent when this has returned
     passage.facts.update({"http": response.status, "bytes_out": size})
-    passage.facts.setdefault("outcome", "complete")
+    passage.facts.setdefault("outcome", "failed" if response.status >= 400 else "complete")

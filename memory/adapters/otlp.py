@@ -117,7 +117,8 @@ class OtlpTrace:
         self.answered()
         self._span.update_name(_name(facts))
         self._span.set_attributes(attributes(facts, response_id))
-        if facts.get("http", 200) >= 500 or facts.get("outcome") == "failed":
+        http = facts.get("http", 200)  # what a client did wrong is no error of a server's span
+        if http >= 500 or (http < 400 and facts.get("outcome") == "failed"):
             self._span.set_status(Status(StatusCode.ERROR))
         self._span.end()
 
