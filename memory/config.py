@@ -52,6 +52,7 @@ from memory.config_sections import (
     Section,
     Session,
     Summary,
+    Telemetry,
     Tokenizer,
     Upstream,
     Worker,
@@ -103,6 +104,7 @@ class Settings(Section):
     injection: Injection = Injection()
     data: Data = Data()
     log: Log = Log()
+    telemetry: Telemetry = Telemetry()
 
 
 @dataclass(frozen=True, slots=True)

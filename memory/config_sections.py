@@ -574,6 +574,21 @@ class Data(Section):
     )
 
 
+class Telemetry(Section):
+    """Traces by OpenTelemetry, of the proxy workers. Without an endpoint nothing is loaded and no header changed."""
+
+    otlp_endpoint: HttpUrl | None = Field(
+        default=None,
+        description="Base address of a collector that takes OTLP over HTTP, as http://host:4318; null: no traces.",
+    )
+    trace_share: float = Field(
+        default=1.0, ge=0, le=1, description="Share of the requests traced where the client has not decided."
+    )
+    spans_max: int = Field(
+        default=4096, ge=64, le=1_000_000, description="Spans that wait to be sent; more are dropped and counted."
+    )
+
+
 class Log(Section):
     """What is written to standard error. Message text never is."""
 

@@ -20,6 +20,7 @@ from multidict import CIMultiDict
 from memory.chain import Digest, extend
 from memory.model import ExchangeStatus
 from memory.off_loop import off_loop
+from memory.passage import CLIENT_LEFT, lap, note, note_answer
 from memory.read.conversation import Conversation
 from memory.read.dropped import Joint, pair_of
 from memory.telemetry import Metrics
@@ -30,8 +31,6 @@ from proxy.wire.sse import FinalEventHold, LastByteHold
 
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
-# What is kept as the status of an exchange whose client left before there was any answer (nginx's word for it).
-CLIENT_LEFT: Final = 499
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +119,13 @@ class Answering:
         try:
             if refused is not None and answer.status >= 400:
                 text = await _beginning(answer, _ERROR_BYTES_MAX)
+                lap("upstream")
                 if refused(answer.status, text):
                     return Outcome(web.StreamResponse(), answer.status, withdrawn=True)
                 return await self._short(request, answer, head, text)
             if answer.status >= 400:
                 head["X-Memory-Capture"] = "off"
+                note(capture="off")
                 return await self._carry(request, answer, head, None, None)
             return await self._carry(request, answer, head, keep, left)
         finally:
@@ -138,6 +139,7 @@ class Answering:
     ) -> Outcome:
         """An error answer whose beginning was read already."""
         head["X-Memory-Capture"] = "off"
+        note(capture="off")
         response = begin(answer, head)
         await response.prepare(request)
         await response.write(text)
@@ -162,9 +164,13 @@ class Answering:
         try:
             await response.prepare(request)
             died = await self._pump(answer, response, hold, copy)
+            lap("stream")
             outcome = await self._outcome(response, answer, streamed, copy, died=died, left=False)
+            if (said := outcome.answer) is not None:
+                note_answer(said.id, said.usage, [one.finish_reason for one in said.choices if one.finish_reason])
         except (asyncio.CancelledError, ConnectionError):
             answer.close()
+            note(http=answer.status, bytes_out=copy.passed)
             self._metrics.clients_left.inc()
             if keep is not None and left is not None:
                 left(self._keep_partial(keep, response, answer, streamed, copy.taken_over()))
@@ -173,6 +179,7 @@ class Answering:
             copy.release()
         if keep is not None:
             await asyncio.shield(asyncio.ensure_future(keep(outcome)))
+            lap("hold")
         if died:
             self._metrics.upstream_failures.labels("midstream").inc()
             cut(request)
@@ -191,11 +198,15 @@ class Answering:
     ) -> bool:
         """Carry the chunks; says whether the upstream died before its end."""
         read = answer.content.readany
+        waiting = True
         while True:
             try:
                 chunk = await read()
             except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, OSError):
                 return True
+            if waiting:
+                waiting = False
+                lap("upstream")
             if not chunk:
                 return False
             if hold is None:

@@ -17,12 +17,14 @@ from multidict import CIMultiDict
 
 from memory.audit import Audit
 from memory.errors import CapabilityMissing, Refused, UpstreamUnreachable
+from memory.passage import note
 from memory.telemetry import Metrics, event
 from proxy.bounds import InFlight
 from proxy.chat import CREDENTIAL, USE, ChatCompletions, within_limits
 from proxy.generation import Generation
 from proxy.identity import Credential
 from proxy.limits import KeyUse, require_model, tokens_by_size
+from proxy.passages import Passages, answered
 from proxy.relay import Upstream, pass_through
 from proxy.websocket import is_websocket, tunnel
 
@@ -56,9 +58,11 @@ class Front:
         use: KeyUse | None,
         journal: Audit,
         in_flight: InFlight,
+        passages: Passages,
     ) -> None:
         self._door = door
         self._in_flight = in_flight
+        self._passages = passages
         self._chat = chat
         self._generation = generation
         self._upstream = upstream
@@ -80,19 +84,23 @@ class Front:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Serve one request that is vLLM's."""
         route, handler = self.handler_for(request)
+        with self._passages.of(request, route) as passage:
+            response = await self._answer(request, handler)
+            answered(passage, response)
+        return response
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             with self._in_flight.one():
                 credential = request[CREDENTIAL] = self._door.admit(request)
                 if self._use is not None and (asked := self._use.begin(credential)) is not None:
                     request[USE] = asked
-                response = await handler(request)
+                return await handler(request)
         except Refused as refused:
-            response = refusal(refused)
             note_refusal(self._journal, request, refused)
             if isinstance(refused, UpstreamUnreachable):
                 self._metrics.upstream_failures.labels("connect").inc()
-        self._metrics.requests.labels(route, f"{response.status // 100}xx").inc()
-        return response
+            return refusal(refused)
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
         if self._use is None:
@@ -126,7 +134,8 @@ def model_in(body: bytes) -> object:
 
 
 def note_refusal(journal: Audit, request: web.Request, refused: Refused) -> None:
-    """Leave an audit row of a 403, where it is known whose it is."""
+    """Say a refusal in the request's line; leave an audit row of a 403, where it is known whose it is."""
+    note(outcome="refused", code=refused.code)
     caller = request.get(CREDENTIAL)
     if refused.status == 403 and caller is not None and caller.tenant.int:
         resource = request.match_info.route.resource

@@ -27,6 +27,7 @@ from memory.errors import MemoryProxyFault
 from memory.keys import KeyRing
 from memory.model import Captured, ImportChunk, Scope
 from memory.off_loop import off_loop
+from memory.passage import note, took
 from memory.ports import Entry
 from memory.read.conversation import Conversation, Conversations
 from memory.read.dropped import Joint
@@ -98,6 +99,8 @@ class Capture:
         where = await self._hand_off.hand_off(entry)
         left_s = REMEMBER_HOLD_S - (perf_counter() - started)
         await asyncio.wait([remembering], timeout=max(left_s, 0))
+        note(capture=where)
+        took("capture", started)
         self._metrics.captures.labels(where).inc()
         self._metrics.capture_seconds.observe(perf_counter() - started)
 

@@ -31,6 +31,7 @@ from memory.json_spans import JsonUnreadable
 from memory.keys import KeyRing, tenant_salt
 from memory.model import Captured, Entry, Recall, Retrieval, Rung, Withdrawn
 from memory.off_loop import off_loop
+from memory.passage import MODEL_CHARS_MAX, lap, note
 from memory.read.conversation import Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
@@ -133,9 +134,11 @@ class ChatCompletions:
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Identify, recall, assemble, forward, tee, capture."""
         body = await self.read(request)
+        lap("read")
         if self.is_plainly_off(request, body):
             return await self.without_memory(request, body, "off")
         asked = await self.understand(request, body)
+        lap("identify")
         if asked.chat is None or asked.ask.mode == "off":
             return await self.without_memory(request, await ours_taken_off(asked), "off")
         with self._users.request((asked.ask.scope.tenant, asked.ask.scope.user)):
@@ -147,8 +150,10 @@ class ChatCompletions:
         async with self._parts.places.place(asked.ask.scope.tenant) as rung:
             conversation, kept, recall = await self._remember(asked, chat, rung)
         self._users.session((asked.ask.scope.tenant, asked.ask.scope.user), conversation.session.session_id)
+        lap("recall")
         prompt = await self._assemble(asked, chat, conversation, kept, recall)
         self._note(asked, chat, conversation, kept, prompt)
+        lap("assemble")
         self._watch(asked, request[CREDENTIAL], prompt)
         millis = (perf_counter() - asked.started) * 1000
         return await self._forward(request, asked, chat, conversation, prompt, millis)
@@ -192,7 +197,9 @@ class ChatCompletions:
             what = "checkpoint" if ask.checkpoint is not None else "persona"
             raise NotFound(f"there is no such {what} in this scope", param=f"X-Memory-{what.capitalize()}")
         salt = tenant_salt(salt_key, chat.cache_salt) if self._parts.salted else None
-        return Asked(new_id(), now, started, body, chat, ask, salt, credential)
+        exchange_id = new_id()
+        note(exchange=str(exchange_id), model=chat.model[:MODEL_CHARS_MAX] if chat.model else None)
+        return Asked(exchange_id, now, started, body, chat, ask, salt, credential)
 
     async def _has_keys(self, tenant: UUID) -> bool:
         """Whether the tenant's key is at hand: without it nothing can be recognised or sealed. Asks the store once."""
@@ -206,11 +213,15 @@ class ChatCompletions:
     async def without_memory(self, request: web.Request, body: bytes, status: str) -> web.StreamResponse:
         """Forward a body, carry the answer; the head says `status` and that nothing is kept."""
         await within_limits(request)
+        lap("admit")
         capture = "off" if status == "off" else "none"
+        note(memory=status.partition(";")[0], reason=None if status == "off" else "store", capture=capture)
         head = CIMultiDict({"X-Memory-Status": status, "X-Memory-Capture": capture})
         answering = Answering(self._parts.upstream, self._parts.metrics, copy_bytes_max=0)
         try:
             outcome = await answering.send(request, body, head)
+            if outcome.status != "complete":
+                note(outcome=outcome.status)
         finally:
             self._parts.metrics.statuses.labels(status.partition(";")[0], "" if status == "off" else "store").inc()
         if self._parts.use is not None:
@@ -230,6 +241,7 @@ class ChatCompletions:
             parts.recaller.confirm(scope)
             await asyncio.sleep(0)  # under way before this one goes on
         conversation = await self._conversation(asked, chat)
+        lap("find")
         keeping = self._keeping(asked, chat, conversation) if rung != "none" else None
         if not query or self._has_decided(chat, conversation):
             return conversation, await in_time(keeping, self._left_s(asked)), Recall()
@@ -396,6 +408,7 @@ class ChatCompletions:
         sent = prompt
 
         await within_limits(request)
+        lap("admit")
 
         async def keep(outcome: Outcome) -> None:
             if parts.use is not None:
@@ -414,7 +427,7 @@ class ChatCompletions:
             request, prompt.body, head, keep=keep, refused=refused, left=parts.capture.in_background
         )
         if not outcome.withdrawn:
-            return self._said(asked, prompt, outcome, millis)
+            return self._said(prompt, outcome)
         parts.metrics.overflow_retries.inc()
         bare = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt)
         withdrawn = (*prompt.withdrawn, *(Withdrawn(one.chain, "overflow") for one in prompt.placed))
@@ -423,12 +436,22 @@ class ChatCompletions:
         parts.capture.in_background(noted(work))
         head = self._head(asked, conversation, sent, millis)
         outcome = await answering.send(request, sent.body, head, keep=keep, left=parts.capture.in_background)
-        return self._said(asked, sent, outcome, millis)
+        return self._said(sent, outcome)
 
     def _head(self, asked: Asked, conversation: Conversation, prompt: Prompt, millis: float) -> CIMultiDict[str]:
-        """The X-Memory-* headers of the answer (DESIGN section 2)."""
+        """The X-Memory-* headers of the answer (DESIGN section 2); the request's line says the same."""
         exact, tokens = self._parts.rules.counter.exact, prompt.tokens
         status = _status_header(prompt) if asked.ask.inserts else "off"
+        note(
+            retrieval=str(asked.retrieval_id) if asked.ask.inserts and conversation.tip is not None else None,
+            memory=prompt.status if asked.ask.inserts else "off",
+            reason=prompt.reason,
+            rung=prompt.rung,
+            placed=prompt.count,
+            kept=prompt.kept,
+            tokens=tokens,
+            added_ms=round(millis, 3),
+        )
         head = CIMultiDict(
             {
                 "X-Memory-Status": status,
@@ -477,27 +500,14 @@ class ChatCompletions:
             self._parts.metrics.captures_lost.inc()
             event(log, "capture_lost", logging.ERROR, exchange=str(asked.exchange_id), fault=type(fault).__name__)
 
-    def _said(self, asked: Asked, prompt: Prompt, outcome: Outcome, millis: float) -> web.StreamResponse:
+    def _said(self, prompt: Prompt, outcome: Outcome) -> web.StreamResponse:
         metrics = self._parts.metrics
         if prompt.block is not None:
             metrics.injected_memories.inc(prompt.count)
             metrics.injected_tokens.inc(prompt.block.tokens)
         for placed in prompt.placed:
-            what = "kept" if placed.kept else "new"
-            metrics.ledger_blocks.labels(what).inc()
-            metrics.ledger_tokens.labels(what).inc(placed.tokens)
-        event(
-            log,
-            "chat",
-            exchange=str(asked.exchange_id),
-            http=outcome.http_status,
-            outcome=outcome.status,
-            memory=prompt.status,
-            reason=prompt.reason,
-            placed=prompt.count,
-            kept=prompt.kept,
-            added_ms=round(millis, 1),
-        )
+            metrics.ledger("kept" if placed.kept else "placed", 1, placed.tokens)
+        note(outcome=outcome.status)
         return outcome.response
 
 

@@ -47,11 +47,13 @@ class Copy:
         self._bytes_max = bytes_max
         self._copies = copies
         self._size = 0
+        self.passed = 0  # bytes that went by, held or not
         self.chunks: list[bytes] = []
         self.refused: Refusal | None = None
 
     def add(self, chunk: bytes) -> None:
         """Hold a chunk, or from now on nothing."""
+        self.passed += len(chunk)
         if self.refused is not None or self._bytes_max == 0:
             return
         if self._size + len(chunk) > self._bytes_max:

@@ -17,6 +17,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from memory.errors import UpstreamUnreachable
+from memory.passage import continued, lap, note
 
 _HOP_BY_HOP: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer trailers"
@@ -101,6 +102,7 @@ class Upstream:
             kept["Authorization"] = self._own_auth
         if body_bytes is not None:
             kept["Content-Length"] = str(body_bytes)
+        continued(kept)
         return kept
 
     async def send(
@@ -211,12 +213,19 @@ async def relay(
 ) -> web.StreamResponse:
     """Carry an answer to the client, each chunk as it arrives. Cuts the client when the upstream dies midway."""
     response = begin(answer, extra)
+    note(http=answer.status)
     await response.prepare(request)
     try:
-        while chunk := await answer.content.readany():
+        chunk = await answer.content.readany()
+        lap("upstream")
+        while chunk:
             await response.write(chunk)
+            chunk = await answer.content.readany()
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, asyncio.IncompleteReadError):
+        note(outcome="failed")
         cut(request)
         return response
+    finally:
+        lap("stream")
     await response.write_eof()
     return response

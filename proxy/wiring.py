@@ -7,6 +7,7 @@ The only module of the request side that names adapters. `wire` builds without w
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 from collections.abc import Callable, Coroutine, Sequence
@@ -55,6 +56,7 @@ from memory.key_table import OpenedKeys
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.late import LateEmbedder
+from memory.passage import Tracing
 from memory.ports import Reranker, TokenCounter
 from memory.read.answers import Answers
 from memory.read.conversation import Conversations
@@ -85,6 +87,7 @@ from proxy.generation import Generation
 from proxy.limits import KeyUse
 from proxy.load import LoadControl, places_of
 from proxy.names import Names
+from proxy.passages import Passages
 from proxy.prompt import Rules, limits_of
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
@@ -152,6 +155,8 @@ class Wired:
     front: Front
     own: OwnApi
     signals: RedisErase
+    tracing: Tracing | None
+    passages: Passages
 
     @property
     def hears(self) -> EraseFollower:
@@ -188,6 +193,7 @@ class Wired:
             self.canaries.keep_examining(),
             self.hears.follow(),
             self.load.keep_looking(),
+            self.passages.keep_writing(),
         )
         return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
 
@@ -195,6 +201,8 @@ class Wired:
 async def wire(settings: Settings, metrics: Metrics) -> Wired:
     """Build a worker's parts. Raises ConfigInvalid, StartFailed, ModelFileInvalid where they cannot be."""
     reranker = await asyncio.to_thread(cross_encoder, settings)  # first: where it is refused nothing is open yet
+    tracing = await asyncio.to_thread(traces, settings, metrics)
+    passages = Passages(metrics, tracing)
     kept = await _kept(settings)
     queued = await _queued(settings, metrics)
     breakers = breakers_of(settings, metrics)
@@ -289,9 +297,12 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
             use=parts.use,
             journal=journal,
             in_flight=InFlight(settings.limits.requests_max),
+            passages=passages,
         ),
-        own=_own_api(settings, kept, queued, parts, door, readiness, audit),
+        own=_own_api(settings, kept, queued, parts, door, readiness, audit, passages),
         signals=_signals(settings),
+        tracing=tracing,
+        passages=passages,
     )
 
 
@@ -345,6 +356,7 @@ def _own_api(
     door: OpenDoor | KeyedDoor,
     readiness: Readiness,
     audit: AuditLog,
+    passages: Passages,
 ) -> OwnApi:
     return OwnApi(
         OwnParts(
@@ -373,6 +385,7 @@ def _own_api(
             tells=Tells(queued.hot_state, kept.read_store),
             what_if=WhatIf(settings, parts.recaller, parts.rules, parts.models),
             retention=timedelta(days=settings.replay.retention_days),
+            passages=passages,
         )
     )
 
@@ -450,6 +463,8 @@ async def close(wired: Wired) -> None:
     await wired.queued.hot_state.close()
     await wired.queued.rates.close()
     await wired.signals.close()
+    if wired.tracing is not None:
+        await wired.tracing.close()
     await wired.kept.database.close()
 
 
@@ -458,6 +473,21 @@ def pool_bounds(settings: Settings) -> PoolBounds:
     return PoolBounds(
         connections_max=settings.database.pool_size, statement_timeout_ms=settings.database.statement_timeout_ms
     )
+
+
+def traces(settings: Settings, metrics: Metrics) -> Tracing | None:
+    """Where traces go, if anywhere; only then is OpenTelemetry loaded. Blocking. Raises ConfigInvalid."""
+    if settings.telemetry.otlp_endpoint is None:
+        return None
+    try:
+        otlp = importlib.import_module("memory.adapters.otlp")
+    except ImportError as missing:
+        raise ConfigInvalid(
+            f"telemetry.otlp_endpoint is set, and OpenTelemetry is not installed ({missing.name}): "
+            "pip install 'vllm-memory-proxy[otel]'"
+        ) from missing
+    tracing: Tracing = otlp.OtlpTraces(settings.telemetry, metrics.spans)
+    return tracing
 
 
 def cross_encoder(settings: Settings) -> CrossEncoder | None:

@@ -20,6 +20,7 @@ from memory.telemetry import Metrics
 from proxy.api.own import OwnApi, OwnParts
 from proxy.auth import OpenDoor
 from proxy.identity import Credential
+from proxy.passages import Passages
 from proxy.readiness import Readiness
 
 CALLS = [
@@ -94,6 +95,7 @@ def parts(**given: Any) -> OwnParts:
     journal = Journal(log, metrics)
     canaries = Canaries(_key, log, journal, metrics)
     own = replace(nothing, metrics=metrics, readiness=Readiness({}), journal=journal, canaries=canaries)
+    own = replace(own, passages=Passages(metrics, None))
     return replace(own, **given)
 
 

@@ -81,8 +81,8 @@ def test_a_block_where_none_can_stand_is_refused() -> None:
 
 def test_kept_and_new_blocks_stand_in_the_order_in_which_they_were_placed() -> None:
     rows = [
-        {"position": 0, "tokens": 1, "memory_ids": ["a"], "kept": True},
-        {"position": 2, "tokens": 1, "memory_ids": ["b"], "kept": True},
+        {"position": 0, "tokens": 1, "memory_ids": ["a"], "since": "x"},
+        {"position": 2, "tokens": 1, "memory_ids": ["b"], "since": "x"},
         {"position": 2, "tokens": 2, "memory_ids": ["c"]},
     ]
     placed = placements_of(replace(RECORD, placements=rows), ["A", "B", "C"])

@@ -159,8 +159,8 @@ class Ledgers:
         law = await self._law(scope, conversation, quoted, where)
         refused = {at: why for at, entry in entries.items() if (why := self._refusal(entry, law, now)) is not None}
         blocks = {at: Placed(at, places[at], one, one.retrieval_id) for at, one in entries.items() if at not in refused}
-        for why in refused.values():
-            self._metrics.ledger_withdrawn.labels(why).inc()
+        for at, why in refused.items():
+            self._metrics.ledger("withdrawn", 1, entries[at].tokens, why)
         final = tuple(Withdrawn(places[at], why) for at, why in refused.items() if is_final(why))
         kept = replace(kept, blocks=blocks, withdrawn=final)
         dropped = await self._dropped(scope, conversation, law, now)
@@ -223,7 +223,7 @@ class Ledgers:
             key = await self._keys.by_id(scope.tenant, key_id_of(value))
             entry = unpacked(unseal(key, await self._binding(scope, session), value))
         except EnvelopeUnreadable:
-            self._metrics.ledger_withdrawn.labels("unreadable").inc()
+            self._metrics.ledger("withdrawn", 1, 0, "unreadable")
             return None
         self._entries.put(scope.tenant, session.session_id, digest, value, entry)
         return entry

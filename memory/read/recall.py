@@ -18,6 +18,7 @@ from uuid import UUID
 
 from memory.errors import EmbedderUnavailable, MemoryProxyFault, StoreUnavailable
 from memory.model import Candidate, IndexRow, Recall, Rung, Scope, ScopeVersion, Vector
+from memory.passage import took
 from memory.ports import Embedder, QueryTransformer
 from memory.read.answers import Answers, Found
 from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
@@ -117,8 +118,10 @@ class Recaller:
 
     async def embed(self, text: str, previous: Sequence[str] = ()) -> asyncio.Task[Vector]:
         """Start the embedding of a question; called as soon as its text is known, with what `Question` will have."""
+        started = time.perf_counter()
         task = asyncio.create_task(self._embedder.embed_query(self._transformer.transform(text, previous) or text))
         task.add_done_callback(_mark_retrieved)
+        task.add_done_callback(lambda _: took("embed", started))
         await asyncio.sleep(0)  # it is handed to its thread
         if not task.done():
             time.sleep(_HANDED_OVER_S)  # noqa: ASYNC251  the loop lets go of the interpreter, which is the point
@@ -210,7 +213,12 @@ class Recaller:
                 if hot is None:
                     return Found(await self._from_store(question, vector), question.now)
                 prepared = preparing.result() if preparing.done() else await preparing
-                return await self._hot.run(lambda: _ranked(question, hot, prepared, vector))
+                if question.as_of is None:
+                    self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
+                began = time.perf_counter()
+                found = await self._hot.run(lambda: _ranked(question, hot, prepared, vector))
+                took("search", began)
+                return found
         except TimeoutError:
             return Found(Recall(reason="deadline"), None)
         except StoreUnavailable:

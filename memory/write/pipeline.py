@@ -164,8 +164,10 @@ class WritePath:
 
     async def write_exchange(self, delivery: Delivery, fence: int) -> None:
         """One live exchange, from its envelope to its memories."""
-        captured = payload.unpack_captured(await self._opened(delivery))
-        captured = await at_home(self._parts.store, captured, await self._parts.keys.chain_key(captured.scope.tenant))
+        with self._parts.metrics.write_seconds.labels("open").time():
+            captured = payload.unpack_captured(await self._opened(delivery))
+            chain_key = await self._parts.keys.chain_key(captured.scope.tenant)
+            captured = await at_home(self._parts.store, captured, chain_key)
         tokens = await self._tokens(captured.scope)
         turns = as_sensitive_as_given(await self._fresh_turns(captured, tokens), captured.retrieval)
         placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
@@ -194,11 +196,15 @@ class WritePath:
         digests = await self._digests(captured.scope, [captured.session.label], turns)
         with self._parts.metrics.write_seconds.labels("store").time():
             done = await self._parts.store.commit(commit, now=self._parts.clock(), digests=digests)
+        lag = self._parts.clock() - captured.finished_at
+        self._parts.metrics.searchable_seconds.observe(max(lag.total_seconds(), 0.0))
         self._count(turns, memories, done)
         await self._announce(captured.scope, done)
         if self._parts.working is not None and done.new_turns:
-            await self._parts.working.follow(captured.scope, captured.session.session_id)
-        await self._summarise(captured.scope, captured.session, delivery, fence)
+            with self._parts.metrics.write_seconds.labels("follow").time():
+                await self._parts.working.follow(captured.scope, captured.session.session_id)
+        with self._parts.metrics.write_seconds.labels("summarise").time():
+            await self._summarise(captured.scope, captured.session, delivery, fence)
 
     async def write_import(self, delivery: Delivery, fence: int) -> None:
         """Some lines of an import."""
@@ -293,7 +299,8 @@ class WritePath:
     async def _announce(self, scope: Scope, done: Committed) -> None:
         """Tell readers; one that is not told confirms with the store within `scope_staleness_max_ms`."""
         try:
-            await self._parts.announcer.announce(scope.tenant, done.scope_id, done.scope_version)
+            with self._parts.metrics.write_seconds.labels("announce").time():
+                await self._parts.announcer.announce(scope.tenant, done.scope_id, done.scope_version)
         except QueueUnavailable as fault:
             event(log, "not_announced", logging.WARNING, fault=str(fault))
 

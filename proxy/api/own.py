@@ -32,6 +32,7 @@ from proxy.api.sharing import SharingCalls
 from proxy.api.tokens import Tokens
 from proxy.app import note_refusal, refusal
 from proxy.chat import CREDENTIAL
+from proxy.passages import answered
 
 __all__ = ["OwnApi", "OwnParts"]
 
@@ -71,7 +72,7 @@ class OwnApi:
     """Everything under `/memory/`. One per process."""
 
     def __init__(self, parts: OwnParts) -> None:
-        self._metrics = parts.metrics
+        self._passages = parts.passages
         self._door, self._use = parts.door, parts.use
         self._journal = parts.journal
         self._canaries = parts.canaries
@@ -136,20 +137,24 @@ class OwnApi:
         """The handler with faults as answers, counted."""
 
         async def serve(request: web.Request) -> web.StreamResponse:
-            try:
-                if self._use is not None and request.path.startswith(_COUNTED):
-                    await self._use.admit(self._door.admit(request))
-                response = await handler(request)
-            except Refused as refused:
-                response = refusal(refused)
-                note_refusal(self._journal, request, refused)
+            with self._passages.of(request, "own") as passage:
+                response = await self._answer(request, handler)
+                answered(passage, response)
             caller, body = request.get(CREDENTIAL), getattr(response, "body", None)
             if caller is not None and isinstance(body, bytes):
                 self._canaries.look(caller.tenant, "api", body)
-            self._metrics.requests.labels("own", f"{response.status // 100}xx").inc()
             return response
 
         return serve
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            if self._use is not None and request.path.startswith(_COUNTED):
+                await self._use.admit(self._door.admit(request))
+            return await handler(request)
+        except Refused as refused:
+            note_refusal(self._journal, request, refused)
+            return refusal(refused)
 
 
 async def _secured(request: web.Request, response: web.StreamResponse) -> None:

@@ -39,6 +39,7 @@ from policies.redaction import Redacted
 from policies.working import WorkingContext
 from proxy.app import Door
 from proxy.limits import KeyUse
+from proxy.passages import Passages
 from proxy.readiness import Readiness
 from proxy.what_if import WhatIf
 
@@ -265,3 +266,4 @@ class OwnParts:
     tells: Tells
     what_if: WhatIf
     retention: timedelta  # of sealed parts
+    passages: Passages

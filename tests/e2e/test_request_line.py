@@ -1,0 +1,198 @@
+"""One line per request, whoever ended it, and no word of anybody's in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from memory.passage import Facts
+from tests.e2e.raw_http import connect, read_head, request_bytes
+from tests.e2e.talk import MODEL
+from tests.e2e.upstreams import counters, last, wait_until
+from tests.service_fixture import Service, serving
+
+SAID = "The lighthouse keeper's cat is called Thimblewick."
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture(scope="module")
+def logged(upstream: str) -> Iterator[Service]:
+    """A service that logs JSON."""
+    with serving(upstream, env={"MEMORY_PROXY_LOG__FORMAT": "json"}) as running:
+        yield running
+
+
+def lines(service: Service) -> list[dict[str, Any]]:
+    """Every request's line so far."""
+    said = (json.loads(line) for line in service.log.read_text(errors="replace").splitlines() if line.startswith("{"))
+    return [one for one in said if one["event"] == "request"]
+
+
+def line_after(service: Service, before: int) -> dict[str, Any]:
+    """The one line that came since."""
+    wait_until(lambda: len(lines(service)) > before, 10, "the line is written")
+    (line,) = lines(service)[before:]
+    return line
+
+
+def send(service: Service, path: str, body: Any, **headers: str) -> tuple[int, bytes]:
+    """One request."""
+    data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json", **headers}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(service.url + path, data=data, headers=named)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read()
+
+
+def chosen(line: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """Of a line what is expected of it."""
+    return {name: line.get(name) for name in expected}
+
+
+def chat(*, stream: bool = False) -> dict[str, Any]:
+    return {"model": MODEL, "messages": [{"role": "user", "content": SAID}], "stream": stream}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_chat_leaves_one_whole_line(logged: Service, user: str, stream: bool) -> None:
+    before = len(lines(logged))
+    _, answer = send(logged, CHAT, chat(stream=stream), X_Memory_User=user, traceparent=PARENT)
+    line = line_after(logged, before)
+    assert line.keys() - {"time", "level", "logger", "pid", "event"} <= Facts.__annotations__.keys()
+    expected = {"route": "chat", "method": "POST", "http": 200, "outcome": "complete", "memory": "empty", "kept": 0}
+    assert chosen(line, expected) == expected
+    assert line["capture"] == "queue"
+    assert line["model"] == MODEL
+    assert line["finish"] == ["stop"]
+    assert line["bytes_in"] == len(json.dumps(chat(stream=stream)))
+    assert line["bytes_out"] >= len(answer)
+    assert line["trace"] == PARENT.split("-")[1]
+    assert len(line["exchange"]) == len(line["retrieval"]) == 36
+    in_turn = {"read", "identify", "find", "recall", "assemble", "admit", "upstream", "stream", "hold"}
+    assert in_turn | {"embed", "capture"} <= line["stages_ms"].keys()
+    assert sum(line["stages_ms"][stage] for stage in in_turn) <= line["total_ms"]
+    assert line["added_ms"] <= line["total_ms"]
+    assert line["ttfb_ms"] == line["stages_ms"]["upstream"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "expected"),
+    [
+        (CHAT, chat(), {"X_Memory_Mode": "off"}, {"route": "chat", "memory": "off", "capture": "off"}),
+        ("/v1/completions", {"prompt": SAID}, {}, {"route": "generation", "memory": "off"}),
+        ("/v1/models", None, {}, {"route": "other", "method": "GET"}),
+        ("/memory/v1/sessions", None, {}, {"route": "own", "method": "GET"}),
+    ],
+    ids=["memory off", "generation", "passed through", "own"],
+)
+def test_every_route_leaves_one_line(
+    logged: Service, path: str, body: Any, headers: dict[str, str], expected: dict[str, Any]
+) -> None:
+    before = len(lines(logged))
+    status, answer = send(logged, path, body, **headers)
+    line = line_after(logged, before)
+    whole = {**expected, "http": status, "outcome": "complete"}
+    assert chosen(line, whole) == whole
+    assert line["bytes_out"] >= len(answer) > 0
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status", "code"),
+    [
+        (CHAT, chat(), {"X_Memory_Mode": "sideways"}, 400, "memory_invalid"),
+        (CHAT, {**chat(), "memory": {"colour": 1}}, {}, 400, "memory_invalid"),
+        ("/memory/v1/nothing", None, {}, 404, "not_found"),
+    ],
+    ids=["a header", "the body", "no such path"],
+)
+def test_a_refusal_leaves_one_line(
+    logged: Service, path: str, body: Any, headers: dict[str, str], status: int, code: str
+) -> None:
+    before = len(lines(logged))
+    assert send(logged, path, body, **headers)[0] == status
+    expected = {"http": status, "outcome": "refused", "code": code}
+    assert chosen(line_after(logged, before), expected) == expected
+
+
+def test_an_error_of_the_upstream_is_its_own_and_leaves_one_line(logged: Service, user: str) -> None:
+    before = len(lines(logged))
+    assert send(logged, CHAT, chat(), X_Memory_User=user, x_fake_status="500")[0] == 500
+    line = line_after(logged, before)
+    expected = {"http": 500, "capture": "off", "outcome": "failed"}
+    assert chosen(line, expected) == expected
+    assert "code" not in line
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["after the first token", "before it"])
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_a_client_that_leaves_leaves_one_line(logged: Service, upstream: str, user: str, mode: str, late: bool) -> None:
+    before = len(lines(logged))
+    pace = (b"x-fake-token-ms", b"30") if late else (b"x-fake-first-ms", b"60000")
+    head = [(b"Content-Type", b"application/json"), (b"x-fake-tokens", b"4000"), pace]
+    head += [(b"X-Memory-User", user.encode()), (b"X-Memory-Mode", mode.encode())]
+    with connect(logged.url) as sock:
+        sock.sendall(request_bytes("POST", CHAT, head, json.dumps(chat(stream=late)).encode()))
+        wait_until(lambda: counters(upstream)["running"] > 0, 10, "the request runs")
+        if late:
+            *_, data = read_head(sock)
+            while data.count(b"data:") < 4:
+                data += sock.recv(65_536)
+    line = line_after(logged, before)
+    assert line["outcome"] == "client_left"
+    assert line["http"] == (200 if late else 499)
+    wait_until(lambda: counters(upstream)["running"] == 0, 10, "the upstream is free")
+
+
+def test_no_word_of_anybody_is_logged(logged: Service, user: str) -> None:
+    send(logged, CHAT, chat(), X_Memory_User=user, X_Memory_Project="secret-project", X_Memory_Session="a-label")
+    logged.settle()
+    log = logged.log.read_text(errors="replace")
+    for word in ("Thimblewick", "lighthouse", user, "secret-project", "a-label"):
+        assert word not in log
+
+
+def test_probes_are_not_said(logged: Service) -> None:
+    before = len(lines(logged))
+    for path in ("/memory/health", "/memory/ready", "/memory/metrics"):
+        send(logged, path, None)
+    send(logged, "/v1/models", None)
+    assert line_after(logged, before)["route"] == "other"
+
+
+def test_the_stages_are_in_the_metrics(logged: Service, user: str) -> None:
+    send(logged, CHAT, chat(), X_Memory_User=user)
+    logged.settle()
+    shown = send(logged, "/memory/metrics", None)[1].decode()
+    for stage in ("read", "identify", "find", "embed", "recall", "assemble", "upstream", "stream", "hold", "capture"):
+        assert f'memory_proxy_stage_seconds_count{{stage="{stage}"}}' in shown
+    searchable = [line for line in shown.splitlines() if line.startswith("memory_proxy_searchable_seconds_count")]
+    assert searchable and float(searchable[0].split()[1]) > 0
+
+
+def test_without_an_endpoint_the_clients_trace_passes_as_it_came(logged: Service, upstream: str, user: str) -> None:
+    send(logged, CHAT, chat(), X_Memory_User=user, traceparent=PARENT, tracestate="a=1,b=2")
+    (seen,) = last(upstream)
+    assert (seen.value("traceparent"), seen.value("tracestate")) == (PARENT, "a=1,b=2")
+
+
+def test_without_an_endpoint_we_load_nothing_of_opentelemetry() -> None:
+    """redis-py loads its metrics where they are installed; what traces need comes from us alone."""
+    asked = (
+        "import sys, proxy.worker; from memory.config import Settings; from memory.telemetry import Metrics;"
+        "from proxy.wiring import traces; assert traces(Settings(), Metrics()) is None;"
+        "sys.exit(any(name.startswith(('opentelemetry.exporter', 'opentelemetry.sdk.trace', 'memory.adapters.otlp'))"
+        " for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", asked], check=False).returncode == 0

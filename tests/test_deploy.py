@@ -1,0 +1,227 @@
+"""Dashboard and alert rules name only what the service shows, and each says what it is for."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from memory.catalogue import Stage
+from memory.config import Settings
+from memory.telemetry import Metrics
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+DASHBOARD = json.loads((DEPLOY / "grafana" / "memory-proxy.json").read_text())
+ALERTS = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())
+SCRAPE = yaml.safe_load((DEPLOY / "prometheus" / "scrape.yaml").read_text())
+RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
+QUERIES += [(rule["alert"], rule["expr"]) for rule in RULES]
+
+TOKEN = re.compile(
+    r"""(?P<space>\s+)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<range>\[[^\]]*\])|(?P<number>\d+(?:\.\d+)?(?:[smhdwy])?)"""
+    r"""|(?P<name>[a-zA-Z_:][\w:]*)|(?P<op>=~|!~|!=|==|>=|<=|[-+*/%^<>=(){},])"""
+)
+WORDS = {"sum", "max", "min", "avg", "count", "by", "without", "on", "ignoring", "unless", "and", "or", "offset"}
+FUNCTIONS = {"rate", "increase", "histogram_quantile", "scalar", "time"}
+COUNTED = {"rate", "increase"}  # want a counter, or the parts of a histogram
+SCRAPED = {"job", "instance"}  # labels that Prometheus adds
+
+
+def catalogue() -> dict[str, tuple[str, frozenset[str]]]:
+    """Each series that can be asked for: its kind and its labels."""
+    series: dict[str, tuple[str, frozenset[str]]] = {"up": ("gauge", frozenset())}
+    for collector in Metrics().registry._collector_to_names:
+        labels = frozenset(getattr(collector, "_labelnames", ()))
+        (family,) = collector.describe() if hasattr(collector, "describe") else ()
+        if family.type == "counter":
+            series[family.name + "_total"] = ("counter", labels)
+        elif family.type == "histogram":
+            series[family.name + "_bucket"] = ("counter", labels | {"le"})
+            series[family.name + "_sum"] = series[family.name + "_count"] = ("counter", labels)
+        else:
+            series[family.name] = ("gauge", labels)
+    return series
+
+
+SERIES = catalogue()
+
+
+def tokens(query: str) -> list[tuple[str, str]]:
+    """Kind and text of each token but space. Raises ValueError for what is no PromQL as it is used here."""
+    found, at = [], 0
+    while at < len(query):
+        token = TOKEN.match(query, at)
+        if token is None:
+            raise ValueError(f"unreadable at {query[at : at + 20]!r}")
+        if token.lastgroup != "space":
+            found.append((str(token.lastgroup), token[0]))
+        at = token.end()
+    return found
+
+
+def problems(query: str) -> Iterator[str]:
+    """What is wrong with a query against the catalogue."""
+    read = tokens(query)
+    texts = [text for _, text in read]
+    for pair in ("()", "{}"):
+        if texts.count(pair[0]) != texts.count(pair[1]):
+            yield f"{pair} do not match"
+    named = {text for kind, text in read if kind == "name" and text in SERIES}
+    known = SCRAPED | {"le"} | {label for one in named for label in SERIES[one][1]}
+    inside = False
+    for at, (kind, text) in enumerate(read):
+        inside = text == "{" or (inside and text != "}")
+        if kind != "name" or text in WORDS | FUNCTIONS:
+            continue
+        if text in SERIES:
+            yield from _use(text, texts, at)
+        elif text not in known:
+            yield f"{text} is no metric of the catalogue, and no label of {sorted(named)}"
+    if not named:
+        yield "no metric"
+
+
+def _use(name: str, texts: list[str], at: int) -> Iterator[str]:
+    """One use of a metric: its selector's labels, and counters under rate or increase."""
+    kind, labels = SERIES[name]
+    end = at + 1
+    if texts[end : end + 1] == ["{"]:
+        closes = texts.index("}", end)
+        for label in texts[end + 1 : closes : 4]:
+            if label not in labels | SCRAPED:
+                yield f"{name} has no label {label}"
+        end = closes + 1
+    ranged = texts[end : end + 1] and texts[end].startswith("[")
+    called = texts[at - 2] if at >= 2 and texts[at - 1] == "(" else ""
+    if ranged and (kind != "counter" or called not in COUNTED):
+        yield f"{name} is a {kind}, and {called or 'nothing'} of it is taken over time"
+    if called in COUNTED and not ranged:
+        yield f"{called} of {name} wants a range"
+
+
+@pytest.mark.parametrize(("where", "query"), QUERIES, ids=[f"{at} {where}" for at, (where, _) in enumerate(QUERIES)])
+def test_every_query_names_what_the_service_shows(where: str, query: str) -> None:
+    assert not list(problems(query)), query
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "rate(memory_proxy_request_total[5m])",
+        "rate(memory_proxy_requests[5m])",
+        'rate(memory_proxy_requests_total{rout="chat"}[5m])',
+        "sum by (stage) (rate(memory_proxy_requests_total[5m]))",
+        "rate(memory_proxy_queue_entries[5m])",
+        "rate(memory_proxy_requests_total)",
+        "memory_proxy_added_seconds",
+        "sum(rate(memory_proxy_requests_total[5m])",
+        "rate(memory_proxy_requests_total[5m]) ; 1",
+    ],
+)
+def test_a_query_that_asks_for_what_is_not_there_is_found(query: str) -> None:
+    with pytest.raises((AssertionError, ValueError)):
+        assert not list(problems(query))
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=[panel["title"] for panel in PANELS])
+def test_every_panel_says_what_it_shows_in_which_unit(panel: dict[str, Any]) -> None:
+    assert panel["title"] and len(panel["description"]) > 20
+    assert panel["fieldConfig"]["defaults"]["unit"] in {"s", "reqps", "ops", "short", "percentunit", "bytes"}
+    assert panel["targets"]
+
+
+def test_the_dashboard_has_a_row_for_each_subject_and_no_two_panels_overlap() -> None:
+    rows = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
+    assert rows == [
+        "Requests",
+        "Latency by stage",
+        "Memory given",
+        "Ledger and prefix cache",
+        "Capture and queue",
+        "Write path",
+        "Hygiene",
+        "Stores",
+        "Erasure and audit",
+    ]
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_every_metric_is_on_the_dashboard() -> None:
+    shown = {text for _, query in QUERIES for kind, text in tokens(query) if kind == "name"}
+    families = {family.name for family in Metrics().registry.collect()}
+    missing = {one for one in families if not any(name.startswith(one) for name in shown)}
+    assert not missing
+
+
+def test_the_dashboard_is_what_its_script_makes() -> None:
+    script = DEPLOY / "grafana" / "make_dashboard.py"
+    made = subprocess.run([sys.executable, str(script), "--print"], capture_output=True, text=True, check=True).stdout
+    assert made == (DEPLOY / "grafana" / "memory-proxy.json").read_text(), f"run: python {script.relative_to(DEPLOY)}"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_every_alert_says_what_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
+    assert re.fullmatch(r"\d+[mh]", rule["for"])
+    assert rule["labels"]["severity"] in {"page", "ticket"}
+    said = rule["annotations"]
+    assert all(len(said[part]) > 20 for part in ("summary", "description", "runbook"))
+    # A label in a template must be one that the expression leaves standing.
+    for label in re.findall(r"\$labels\.(\w+)", " ".join(said.values())):
+        by = re.findall(r"by \(([^)]*)\)", rule["expr"])
+        (first, *_) = (text for kind, text in tokens(rule["expr"]) if kind == "name" and text in SERIES)
+        left = {one.strip() for one in ",".join(by).split(",")} if by else SERIES[first][1] | SCRAPED
+        assert label in left
+
+
+def test_alerts_have_names_of_their_own_and_the_ones_that_matter_are_there() -> None:
+    names = [rule["alert"] for rule in RULES]
+    assert len(set(names)) == len(names)
+    wanted = "CapturesLost QueueOldest DegradedShare DeadLetters UpstreamFailures CanarySeen HygieneBad WorkerStuck"
+    assert set(wanted.split()) <= set(names)
+
+
+def test_what_happens_once_is_seen_by_an_alert() -> None:
+    """`increase` does not see the first of a series that was absent: what alerts watch is there from the start."""
+    exposed = Metrics().exposition().decode()
+    for series in (
+        "memory_proxy_captures_lost_total 0.0",
+        'memory_proxy_canary_seen_total{where="prompt"} 0.0',
+        'memory_proxy_erasures_total{outcome="traces_left"} 0.0',
+        'memory_proxy_audit_total{what="dropped"} 0.0',
+        'memory_proxy_work_total{what="stored"} 0.0',
+    ):
+        assert series in exposed
+
+
+def test_the_scrape_asks_for_the_metrics_where_the_service_listens() -> None:
+    (job,) = SCRAPE["scrape_configs"]
+    listen = Settings().listen
+    assert job["metrics_path"] == "/memory/metrics"
+    assert job["static_configs"] == [{"targets": [f"{listen.host}:{listen.port}"]}]
+    assert SCRAPE["rule_files"] == ["alerts.yaml"]
+    assert f'job="{job["job_name"]}"' in next(rule["expr"] for rule in RULES if rule["alert"] == "MemoryProxyDown")
+
+
+def test_the_stages_that_queries_choose_exist() -> None:
+    chosen = {one for _, query in QUERIES for one in re.findall(r'stage="([a-z]+)"', query)}
+    assert chosen and chosen <= set(Stage.__args__)  # type: ignore[attr-defined]

@@ -1,0 +1,104 @@
+"""A request's line: what it may hold, what it costs nobody, and that its page says the same."""
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from memory.catalogue import Stage
+from memory.passage import AT_HAND, Facts, Passage, lap, note, took
+from memory.telemetry import Metrics, configure_logging
+
+PAGE = (Path(__file__).parent.parent / "docs" / "logs.md").read_text()
+METRICS_PAGE = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text()
+
+
+def finished(passage: Passage, caplog: pytest.LogCaptureFixture) -> dict[str, Any]:
+    with caplog.at_level(logging.INFO):
+        passage.finish(logging.INFO)
+    (record,) = [one for one in caplog.records if one.name == "memory_proxy.request"]
+    return dict(record.__dict__["fields"])
+
+
+def test_the_page_names_every_field_of_the_line_and_no_other() -> None:
+    table = PAGE.split("## Traces")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.M) == list(Facts.__annotations__)
+
+
+def test_the_page_of_metrics_explains_every_stage() -> None:
+    told = METRICS_PAGE.split("Stages of `memory_proxy_stage_seconds`")[1].split("Steps of")[0]
+    assert set(re.findall(r"`([a-z]+)`", told)) == set(get_args(Stage))
+
+
+def test_stages_follow_each_other_without_a_gap(caplog: pytest.LogCaptureFixture) -> None:
+    passage = Passage(None, None, {"route": "chat"})
+    at_hand = AT_HAND.set(passage)
+    began = passage.started
+    for stage in ("read", "identify", "find", "recall"):
+        lap(stage)
+    took("embed", began)
+    AT_HAND.reset(at_hand)
+    line = finished(passage, caplog)
+    in_turn = sum(line["stages_ms"][stage] for stage in ("read", "identify", "find", "recall"))
+    assert 0 < in_turn <= line["stages_ms"]["embed"] + 0.01 <= line["total_ms"] + 0.02
+
+
+def test_a_stage_that_comes_twice_is_summed(caplog: pytest.LogCaptureFixture) -> None:
+    passage = Passage(None, None, {"route": "chat"})
+    passage.took("upstream", 1.0, 1.5)
+    passage.took("upstream", 2.0, 2.25)
+    line = finished(passage, caplog)
+    assert line["stages_ms"]["upstream"] == line["ttfb_ms"] == 750.0
+
+
+def test_without_a_request_nothing_is_said_and_nothing_fails() -> None:
+    lap("read")
+    took("embed", 0.0)
+    note(http=200)
+    assert AT_HAND.get() is None
+
+
+def test_what_was_counted_here_stands_in_the_histogram_once_written() -> None:
+    metrics = Metrics()
+    for seconds in (0.0001, 0.003, 0.003, 99.0):
+        metrics.stages.observe("embed", seconds)
+    for _ in range(2):  # written once however often it is asked for
+        metrics.stages.write()
+        value = metrics.registry.get_sample_value
+        name = "memory_proxy_stage_seconds"
+        assert value(f"{name}_count", {"stage": "embed"}) == 4
+        assert value(f"{name}_sum", {"stage": "embed"}) == pytest.approx(99.0061)
+        assert value(f"{name}_bucket", {"stage": "embed", "le": "0.0001"}) == 1
+        assert value(f"{name}_bucket", {"stage": "embed", "le": "0.005"}) == 3
+        assert value(f"{name}_bucket", {"stage": "embed", "le": "+Inf"}) == 4
+    assert value(f"{name}_count", {"stage": "search"}) == 0
+
+
+def test_the_ledger_is_counted_by_what_was_done() -> None:
+    metrics = Metrics()
+    metrics.ledger("kept", 3, 120)
+    metrics.ledger("withdrawn", 1, 40, "erased")
+    metrics.ledger("placed", 0, 0)
+    value = metrics.registry.get_sample_value
+    assert value("memory_proxy_ledger_blocks_total", {"what": "kept"}) == 3
+    assert value("memory_proxy_ledger_tokens_total", {"what": "kept"}) == 120
+    assert value("memory_proxy_ledger_blocks_total", {"what": "placed"}) == 0
+    assert value("memory_proxy_ledger_withdrawn_total", {"reason": "erased"}) == 1
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_model_named_over_two_lines_forges_no_line(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = logging.getLogger().handlers[:]
+    try:
+        configure_logging("info", form)
+        Passage(None, None, {"route": "chat", "model": 'm"\n{"event": "request"}\x1b[2J'}).finish(logging.INFO)
+        said = capsys.readouterr().err
+    finally:
+        logging.getLogger().handlers[:] = before
+    assert len(said.splitlines()) == 1
+    assert "\x1b" not in said
+    if form == "json":
+        assert json.loads(said)["route"] == "chat"
