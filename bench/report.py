@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from bench.figures import Line, from_json, table, told
 
+# A soak shorter than this is a look, and takes no hour's place on the page.
+SOAK_MINUTES_MIN: Final = 15
 NOT_YET: Final = "Not measured yet."
 _PLACE: Final = re.compile(r"(<!-- figures ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -57,6 +59,8 @@ def named_report(report: Any, path: Path) -> str | None:
     if "bench" in report and "lines" in report:
         if report["bench"] == "trace":
             return f"trace-{report['settings']['trace']}"
+        if report["bench"] == "soak" and float(report["settings"]["minutes"]) < SOAK_MINUTES_MIN:
+            return None  # a look
         if report["bench"] == "soak" and float(report["settings"]["speed"]) != 1:
             return f"soak-x{float(report['settings']['speed']):g}"
         return str(report["bench"])

@@ -44,6 +44,13 @@ def test_the_newest_whole_report_is_shown(tmp_path: Path) -> None:
     assert page.count(NOT_YET) == 1
 
 
+def test_a_look_takes_no_soak_s_place(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"speed": 1.0, "minutes": 59.0}
+    put(tmp_path, "a.json", bench="soak", settings=settings, lines=as_json([Line("p", "the hour", "", "1", None)]))
+    put(tmp_path, "b.json", bench="soak", at="2027", settings={**settings, "minutes": 2.0})
+    assert "the hour" in filled_from(tmp_path)
+
+
 def test_filling_twice_is_filling_once(tmp_path: Path) -> None:
     put(tmp_path, "a.json")
     found = reports_below(tmp_path, lambda text: None)

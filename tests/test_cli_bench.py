@@ -1,4 +1,4 @@
-"""`memory-proxy bench` compares turn by turn on a running service, stores nothing, and says what to do if it cannot."""
+"""`memory-proxy bench` compares turn by turn on a running service, leaves nothing, and says what to do if it cannot."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_the_server_does_not_say_is_no_figure() -> None:
     assert "--enable-prompt-tokens-details" in table(found)
 
 
-def test_a_bench_against_a_service_measures_both_ways_and_stores_nothing(
+def test_a_bench_against_a_service_measures_both_ways_and_leaves_nothing(
     service: Service, user: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = {"role": "user", "content": "My vegetable garden lies behind the shed in Porto.", "source_id": "g"}

@@ -2,8 +2,9 @@
 
 Speaks to a running proxy as any client does. Some short conversations, each twice at the same time: with memory
 (`X-Memory-Mode: read`) and without (`off`), turn by turn, in turn first, so that whatever the server does hits both
-alike. Stores nothing: neither mode captures, and `read` under a user label of this run's own finds nobody's past but
-what --user names. Refuses to go on when a turn fails: half a table says nothing.
+alike. Leaves nothing behind: neither mode captures what is said; the ledger that `read` keeps (where which bytes of
+memory were placed) is forgotten at the end, with the conversations it belongs to. Refuses to go on when a turn fails:
+half a table says nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ Every conversation is held twice at once, with memory and without, turn by turn,
   first token   from sending to the first token of the answer, and what memory added to it, turn by turn (median)
   added         what the proxy itself says it added before vLLM was asked (X-Memory-Millis)
   cached        prompt tokens that vLLM had in its prefix cache (start vLLM with --enable-prompt-tokens-details)
-Nothing is stored: the modes are `read` and `off`, which capture nothing. So without --user (or with one of whom nothing
-is remembered) the prompts carry no memory and the figures show the proxy's own cost only.
+Nothing stays: the modes are `read` and `off`, which keep nothing of what is said, and what `read` notes of the placing
+is forgotten at the end (with --key that takes memory:erase). So without --user, or with one of whom nothing is
+remembered, the prompts carry no memory and the figures show the proxy's own cost only.
 """
 ASKED: Final = (
     "I want to lay out a small vegetable garden. Where do I begin?",
@@ -45,6 +47,7 @@ ASKED: Final = (
     "Sum up our conversation in one sentence.",
 )
 TIMEOUT_S: Final = 300.0
+STORED_S: Final = 30.0
 Mode = Literal["read", "off"]
 Say = Callable[[str], None]
 
@@ -105,8 +108,35 @@ class Service:
             if answer.status != 200:
                 raise BenchFailed(f"a chat answered {answer.status}: {_reason(answer.read())}")
             return _read(answer, began, mode, place)
+        except BenchFailed:
+            self.close()  # the next request opens it anew
+            raise
         except (http.client.HTTPException, OSError, ValueError) as exc:
+            self.close()
             raise BenchFailed(f"an answer broke off ({type(exc).__name__} {exc}); is vLLM still running?") from exc
+
+    def stored(self) -> bool:
+        """Wait until what was handed to the queue so far is stored; False where that takes too long or is not told."""
+        until_s = time.monotonic() + STORED_S
+        while time.monotonic() < until_s:
+            answer = self._asked("GET", "/memory/v1/queue", None, {})
+            raw = answer.read()
+            if answer.status != 200:
+                return False
+            waiting = json.loads(raw)
+            if waiting["pending"] + waiting["in_flight"] == 0:
+                return True
+            time.sleep(0.2)
+        return False
+
+    def forget(self, session: str) -> str | None:
+        """Forget one conversation; what hinders it, or None. One that left no trace is forgotten already."""
+        try:
+            answer = self._asked("POST", "/memory/v1/forget", json.dumps({"session": session}).encode(), {})
+            raw = answer.read()
+        except (BenchFailed, http.client.HTTPException, OSError) as fault:
+            return str(fault)
+        return None if answer.status in (200, 202, 404) else _reason(raw)
 
     def close(self) -> None:
         """Close the connection."""
@@ -194,12 +224,29 @@ def measured(service: Service, model: str, options: Namespace, run: str, say: Sa
                     "stream": True,
                     "stream_options": {"include_usage": True},
                 }
-                # Named, since an answer that is not captured is not recognised by what it said.
-                one = service.turn(body, mode, f"bench-{run}-{number}-{mode}", (number, turn))
+                one = service.turn(body, mode, session_of(run, number, mode), (number, turn))
                 history[mode].append({"role": "assistant", "content": one.text})
                 found.append(one)
             say(f"conversation {number + 1} of {options.conversations}, turn {turn + 1} of {options.turns}")
     return found
+
+
+def session_of(run: str, number: int, mode: Mode) -> str:
+    """The conversation's name. It has one, since an answer that is not captured is not recognised by what it said."""
+    return f"bench-{run}-{number}-{mode}"
+
+
+def forgotten(service: Service, conversations: int, run: str) -> str | None:
+    """Forget what `read` noted of the conversations, once it is stored; what is left and why, or None."""
+    try:
+        stored = service.stored()
+    except (BenchFailed, http.client.HTTPException, OSError, ValueError, KeyError) as fault:
+        return f"the conversations bench-{run}-… are left, without a word of theirs ({fault})"
+    for number in range(conversations):
+        hindered = service.forget(session_of(run, number, "read"))
+        if hindered:
+            return f"the conversations bench-{run}-… are left, without a word of theirs ({hindered})"
+    return None if stored else f"the queue did not settle: some of the conversations bench-{run}-… may be left, empty"
 
 
 def _in_turn(number: int) -> tuple[Mode, Mode]:
@@ -303,7 +350,10 @@ def run_bench(options: Namespace) -> int:
         service = Service(options.url.rstrip("/"), headers)
         try:
             model = options.model or service.model()
-            turns = measured(service, model, options, run, _say)
+            try:
+                turns = measured(service, model, options, run, _say)
+            finally:
+                left = forgotten(service, options.conversations, run)
         finally:
             service.close()
         told = {"model": model, **summary(turns)}
@@ -316,6 +366,8 @@ def run_bench(options: Namespace) -> int:
     except KeyboardInterrupt:
         return 130
     sys.stdout.write(f"{model} at {options.url}\n\n{table(told)}")
+    if left:
+        sys.stderr.write(f"memory-proxy: {left}\n")
     return 0
 
 

@@ -320,7 +320,7 @@ def _forget(commands: Commands) -> None:
 
 
 def _bench(commands: Commands) -> None:
-    help_text = "Measure on your own vLLM what memory costs and what its prefix cache keeps; stores nothing."
+    help_text = "Measure on your own vLLM what memory costs and what its prefix cache keeps; leaves nothing behind."
     parser = _command(commands, "bench", bench.run_bench, help_text, bench.TEACHES)
     parser.add_argument("--conversations", type=int, default=4, metavar="N", help="default %(default)s")
     parser.add_argument("--turns", type=int, default=6, metavar="N", help="of each conversation (default %(default)s)")
