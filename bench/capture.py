@@ -30,6 +30,7 @@ from uuid import UUID
 
 import uvloop
 
+from bench.drawing import draw
 from bench.fake_vllm.launch import fake_vllm_process
 from bench.figures import Line, any_missed, as_json, at_least, table, told
 from bench.overhead.fill import settled
@@ -79,6 +80,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bytes", type=int, default=4096, help="an envelope's plaintext (default 4096)")
     parser.add_argument("--work", type=Path, help="directory, on the disk that is to be measured (default: temporary)")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG; needs matplotlib")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     arguments = parser.parse_args(argv)
     arguments.queues = arguments.queues.split(",")
@@ -226,7 +228,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(table(lines))
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
-    return int(any_missed(lines))
+    drawn = draw("bench.series_plot", report, arguments.plot) if arguments.plot else 0
+    return drawn or int(any_missed(lines))
 
 
 if __name__ == "__main__":

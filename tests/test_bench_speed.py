@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench import capture
+from bench import capture, series_plot
 from bench.fake_vllm.launch import running_fake_vllm
 from bench.figures import Line
 from bench.overhead.load import Target
@@ -26,7 +26,12 @@ EMBEDDING = {"p50": 4.0, "p99": 9.0}
 
 
 def added(p10: float, p50: float, p99: float) -> dict[str, Any]:
-    return {"added_ms": {"p10": p10, "p50": p50, "p99": p99}, "errors": 0, "memory_status": {"injected": 3}}
+    return {
+        "ttft_ms": {"p10": 1 + p10, "p50": 1 + p50, "p99": 1 + p99},
+        "added_ms": {"p10": p10, "p50": p50, "p99": p99},
+        "errors": 0,
+        "memory_status": {"injected": 3},
+    }
 
 
 def level(streams_per_s: float, cpu: float) -> dict[str, Any]:
@@ -79,6 +84,13 @@ def test_a_run_within_all_bounds_is_kept() -> None:
 def test_each_bound_can_be_missed(changes: dict[str, Any], figure: str) -> None:
     [line] = missed(found(**changes))
     assert figure in line.figure
+
+
+def test_a_ratio_to_what_is_below_chance_is_not_judged() -> None:
+    lines = lines_of(found(latency={BASELINE: added(0.8, -0.1, 2.0)}), EMBEDDING, 64, {})
+    [line] = [line for line in lines if "p50 / plain" in line.figure]
+    assert line.kept is None
+    assert "chance" in line.measured
 
 
 def test_cpu_by_stage_is_told_by_pairs_of_modes() -> None:
@@ -198,6 +210,19 @@ def test_capture_is_judged_by_both_bounds(per_s: float, p50: float, kept: bool) 
     lines = capture.lines_of({"always": {"held": held, "written": written}})
     assert all(line.kept is not False for line in lines) is kept
     assert any("spooled" in line.measured for line in lines)
+
+
+def test_growth_and_capture_are_drawn(tmp_path: Path) -> None:
+    level = {"per_s": 9.0, "ms": {"p50": 1.0, "p99": 2.0}, "by": {}}
+    for report in (
+        {"bench": "growth", "sizes": grown(1.1)},
+        {"bench": "capture", "queues": {"always": {"written": {"1": level, "64": level}}}},
+    ):
+        png = tmp_path / f"{report['bench']}.png"
+        (tmp_path / "r.json").write_text(json.dumps(report))
+        assert series_plot.main([str(tmp_path / "r.json"), str(png)]) == 0
+        assert png.read_bytes().startswith(b"\x89PNG")
+    assert series_plot.main([]) == 2
 
 
 async def test_writers_reach_a_queue_of_their_own(tmp_path: Path) -> None:

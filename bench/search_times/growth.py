@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from bench.drawing import draw
 from bench.fake_vllm.launch import fake_vllm_process
 from bench.figures import Line, any_missed, as_json, at_most, table, told
 from bench.overhead.processes import NotStarted
@@ -60,6 +61,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--questions", type=int, default=300, help="searches, and as many chats, at each (default 300)")
     parser.add_argument("--work", type=Path, help="directory for the store (default: a new one, deleted at the end)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="rewritten at each size")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG; needs matplotlib")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     arguments = parser.parse_args(argv)
     try:
@@ -183,7 +185,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     lines = [Line(**line) for line in report["lines"]]
     print(table(lines))
-    return int(any_missed(lines))
+    drawn = draw("bench.series_plot", report, arguments.plot) if arguments.plot else 0
+    return drawn or int(any_missed(lines))
 
 
 if __name__ == "__main__":
