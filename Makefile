@@ -8,7 +8,7 @@ UPSTREAM ?= http://127.0.0.1:8000
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev run demo test check format bench security test-long test-vllm audit lock image clean
+.PHONY: help install install-dev run demo test check format bench soak security test-long test-vllm audit lock image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ format: install-dev ## format and fix what can be fixed
 bench: install-dev ## recall and overhead benchmarks, a few minutes each
 	$(BIN)/python -m bench.overhead $(ARGS)
 	$(BIN)/python -m bench.recall $(ARGS)
+
+soak: install-dev ## an hour of real traffic, judged at its end against its start (ARGS="--minutes 2": a look)
+	$(BIN)/python -m bench.soak $(ARGS)
 
 security: install-dev ## the security report: leaks, attacks, poison, secrets, forgetting, cost (ARGS=--quick: small)
 	$(BIN)/python -m bench.security $(ARGS)

@@ -19,9 +19,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from bench.figures import Line, any_missed, as_json, at_least, at_most, none, table
 
 OUT: Final = Path("bench/out/security")
 SHARE_OF_SECRETS: Final = 0.98
@@ -38,17 +40,6 @@ class PartFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One figure. `kept` is None where nothing was asked of it."""
-
-    part: str
-    figure: str
-    asked: str
-    measured: str
-    kept: bool | None
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
     """One bench: its module, what --quick adds to it, about how long it takes, and its lines."""
 
@@ -56,21 +47,6 @@ class Part:
     quick: tuple[str, ...]
     minutes: int
     lines: Callable[[Report], Iterator[Line]]
-
-
-def none(part: str, figure: str, found: int, of: str = "") -> Line:
-    """A count that has to be nought."""
-    return Line(part, figure, "0", f"{found}{of}", found == 0)
-
-
-def at_most(part: str, figure: str, found: float, bound: float) -> Line:
-    """A share with an upper bound."""
-    return Line(part, figure, f"<= {bound:g}", f"{found:.3f}", found <= bound)
-
-
-def at_least(part: str, figure: str, found: float, bound: float) -> Line:
-    """A share with a lower bound."""
-    return Line(part, figure, f">= {bound:g}", f"{found:.3f}", found >= bound)
 
 
 def leaks(report: Report) -> Iterator[Line]:
@@ -174,14 +150,6 @@ def measured(name: str, out: Path, quick: bool) -> None:
     _say(f"[security] {name}: {time.monotonic() - began:.0f} s")
 
 
-def table(lines: Sequence[Line]) -> str:
-    """The lines as a table in Markdown."""
-    rows = ["| part | figure | asked | measured | kept |", "| --- | --- | --- | --- | --- |"]
-    words = {True: "yes", False: "NO", None: ""}
-    rows += [f"| {one.part} | {one.figure} | {one.asked} | {one.measured} | {words[one.kept]} |" for one in lines]
-    return "\n".join(rows)
-
-
 def read(out: Path, names: Sequence[str]) -> list[Line]:
     """The lines of the parts that have their file."""
     found = [(name, out / f"{name}.json") for name in names]
@@ -228,10 +196,10 @@ def main(argv: list[str] | None = None) -> int:
     lines = read(out, names)
     print(table(lines))
     if args.json:
-        args.json.write_text(json.dumps([asdict(line) for line in lines], indent=1) + "\n")
+        args.json.write_text(json.dumps(as_json(lines), indent=1) + "\n")
     for told in faults:
         _say(told)
-    return 2 if faults else int(any(line.kept is False for line in lines))
+    return 2 if faults else int(any_missed(lines))
 
 
 if __name__ == "__main__":

@@ -27,12 +27,16 @@ class AnswerLost(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One answer. Seconds from the send: to the first byte of the body, to its end. `complete`: 200 and [DONE]."""
+    """One answer. Seconds from the send: to the first byte of the body, to its end. `complete`: 200 and [DONE].
+
+    `memory_millis` is what X-Memory-Millis says was added; None where no such header came.
+    """
 
     first_s: float
     total_s: float
     complete: bool
     memory_status: str
+    memory_millis: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,10 @@ class Target:
         if model:
             body["model"] = model
         body["max_tokens"] = tokens
-        raw = json.dumps(body).encode()
+        return self.raw(json.dumps(body).encode(), extra)
+
+    def raw(self, raw: bytes, extra: Sequence[tuple[str, str]] = ()) -> bytes:
+        """A chat request around this JSON body."""
         lines = [
             "POST /v1/chat/completions HTTP/1.1",
             f"Host: {urlsplit(self.url).netloc}",
@@ -79,6 +86,7 @@ class Connection(asyncio.Protocol):
         self._in_body = False
         self._status = 0
         self._memory_status = ""
+        self._memory_millis: float | None = None
         self._left: int | None = None
         self._tail = b"\r\n"
         self._first_s = 0.0
@@ -90,6 +98,11 @@ class Connection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(AnswerLost("connection lost before the answer ended"))
         self._transport = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the other end still keeps it."""
+        return self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -118,13 +131,16 @@ class Connection(asyncio.Protocol):
         if self._is_end(data) and self._waiter is not None and not self._waiter.done():
             total_s = time.perf_counter() - self._sent_s
             complete = self._status == 200 and b"[DONE]" in _CHUNK_FRAME.sub(b"", self._tail)
-            self._waiter.set_result(Timing(self._first_s or total_s, total_s, complete, self._memory_status))
+            first_s = self._first_s or total_s
+            self._waiter.set_result(Timing(first_s, total_s, complete, self._memory_status, self._memory_millis))
 
     def _read_head(self, head: bytes) -> None:
         self._in_body = True
         self._status = int(head[9:12])
         lowered = head.lower()
         self._memory_status = _header(lowered, b"x-memory-status").decode("latin-1")
+        millis = _header(lowered, b"x-memory-millis")
+        self._memory_millis = float(millis) if millis else None
         length = _header(lowered, b"content-length")
         self._left = int(length) if length else None
 

@@ -152,7 +152,7 @@ def scopes_of(arguments: argparse.Namespace) -> dict[int, int]:
     }
 
 
-def speaker(quiet: bool) -> Say:
+def speaker(quiet: bool, name: str = "search_times") -> Say:
     """Progress on stderr, at most one line in two seconds."""
     last_s = 0.0
 
@@ -161,7 +161,7 @@ def speaker(quiet: bool) -> Say:
         now_s = time.monotonic()
         if not quiet and now_s - last_s >= SAY_EVERY_S:
             last_s = now_s
-            print(f"[search_times] {text}", file=sys.stderr, flush=True)
+            print(f"[{name}] {text}", file=sys.stderr, flush=True)
 
     return say
 

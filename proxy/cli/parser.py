@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from proxy.cli import (
     audit,
+    bench,
     consolidate,
     data,
     doctor,
@@ -60,6 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     _redact(commands)
     _migrate(commands)
     _forget(commands)
+    _bench(commands)
     _eval(commands)
     return parser
 
@@ -336,6 +338,17 @@ def _forget(commands: Commands) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file of the service")
     parser.add_argument("--data-dir", metavar="DIR", help="data directory of the service (--scrub, --verify)")
     parser.set_defaults(upstream=None, host=None, port=None)
+
+
+def _bench(commands: Commands) -> None:
+    help_text = "Measure on your own vLLM what memory costs and what its prefix cache keeps; leaves nothing behind."
+    parser = _command(commands, "bench", bench.run_bench, help_text, bench.TEACHES)
+    parser.add_argument("--conversations", type=int, default=4, metavar="N", help="default %(default)s")
+    parser.add_argument("--turns", type=int, default=6, metavar="N", help="of each conversation (default %(default)s)")
+    parser.add_argument("--tokens", type=int, default=64, metavar="N", help="longest answer (default %(default)s)")
+    parser.add_argument("--model", help="model to ask for (default: the first of /v1/models)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there, each turn too")
+    _with_service(parser)
 
 
 def _eval(commands: Commands) -> None:

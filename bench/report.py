@@ -1,0 +1,159 @@
+"""`python -m bench.report --out docs/benchmarks.md DIR`: the latest figures of every benchmark into the page.
+
+In: a directory of the JSON files that benchmarks write, at any depth, and the page. Out: the page, in which what stands
+between `<!-- figures NAME -->` and `<!-- end -->` is what its newest whole report says; where there is none,
+"Not measured yet." So a figure is never typed by hand. Refuses (exit 1) a page that names no benchmark, and names
+on stderr every file that is no report; `--check` writes nothing and says whether the page is as it would be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench.figures import Line, from_json, table, told
+
+# A soak shorter than this is a look, and takes no hour's place on the page.
+SOAK_MINUTES_MIN: Final = 15
+NOT_YET: Final = "Not measured yet."
+_PLACE: Final = re.compile(r"(<!-- figures ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Report = Mapping[str, Any]
+
+
+class PageUnfit(Exception):
+    """A page that cannot be filled; the text says why."""
+
+
+def reports_below(folder: Path, say: Callable[[str], None]) -> dict[str, tuple[Path, Report]]:
+    """The newest whole report of each benchmark, by its name."""
+    found: dict[str, tuple[Path, Report]] = {}
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            report = json.loads(path.read_text())
+            named = named_report(report, path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+            say(f"{path}: no report ({type(exc).__name__} {exc})")
+            continue
+        if named is None:
+            say(f"{path}: passed over, not of a benchmark known here or not whole")
+            continue
+        name, told_at = named, str(report.get("at", "")) if isinstance(report, dict) else ""
+        if name not in found or told_at >= str(found[name][1].get("at", "")):
+            found[name] = (path, report if isinstance(report, dict) else {"lines": report})
+    return found
+
+
+def named_report(report: Any, path: Path) -> str | None:
+    """Which benchmark wrote this. None: none that is known, or one that was cut off."""
+    if isinstance(report, list):  # the security report is its lines alone
+        from_json(report)
+        return "security"
+    if report.get("complete") is False:
+        return None
+    if "bench" in report and "lines" in report:
+        if report["bench"] == "trace":
+            return f"trace-{report['settings']['trace']}"
+        if report["bench"] == "soak" and float(report["settings"]["minutes"]) < SOAK_MINUTES_MIN:
+            return None  # a look
+        if report["bench"] == "soak" and float(report["settings"]["speed"]) != 1:
+            return f"soak-x{float(report['settings']['speed']):g}"
+        return str(report["bench"])
+    if "paces" in report:
+        return "overhead"
+    if "sets" in report and all("ours" in one for one in report["sets"].values()):
+        return "recall"
+    return None
+
+
+def lines_of(name: str, report: Report) -> list[Line]:
+    """Its lines; of benchmarks older than lines, those that say the most."""
+    if "lines" in report:
+        return from_json(report["lines"])
+    return list(_OLDER[name](report))
+
+
+def _recall(report: Report) -> Iterable[Line]:
+    for name, one in report["sets"].items():
+        for figure in ("recall@10", "ndcg@10"):
+            if figure in one["ours"]:
+                yield told(name, figure, f"{one['ours'][figure]['mean']:.3f}")
+
+
+def _overhead(report: Report) -> Iterable[Line]:
+    for pace, found in report["paces"].items():
+        for way, entry in found["latency"].items():
+            if "added_ms" in entry and way != "direct":
+                added = entry["added_ms"]
+                said = f"{added['p10']:.2f} / {added['p50']:.2f} / {added['p99']:.2f} ms"
+                yield told(pace, f"{way}: added to the first byte, p10 / p50 / p99", said)
+        for way, levels in found["throughput"].items():
+            said = ", ".join(f"{level['streams_per_s']:.0f} ({clients})" for clients, level in levels.items())
+            yield told(pace, f"{way}: streams a second (clients)", said)
+
+
+_OLDER: Final[Mapping[str, Callable[[Report], Iterable[Line]]]] = {"recall": _recall, "overhead": _overhead}
+
+
+def figures(name: str, found: Mapping[str, tuple[Path, Report]]) -> str:
+    """What the page says of one benchmark."""
+    if name not in found:
+        return f"{NOT_YET}\n"
+    _, report = found[name]
+    machine = report.get("machine") or {}
+    about = [str(report["at"])[:10]] if report.get("at") else []
+    if machine:
+        about.append(f"{machine.get('cpus', '?')} cores, load {machine.get('load_before', '?')} before")
+    settings = ", ".join(f"{key} {value}" for key, value in (report.get("settings") or {}).items() if value is not None)
+    head = "; ".join([*about, *([settings] if settings else [])])
+    return (f"Measured {head}.\n\n" if head else "") + table(lines_of(name, report)) + "\n"
+
+
+def filled(page: str, found: Mapping[str, tuple[Path, Report]]) -> str:
+    """The page with the figures in their places. Raises PageUnfit."""
+    if not _PLACE.search(page):
+        raise PageUnfit("the page has no place for figures: <!-- figures NAME --> … <!-- end -->")
+    if doubled := {name for name in places(page) if places(page).count(name) > 1}:
+        raise PageUnfit(f"the page has two places for {', '.join(sorted(doubled))}")
+    return _PLACE.sub(lambda place: f"{place[1]}{figures(place[2], found)}{place[3]}", page)
+
+
+def places(page: str) -> list[str]:
+    """The benchmarks that a page has a place for."""
+    return [place[1] for place in _PLACE.findall(page)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Fill the page."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="where the JSON files of benchmarks lie")
+    parser.add_argument("--out", type=Path, required=True, metavar="PAGE", help="the page; it has to be there")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where the page would change")
+    arguments = parser.parse_args(argv)
+    if not arguments.folder.is_dir():
+        parser.error(f"{arguments.folder} is no directory")
+    found = reports_below(arguments.folder, lambda text: print(f"report: {text}", file=sys.stderr))
+    try:
+        page = arguments.out.read_text()
+        new = filled(page, found)
+    except (OSError, PageUnfit, KeyError, TypeError) as exc:
+        print(f"report: {arguments.out}: {type(exc).__name__} {exc}", file=sys.stderr)
+        return 1
+    for name in sorted(found.keys() - set(places(page))):
+        print(f"report: {found[name][0]}: the page has no place for {name}", file=sys.stderr)
+    if arguments.check:
+        return int(new != page)
+    arguments.out.write_text(new)
+    print(f"{arguments.out}: {', '.join(name for name in places(page) if name in found) or 'no figures'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

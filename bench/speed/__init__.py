@@ -1,0 +1,1 @@
+"""What the proxy costs, judged, beside others. `python -m bench.speed --help`."""

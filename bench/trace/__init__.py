@@ -1,0 +1,1 @@
+"""Real traffic, replayed open loop against a service and a baseline. `python -m bench.trace --help`."""

@@ -1,0 +1,98 @@
+"""The page about benchmarks is written out of their JSON: the newest whole report of each, and nothing by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.figures import Line, as_json
+from bench.report import NOT_YET, PageUnfit, filled, main, places, reports_below
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+LINE = Line("p", "streams a second", ">= 120", "131.000", True)
+SMALL = "# Page\n\n<!-- figures speed -->\nold\n<!-- end -->\n\n<!-- figures soak -->\nold\n<!-- end -->\nrest\n"
+
+
+def put(folder: Path, name: str, **members: Any) -> None:
+    report = {"bench": "speed", "at": "2026-01-02T00:00:00+00:00", "lines": as_json([LINE]), "settings": {"store": 9}}
+    (folder / name).write_text(json.dumps({**report, **members}))
+
+
+def filled_from(folder: Path) -> str:
+    return filled(SMALL, reports_below(folder, lambda text: None))
+
+
+def test_what_has_no_report_is_not_measured_yet(tmp_path: Path) -> None:
+    assert filled_from(tmp_path) == SMALL.replace("old", NOT_YET)
+
+
+def test_the_newest_whole_report_is_shown(tmp_path: Path) -> None:
+    put(tmp_path, "b.json", at="2026-01-03", lines=as_json([Line("p", "newest", "", "1", None)]))
+    put(tmp_path, "a.json", at="2026-01-02")
+    put(tmp_path, "c.json", at="2026-01-04", complete=False, lines=as_json([Line("p", "cut off", "", "1", None)]))
+    page = filled_from(tmp_path)
+    assert "newest" in page
+    assert "streams a second" not in page
+    assert "cut off" not in page
+    assert "store 9" in page
+    assert page.endswith("rest\n")
+    assert page.count(NOT_YET) == 1
+
+
+def test_a_look_takes_no_soak_s_place(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"speed": 1.0, "minutes": 59.0}
+    put(tmp_path, "a.json", bench="soak", settings=settings, lines=as_json([Line("p", "the hour", "", "1", None)]))
+    put(tmp_path, "b.json", bench="soak", at="2027", settings={**settings, "minutes": 2.0})
+    assert "the hour" in filled_from(tmp_path)
+
+
+def test_filling_twice_is_filling_once(tmp_path: Path) -> None:
+    put(tmp_path, "a.json")
+    found = reports_below(tmp_path, lambda text: None)
+    assert filled(filled(SMALL, found), found) == filled(SMALL, found)
+
+
+def test_a_file_that_is_no_report_is_named_and_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path, "a.json")
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "other.json").write_text('{"x": 1}')
+    (tmp_path / "page.md").write_text(SMALL)
+    assert main(["--out", str(tmp_path / "page.md"), str(tmp_path)]) == 0
+    said = capsys.readouterr().err
+    assert "broken.json" in said
+    assert "other.json" in said
+    assert "131.000" in (tmp_path / "page.md").read_text()
+
+
+def test_a_page_without_places_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PageUnfit):
+        filled("nothing here", {})
+    (tmp_path / "page.md").write_text("nothing here")
+    assert main(["--out", str(tmp_path / "page.md"), str(tmp_path)]) == 1
+    with pytest.raises(PageUnfit, match="two places"):
+        filled(SMALL + SMALL, {})
+
+
+def test_reports_older_than_lines_are_read(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text(
+        json.dumps({"at": "2026", "sets": {"locomo": {"ours": {"recall@10": {"mean": 0.712}}}}})
+    )
+    (tmp_path / "s.json").write_text(json.dumps(as_json([LINE])))
+    found = reports_below(tmp_path, lambda text: None)
+    page = filled("<!-- figures recall -->\n<!-- end -->\n<!-- figures security -->\n<!-- end -->\n", found)
+    assert "0.712" in page
+    assert "131.000" in page
+
+
+def test_the_page_in_the_documentation_has_a_place_for_each_and_only_real_commands() -> None:
+    page = PAGE.read_text()
+    assert len(places(page)) == len(set(places(page))) >= 10
+    modules = set(re.findall(r"python -m (bench[\w.]*)", page)) - {"bench.prefix_cache"}
+    assert {"bench.speed", "bench.trace", "bench.soak", "bench.report", "bench.capture"} <= modules
+    for module in modules:
+        assert importlib.util.find_spec(module), module

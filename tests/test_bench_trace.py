@@ -1,0 +1,198 @@
+"""The replay of real traffic starts requests when the trace says, counts what fails, and judges by minutes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import lzma
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.fake_vllm.launch import running_fake_vllm
+from bench.figures import Line, any_missed, as_json, from_json, table
+from bench.overhead.load import Target, Timing
+from bench.overhead.processes import free_port
+from bench.recall.corpus import EvalSet, Question, SetUnreadable
+from bench.soak import PRESET
+from bench.trace.__main__ import parse_arguments
+from bench.trace.arrivals import FILES, TOKEN_CHARS, Arrival, Words, plain, read_trace
+from bench.trace.replay import Load, Sample, due, replay
+from bench.trace.report import OURS, endurance, lines_of, minutes_of, summary
+from bench.trace.watch import Reading, weights
+
+QUESTION = Question("q", "a", "k", "Where is the violin?", frozenset(), frozenset(), True)
+SAID = tuple(
+    {"role": "user", "content": f"The violin number {at} is in the attic of the old house."} for at in range(50)
+)
+SET = EvalSet("s", {"a": SAID}, (QUESTION,))
+WORDS = Words([SET], None)
+
+
+def packed(folder: Path, name: str, lines: list[str]) -> Path:
+    (folder / FILES[name]).write_bytes(lzma.compress("\n".join(lines).encode()))
+    return folder
+
+
+def lone(at_s: float, tokens: int = 4) -> Arrival:
+    return Arrival(at_s, "s-a", None, lambda: [{"role": "user", "content": "hello"}], lambda: "so it is", tokens)
+
+
+def sample(way: str, arrival: int, at_s: float, first_s: float | None) -> Sample:
+    timing = None if first_s is None else Timing(first_s, first_s + 1, True, "injected; rung=full", 2.0)
+    return Sample(way, arrival, at_s, 0.001, timing)
+
+
+def test_azure_lengths_and_times_are_those_of_the_trace(tmp_path: Path) -> None:
+    rows = ["TIMESTAMP,ContextTokens,GeneratedTokens"]
+    rows += ["2023-11-16 18:15:46.6805900,374,44", "2023-11-16 18:15:50.9951690,396,109"]
+    first, second = read_trace(packed(tmp_path, "azure", rows), "azure", WORDS)
+    assert (first.at_s, round(second.at_s, 3)) == (0.0, 4.315)
+    assert sum(len(message["content"]) for message in first.messages()) == 374 * TOKEN_CHARS
+    assert len(second.answer()) == pytest.approx(109 * TOKEN_CHARS, abs=4)
+    assert "Where is the violin?" in first.messages()[-1]["content"]
+    assert first.messages()[-1]["content"] != second.messages()[-1]["content"]
+    assert first.messages() == first.messages()
+
+
+def test_mooncake_prompts_that_share_blocks_share_bytes_and_session(tmp_path: Path) -> None:
+    rows = [
+        {"timestamp": at, "input_length": 512 * len(blocks), "output_length": 3, "hash_ids": blocks}
+        for at, blocks in ((0, [0, 1, 2]), (500, [0, 7]), (900, [0, 1, 2, 3]))
+    ]
+    one, other, next_turn = read_trace(packed(tmp_path, "mooncake", [*map(json.dumps, rows)]), "mooncake", WORDS)
+    assert one.session == next_turn.session != other.session
+    assert one.scope == next_turn.scope
+    assert next_turn.at_s == 0.9
+    shared = one.messages()[0]["content"]
+    assert next_turn.messages()[0]["content"].startswith(shared)
+    assert not other.messages()[0]["content"].startswith(shared[: 600 * TOKEN_CHARS])
+
+
+def test_a_dialogue_sends_back_the_answers_it_was_given(tmp_path: Path) -> None:
+    said = [
+        ("assistant", "cut off"),
+        ("user", "one"),
+        ("assistant", "eins –\nja"),
+        ("user", "two"),
+        ("assistant", "zwei"),
+    ]
+    row = {"id": "d", "messages": [{"role": role, "content": content} for role, content in said]}
+    first, second = read_trace(packed(tmp_path, "sharegpt", [json.dumps(row)]), "sharegpt", WORDS)
+    assert [message["content"] for message in second.messages()] == ["one", first.answer(), "two"]
+    assert first.at_s < second.at_s
+
+
+def test_an_answer_fits_a_header() -> None:
+    assert plain("ü\n a\t\x00b  c " + "x" * 100_000).isascii()
+    assert "\n" not in plain("a\nb")
+    assert len(plain("x" * 100_000)) < 64_000
+    assert plain("….") == "."
+    assert plain("…")
+
+
+def test_a_missing_trace_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SetUnreadable, match="Azure"):
+        read_trace(tmp_path, "azure", WORDS)
+
+
+def test_only_what_starts_within_the_run_is_due() -> None:
+    arrivals = [lone(0.0), lone(119.0), lone(120.0)]
+    assert len(due(arrivals, Load(1.0, 120.0))) == 2
+    assert len(due(arrivals, Load(4.0, 29.9))) == 2
+
+
+async def test_requests_start_while_earlier_ones_run() -> None:
+    heard: list[Sample] = []
+    async with running_fake_vllm() as url:
+        load = Load(1.0, 10.0, first_ms=400.0)
+        began = asyncio.get_running_loop().time()
+        await replay([lone(at / 100) for at in range(10)], [Target(OURS, url)], load, heard.append)
+        took = asyncio.get_running_loop().time() - began
+    assert len(heard) == 10
+    assert all(one.timing is not None and one.timing.first_s >= 0.4 for one in heard)
+    assert took < 10 * 0.4
+
+
+async def test_a_way_that_does_not_answer_is_counted_and_the_others_go_on() -> None:
+    heard: list[Sample] = []
+    async with running_fake_vllm() as url:
+        targets = [Target(OURS, f"http://127.0.0.1:{free_port()}"), Target("direct", url)]
+        await replay([lone(0.0), lone(0.01)], targets, Load(1.0, 1.0), heard.append)
+    whole = summary(heard, "direct")
+    assert whole["errors"] == {OURS: 2}
+    assert whole["requests"] == {OURS: 2, "direct": 2}
+    assert whole["added_ms"] is None
+    assert any_missed(lines_of(whole, [], "azure x1", "direct"))
+
+
+def test_what_is_added_is_paired_by_arrival() -> None:
+    heard = [
+        sample(OURS, 0, 0, 0.012),
+        sample("plain", 0, 0, 0.002),
+        sample(OURS, 1, 1, 0.2),
+        sample("plain", 1, 1, None),
+    ]
+    whole = summary(heard, "plain")
+    assert whole["added_ms"] == {"p50": 10.0, "p95": 10.0, "p99": 10.0}
+    assert whole["errors"] == {"plain": 1}
+    assert whole["memory_status"] == {"injected; rung=full": 2}
+
+
+def hour(minutes: int, *, rss: float = 1.0, slower: float = 1.0, dearer: float = 1.0) -> list[dict[str, Any]]:
+    """A run whose last ten minutes are so many times worse."""
+    heard: list[Sample] = []
+    readings: list[Reading] = []
+    cpu_s = 0.0
+    for minute in range(minutes):
+        late = minute >= minutes - 10
+        for second in range(0, 60, 10):
+            at_s = minute * 60.0 + second
+            weight = {"proxy worker 1": 100.0 * (rss if late else 1.0)}
+            readings.append(Reading(at_s, weight, {"proxy": cpu_s}, 0.0, 4.0, {"pending": 0}))
+            cpu_s += 1.0 * (dearer if late else 1.0)
+            heard.append(sample(OURS, minute * 60 + second, at_s, 0.01 * (slower if late else 1.0)))
+    return minutes_of(heard, readings, None)
+
+
+def test_an_even_hour_is_kept() -> None:
+    lines = endurance(hour(40), "azure x1")
+    assert [line.kept for line in lines[:3]] == [True] * 3
+
+
+@pytest.mark.parametrize(("what", "place"), [("rss", 0), ("slower", 1), ("dearer", 2)])
+def test_what_grows_over_the_hour_is_missed(what: str, place: int) -> None:
+    worse: dict[str, float] = {what: 1.3}
+    lines = endurance(hour(40, **worse), "azure x1")
+    assert [line.kept for line in lines[:3]] == [at != place for at in range(3)]
+
+
+def test_a_short_run_is_not_judged() -> None:
+    assert not any_missed(endurance(hour(12, rss=9.0), "azure x1"))
+    assert endurance(hour(12), "azure x1")[0].kept is None
+
+
+def test_lines_survive_json_and_a_miss_is_shouted() -> None:
+    line = Line("p", "f", "<= 1", "2", False)
+    assert from_json(json.loads(json.dumps(as_json([line])))) == [line]
+    assert "| NO |" in table([line])
+
+
+def test_every_process_is_weighed() -> None:
+    found = weights(os.getpid())
+    assert found[f"supervisor {os.getpid()}"] > 1
+
+
+def test_soak_is_an_hour_of_azure_and_can_be_shortened() -> None:
+    whole = parse_arguments([], "python -m bench.soak", PRESET)
+    assert (whole.trace, whole.speed, whole.minutes, whole.endurance) == ("azure", 1.0, 59.0, True)
+    assert parse_arguments(["--minutes", "2"], "python -m bench.soak", PRESET).minutes == 2.0
+
+
+@pytest.mark.parametrize("given", [["--speed", "0"], ["--url", "http://x"], ["--sets", "nonsense"], ["--trace", "x"]])
+def test_what_cannot_be_followed_is_refused(given: list[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        parse_arguments(given)
+    assert refused.value.code == 2

@@ -1,0 +1,67 @@
+"""`memory-proxy bench` compares turn by turn on a running service, leaves nothing, and says what to do if it cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proxy.__main__ import main
+from proxy.cli.bench import Turn, summary, table
+from tests.service_fixture import Service
+
+
+def turn(mode: str, place: tuple[int, int], first_ms: float, cached: int | None = 30) -> Turn:
+    return Turn(mode, *place, first_ms, first_ms + 100, 2.0, "injected", 40, cached, 11, "text")
+
+
+def test_memory_s_cost_is_taken_turn_by_turn() -> None:
+    places = [(0, 0), (0, 1), (1, 0)]
+    ours = [turn("read", place, 100.0 * (at + 1) + 5) for at, place in enumerate(places)]
+    base = [turn("off", place, 100.0 * (at + 1)) for at, place in enumerate(places)]
+    found = summary([*reversed(ours), *base])
+    assert found["added_first_ms"] == 5
+    assert found["memory"]["tokens_per_s"] == pytest.approx(100)
+    assert found["memory"]["cached_share"] == pytest.approx(0.75)
+
+
+def test_what_the_server_does_not_say_is_no_figure() -> None:
+    found = summary([turn("read", (0, 0), 5, None), turn("off", (0, 0), 4, None)])
+    assert found["off"]["cached_share"] is None
+    assert "--enable-prompt-tokens-details" in table(found)
+
+
+def test_a_bench_against_a_service_measures_both_ways_and_leaves_nothing(
+    service: Service, user: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = {"role": "user", "content": "My vegetable garden lies behind the shed in Porto.", "source_id": "g"}
+    service.call("POST", "/memory/v1/import?wait=false", json.dumps(line).encode(), X_Memory_User=user)
+    service.settle()
+    told = tmp_path / "b.json"
+    given = ["--url", service.url, "--user", user, "--conversations", "2", "--turns", "3", "--json", str(told)]
+    assert main(["bench", *given]) == 0
+    report = json.loads(told.read_text())
+    assert (report["memory"]["turns"], report["off"]["turns"]) == (6, 6)
+    assert report["memory"]["statuses"].get("injected")
+    assert report["off"]["statuses"] == {"off": 6}
+    assert report["memory"]["prompt_tokens"] > report["off"]["prompt_tokens"]
+    assert all(one["first_ms"] > 0 for one in report["each"])
+    assert "memory adds to the first token" in capsys.readouterr().out
+    service.settle()
+    sessions = service.call("GET", "/memory/v1/sessions", X_Memory_User=user)["data"]
+    assert len(sessions) == 1
+    assert len(service.call("GET", "/memory/v1/memories?kind=episodic", X_Memory_User=user)["data"]) == 1
+
+
+def test_a_service_that_is_not_there_is_named_with_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--url", "http://127.0.0.1:1"]) == 1
+    assert "memory-proxy serve" in capsys.readouterr().err
+    assert main(["bench", "--url", "nonsense"]) == 1
+    assert "http://" in capsys.readouterr().err
+    assert main(["bench", "--turns", "0"]) == 2
+
+
+def test_an_unknown_model_is_told_in_the_server_s_words(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--url", service.url, "--model", "no-such-model"]) == 1
+    assert "no-such-model" in capsys.readouterr().err
