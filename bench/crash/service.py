@@ -101,6 +101,10 @@ class Service:
         self.starts += 1
         return await self.whole(START_S)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the supervisor."""
+        os.kill(self.pid, number)
+
     async def revive(self) -> None:
         """Start the supervisor again when it was killed."""
         if self._process is not None and await self._ended(0.01):

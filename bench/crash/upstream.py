@@ -4,6 +4,7 @@ What it is started with comes in; its address, its process id and whether it ans
 """
 
 import asyncio
+import os
 import signal
 from contextlib import suppress
 from typing import Final
@@ -16,20 +17,21 @@ from bench.overhead.processes import free_port
 RESTART_PAUSE_S: Final = 0.2
 ANSWER_S: Final = 2.0
 STOP_S: Final = 10.0
+POLL_S: Final = 0.05
 
 
 class KeptUpstream:
     """One stand-in. Use it as a context: `async with KeptUpstream() as upstream`."""
 
     def __init__(self, **settings: object) -> None:
-        self._port = free_port()
+        self.port = free_port()
         self._settings = settings
         self._process: asyncio.subprocess.Process | None = None
         self._keeping: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -56,6 +58,13 @@ class KeptUpstream:
             self._process.kill()
             await self._process.wait()
 
+    async def restart(self) -> None:
+        """Kill it and wait until it answers again: every connection to it is gone."""
+        killed = self.pid
+        os.kill(killed, signal.SIGKILL)
+        while self.pid == killed or not await self.answers():
+            await asyncio.sleep(POLL_S)
+
     async def answers(self) -> bool:
         """Whether it answers /health."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_S)
@@ -73,7 +82,7 @@ class KeptUpstream:
             await self._spawn()
 
     async def _spawn(self) -> None:
-        argv = command_line(self._port, **self._settings)
+        argv = command_line(self.port, **self._settings)
         self._process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
         assert self._process.stdout is not None
         line = (await self._process.stdout.readline()).decode()
