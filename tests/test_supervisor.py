@@ -508,3 +508,19 @@ def test_the_supervisor_loads_neither_the_serving_nor_the_remembering_side() -> 
         "memory",
         "memory.errors",
     }
+
+
+def test_what_nobody_reads_is_not_taken_from_the_one_who_writes() -> None:
+    """A slow client's answer waits at its source, not in buffers here and in the copy that is captured."""
+    with open_listener("127.0.0.1", 0) as listener, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(local_address(listener))
+        listener.setblocking(True)
+        served, _ = listener.accept()
+        with served:
+            served.setblocking(False)
+            taken = 0
+            with pytest.raises(BlockingIOError):
+                while True:
+                    taken += served.send(bytes(4096))
+    assert taken < 1 << 20

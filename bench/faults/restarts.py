@@ -38,7 +38,7 @@ OLD: Final = "HEAD~25"
 
 async def rolling(place: Place) -> tuple[list[Finding], dict[str, Any]]:
     """Two rolling restarts under traffic: no completion fails, every worker is another one."""
-    async with playing(place, clients=16, pause_s=0.2) as scene:
+    async with playing(place, clients=8, pause_s=0.4) as scene:
         await scene.talk(2.0, "traffic")
         took = []
         for number in range(ROLLS):
@@ -55,7 +55,7 @@ async def rolling(place: Place) -> tuple[list[Finding], dict[str, Any]]:
             scene.findings.append(so(f"roll {number + 1} replaced every worker", not now & before))
             await scene.talk(1.0, "rolled")
         figures = await scene.finish()
-        scene.findings.append(at_least("acknowledged", figures["acknowledged"], 100))
+        scene.findings.append(at_least("acknowledged", figures["acknowledged"], 50))
         return scene.findings, {**figures, "roll_s": took}
 
 
