@@ -8,7 +8,7 @@ UPSTREAM ?= http://127.0.0.1:8000
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev run demo test check format bench soak security test-long test-vllm audit lock image clean
+.PHONY: help install install-dev run demo test check format bench soak security faults test-long test-vllm audit lock image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -58,6 +58,9 @@ soak: install-dev ## an hour of real traffic, judged at its end against its star
 
 security: install-dev ## the security report: leaks, attacks, poison, secrets, forgetting, cost (ARGS=--quick: small)
 	$(BIN)/python -m bench.security $(ARGS)
+
+faults: install-dev ## break what is around a service, a verdict each, about 8 minutes (ARGS="--only rounds --rounds 500": long)
+	$(BIN)/python -m bench.faults $(ARGS)
 
 test-long: install-dev ## tests of whole services that take half a minute and more each
 	$(BIN)/python -m pytest -q -m long $(ARGS)

@@ -49,11 +49,13 @@ class Upstream:
         self._origin = URL(self.base).origin()
         self._own_auth = f"Bearer {api_key}" if api_key else None
         self._replace_auth = replace_auth
+        # Of the whole of it: `sock_connect` would leave the name's resolution without a bound.
+        patience = aiohttp.ClientTimeout(total=None, connect=connect_timeout_s)
         self._session = aiohttp.ClientSession(
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=keepalive_s, ttl_dns_cache=10),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
+            timeout=patience,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             skip_auto_headers=_AUTO_HEADERS,
@@ -62,7 +64,7 @@ class Upstream:
             cookie_jar=aiohttp.DummyCookieJar(),
             connector=self._session.connector,
             connector_owner=False,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
+            timeout=patience,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             skip_auto_headers=_AUTO_HEADERS,

@@ -45,16 +45,15 @@ sys.exit(run_supervisor(load_settings(None, overrides, {}), os.environ, commands
 """
 
 # Serves one request a connection: /memory/ready says 200 once DIR/ready exists; the answer names process and slot. It
-# has all that it serves with unless DIR/hold-SLOT exists.
+# has all that it serves with unless DIR/hold-SLOT exists. SIGTERM ends it between two requests, as it does a real one:
+# a connection that it has accepted is answered first.
 PROXY_WORKER = """
-import json, os, signal, socket, sys, threading, time
+import json, os, select, signal, socket, sys, threading, time
 directory, stubborn = sys.argv[1], len(sys.argv) > 2
-def stop(*_):
-    open(directory + "/order", "a").write("proxy\\n")
-    sys.exit(0)
-signal.signal(signal.SIGTERM, (lambda *_: open(directory + "/order", "a").write("ignored\\n")) if stubborn else stop)
+asked, ask = os.pipe()
+signal.signal(signal.SIGTERM, lambda *_: os.write(ask, b"1"))
 listener = socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"]))
-listener.setblocking(True)
+listener.setblocking(False)
 os.write(int(os.environ["MEMORY_PROXY_READY_FD"]), b"1")
 def complete():
     while os.path.exists(directory + "/hold-" + os.environ["MEMORY_PROXY_SLOT"]):
@@ -63,7 +62,18 @@ def complete():
 threading.Thread(target=complete, daemon=True).start()
 names = ("MEMORY_PROXY_SETTINGS", "PROMETHEUS_MULTIPROC_DIR", "MEMORY_PROXY_SLOT", "MEMORY_PROXY_LISTEN__PORT")
 while True:
-    connection, _ = listener.accept()
+    waiting, _, _ = select.select([listener, asked], [], [])
+    if asked in waiting:
+        os.read(asked, 1)
+        open(directory + "/order", "a").write("ignored\\n" if stubborn else "proxy\\n")
+        if not stubborn:
+            sys.exit(0)
+        continue
+    try:
+        connection, _ = listener.accept()
+    except BlockingIOError:  # another worker took it
+        continue
+    connection.setblocking(True)
     path = connection.recv(65536).split(b" ")[1]
     status = 503 if path == b"/memory/ready" and not os.path.exists(directory + "/ready") else 200
     body = json.dumps({"pid": os.getpid(), "env": {name: os.environ.get(name) for name in names}}).encode()
@@ -498,3 +508,19 @@ def test_the_supervisor_loads_neither_the_serving_nor_the_remembering_side() -> 
         "memory",
         "memory.errors",
     }
+
+
+def test_what_nobody_reads_is_not_taken_from_the_one_who_writes() -> None:
+    """A slow client's answer waits at its source, not in buffers here and in the copy that is captured."""
+    with open_listener("127.0.0.1", 0) as listener, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(local_address(listener))
+        listener.setblocking(True)
+        served, _ = listener.accept()
+        with served:
+            served.setblocking(False)
+            taken = 0
+            with pytest.raises(BlockingIOError):
+                while True:
+                    taken += served.send(bytes(4096))
+    assert taken < 1 << 20

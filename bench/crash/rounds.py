@@ -7,10 +7,12 @@ on when every part is back. After the last one the clients end, the queue settle
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from bench.crash.blame import Blame, blamed
 from bench.crash.service import NotWhole, Service
 from bench.crash.traffic import Traffic
 from bench.crash.verdict import Verdict, judge
@@ -40,11 +42,20 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round. Seconds from the last blow until ready said 200, and until every part was back."""
+    """One round. Seconds from the last blow until ready said 200, and until every part was back; when it began and
+    ended, monotonic.
+    """
 
     blows: tuple[Blow, ...]
     ready_s: float
     whole_s: float
+    began_s: float = 0.0
+    ended_s: float = 0.0
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Who was hit."""
+        return frozenset(blow.kind for blow in self.blows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,8 @@ class Outcome:
     sent: int
     refusals: dict[str, int]
     captures: dict[str, int]
+    statuses: dict[str, int]
+    blame: Blame
     slowest_s: float
     settle_s: float
     seconds: float
@@ -78,7 +91,7 @@ async def run(service: Service, plan: Plan, say: Say) -> Outcome:
         await asyncio.sleep(1.0)
         stop.set()
         await talking
-        settle_s, dead = await _settled(service)
+        settle_s, dead = await settled(service)
         verdict = await judge(service.owner_dsn(), service.data, traffic.acknowledged, dead)
     finally:
         for task in (saying, talking):
@@ -90,11 +103,17 @@ async def run(service: Service, plan: Plan, say: Say) -> Outcome:
         verdict=verdict,
         sent=traffic.sent,
         refusals=dict(traffic.refusals.most_common()),
-        captures={where: sum(e.capture == where for e in acknowledged) for where in ("queue", "spool")},
+        captures=_counted(answer.capture for answer in traffic.answers),
+        statuses=_counted(answer.status for answer in traffic.answers),
+        blame=blamed(traffic.failures, done),
         slowest_s=max((exchange.taken_s for exchange in acknowledged), default=0.0),
         settle_s=settle_s,
         seconds=time.monotonic() - began,
     )
+
+
+def _counted(words: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(words).most_common())
 
 
 def _blows(dice: random.Random, plan: Plan, number: int) -> list[Blow]:
@@ -107,6 +126,7 @@ def _blows(dice: random.Random, plan: Plan, number: int) -> list[Blow]:
 async def _round(service: Service, blows: list[Blow], dice: random.Random) -> Round:
     found = service.processes()
     hits = [(blow, dice.choice(found[blow.kind])) for blow in blows if found.get(blow.kind)]
+    first_s = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for blow, pid in hits:
             group.create_task(strike(blow, pid))
@@ -116,7 +136,8 @@ async def _round(service: Service, blows: list[Blow], dice: random.Random) -> Ro
     await service.revive()
     revived_s = time.monotonic() - began
     ready_s, whole_s = await service.whole()
-    return Round(tuple(blow for blow, _ in hits), revived_s + ready_s, revived_s + whole_s)
+    struck = tuple(blow for blow, _ in hits)
+    return Round(struck, revived_s + ready_s, revived_s + whole_s, first_s, time.monotonic())
 
 
 async def _caught_up(service: Service, patience_s: float) -> None:
@@ -129,7 +150,7 @@ async def _caught_up(service: Service, patience_s: float) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _settled(service: Service) -> tuple[float, int]:
+async def settled(service: Service) -> tuple[float, int]:
     """Seconds until nothing waits any more, and the dead letters. Raises NotWhole past SETTLE_S."""
     began = time.monotonic()
     said = None

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ import aiohttp
 import asyncpg
 
 from bench.crash.slow_disk import SlowValkey
+from bench.crash.upstream import KeptUpstream
 from bench.crash.victims import Kind, processes
 from bench.overhead.processes import free_port
 
@@ -34,20 +36,23 @@ class NotWhole(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How the service is run."""
+    """How the service is run. `env`: more of its environment; `checkout`: the directory of another version's code."""
 
     root: Path
     upstream: str
     proxy_workers: int = 2
     memory_workers: int = 2
     slow_fsync_ms: int = 0
+    env: Mapping[str, str] = field(default_factory=dict)
+    checkout: Path | None = None
 
 
 @dataclass(slots=True)
 class Service:
-    """Mutable: the process that runs now."""
+    """Mutable: the process that runs now. `stand_in`: the upstream, where that may be hit too."""
 
     shape: Shape
+    stand_in: KeptUpstream | None = None
     port: int = field(default_factory=free_port)
     valkey: SlowValkey | None = None
     starts: int = 0
@@ -83,13 +88,22 @@ class Service:
             **os.environ,
             "MEMORY_PROXY_LOG__FORMAT": "text",
             "MEMORY_PROXY_WORKER__PROCESSES": str(shape.memory_workers),
+            **shape.env,
         }
+        if shape.checkout is not None:
+            env["PYTHONPATH"] = str(shape.checkout)
         if self.valkey is not None:
             env["MEMORY_PROXY_REDIS__URL"] = self.valkey.url
         with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, env=env)
+            self._process = await asyncio.create_subprocess_exec(
+                *argv, stdout=log, stderr=log, env=env, cwd=shape.checkout
+            )
         self.starts += 1
         return await self.whole(START_S)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the supervisor."""
+        os.kill(self.pid, number)
 
     async def revive(self) -> None:
         """Start the supervisor again when it was killed."""
@@ -113,6 +127,8 @@ class Service:
         found = processes(self.pid)
         if self.valkey is not None:
             found["valkey"] = [self.valkey.pid]
+        if self.stand_in is not None:
+            found["upstream"] = [self.stand_in.pid]
         return found
 
     async def whole(self, timeout_s: float = WHOLE_S) -> tuple[float, float]:
@@ -132,6 +148,18 @@ class Service:
                 await asyncio.sleep(POLL_S)
         tail = self.log.read_bytes()[-6000:].decode(errors="replace")
         raise NotWhole(f"not whole after {passed_s:.0f} s (ready: {ready_s}); the log ends:\n{tail}")
+
+    async def ready(self) -> dict[str, Any]:
+        """What /memory/ready says, its HTTP status as `http`; an empty one where it does not answer."""
+        timeout = aiohttp.ClientTimeout(total=5)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as http,
+                http.get(f"{self.url}/memory/ready") as answer,
+            ):
+                return {**await answer.json(), "http": answer.status}
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return {}
 
     async def waiting(self) -> dict[str, Any] | None:
         """What /memory/v1/queue says; None while it cannot."""
@@ -156,6 +184,8 @@ class Service:
             len(found.get("proxy worker", ())) >= self.shape.proxy_workers
             and len(found.get("memory worker", ())) >= self.shape.memory_workers
         )
+        if self.stand_in is not None and not await self.stand_in.answers():
+            return False
         return enough and await self._says(http, "/memory/v1/queue") is not None and await self._database_answers()
 
     async def _database_answers(self) -> bool:

@@ -3,7 +3,8 @@
 An exchange is acknowledged when its last byte has arrived (of a stream: `[DONE]` and the end of the body) and its
 X-Memory-Capture said `queue` or `spool`. The last user message of every request holds a mark of its own. Four kinds of
 client: single questions; a named session that sends its history again; a named session that does not; a conversation
-recognised by its message chain. A client that was refused goes on with another mark. Never retries.
+recognised by its message chain. A client that was refused goes on with another mark. Never retries. What did not
+arrive whole is a Failure; an answer that came whole and promised nothing is none.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import aiohttp
+
+from bench.crash.blame import Failure
 
 Kind = Literal["single", "named", "named-bare", "chained"]
 KINDS: Final[tuple[Kind, ...]] = ("single", "named", "chained", "named-bare")
@@ -39,8 +42,23 @@ class Acknowledged:
     taken_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, kept or not: when it ended (monotonic), what its head said, milliseconds that memory added."""
+
+    ended_s: float
+    taken_s: float
+    capture: str
+    status: str
+    added_ms: float
+
+
 class NotAcknowledged(Exception):
     """The answer did not arrive whole, or its head promised nothing."""
+
+
+class NotKept(NotAcknowledged):
+    """The answer is whole; its head said that it is not kept."""
 
 
 class Client:
@@ -59,6 +77,8 @@ class Client:
         self._history: list[dict[str, Any]] = []
         self.acknowledged: list[Acknowledged] = []
         self.refusals: Counter[str] = Counter()
+        self.failures: list[Failure] = []
+        self.answers: list[Answer] = []
 
     @property
     def sent(self) -> int:
@@ -68,10 +88,14 @@ class Client:
     async def talk(self, stop: asyncio.Event) -> None:
         """Ask until `stop` is set."""
         while not stop.is_set():
+            began_s = time.monotonic()
             try:
                 self.acknowledged.append(await self._ask())
             except (NotAcknowledged, aiohttp.ClientError, TimeoutError, OSError) as exc:
-                self.refusals[str(exc) if isinstance(exc, NotAcknowledged) else type(exc).__name__] += 1
+                why = str(exc) if isinstance(exc, NotAcknowledged) else type(exc).__name__
+                self.refusals[why] += 1
+                if not isinstance(exc, NotKept):
+                    self.failures.append(Failure(began_s, time.monotonic(), why))
                 await asyncio.sleep(REFUSED_PAUSE_S)
             if len(self._history) >= 2 * TURNS_MAX:
                 self._history.clear()
@@ -97,9 +121,13 @@ class Client:
             head = answer.headers
             if answer.status != 200:
                 raise NotAcknowledged(f"status {answer.status}")
-            if head.get("X-Memory-Capture") not in DURABLE:
-                raise NotAcknowledged(f"capture {head.get('X-Memory-Capture')}, {head.get('X-Memory-Status')}")
         said = _answer_text(raw, streamed=streamed)
+        capture, status = head.get("X-Memory-Capture", "absent"), head.get("X-Memory-Status", "absent")
+        added_ms = float(head.get("X-Memory-Millis", "0"))
+        now_s = time.monotonic()
+        self.answers.append(Answer(now_s, now_s - started, capture, status, added_ms))
+        if capture not in DURABLE:
+            raise NotKept(f"capture {capture}, {status}")
         self._history += [message, {"role": "assistant", "content": said}]
         return Acknowledged(
             mark=mark,
@@ -148,6 +176,16 @@ class Traffic:
     def refusals(self) -> Counter[str]:
         """Requests that were not acknowledged, by the reason."""
         return sum((client.refusals for client in self.clients), Counter[str]())
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """Completions that did not arrive whole."""
+        return [failure for client in self.clients for failure in client.failures]
+
+    @property
+    def answers(self) -> Sequence[Answer]:
+        """Whole answers, kept or not."""
+        return [answer for client in self.clients for answer in client.answers]
 
     @property
     def sent(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-Kind = Literal["proxy worker", "memory worker", "valkey", "postmaster", "backend", "supervisor"]
+Kind = Literal["proxy worker", "memory worker", "valkey", "postmaster", "backend", "supervisor", "upstream"]
 # How often each is hit, relative to the others.
 WEIGHTS: Final[dict[Kind, int]] = {
     "proxy worker": 25,
@@ -21,10 +21,12 @@ WEIGHTS: Final[dict[Kind, int]] = {
     "postmaster": 12,
     "backend": 8,
     "supervisor": 10,
+    "upstream": 8,
 }
 _PAIR_SHARE: Final = 0.2  # of the blows hit a second process within 50 ms
-_FREEZE_SHARE: Final = 0.35  # of the blows stop the process for a while first
-_WAKE_SHARE: Final = 0.3  # of the frozen ones are woken instead of killed
+_FREEZE_SHARE: Final = 0.4  # of the blows stop the process for a while first
+_FREEZE_S: Final = (0.2, 3.0)
+_WAKE_SHARE: Final = 0.5  # of the frozen ones are woken instead of killed
 _LONG_FREEZE_SHARE: Final = 0.3  # of the memory workers that are woken have slept longer than their lease
 _LEASE_S: Final = 10.0
 
@@ -99,12 +101,12 @@ def choose(dice: random.Random, *, supervisor: bool) -> list[Blow]:
 
 
 def _blow(dice: random.Random, kind: Kind) -> Blow:
-    if dice.random() >= _FREEZE_SHARE or kind == "supervisor":
+    if dice.random() >= _FREEZE_SHARE:
         return Blow(kind, 0.0, True)
     kills = dice.random() >= _WAKE_SHARE
     if kind == "memory worker" and not kills and dice.random() < _LONG_FREEZE_SHARE:
         return Blow(kind, _LEASE_S + 1.5, False)
-    return Blow(kind, dice.uniform(0.1, 1.5), kills)
+    return Blow(kind, dice.uniform(*_FREEZE_S), kills)
 
 
 async def strike(blow: Blow, pid: int) -> None:

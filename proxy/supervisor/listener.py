@@ -12,6 +12,9 @@ import socket
 from memory.errors import StartFailed
 
 BACKLOG = 1024
+# Of one client, what the kernel takes ahead of its network. Without a bound it takes some MiB of an answer that nobody
+# reads, and the copy of it that is to be captured grows with it: 64 slow clients of long answers held 210 MiB.
+UNSENT_BYTES_MAX = 131_072
 
 REMEDIES = {
     errno.EADDRINUSE: "another process listens there: stop it, or choose another --port",
@@ -32,6 +35,8 @@ def open_listener(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # Linux and macOS; accepted sockets have it from the listener
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
         listener.bind(address)
         listener.listen(BACKLOG)
         listener.setblocking(False)

@@ -120,6 +120,23 @@ async def test_a_statement_that_takes_too_long_is_ended(postgres: TestDatabase) 
     await database.close()
 
 
+@pytest.mark.parametrize("bound", ["idle", "whole"])
+async def test_what_a_vanished_client_has_locked_is_free_again(postgres: TestDatabase, bound: str) -> None:
+    """It says nothing more and closes nothing; without a bound its locks stay for the two hours of TCP's keepalive."""
+    vanished = await Database.open(postgres.app, Bounds(idle_in_transaction_ms=200 if bound == "idle" else 60_000))
+    other, free = await Database.open(postgres.app, Bounds(statement_timeout_ms=20_000)), False
+    with pytest.raises(StoreUnavailable):
+        async with vanished.transaction(None, within_ms=None if bound == "idle" else 200) as held:
+            await held.value("lock_lanes")
+            async with other.transaction(None) as tx:
+                await tx.value("lock_lanes")
+                free = True
+    assert free
+    await vanished.ping()
+    await vanished.close()
+    await other.close()
+
+
 @pytest.mark.parametrize("cache", [0, 256])
 async def test_settings_end_with_their_transaction(postgres: TestDatabase, cache: int) -> None:
     database = await Database.open(postgres.owner, Bounds(connections_max=1, statement_cache=cache))

@@ -31,13 +31,17 @@ _FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.Intern
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of a pool. `statement_cache` is 0 behind PgBouncer in transaction mode."""
+    """Limits of a pool. `statement_cache` is 0 behind PgBouncer in transaction mode. `idle_in_transaction_ms`: the
+    server ends a writing transaction that hears nothing for so long. Its client is gone without a word then (power cut,
+    partition), and what it had locked would be locked for the two hours of TCP's keepalive.
+    """
 
     connections_max: int = 8
     acquire_timeout_s: float = 2.0
     connect_timeout_s: float = 5.0
     statement_timeout_ms: int = 10_000
     statement_cache: int = 256
+    idle_in_transaction_ms: int = 30_000
 
 
 class Vault(Protocol):
@@ -203,18 +207,24 @@ class Database:
 
     @asynccontextmanager
     async def transaction(
-        self, tenant: UUID | None, scope_ids: Iterable[int] = (), *, read_only: bool = False
+        self,
+        tenant: UUID | None,
+        scope_ids: Iterable[int] = (),
+        *,
+        read_only: bool = False,
+        within_ms: int | None = None,
     ) -> AsyncIterator[Transaction]:
         """One transaction as mp_app that sees `scope_ids` of `tenant`. Raises StoreUnavailable; then nothing was kept.
 
         (One exception: when the connection dies while COMMIT is under way, it may have been kept. Writes are
         idempotent for that reason.) Never hold it across a network call or an embedding. A caller that is cancelled
-        leaves at once; its connection is cleaned up behind it.
+        leaves at once; its connection is cleaned up behind it. `within_ms`: the server ends all of it by then, for what
+        everybody waits for (Postgres 17 and later; an earlier one knows only that it idles).
         """
         connection = await self._acquire()
         giving_back = True
         try:
-            await connection.execute(self._begin(tenant, scope_ids, read_only))
+            await connection.execute(self._begin(tenant, scope_ids, read_only, within_ms))
             yield Transaction(connection, self.queries, self._vault())
             if await connection.execute("COMMIT") != "COMMIT":
                 raise StoreUnavailable("Postgres: rolled back, a statement had failed")
@@ -241,14 +251,23 @@ class Database:
         except _FOREIGN as exc:
             raise StoreUnavailable(f"Postgres: {_named(exc)}") from exc
 
-    def _begin(self, tenant: UUID | None, scope_ids: Iterable[int], read_only: bool) -> str:
+    def _begin(self, tenant: UUID | None, scope_ids: Iterable[int], read_only: bool, within_ms: int | None) -> str:
         """One round trip. Only a UUID and integers go into the text."""
+        idle, whole = "", ""
+        if not read_only:
+            idle_ms = self._bounds.idle_in_transaction_ms
+            idle = f", set_config('idle_in_transaction_session_timeout', '{idle_ms:d}', true)"
+        if within_ms is not None:
+            whole = (
+                ", CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL"
+                f" THEN set_config('transaction_timeout', '{within_ms:d}', true) END"
+            )
         return (
             f"BEGIN{' READ ONLY' if read_only else ''}; SELECT set_config('role', '{APP_ROLE}', true), "
             f"set_config('mp.tenant', '{'' if tenant is None else UUID(int=tenant.int)}', true), "
             f"set_config('mp.scopes', '{_array(scope_ids)}', true), "
             f"set_config('statement_timeout', '{self._bounds.statement_timeout_ms:d}', true), "
-            "set_config('jit', 'off', true)"
+            f"set_config('jit', 'off', true){idle}{whole}"
         )
 
     def _give_back_later(self, connection: Any) -> None:

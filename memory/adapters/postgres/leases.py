@@ -8,10 +8,13 @@ holder and is compared inside the commit, so a worker that lost a lane stores no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from memory.adapters.postgres.database import Database, Transaction
 from memory.errors import LeaseLost
+
+# One division of the lanes at a time: what a worker that vanished has locked must not outlive a lease by much.
+WITHIN_MS: Final = 10_000
 
 
 class Leases:
@@ -22,7 +25,7 @@ class Leases:
 
     async def acquire(self, holder: str, want: Sequence[str], ttl_s: float) -> dict[str, int]:
         """Beat, keep or take this worker's share of `want`, and return {lane: fence} of all it now holds of them."""
-        async with self._database.transaction(None) as tx:
+        async with self._database.transaction(None, within_ms=WITHIN_MS) as tx:
             await tx.value("lock_lanes")
             await tx.run("beat", holder, ttl_s)
             await tx.run("forget_dead_workers")
@@ -38,13 +41,13 @@ class Leases:
 
     async def renew(self, holder: str, ttl_s: float) -> dict[str, int]:
         """Beat and prolong everything still held; returns {lane: fence}. What is missing was lost."""
-        async with self._database.transaction(None) as tx:
+        async with self._database.transaction(None, within_ms=WITHIN_MS) as tx:
             await tx.run("beat", holder, ttl_s)
             return {row["lane"]: row["fence"] for row in await tx.fetch("renew_lanes", holder, ttl_s)}
 
     async def release(self, holder: str, lanes: Sequence[str] | None = None) -> None:
         """Give lanes back; None gives back all and says good-bye."""
-        async with self._database.transaction(None) as tx:
+        async with self._database.transaction(None, within_ms=WITHIN_MS) as tx:
             if lanes is None:
                 lanes = [row["lane"] for row in await tx.fetch("renew_lanes", holder, 0.0)]
                 await tx.run("retire_worker", holder)

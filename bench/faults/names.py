@@ -1,0 +1,80 @@
+"""The upstream's name cannot be resolved, or is never answered: 502 within the bound, and recovery when it is again.
+
+By a preloaded library (bench/faults/levers.py). No traffic: what a pooled connection hides must not hide it here.
+"""
+
+import asyncio
+import time
+from typing import Any, Final
+
+from bench.crash.service import Service, Shape
+from bench.crash.upstream import KeptUpstream
+from bench.faults.levers import NAME, Levers
+from bench.faults.result import Finding, at_most, none, so
+from bench.faults.scene import Place, ask
+
+QUICK_S: Final = 2.0
+CONNECT_TIMEOUT_S: Final = 2.0  # upstream.connect_timeout_s, shorter than its default so that the run is
+HANG_S: Final = CONNECT_TIMEOUT_S + 1.5
+BACK_S: Final = 10.0
+PROBED_S: Final = 4.5  # /memory/ready says what was found by the last probe: each 2 s, of 2 s at most
+CACHED_S: Final = 11.0  # the resolved name is kept for 10 s (proxy/relay.py)
+ASKED: Final = 4
+PATIENCE_S: Final = 30.0
+
+
+async def dns(place: Place) -> tuple[list[Finding], dict[str, Any]]:
+    """502 quickly, ready degraded, and answers again once the name has an address."""
+    levers = await Levers.made(place.root)
+    levers.names("unknown")
+    async with KeptUpstream() as upstream:
+        url = upstream.url.replace("127.0.0.1", NAME)
+        env = {**levers.env, "MEMORY_PROXY_UPSTREAM__CONNECT_TIMEOUT_S": str(CONNECT_TIMEOUT_S)}
+        service = Service(Shape(place.root, url, env=env))
+        try:
+            place.say(f"{NAME} is unknown from the start")
+            await service.start()
+            findings, figures = list[Finding](), dict[str, Any]()
+            for name, found in (
+                ("unknown", await _refused(service, "unknown", QUICK_S)),
+                ("answers", await _answered(service, levers, place)),
+            ):
+                findings += found[0]
+                figures[name] = found[1]
+            levers.names("hangs")
+            await asyncio.sleep(CACHED_S)
+            place.say(f"{NAME} is never answered, and the upstream was restarted: no pooled connection is left")
+            await upstream.restart()
+            found = await _refused(service, "never answered", HANG_S)
+            again = await _answered(service, levers, place)
+            return [*findings, *found[0], *again[0]], {**figures, "hangs": found[1], "again": again[1]}
+        finally:
+            levers.names("answers")
+            await service.stop()
+
+
+async def _refused(service: Service, how: str, bound_s: float) -> tuple[list[Finding], list[float]]:
+    asked = await ask(service.url, ASKED, PATIENCE_S)
+    took = [seconds for _, seconds in asked]
+    await asyncio.sleep(PROBED_S)
+    ready = await service.ready()
+    upstream = ready.get("dependencies", {}).get("upstream", {})
+    return [
+        none(f"{how}: completions that were not 502", sum(status != 502 for status, _ in asked), asked),
+        at_most(f"{how}: the slowest 502", max(took), bound_s, "s"),
+        so(
+            f"{how}: ready is 200, degraded",
+            (ready.get("http"), upstream.get("ok")) == (200, False),
+            upstream.get("error"),
+        ),
+    ], took
+
+
+async def _answered(service: Service, levers: Levers, place: Place) -> tuple[list[Finding], float]:
+    levers.names("answers")
+    place.say(f"{NAME} has an address again")
+    began = time.monotonic()
+    while (passed_s := time.monotonic() - began) < BACK_S:
+        if all(status == 200 for status, _ in await ask(service.url, ASKED, PATIENCE_S)):
+            break
+    return [at_most("until completions are answered again", passed_s, BACK_S, "s")], passed_s
