@@ -12,6 +12,7 @@ import asyncio
 import json
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -152,8 +153,16 @@ def simulated(arguments: argparse.Namespace, work: Path) -> tuple[str, list[str]
     for name, some in exchanges.items():
         _say(f"{name}: {len(some)} requests through {len(families)} tokenizers")
         results[name] = [simulate(some, one, block_tokens=arguments.block) for one in families]
-    report = {"settings": _settings(arguments), "scenarios": run_json(results)}
+    heads = {name: _heads(some) for name, some in exchanges.items()}
+    report = {"settings": _settings(arguments), "scenarios": run_json(results), "heads": heads}
     return table(results), run_failures(results, arguments.bound), report
+
+
+def _heads(exchanges: Sequence[Exchange]) -> dict[str, Any]:
+    """What the answers' heads said, for whoever asks why: X-Memory-Status by its value, Count and Kept summed."""
+    statuses = Counter(exchange.status for exchange in exchanges)
+    sums = {"placed": sum(one.placed for one in exchanges), "kept": sum(one.kept for one in exchanges)}
+    return {"status": dict(statuses), **sums}
 
 
 def on_vllm(arguments: argparse.Namespace, work: Path) -> tuple[str, list[str], dict[str, Any]]:
