@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter
@@ -23,44 +23,32 @@ from multidict import CIMultiDict
 
 from memory.audit import Audit
 from memory.canary import Canaries
-from memory.chain import Digest, chain
 from memory.config import Settings
 from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
 from memory.ids import new_id
 from memory.json_spans import JsonUnreadable
 from memory.keys import KeyRing, tenant_salt
-from memory.model import Captured, Entry, Recall, Retrieval, Rung, Withdrawn
+from memory.model import Captured, Retrieval, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import MODEL_CHARS_MAX, lap, note
-from memory.read.conversation import Conversation, Conversations, unrecognised
-from memory.read.hot import HotScopes
-from memory.read.items import PAST, Filter
-from memory.read.ledger import Kept, Ledgers, in_time, noted
-from memory.read.recall import Question, Recaller
-from memory.read.working import WorkingContexts
-from memory.read.working_lines import affordable, with_working
+from memory.read.conversation import Conversation
 from memory.telemetry import Metrics, event
-from policies.labels import Sensitivity
 from proxy.answering import Answering, Outcome
 from proxy.bounds import UserLimits, read_body
 from proxy.cache_report import CacheReport
 from proxy.capture import Capture
 from proxy.copies import Copies
-from proxy.gated import holder_of, let_through, mode_within, within
-from proxy.identity import Ask, Credential, identify, openai_user_of
+from proxy.gated import mode_within
+from proxy.identity import Credential, identify, openai_user_of
 from proxy.limits import KeyUse, require_model, tokens_by_size, tokens_used
 from proxy.prompt import (
     Prompt,
-    Rules,
-    ServedModels,
-    assemble,
     bare_prompt,
     edits_of,
     retrieval_record,
-    room_for,
-    wanted_tokens,
 )
 from proxy.relay import Upstream
+from proxy.remembering import Asked, MemoryParts, Remembering
 from proxy.shedding import MemoryPlaces
 from proxy.wire.chat_request import ChatRequest, mentions_memory
 
@@ -80,16 +68,10 @@ class Parts:
     config_digest: str
     keys: KeyRing
     upstream: Upstream
-    conversations: Conversations
-    hot: HotScopes
-    recaller: Recaller
+    memory: MemoryParts
     capture: Capture
-    ledgers: Ledgers
-    rules: Rules
-    models: ServedModels
     metrics: Metrics
     embedding_model: str
-    working: WorkingContexts | None
     salted: bool
     use: KeyUse | None  # None: nobody has limits (open mode)
     journal: Audit
@@ -99,26 +81,6 @@ class Parts:
     copies: Copies
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request as understood: who asks what, the typed body, and the bytes as they came."""
-
-    exchange_id: UUID
-    arrived_at: datetime
-    started: float
-    body: bytes
-    chat: ChatRequest | None  # None: nothing of ours can be in this body, it goes as it is
-    ask: Ask
-    salt: str | None
-    credential: Credential
-    retrieval_id: UUID = field(default_factory=new_id)
-
-    def last_said(self, conversation: Conversation) -> object:
-        """The last message that is part of the chain; None without one."""
-        messages = zip(reversed(self.chat.messages if self.chat else ()), reversed(conversation.digests), strict=False)
-        return next((view.value for view, digest in messages if digest is not None), None)
-
-
 class ChatCompletions:
     """The handler. One per process."""
 
@@ -126,10 +88,8 @@ class ChatCompletions:
         self._parts = parts
         settings = parts.settings
         self._deadline_s = settings.recall.deadline_ms / 1000
-        self._look_up_s = min(settings.ledger.deadline_ms / 1000, self._deadline_s / 2)
         self._users = UserLimits(settings.limits)
-        ceiling = settings.upstream.sensitivity_max
-        self._where = Filter(kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None)
+        self._memory = Remembering(parts.memory)
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Identify, recall, assemble, forward, tee, capture."""
@@ -148,11 +108,12 @@ class ChatCompletions:
         if not await self._has_keys(asked.ask.scope.tenant):
             return await self.without_memory(request, await ours_taken_off(asked), "degraded; reason=store")
         async with self._parts.places.place(asked.ask.scope.tenant) as rung:
-            conversation, kept, recall = await self._remember(asked, chat, rung)
+            has = await self._memory.remember(asked, chat, rung)
+        conversation = has.conversation
         self._users.session((asked.ask.scope.tenant, asked.ask.scope.user), conversation.session.session_id)
         lap("recall")
-        prompt = await self._assemble(asked, chat, conversation, kept, recall)
-        self._note(asked, chat, conversation, kept, prompt)
+        prompt = await self._memory.assemble(asked, chat, has)
+        self._memory.note(asked, chat, has, prompt)
         lap("assemble")
         self._watch(asked, request[CREDENTIAL], prompt)
         millis = (perf_counter() - asked.started) * 1000
@@ -228,73 +189,6 @@ class ChatCompletions:
             self._parts.use.spend(request[CREDENTIAL], tokens_by_size(len(body), outcome.response))
         return outcome.response
 
-    async def _remember(self, asked: Asked, chat: ChatRequest, rung: Rung) -> tuple[Conversation, Kept, Recall]:
-        """The conversation, what its ledger keeps and what memory has to say, all inside the deadline and from `rung`
-        down. Never raises.
-        """
-        parts, scope = self._parts, asked.ask.scope
-        wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
-        query = chat.query_text if wanted and chat.placeable else ""
-        embedded = bool(query) and rung in ("full", "no-rerank")
-        embedding = await parts.recaller.embed(query, chat.earlier_texts) if embedded else None
-        if embedding is not None and asked.ask.as_of is None:
-            parts.recaller.confirm(scope)
-            await asyncio.sleep(0)  # under way before this one goes on
-        conversation = await self._conversation(asked, chat)
-        lap("find")
-        keeping = self._keeping(asked, chat, conversation) if rung != "none" else None
-        if not query or self._has_decided(chat, conversation):
-            return conversation, await in_time(keeping, self._left_s(asked)), Recall()
-        holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
-        replay = self._replay(asked, conversation)
-        reading = parts.working.start(scope, replay[0]) if replay and parts.working else None
-        question = Question(
-            scope=scope,
-            text=query,
-            previous=chat.earlier_texts,
-            k=parts.settings.recall.candidates_max,
-            now=asked.arrived_at,
-            where=within(self._where, holder),
-            known_chains=[digest for digest in conversation.digests if digest is not None],
-            announced=conversation.announced,
-            as_of=asked.ask.as_of,
-            skip_repeats=True,
-            replay=replay,
-            rung=rung,
-        )
-        if rung in ("ledger", "none"):
-            known = parts.recaller.known(question)
-            recall = Recall(rung=rung, reason="overload") if known is None else let_through(known, holder)
-            return conversation, await in_time(keeping, self._left_s(asked)), recall
-        recall = await parts.recaller.recall(question, embedding, self._left_s(asked))
-        recall = await with_working(recall, reading, self._left_s(asked))
-        return conversation, await in_time(keeping, self._left_s(asked)), let_through(recall, holder)
-
-    def _left_s(self, asked: Asked) -> float:
-        """Seconds until the deadline; a moment for what is there already."""
-        return max(self._deadline_s - (perf_counter() - asked.started), 0.001)
-
-    def _keeping(self, asked: Asked, chat: ChatRequest, conversation: Conversation) -> asyncio.Task[Kept] | None:
-        """The reading of the conversation's ledger, under way; None where this request has none to do with it."""
-        if not asked.ask.inserts or asked.ask.as_of is not None:
-            return None
-        places = chat.places(conversation.digests)
-        session = conversation.session.session_id if asked.credential.session else None
-        where = within(self._where, holder_of(asked.credential, session))
-        newest = chat.newest_user
-        work = self._parts.ledgers.kept(asked.ask.scope, conversation, places, newest, where, asked.arrived_at)
-        return asyncio.create_task(work)
-
-    def _has_decided(self, chat: ChatRequest, conversation: Conversation) -> bool:
-        """Whether it is known already what stands in the newest user message: it was sent before, or the model went on
-        from it, and what would be placed there now would change what it has read.
-        """
-        newest = chat.newest_user
-        if newest is None:
-            return False
-        went_on = newest < len(chat.messages) - 1 and not conversation.is_new
-        return went_on or conversation.digests[newest] in conversation.ledger
-
     def _watch(self, asked: Asked, credential: Credential, prompt: Prompt) -> None:
         """Look for a foreign canary, and note what of others is in the prompt. Waits for nothing."""
         tenant = asked.ask.scope.tenant
@@ -309,67 +203,6 @@ class ChatCompletions:
         ]
         if crossed:
             self._parts.journal.note(tenant, credential.actor, "read.shared", why="chat", ids=crossed)
-
-    def _replay(self, asked: Asked, conversation: Conversation) -> tuple[UUID, int] | None:
-        """The session whose last turns are to be quoted, and how many: its client named it and sent no answer of it."""
-        turns = self._parts.settings.session.replay_turns
-        if not turns or asked.ask.session is None or not conversation.opens or asked.ask.as_of is not None:
-            return None
-        if self._where.ceiling is Sensitivity.PUBLIC:  # what a working context holds is internal; never more
-            return None
-        return conversation.session.session_id, turns
-
-    async def _conversation(self, asked: Asked, chat: ChatRequest) -> Conversation:
-        parts, scope = self._parts, asked.ask.scope
-        messages = [view.value for view in chat.messages]
-        chain_key = await parts.keys.chain_key(scope.tenant)
-        digests = tuple(await off_loop(len(asked.body), partial(chain, chain_key, messages)))
-        try:
-            async with asyncio.timeout(self._look_up_s):
-                ids = parts.hot.known_scope_ids(scope)
-                return await parts.conversations.find(scope, chain_key, asked.ask.session, messages, digests, ids)
-        except TimeoutError:
-            return unrecognised(scope, chain_key, asked.ask.session, messages, digests)
-
-    async def _assemble(
-        self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept, recall: Recall
-    ) -> Prompt:
-        parts, wanted = self._parts, 0
-        if kept.owed or any(candidate.admitted for candidate in recall.candidates):
-            most, cap = parts.settings.recall.budget_tokens_max, asked.credential.limits.injected_tokens_max
-            wanted = wanted_tokens(asked.ask, most if cap is None else min(most, cap))
-        room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models)
-        newest = chat.newest_user
-        work = partial(
-            assemble,
-            chat,
-            affordable(recall, room.budget, parts.rules.counter.count),
-            kept,
-            room,
-            parts.rules,
-            chain=conversation.digests[newest] if newest is not None else None,
-            retrieval_id=asked.retrieval_id,
-            salt=asked.salt,
-            may_place=not self._has_decided(chat, conversation),
-        )
-        return await off_loop(len(asked.body), work)
-
-    def _note(self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept, prompt: Prompt) -> None:
-        """Have the ledger say what stands where, before the prompt goes upstream; nobody waits for it."""
-        if not asked.ask.inserts or asked.ask.as_of is not None:
-            return
-        newest, placed = chat.newest_user, prompt.newly_placed
-        chain = conversation.digests[newest] if newest is not None else None
-        entries: dict[Digest, Entry | None] = {}
-        if placed is not None:
-            entries[placed.chain] = placed.entry
-        elif chain is not None and newest not in kept.known and prompt.reason is None and asked.ask.budget != 0:
-            entries[chain] = None
-        if entries or kept.found or prompt.withdrawn:
-            work = self._parts.ledgers.note(
-                asked.ask.scope, conversation.session, entries, kept.found, prompt.withdrawn
-            )
-            self._parts.capture.in_background(noted(work))
 
     def _record(
         self,
@@ -388,7 +221,7 @@ class ChatCompletions:
             query=chat.query_text,
             config_digest=self._parts.config_digest,
             model=self._parts.embedding_model,
-            exact=self._parts.rules.counter.exact,
+            exact=self._parts.memory.rules.counter.exact,
             millis=millis,
             now=asked.arrived_at,
         )
@@ -432,15 +265,14 @@ class ChatCompletions:
         bare = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt)
         withdrawn = (*prompt.withdrawn, *(Withdrawn(one.chain, "overflow") for one in prompt.placed))
         sent = replace(bare, withdrawn=withdrawn)
-        work = parts.ledgers.note(asked.ask.scope, conversation.session, {}, {}, sent.withdrawn)
-        parts.capture.in_background(noted(work))
+        self._memory.withdraw(asked, conversation, sent.withdrawn)
         head = self._head(asked, conversation, sent, millis)
         outcome = await answering.send(request, sent.body, head, keep=keep, left=parts.capture.in_background)
         return self._said(sent, outcome)
 
     def _head(self, asked: Asked, conversation: Conversation, prompt: Prompt, millis: float) -> CIMultiDict[str]:
         """The X-Memory-* headers of the answer (DESIGN section 2); the request's line says the same."""
-        exact, tokens = self._parts.rules.counter.exact, prompt.tokens
+        exact, tokens = self._parts.memory.rules.counter.exact, prompt.tokens
         status = _status_header(prompt) if asked.ask.inserts else "off"
         note(
             retrieval=str(asked.retrieval_id) if asked.ask.inserts and conversation.tip is not None else None,
@@ -516,9 +348,6 @@ async def within_limits(request: web.Request) -> None:
     asked = request.get(USE)
     if asked is not None:
         await asked
-
-
-RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document", PAST})
 
 
 def _status_header(prompt: Prompt) -> str:

@@ -29,10 +29,10 @@ from memory.read.recall import Question, Recaller
 from memory.read.working_lines import affordable
 from policies.gate import Holder
 from policies.labels import Sensitivity
-from proxy.chat import RECALLED_KINDS
 from proxy.gated import let_through, within
 from proxy.identity import Ask
 from proxy.prompt import Rules, ServedModels, limits_of, room_for, wanted_tokens
+from proxy.remembering import RECALLED_KINDS
 from proxy.wire.chat_request import ChatRequest
 
 # What another configuration may say: the settings that decide what is recalled and placed, and no others.

@@ -91,6 +91,7 @@ from proxy.passages import Passages
 from proxy.prompt import Rules, limits_of
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
+from proxy.remembering import MemoryParts
 from proxy.rolling import Follower, supervisor_of
 from proxy.served_model import ServedModels
 from proxy.what_if import WhatIf
@@ -235,21 +236,28 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     journal = Journal(audit, metrics)
     canaries = Canaries(kept.keys.canary_key, audit, journal, metrics)
     bounds = Bounds(settings.queue.request_bytes_max, settings.queue.answer_bytes_max)
+    capture = Capture(queued.hand_off, conversations, kept.keys, bounds, metrics)
+    memory = MemoryParts(
+        settings=settings,
+        keys=kept.keys,
+        conversations=conversations,
+        hot=hot,
+        recaller=Recaller(hot, reads, queries, metrics, reranking=reranking(settings, reranker), answers=answers),
+        ledgers=ledgers,
+        rules=block_rules(settings),
+        models=models,
+        working=working_contexts(settings, kept, queued, metrics),
+        capture=capture,
+    )
     parts = Parts(
         settings=settings,
         config_digest=digest(settings),
         keys=kept.keys,
         upstream=upstream,
-        conversations=conversations,
-        hot=hot,
-        recaller=Recaller(hot, reads, queries, metrics, reranking=reranking(settings, reranker), answers=answers),
-        capture=Capture(queued.hand_off, conversations, kept.keys, bounds, metrics),
-        ledgers=ledgers,
-        rules=block_rules(settings),
-        models=models,
+        memory=memory,
+        capture=capture,
         metrics=metrics,
         embedding_model=kept.embedder.model,
-        working=working_contexts(settings, kept, queued, metrics),
         salted=effective_cache_salt(settings) == "tenant",
         use=KeyUse(queued.rates) if keyed else None,
         journal=journal,
@@ -363,7 +371,7 @@ def _own_api(
             door=door,
             readiness=readiness,
             metrics=parts.metrics,
-            recaller=parts.recaller,
+            recaller=parts.memory.recaller,
             records=Records(kept.database, kept.scopes, kept.table, audit),
             feed=Feed(kept.database, kept.scopes),
             progress=ImportStore(kept.database, kept.scopes, kept.table),
@@ -375,7 +383,7 @@ def _own_api(
             redactor=redactor_of(settings),
             embedder=kept.embedder,
             windows=kept.embedder,
-            working=parts.working,
+            working=parts.memory.working,
             use=parts.use,
             sharing=Sharing(kept.database, kept.scopes, audit, kept.table),
             audit=audit,
@@ -383,7 +391,7 @@ def _own_api(
             canaries=parts.canaries,
             forgets=Asking(EraseStore(kept.database, kept.table), kept.keys),
             tells=Tells(queued.hot_state, kept.read_store),
-            what_if=WhatIf(settings, parts.recaller, parts.rules, parts.models),
+            what_if=WhatIf(settings, parts.memory.recaller, parts.memory.rules, parts.memory.models),
             retention=timedelta(days=settings.replay.retention_days),
             passages=passages,
         )

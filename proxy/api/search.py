@@ -25,8 +25,8 @@ from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import CandidateSaid, Explained, ScopeSaid, SearchAsked, SearchSaid
 from proxy.api.sessions import Labels
-from proxy.chat import RECALLED_KINDS
 from proxy.gated import let_through, within
+from proxy.remembering import RECALLED_KINDS
 
 DEADLINE_S: Final = 10.0
 _DIGITS: Final = 6

@@ -24,7 +24,7 @@ from memory.write.episodes import Bounds as Limits
 from memory.write.episodes import Teller
 from memory.write.months import SENTENCES_MAX, OldEpisode, month_of
 from policies.lifetime import DaysOf
-from proxy.chat import RECALLED_KINDS
+from proxy.remembering import RECALLED_KINDS
 from tests.postgres.seed import T0, exchange, memory_of, stores, vectors
 from tests.postgres.test_consolidate import BOAT, Dying, Night, Words, contents, summarised, summary_text
 from tests.postgres.test_facts import DAY, fact, new_fact, saying

@@ -1,0 +1,238 @@
+"""Memory for one request: what is asked in, its conversation, its ledger, what was recalled and the prompt out.
+
+`remember` reads, inside the deadline and from a rung of the ladder down; `assemble` makes the body that goes upstream;
+`note` has the ledger say what stands where. Memory fails open: none of them raises for a store, an embedder or a queue
+that is away. Forwards nothing and keeps no exchange.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from time import perf_counter
+from typing import Final
+from uuid import UUID
+
+from memory.chain import Digest, chain
+from memory.config import Settings
+from memory.ids import new_id
+from memory.keys import KeyRing
+from memory.model import Entry, Recall, Rung, Withdrawn
+from memory.off_loop import off_loop
+from memory.passage import lap
+from memory.read.conversation import Conversation, Conversations, unrecognised
+from memory.read.hot import HotScopes
+from memory.read.items import PAST, Filter
+from memory.read.ledger import Kept, Ledgers, in_time, noted
+from memory.read.recall import Question, Recaller
+from memory.read.working import WorkingContexts
+from memory.read.working_lines import affordable, with_working
+from policies.labels import Sensitivity
+from proxy.capture import Capture
+from proxy.gated import holder_of, let_through, within
+from proxy.identity import Ask, Credential
+from proxy.prompt import Prompt, Rules, ServedModels, assemble, room_for, wanted_tokens
+from proxy.wire.chat_request import ChatRequest
+
+RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document", PAST})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as understood: who asks what, the typed body, and the bytes as they came."""
+
+    exchange_id: UUID
+    arrived_at: datetime
+    started: float
+    body: bytes
+    chat: ChatRequest | None  # None: nothing of ours can be in this body, it goes as it is
+    ask: Ask
+    salt: str | None
+    credential: Credential
+    retrieval_id: UUID = field(default_factory=new_id)
+
+    def last_said(self, conversation: Conversation) -> object:
+        """The last message that is part of the chain; None without one."""
+        messages = zip(reversed(self.chat.messages if self.chat else ()), reversed(conversation.digests), strict=False)
+        return next((view.value for view, digest in messages if digest is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What memory has for one request: its conversation, what stands in it again, and what was recalled."""
+
+    conversation: Conversation
+    kept: Kept
+    recall: Recall
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryParts:
+    """What memory is read with; built where the program is wired."""
+
+    settings: Settings
+    keys: KeyRing
+    conversations: Conversations
+    hot: HotScopes
+    recaller: Recaller
+    ledgers: Ledgers
+    rules: Rules
+    models: ServedModels
+    working: WorkingContexts | None
+    capture: Capture
+
+
+class Remembering:
+    """Reads memory for requests. One per process."""
+
+    def __init__(self, parts: MemoryParts) -> None:
+        self._parts = parts
+        settings = parts.settings
+        self._deadline_s = settings.recall.deadline_ms / 1000
+        self._look_up_s = min(settings.ledger.deadline_ms / 1000, self._deadline_s / 2)
+        ceiling = settings.upstream.sensitivity_max
+        self._where = Filter(kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None)
+
+    async def remember(self, asked: Asked, chat: ChatRequest, rung: Rung) -> Remembered:
+        """The conversation, what its ledger keeps and what memory has to say, all inside the deadline and from `rung`
+        down. Never raises.
+        """
+        parts, scope = self._parts, asked.ask.scope
+        wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
+        query = chat.query_text if wanted and chat.placeable else ""
+        embedded = bool(query) and rung in ("full", "no-rerank")
+        embedding = await parts.recaller.embed(query, chat.earlier_texts) if embedded else None
+        if embedding is not None and asked.ask.as_of is None:
+            parts.recaller.confirm(scope)
+            await asyncio.sleep(0)  # under way before this one goes on
+        conversation = await self._conversation(asked, chat)
+        lap("find")
+        keeping = self._keeping(asked, chat, conversation) if rung != "none" else None
+        if not query or self._has_decided(chat, conversation):
+            return Remembered(conversation, await in_time(keeping, self._left_s(asked)), Recall())
+        holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
+        replay = self._replay(asked, conversation)
+        reading = parts.working.start(scope, replay[0]) if replay and parts.working else None
+        question = Question(
+            scope=scope,
+            text=query,
+            previous=chat.earlier_texts,
+            k=parts.settings.recall.candidates_max,
+            now=asked.arrived_at,
+            where=within(self._where, holder),
+            known_chains=[digest for digest in conversation.digests if digest is not None],
+            announced=conversation.announced,
+            as_of=asked.ask.as_of,
+            skip_repeats=True,
+            replay=replay,
+            rung=rung,
+        )
+        if rung in ("ledger", "none"):
+            known = parts.recaller.known(question)
+            recall = Recall(rung=rung, reason="overload") if known is None else let_through(known, holder)
+            return Remembered(conversation, await in_time(keeping, self._left_s(asked)), recall)
+        recall = await parts.recaller.recall(question, embedding, self._left_s(asked))
+        recall = await with_working(recall, reading, self._left_s(asked))
+        return Remembered(conversation, await in_time(keeping, self._left_s(asked)), let_through(recall, holder))
+
+    def _left_s(self, asked: Asked) -> float:
+        """Seconds until the deadline; a moment for what is there already."""
+        return max(self._deadline_s - (perf_counter() - asked.started), 0.001)
+
+    def _keeping(self, asked: Asked, chat: ChatRequest, conversation: Conversation) -> asyncio.Task[Kept] | None:
+        """The reading of the conversation's ledger, under way; None where this request has none to do with it."""
+        if not asked.ask.inserts or asked.ask.as_of is not None:
+            return None
+        places = chat.places(conversation.digests)
+        session = conversation.session.session_id if asked.credential.session else None
+        where = within(self._where, holder_of(asked.credential, session))
+        newest = chat.newest_user
+        work = self._parts.ledgers.kept(asked.ask.scope, conversation, places, newest, where, asked.arrived_at)
+        return asyncio.create_task(work)
+
+    def _has_decided(self, chat: ChatRequest, conversation: Conversation) -> bool:
+        """Whether it is known already what stands in the newest user message: it was sent before, or the model went on
+        from it, and what would be placed there now would change what it has read.
+        """
+        newest = chat.newest_user
+        if newest is None:
+            return False
+        went_on = newest < len(chat.messages) - 1 and not conversation.is_new
+        return went_on or conversation.digests[newest] in conversation.ledger
+
+    def _replay(self, asked: Asked, conversation: Conversation) -> tuple[UUID, int] | None:
+        """The session whose last turns are to be quoted, and how many: its client named it and sent no answer of it."""
+        turns = self._parts.settings.session.replay_turns
+        if not turns or asked.ask.session is None or not conversation.opens or asked.ask.as_of is not None:
+            return None
+        if self._where.ceiling is Sensitivity.PUBLIC:  # what a working context holds is internal; never more
+            return None
+        return conversation.session.session_id, turns
+
+    async def _conversation(self, asked: Asked, chat: ChatRequest) -> Conversation:
+        parts, scope = self._parts, asked.ask.scope
+        messages = [view.value for view in chat.messages]
+        chain_key = await parts.keys.chain_key(scope.tenant)
+        digests = tuple(await off_loop(len(asked.body), partial(chain, chain_key, messages)))
+        try:
+            async with asyncio.timeout(self._look_up_s):
+                ids = parts.hot.known_scope_ids(scope)
+                return await parts.conversations.find(scope, chain_key, asked.ask.session, messages, digests, ids)
+        except TimeoutError:
+            return unrecognised(scope, chain_key, asked.ask.session, messages, digests)
+
+    async def assemble(self, asked: Asked, chat: ChatRequest, has: Remembered) -> Prompt:
+        """The body that goes upstream, with what stands and what is new in it."""
+        parts, wanted = self._parts, 0
+        conversation, kept, recall = has.conversation, has.kept, has.recall
+        if kept.owed or any(candidate.admitted for candidate in recall.candidates):
+            most, cap = parts.settings.recall.budget_tokens_max, asked.credential.limits.injected_tokens_max
+            wanted = wanted_tokens(asked.ask, most if cap is None else min(most, cap))
+        room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models)
+        newest = chat.newest_user
+        work = partial(
+            assemble,
+            chat,
+            affordable(recall, room.budget, parts.rules.counter.count),
+            kept,
+            room,
+            parts.rules,
+            chain=conversation.digests[newest] if newest is not None else None,
+            retrieval_id=asked.retrieval_id,
+            salt=asked.salt,
+            may_place=not self._has_decided(chat, conversation),
+        )
+        return await off_loop(len(asked.body), work)
+
+    def note(self, asked: Asked, chat: ChatRequest, has: Remembered, prompt: Prompt) -> None:
+        """Have the ledger say what stands where, before the prompt goes upstream; nobody waits for it."""
+        conversation, kept = has.conversation, has.kept
+        if not asked.ask.inserts or asked.ask.as_of is not None:
+            return
+        newest, placed = chat.newest_user, prompt.newly_placed
+        chain = conversation.digests[newest] if newest is not None else None
+        entries: dict[Digest, Entry | None] = {}
+        if placed is not None:
+            entries[placed.chain] = placed.entry
+        elif chain is not None and newest not in kept.known and prompt.reason is None and asked.ask.budget != 0:
+            entries[chain] = None
+        if entries or kept.found or prompt.withdrawn:
+            self._say(asked, conversation, entries, kept.found, prompt.withdrawn)
+
+    def withdraw(self, asked: Asked, conversation: Conversation, withdrawn: Sequence[Withdrawn]) -> None:
+        """Have the ledger say what is never sent again; nobody waits for it."""
+        self._say(asked, conversation, {}, {}, withdrawn)
+
+    def _say(
+        self,
+        asked: Asked,
+        conversation: Conversation,
+        entries: Mapping[Digest, Entry | None],
+        found: Mapping[Digest, bytes],
+        withdrawn: Sequence[Withdrawn],
+    ) -> None:
+        work = self._parts.ledgers.note(asked.ask.scope, conversation.session, entries, found, withdrawn)
+        self._parts.capture.in_background(noted(work))
