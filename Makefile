@@ -59,7 +59,7 @@ soak: install-dev ## an hour of real traffic, judged at its end against its star
 security: install-dev ## the security report: leaks, attacks, poison, secrets, forgetting, cost (ARGS=--quick: small)
 	$(BIN)/python -m bench.security $(ARGS)
 
-faults: install-dev ## break what is around a service, a verdict each, about 8 minutes (ARGS="--only rounds --rounds 500": long)
+faults: install-dev ## break what is around a service, a verdict each, some minutes (ARGS="--only rounds --rounds 500": long)
 	$(BIN)/python -m bench.faults $(ARGS)
 
 test-long: install-dev ## tests of whole services that take half a minute and more each

@@ -49,7 +49,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "upgrade": upgrade,
 }
 EXAMPLES: Final = """examples:
-  python -m bench.faults                                       everything in its short form, about five minutes
+  python -m bench.faults                                       everything in its short form, some minutes
   python -m bench.faults --only disk_full --only dns           two of them
   python -m bench.faults --only rounds --rounds 500 --resume rounds.json --json faults.json --plot faults.png
                                                                the long one; the same command goes on after a break

@@ -27,7 +27,10 @@ def broken(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if not finding.kept]
 
 
-async def test_streams_under_way_at_sigterm_are_heard_to_their_end_and_kept(place: Place) -> None:
+async def test_streams_under_way_at_sigterm_are_heard_to_their_end_and_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarts, "STREAMS", 8)
     findings, _ = await restarts.shutdown(place)
     assert findings
     assert not broken(findings)
