@@ -146,6 +146,7 @@ def test_the_dashboard_has_a_row_for_each_subject_and_no_two_panels_overlap() ->
         "Latency by stage",
         "Memory given",
         "Ledger and prefix cache",
+        "Load",
         "Capture and queue",
         "Write path",
         "Hygiene",

@@ -185,6 +185,82 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Each costs the prefix cache what came after it. Erasure and correction do; overflow should be rare.",
                 (("{{reason}}", rate("ledger_withdrawn_total", "reason")),),
             ),
+            Panel(
+                "The client's own tokens from vLLM's cache",
+                "percentunit",
+                "Of later requests of a conversation, and what it would be without memory (an estimate).",
+                (
+                    (
+                        "cached",
+                        share(
+                            rate("prompt_cached_tokens_total", "", 'part="client", request="later"'),
+                            rate("prompt_tokens_total", "", 'part="client", request="later"'),
+                        ),
+                    ),
+                    (
+                        "without memory",
+                        share(
+                            rate("prompt_cached_expected_tokens_total"),
+                            rate("prompt_tokens_total", "", 'part="client", request="later"'),
+                        ),
+                    ),
+                ),
+                width=24,
+            ),
+        ),
+    ),
+    (
+        "Load",
+        (
+            Panel(
+                "Rung at which requests begin",
+                "short",
+                "0 full, 1 no-rerank, 2 lexical, 3 ledger, 4 none, of the process where it is most; steps a second.",
+                (("rung", gauge("overload_rung")), ("steps {{to}}", rate("overload_steps_total", "to"))),
+            ),
+            Panel(
+                "Requests that had less of memory",
+                "ops",
+                "Because of load: place found none in time, else the rung they began at.",
+                (("{{what}}", rate("recalls_shed_total", "what")),),
+            ),
+            Panel(
+                "Left alone",
+                "short",
+                "Processes that leave a dependency alone since it failed, how often that began, calls not made.",
+                (
+                    ("{{part}}", gauge("breaker_open", "sum", "part")),
+                    ("trips of {{part}}", rate("breaker_trips_total", "part")),
+                    ("not asked: {{part}}", rate("breaker_refused_total", "part")),
+                ),
+            ),
+            Panel(
+                "Late event loop, garbage collection",
+                "s",
+                "p99 of how late a proxy's loop comes round, and of the collector's pauses by generation.",
+                (
+                    ("loop", quantile(0.99, "loop_lag_seconds")),
+                    ("generation {{generation}}", quantile(0.99, "gc_pause_seconds", "generation")),
+                ),
+            ),
+            Panel(
+                "Questions asked again",
+                "ops",
+                "Vectors and answers: hit known, miss computed, shared with the same question at that moment.",
+                (
+                    ("vector {{what}}", rate("query_embeddings_total", "what")),
+                    ("answer {{what}}", rate("recall_answers_total", "what")),
+                ),
+            ),
+            Panel(
+                "Copies of answers under way",
+                "bytes",
+                "Held for capture; bounded by queue.copies_bytes_max. Refused ones are kept without content.",
+                (
+                    ("held", gauge("copies_bytes", "sum")),
+                    ("refused: {{reason}}", rate("copies_refused_total", "reason")),
+                ),
+            ),
         ),
     ),
     (
