@@ -210,6 +210,8 @@ class Remembering:
     def note(self, asked: Asked, chat: ChatRequest, has: Remembered, prompt: Prompt) -> None:
         """Have the ledger say what stands where, before the prompt goes upstream; nobody waits for it."""
         conversation, kept = has.conversation, has.kept
+        if conversation.is_new:
+            self._parts.capture.in_background(noted(self._opened(asked, conversation)))
         if not asked.ask.inserts or asked.ask.as_of is not None:
             return
         newest, placed = chat.newest_user, prompt.newly_placed
@@ -221,6 +223,11 @@ class Remembering:
             entries[chain] = None
         if entries or kept.found or prompt.withdrawn:
             self._say(asked, conversation, entries, kept.found, prompt.withdrawn)
+
+    async def _opened(self, asked: Asked, conversation: Conversation) -> None:
+        """Have the same opening recognised while this one is not answered yet: an impatient client sends it again."""
+        chain_key = await self._parts.keys.chain_key(asked.ask.scope.tenant)
+        await self._parts.conversations.remember(asked.ask.scope, chain_key, conversation, [], {})
 
     def withdraw(self, asked: Asked, conversation: Conversation, withdrawn: Sequence[Withdrawn]) -> None:
         """Have the ledger say what is never sent again; nobody waits for it."""

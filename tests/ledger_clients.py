@@ -17,7 +17,7 @@ from bench.fake_vllm.tokens import ids_of, pieces_of
 from bench.prefix_cache.families import TEMPLATES, Family, family, template_of
 
 Message = dict[str, Any]
-Remembered = dict[str, str]
+Remembered = dict[str, Any]
 Place = Callable[[Sequence[Message], Remembered], Mapping[int, str]]
 
 SYSTEM: Message = {"role": "system", "content": "Be brief. Answer in the language of the question."}

@@ -173,6 +173,15 @@ async def test_system_messages_do_not_change_the_conversation() -> None:
     assert one.session == two.session
 
 
+async def test_a_history_that_nobody_knows_is_one_conversation_however_often_it_is_sent() -> None:
+    client = Client()
+    history = said("from", "elsewhere", "and now?")
+    first = await client.ask(history, "well")
+    assert (await client.ask(history, "hm")).session == first.session
+    assert (await client.ask([*history, *said("", "hm", "on")[1:]], "yes")).session == first.session
+    assert (await client.ask(history, "again")).session == first.session
+
+
 # ---------------------------------------------------------------- clients that drop what is old
 
 LONG = tuple(f"this is what was said at place {number}, at some length" for number in range(12))

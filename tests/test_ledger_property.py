@@ -27,8 +27,13 @@ from tests.ledger_clients import (
     renders_again,
     requests_of,
 )
+from tests.product_ledger import product, product_without_redis
 
-LEDGERS: dict[str, Place] = {"reference": keeps_all}
+LEDGERS: dict[str, Place] = {
+    "reference": keeps_all,
+    "product": product,
+    "product without redis": product_without_redis,
+}
 WRONG: dict[str, Place] = {"dropped": forgets, "moved": moves_up, "rendered again": renders_again}
 THREE_TURNS = requests_of(
     [("on", 0, "Where does the boat lie?"), ("on", 0, "Since when?"), ("on", 0, "Why?")], system=True
@@ -44,7 +49,7 @@ def violations_of(requests: Sequence[Sequence[Message]], place: Place, family: F
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("ledger", sorted(LEDGERS))
 @given(moves=moves)
-@settings(max_examples=40)
+@settings(max_examples=12)
 def test_what_clients_share_the_prompts_share_with_their_blocks(
     ledger: str, name: str, moves: list[tuple[str, int, str]]
 ) -> None:

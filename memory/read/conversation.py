@@ -34,7 +34,7 @@ class Asked:
     """
 
     answers: Sequence[Digest] = ()
-    opening: bytes | None = None
+    opening: Digest | None = None
     scope_ids: Sequence[int] = ()
     session_id: UUID | None = None
     marks: Sequence[bytes] = ()
@@ -60,7 +60,8 @@ class Conversation:
 
     session: SessionRef
     digests: tuple[Digest | None, ...]
-    opening: Digest | None  # digest of the messages before the first answer; what a regenerated opening is known by
+    opening: Digest | None  # what the same request again is known by: the messages before the first answer, of a
+    # history that nobody knows all of them
     opens: bool  # no assistant message yet
     announced: Mapping[int, int] | None
     fault: bool  # neither hot state nor store could say
@@ -71,7 +72,7 @@ class Conversation:
     @property
     def tip(self) -> Digest | None:
         """The digest of the last chained message."""
-        return next((digest for digest in reversed(self.digests) if digest is not None), None)
+        return _tip(self.digests)
 
 
 class HotState(Protocol):
@@ -135,8 +136,8 @@ class Conversations:
         return Conversation(
             session=known,
             digests=digests,
-            opening=_opening_digest(messages, digests),
-            opens=not _answer_digests(messages, digests),
+            opening=asked.opening if session is None else _opening_digest(messages, digests),
+            opens=not asked.answers,
             announced=hot.versions if hot else None,
             fault=fault and store_fault,
             is_new=session is None and not store_fault,
@@ -153,8 +154,8 @@ class Conversations:
         pairs: Mapping[Digest, Joint],
     ) -> None:
         """Make the next request find this session by the answers it was given. Raises QueueUnavailable."""
-        key, opening = scope_key(chain_key, scope), conversation.opening
-        await self._hot.keep(scope, key, answers, opening, conversation.opens, conversation.session, pairs)
+        key, opens = scope_key(chain_key, scope), conversation.opens or conversation.is_new
+        await self._hot.keep(scope, key, answers, conversation.opening, opens, conversation.session, pairs)
 
     async def _joined(
         self,
@@ -197,10 +198,13 @@ class Conversations:
         """The session, None for a new one; and whether that could not be known."""
         if named is not None:
             return named, False
+        opened = hot.opening if hot and not hot.opening_continued else None
         if not answers:
-            return (hot.opening if hot and not hot.opening_continued else None), hot is None
+            return opened, hot is None
         known: Mapping[bytes, SessionRef] = hot.sessions if hot else {}
         found = _longest(answers, known)
+        if found is None and opened is not None:
+            return opened, False
         if found is None or found != answers[-1]:
             known, fault = await self._ask_store(scope, answers, known)
         else:
@@ -240,11 +244,15 @@ def _asked(
     answers = _answer_digests(messages, digests)
     return Asked(
         answers=answers[-1:] if named is not None else answers[-ANSWERS_LOOKED_UP_MAX:],
-        opening=None if answers or named is not None else _opening_digest(messages, digests),
+        opening=None if named is not None else _tip(digests) if answers else _opening_digest(messages, digests),
         scope_ids=scope_ids,
         session_id=named.session_id if named is not None else None,
         marks=list(user_digests(messages, digests).values()),
     )
+
+
+def _tip(digests: Sequence[Digest | None]) -> Digest | None:
+    return next((digest for digest in reversed(digests) if digest is not None), None)
 
 
 def session_ref(chain_key: bytes, scope: Scope, label: str) -> SessionRef:
