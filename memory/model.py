@@ -149,6 +149,7 @@ class Placed:
     chain: Digest
     entry: Entry
     since: UUID | None = None
+    anew: bool = False  # it takes the place of what an earlier attempt at this message was given
 
     @property
     def kept(self) -> bool:
@@ -347,6 +348,7 @@ class LedgerNode:
     placed_sha256: bytes | None
     placed_tokens: int | None
     retrieval_id: UUID | None
+    anew: bool = False  # what an earlier attempt was given gives way
 
 
 @dataclass(frozen=True, slots=True)

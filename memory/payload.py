@@ -140,6 +140,7 @@ def _retrieval(raw: dict[str, Any] | None) -> Retrieval | None:
             chain=Digest(base64.b64decode(p["chain"])),
             entry=_entry(p["entry"]),
             since=UUID(p["since"]) if p["since"] else None,
+            anew=p["anew"],
         )
         for p in raw["placed"]
     )

@@ -238,8 +238,8 @@ class Answering:
     ) -> Outcome:
         if self._copy_bytes_max == 0:
             return Outcome(response, answer.status, "failed" if died else "complete")
-        if copy.bytes_max == 0:  # nobody keeps it
-            return Outcome(response, answer.status, "failed" if died else "refused")
+        if copy.bytes_max == 0:  # nobody keeps it: it is an error of the upstream
+            return Outcome(response, answer.status, "failed")
         if copy.refused is not None:
             return Outcome(response, answer.status, "partial" if left else "refused", copy.refused)
         read, reason = await _read_answer(

@@ -127,16 +127,19 @@ def assemble(
     retrieval_id: UUID,
     salt: str | None,
     may_place: bool = True,
+    opens: bool = False,
 ) -> Prompt:
     """Have the ledger's blocks stand where they stood, and put the block of what was recalled into the newest user
     message, unless the ledger has decided about that one already. `chain` is that message's digest. `may_place` False:
-    the model has gone on from that message without it.
+    the model has gone on from that message without it. `opens`: there is no answer yet in the conversation, so what was
+    decided at an earlier attempt gives way to what is known now, where that says more.
     """
     blocks = {at: one for at, one in kept.blocks.items() if at not in room.give_way}
     gone = tuple(Withdrawn(kept.blocks[at].chain, "overflow") for at in room.give_way)
     position = chat.newest_user
     candidates = recall.candidates
-    open_to_new = may_place and chat.placeable and position not in kept.known
+    before = blocks.get(position) if position is not None else None
+    open_to_new = may_place and chat.placeable and (opens or position not in kept.known)
     if open_to_new:
         candidates = (*kept.owed, *(one for one in candidates if one.memory_id not in _ids(kept.owed)))
     block = build_block(
@@ -147,12 +150,13 @@ def assemble(
         counter=rules.counter,
         router=rules.router,
         compressor=rules.compressor,
-        standing=frozenset(one for placed in blocks.values() for one in placed.memory_ids),
+        standing=frozenset(
+            one for at, placed in blocks.items() if not opens or at != position for one in placed.memory_ids
+        ),
     )
     reason = _reason(recall, kept, room, block)
-    if block.text and open_to_new and position is not None and chain is not None:
-        entry = entry_of(block, retrieval_id)
-        blocks[position] = Placed(position, chain, entry)
+    if block.text and open_to_new and position is not None and chain is not None and not _says_no_more(block, before):
+        blocks[position] = Placed(position, chain, entry_of(block, retrieval_id), anew=before is not None)
     else:
         block = Block("", 0, (), block.left_out)
     if not blocks:
@@ -172,6 +176,11 @@ def assemble(
         placed=placed,
         withdrawn=(*kept.withdrawn, *gone),
     )
+
+
+def _says_no_more(block: Block, before: Placed | None) -> bool:
+    """Whether all that a block would say is said by the one of an earlier attempt."""
+    return before is not None and set(block.memory_ids) <= set(before.memory_ids)
 
 
 def entry_of(block: Block, retrieval_id: UUID) -> Entry:

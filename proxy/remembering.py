@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from time import perf_counter
@@ -122,7 +122,7 @@ class Remembering:
             previous=chat.earlier_texts,
             k=parts.settings.recall.candidates_max,
             now=asked.arrived_at,
-            where=within(self._where, holder),
+            where=replace(within(self._where, holder), exclude_session_id=_contained(conversation)),
             known_chains=[digest for digest in conversation.digests if digest is not None],
             announced=conversation.announced,
             as_of=asked.ask.as_of,
@@ -147,6 +147,8 @@ class Remembering:
         if not asked.ask.inserts or asked.ask.as_of is not None:
             return None
         places = chat.places(conversation.digests)
+        if conversation.named and conversation.opens:  # the same words again are another turn, not another attempt
+            places = {}
         session = conversation.session.session_id if asked.credential.session else None
         where = within(self._where, holder_of(asked.credential, session))
         newest = chat.newest_user
@@ -160,8 +162,9 @@ class Remembering:
         newest = chat.newest_user
         if newest is None:
             return False
-        went_on = newest < len(chat.messages) - 1 and not conversation.is_new
-        return went_on or conversation.digests[newest] in conversation.ledger
+        if newest < len(chat.messages) - 1 and not conversation.is_new:
+            return True
+        return not conversation.opens and conversation.digests[newest] in conversation.ledger
 
     def _replay(self, asked: Asked, conversation: Conversation) -> tuple[UUID, int] | None:
         """The session whose last turns are to be quoted, and how many: its client named it and sent no answer of it."""
@@ -204,6 +207,7 @@ class Remembering:
             retrieval_id=asked.retrieval_id,
             salt=asked.salt,
             may_place=not self._has_decided(chat, conversation),
+            opens=conversation.opens,
         )
         return await off_loop(len(asked.body), work)
 
@@ -222,7 +226,7 @@ class Remembering:
         elif chain is not None and newest not in kept.known and prompt.reason is None and asked.ask.budget != 0:
             entries[chain] = None
         if entries or kept.found or prompt.withdrawn:
-            self._say(asked, conversation, entries, kept.found, prompt.withdrawn)
+            self._say(asked, conversation, entries, kept.found, prompt.withdrawn, anew=conversation.opens)
 
     async def _opened(self, asked: Asked, conversation: Conversation) -> None:
         """Have the same opening recognised while this one is not answered yet: an impatient client sends it again."""
@@ -240,6 +244,15 @@ class Remembering:
         entries: Mapping[Digest, Entry | None],
         found: Mapping[Digest, bytes],
         withdrawn: Sequence[Withdrawn],
+        *,
+        anew: bool = False,
     ) -> None:
-        work = self._parts.ledgers.note(asked.ask.scope, conversation.session, entries, found, withdrawn)
+        work = self._parts.ledgers.note(asked.ask.scope, conversation.session, entries, found, withdrawn, anew=anew)
         self._parts.capture.in_background(noted(work))
+
+
+def _contained(conversation: Conversation) -> UUID | None:
+    """The conversation that the prompt contains whole: what was said in it, in other attempts too, is not recalled.
+    None where its client may have sent only a part of it.
+    """
+    return None if conversation.named or conversation.dropped else conversation.session.session_id

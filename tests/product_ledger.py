@@ -1,7 +1,7 @@
 """The product's own ledger as a `Place` (tests/ledger_clients.py): what a request of a conversation is given by the
 code that serves it: `Conversations`, `Ledgers` and `assemble`, with Redis and Postgres in dictionaries.
 
-Each newest user message recalls one memory of its own, so that every turn has something new to place.
+Each question recalls one memory of its own, so that every turn has something new to place.
 """
 
 from __future__ import annotations
@@ -59,10 +59,18 @@ class LedgerHot(MemoryHot):
         return Hot(found.sessions, found.opening, found.opening_continued, {}, session, entries)
 
     async def note(
-        self, scope: Scope, key: bytes, session_id: UUID, entries: Mapping[Digest, bytes], withdrawn: Iterable[Digest]
+        self,
+        scope: Scope,
+        key: bytes,
+        session_id: UUID,
+        entries: Mapping[Digest, bytes],
+        withdrawn: Iterable[Digest],
+        *,
+        anew: bool = False,
     ) -> None:
         for digest, value in entries.items():
-            self.ledger.setdefault((session_id, digest), value)
+            if anew or (session_id, digest) not in self.ledger:
+                self.ledger[session_id, digest] = value
         self.ledger.update(dict.fromkeys(((session_id, digest) for digest in withdrawn), WITHDRAWN))
 
 
@@ -97,6 +105,7 @@ class World:
 
     def __init__(self) -> None:
         self.sent: list[tuple[list[Message], Conversation, bytes]] = []
+        self.recalled: dict[str, IndexRow] = {}  # by question: the same one recalls the same
         self.scope = Scope(new_id())
         self.keys = KeyRing(Table(), KEY)
         self.hot, self.store = LedgerHot(), Store()
@@ -112,7 +121,8 @@ class World:
         newest, places = chat.newest_user, chat.places(found.digests)
         kept = await self.ledgers.kept(self.scope, found, places, newest, Filter(), NOW)
         went_on = newest is not None and newest < len(messages) - 1 and not found.is_new
-        memory = row(f"Fact number {len(self.store.rows)}.", unit(1, 0, 0, 0))
+        asked = chat.query_text
+        memory = self.recalled.setdefault(asked, row(f"Fact number {len(self.store.rows)}.", unit(1, 0, 0, 0)))
         self.store.rows[memory.memory_id] = memory
         prompt = assemble(
             chat,
@@ -124,10 +134,11 @@ class World:
             retrieval_id=new_id(),
             salt=None,
             may_place=not went_on,
+            opens=found.opens,
         )
         new = prompt.newly_placed
         entries = {new.chain: new.entry} if new else {}
-        await self.ledgers.note(self.scope, found.session, entries, kept.found, prompt.withdrawn)
+        await self.ledgers.note(self.scope, found.session, entries, kept.found, prompt.withdrawn, anew=found.opens)
         if found.is_new:
             await self.conversations.remember(self.scope, key, found, [], {})
         self.sent.append((list(messages), found, key))

@@ -122,14 +122,17 @@ class RedisHot:
         session_id: UUID,
         entries: Mapping[Digest, bytes],
         withdrawn: Sequence[Digest],
+        *,
+        anew: bool = False,
     ) -> None:
         """Have the ledger say so at these places of a conversation; what is there already stays, unless it is
-        withdrawn. Raises QueueUnavailable.
+        withdrawn, or an opening is given something `anew`. Raises QueueUnavailable.
         """
         prefix = f"{_prefix(scope.tenant, scope_key)}:l:{session_id.hex}"
         pipe = self._client.pipeline(transaction=False)
         for digest, value in entries.items():
-            pipe.execute_command("SET", f"{prefix}:{digest.hex()}", value, "NX", "EX", self._session_ttl_s)
+            once = () if anew else ("NX",)
+            pipe.execute_command("SET", f"{prefix}:{digest.hex()}", value, *once, "EX", self._session_ttl_s)
         for digest in withdrawn:
             pipe.execute_command("SET", f"{prefix}:{digest.hex()}", WITHDRAWN, "EX", self._session_ttl_s)
         with faults("note ledger"):

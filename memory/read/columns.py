@@ -163,6 +163,8 @@ class Columns:
             mask &= np.isin(self._scope[part], list(where.scope_ids))
         if where.session_id is not None:
             mask &= self.of_session(where.session_id, count)
+        if where.exclude_session_id is not None:
+            mask &= ~self.of_session(where.exclude_session_id, count)
         if where.occurred_after is not None:
             mask &= self.occurred[part] >= where.occurred_after.timestamp()
         if where.occurred_before is not None:

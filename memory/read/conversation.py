@@ -68,6 +68,7 @@ class Conversation:
     is_new: bool = False  # nothing was ever said in it
     ledger: Mapping[bytes, bytes] = field(default_factory=dict)  # by digest, as far as the hot state has it
     dropped: bool = False  # the client has dropped messages of it since
+    named: bool = False  # by its client, which may send only what is new
 
     @property
     def tip(self) -> Digest | None:
@@ -136,7 +137,8 @@ class Conversations:
         return Conversation(
             session=known,
             digests=digests,
-            opening=asked.opening if session is None else _opening_digest(messages, digests),
+            opening=asked.opening if session is None or named is not None else _opening_digest(messages, digests),
+            named=named is not None,
             opens=not asked.answers,
             announced=hot.versions if hot else None,
             fault=fault and store_fault,

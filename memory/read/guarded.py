@@ -109,9 +109,11 @@ class GuardedHot:
         session_id: UUID,
         entries: Mapping[Digest, bytes],
         withdrawn: Sequence[Digest],
+        *,
+        anew: bool = False,
     ) -> None:
         """Have the ledger say so. Raises QueueUnavailable."""
-        await self._breaker.call(lambda: self._hot.note(scope, scope_key, session_id, entries, withdrawn))
+        await self._breaker.call(lambda: self._hot.note(scope, scope_key, session_id, entries, withdrawn, anew=anew))
 
     async def keep(
         self,

@@ -75,6 +75,7 @@ class Filter:
     attributes: Mapping[str, Any] | None = None  # members that an item must have, each a JSON scalar
     exclude_memory_ids: frozenset[UUID] = frozenset()
     exclude_event_ids: frozenset[UUID] = frozenset()
+    exclude_session_id: UUID | None = None  # a conversation that the prompt itself contains
     unexpired_at: datetime | None = None  # nor expired by then: what is asked of a past moment is under the law of now
     visibilities: frozenset[Visibility] | None = None  # only scopes that are seen for one of these reasons
 

@@ -46,6 +46,8 @@ class HotLedger(Protocol):
         session_id: UUID,
         entries: Mapping[Digest, bytes],
         withdrawn: Sequence[Digest],
+        *,
+        anew: bool = False,
     ) -> None:
         """Have the ledger say so; what is there already stays, unless it is withdrawn. Raises QueueUnavailable."""
 
@@ -192,9 +194,12 @@ class Ledgers:
         entries: Mapping[Digest, Entry | None],
         found: Mapping[Digest, bytes],
         withdrawn: Sequence[Withdrawn],
+        *,
+        anew: bool = False,
     ) -> None:
         """Have every process know what is placed now (None: nothing), what was `found` in the store and what was
-        withdrawn. Raises QueueUnavailable, StoreUnavailable.
+        withdrawn. What is there already stays, unless it is to be said `anew`. Raises QueueUnavailable,
+        StoreUnavailable.
         """
         sealed = {digest: await self.sealed(scope, session, entry) for digest, entry in entries.items()}
         for digest, entry in entries.items():
@@ -205,7 +210,7 @@ class Ledgers:
         known = {**found, **sealed}
         if known or gone:
             chain_key = await self._keys.chain_key(scope.tenant)
-            await self._hot.note(scope, scope_key(chain_key, scope), session.session_id, known, gone)
+            await self._hot.note(scope, scope_key(chain_key, scope), session.session_id, known, gone, anew=anew)
 
     async def sealed(self, scope: Scope, session: SessionRef, entry: Entry | None) -> bytes:
         """An entry as it lies in Redis and Postgres; b"" for a place where nothing was placed."""

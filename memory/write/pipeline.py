@@ -476,6 +476,7 @@ class WritePath:
                     placed_sha256=hashlib.sha256(block.text.encode()).digest() if block else None,
                     placed_tokens=block.tokens if block else None,
                     retrieval_id=block.entry.retrieval_id if block else None,
+                    anew=block.anew if block else False,
                 )
             )
         return tuple(nodes)

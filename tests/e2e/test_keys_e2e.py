@@ -290,7 +290,7 @@ def test_injected_tokens_are_capped(keyed: Keyed, upstream: str) -> None:
     keyed.ask(free, f"{FACT}\nsay: Noted.")
     keyed.settle(free)
     assert keyed.ask(free, QUESTION).headers["x-memory-status"].startswith("injected")
-    assert keyed.ask(none, QUESTION).headers["x-memory-status"].startswith("empty")
+    assert keyed.ask(none, f"{QUESTION} Tell me.").headers["x-memory-status"].startswith("empty")
     assert TELLTALE.encode() not in last(upstream)[0].body
 
 

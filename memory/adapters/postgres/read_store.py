@@ -204,7 +204,7 @@ class ReadStore:
         if not scope_ids:
             return None
         async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
-            row = await tx.row("summary_of_session", tenant, list(scope_ids), session_id)
+            row = await tx.row("rolling_summary", tenant, list(scope_ids), session_id)
         return None if row is None else self._index_row(row, _Parts({}, {}, {}))
 
     async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:

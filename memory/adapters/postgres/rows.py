@@ -217,6 +217,7 @@ def node_row(place: Place, session: OpenSession, node: LedgerNode) -> tuple[Any,
         node.placed_tokens,
         node.retrieval_id,
         place.now,
+        node.anew,
     )
 
 

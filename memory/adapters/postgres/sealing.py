@@ -72,7 +72,7 @@ SHOWN: Final[Mapping[str, Shown]] = {
     "told_as_it_stands": _VERSION,
     "episodes_to_tell": _VERSION,
     "summary_state": _VERSION,
-    "summary_of_session": _VERSION,
+    "rolling_summary": _VERSION,
     "versions_by_number": _VERSION,
     "versions_of": _VERSION,
     "sealed_versions_after": _VERSION,

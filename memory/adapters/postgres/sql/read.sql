@@ -204,7 +204,7 @@ SELECT chain, placed_sealed, withdrawn_at IS NOT NULL AS withdrawn
 FROM ledger
 WHERE tenant_id = $1 AND session_id = $3 AND scope_id = $2 AND chain = ANY ($4);
 
--- name: summary_of_session
+-- name: rolling_summary
 -- The rolling summary of a session, where it has one that a prompt may get.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 session_id uuid
 -- Uses: sessions_pkey, memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id,
