@@ -124,7 +124,7 @@ class Answering:
                     return Outcome(web.StreamResponse(), answer.status, withdrawn=True)
                 return await self._short(request, answer, head, text)
             if answer.status >= 400:
-                head["X-Memory-Capture"] = "off"
+                _say_nothing_is_kept(head)
                 note(capture="off")
                 return await self._carry(request, answer, head, None, None)
             return await self._carry(request, answer, head, keep, left)
@@ -138,7 +138,7 @@ class Answering:
         self, request: web.Request, answer: aiohttp.ClientResponse, head: CIMultiDict[str], text: bytes
     ) -> Outcome:
         """An error answer whose beginning was read already."""
-        head["X-Memory-Capture"] = "off"
+        _say_nothing_is_kept(head)
         note(capture="off")
         response = begin(answer, head)
         await response.prepare(request)
@@ -252,6 +252,12 @@ class Answering:
         if read is None or read.error is not None or not read.complete:
             return Outcome(response, answer.status, "failed", reason or "error_or_no_final_event", read)
         return Outcome(response, answer.status, "complete", None, read)
+
+
+def _say_nothing_is_kept(head: CIMultiDict[str]) -> None:
+    """Of an error answer there will be no exchange and no record to ask for."""
+    head["X-Memory-Capture"] = "off"
+    head.popall("X-Memory-Retrieval", None)
 
 
 async def _beginning(answer: aiohttp.ClientResponse, bytes_max: int) -> bytes:

@@ -152,3 +152,9 @@ async def test_answer_that_is_no_chat_completion_passes(scripted: Scripted, user
     assert len(await exchanges(scripted.service, user)) == len(odd)
     assert scripted.service.call("GET", "/memory/v1/queue")["dead"] == 0
     assert await asyncio.to_thread(sessions, scripted.service, user)
+
+
+def test_an_error_answer_names_no_record_that_is_not_kept(scripted: Scripted, user: str) -> None:
+    scripted.upstream.then(b"HTTP/1.1 429 Busy\r\nContent-Length: 2\r\nRetry-After: 3\r\n\r\nno")
+    said = ask(scripted.service, "hello", user)
+    assert (said.status, said.memory("capture"), said.memory("retrieval")) == (429, "off", None)
