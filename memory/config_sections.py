@@ -232,6 +232,11 @@ class Recall(Section):
 class Ledger(Section):
     """What was placed in earlier turns and is placed again at the same position."""
 
+    overflow: Literal["error", "summarise"] = Field(
+        default="error",
+        description="A conversation that does not fit without memory. error: vLLM's own error goes to the client. "
+        "summarise: its oldest turns give way to the rolling summary.",
+    )
     tokens_max_share: float = Field(default=0.10, ge=0, le=1, description="Ceiling, as a share of the model's window.")
     deadline_ms: float = Field(
         default=125,

@@ -196,6 +196,8 @@ class Retrieval:
     sha256_sent: bytes
     created_at: datetime
     withdrawn: tuple[Withdrawn, ...] = ()
+    left_out: tuple[int, int] | None = None  # messages from..upto that did not fit and were not sent
+    cut: Digest | None = None  # the first message behind them, where that is new
 
 
 # ---------------------------------------------------------------- capture and the write path

@@ -150,6 +150,8 @@ def _retrieval(raw: dict[str, Any] | None) -> Retrieval | None:
             "retrieval_id": UUID(raw["retrieval_id"]),
             "candidates": tuple(raw["candidates"]),
             "placed": placed,
+            "left_out": tuple(raw["left_out"]) if raw.get("left_out") else None,
+            "cut": Digest(base64.b64decode(raw["cut"])) if raw.get("cut") else None,
             "withdrawn": tuple(
                 Withdrawn(Digest(base64.b64decode(one["chain"])), one["reason"]) for one in raw.get("withdrawn", ())
             ),

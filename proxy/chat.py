@@ -48,7 +48,7 @@ from proxy.prompt import (
     retrieval_record,
 )
 from proxy.relay import Upstream
-from proxy.remembering import Asked, MemoryParts, Remembering
+from proxy.remembering import Asked, MemoryParts, Remembering, new_cut
 from proxy.shedding import MemoryPlaces
 from proxy.wire.chat_request import ChatRequest, mentions_memory
 
@@ -224,6 +224,7 @@ class ChatCompletions:
             exact=self._parts.memory.rules.counter.exact,
             millis=millis,
             now=asked.arrived_at,
+            new_cut=new_cut(conversation, prompt),
         )
 
     async def _forward(
@@ -262,7 +263,7 @@ class ChatCompletions:
         if not outcome.withdrawn:
             return self._said(prompt, outcome)
         parts.metrics.overflow_retries.inc()
-        bare = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt)
+        bare = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt, prompt.cut)
         withdrawn = (*prompt.withdrawn, *(Withdrawn(one.chain, "overflow") for one in prompt.placed))
         sent = replace(bare, withdrawn=withdrawn)
         self._memory.withdraw(asked, conversation, sent.withdrawn)

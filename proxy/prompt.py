@@ -24,9 +24,12 @@ from memory.read.entries import print_of
 from memory.read.ledger import Kept
 from memory.read.working_lines import LINES_MAX
 from policies.labels import Sensitivity, derived_sensitivity
+from proxy.cutting import Cut, bytes_of, members_of
 from proxy.identity import Ask
 from proxy.wire.chat_request import ChatRequest
 
+# A rolling summary has 8 sentences at most (summary.sentences_max); one that is longer is told in an excerpt.
+SUMMARY_TOKENS_MAX: Final = 1000
 # A ledger that has less than this left of its ceiling is full: no item of any use is shorter.
 FULL_BELOW_TOKENS: Final = 48
 # Room left for an answer when the client names no limit: memory must not squeeze the answer out of the window.
@@ -59,11 +62,13 @@ class Prompt:
     candidates: tuple[Candidate, ...]
     placed: tuple[Placed, ...] = ()
     withdrawn: tuple[Withdrawn, ...] = ()
+    cut: Cut | None = None
+    cuts: bool = False  # from this request on
 
     @property
     def count(self) -> int:
         """Memories newly placed."""
-        return len(self.block.taken) if self.block else 0
+        return sum(len(one.memory_ids) for one in self.placed if not one.kept)
 
     @property
     def kept(self) -> int:
@@ -76,9 +81,9 @@ class Prompt:
         return sum(one.tokens for one in self.placed)
 
     @property
-    def newly_placed(self) -> Placed | None:
-        """The new block where it stands."""
-        return next((one for one in self.placed if not one.kept), None)
+    def newly_placed(self) -> tuple[Placed, ...]:
+        """The blocks that did not stand there before: one, and one more where a part of the conversation was cut."""
+        return tuple(one for one in self.placed if not one.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +116,10 @@ def limits_of(settings: Settings) -> dict[str, int]:
     }
 
 
-def edits_of(chat: ChatRequest, salt: str | None, blocks: Mapping[int, str]) -> bytes:
-    """The body with our edits: blocks in, `memory` out, the tenant's salt set."""
-    return chat.edited(blocks, drop_memory=True, cache_salt=salt)
+def edits_of(chat: ChatRequest, salt: str | None, blocks: Mapping[int, str], cut: Cut | None = None) -> bytes:
+    """The body with our edits: blocks in, `memory` out, the tenant's salt set, what does not fit left out."""
+    left_out = (cut.start, cut.upto) if cut else None
+    return chat.edited(blocks, drop_memory=True, cache_salt=salt, left_out=left_out)
 
 
 def assemble(
@@ -128,11 +134,14 @@ def assemble(
     salt: str | None,
     may_place: bool = True,
     opens: bool = False,
+    cut: Cut | None = None,
+    cuts: bool = False,
 ) -> Prompt:
     """Have the ledger's blocks stand where they stood, and put the block of what was recalled into the newest user
     message, unless the ledger has decided about that one already. `chain` is that message's digest. `may_place` False:
     the model has gone on from that message without it. `opens`: there is no answer yet in the conversation, so what was
-    decided at an earlier attempt gives way to what is known now, where that says more.
+    decided at an earlier attempt gives way to what is known now, where that says more. `cut` does not fit and is not
+    sent; `cuts`: from now on.
     """
     blocks = {at: one for at, one in kept.blocks.items() if at not in room.give_way}
     gone = tuple(Withdrawn(kept.blocks[at].chain, "overflow") for at in room.give_way)
@@ -154,17 +163,17 @@ def assemble(
             one for at, placed in blocks.items() if not opens or at != position for one in placed.memory_ids
         ),
     )
-    reason = _reason(recall, kept, room, block)
+    reason = "overflow" if cuts else _reason(recall, kept, room, block)
     if block.text and open_to_new and position is not None and chain is not None and not _says_no_more(block, before):
         blocks[position] = Placed(position, chain, entry_of(block, retrieval_id), anew=before is not None)
     else:
         block = Block("", 0, (), block.left_out)
     if not blocks:
         status: Status = "degraded" if reason and not candidates else "empty"
-        bare = bare_prompt(chat, candidates, status, reason, recall.rung, salt)
-        return replace(bare, withdrawn=(*kept.withdrawn, *gone))
+        bare = bare_prompt(chat, candidates, status, reason, recall.rung, salt, cut)
+        return replace(bare, withdrawn=(*kept.withdrawn, *gone), cuts=cuts)
     placed = tuple(blocks[at] for at in sorted(blocks))
-    body = edits_of(chat, salt, {one.position: one.text for one in placed})
+    body = edits_of(chat, salt, {one.position: one.text for one in placed}, cut)
     return Prompt(
         body=body,
         sha256=hashlib.sha256(body).digest(),
@@ -175,6 +184,8 @@ def assemble(
         candidates=candidates,
         placed=placed,
         withdrawn=(*kept.withdrawn, *gone),
+        cut=cut,
+        cuts=cuts,
     )
 
 
@@ -192,6 +203,39 @@ def entry_of(block: Block, retrieval_id: UUID) -> Entry:
         sensitivity=derived_sensitivity(Sensitivity(one.sensitivity) for one in block.taken).value,
         retrieval_id=retrieval_id,
     )
+
+
+def summed_up(
+    position: int,
+    chain: Digest,
+    summary: Sequence[Candidate],
+    before: Placed | None,
+    rules: Rules,
+    retrieval_id: UUID,
+) -> Placed | None:
+    """The block of a message that has become the first that is sent: what came before it, then what stood there."""
+    block = build_block(
+        summary,
+        terms={},
+        budget_tokens=SUMMARY_TOKENS_MAX,
+        limits=rules.limits,
+        counter=rules.counter,
+        router=rules.router,
+        compressor=rules.compressor,
+    )
+    if not block.text:
+        return before
+    entry = entry_of(block, retrieval_id)
+    if before is not None:
+        old = before.entry
+        entry = Entry(
+            text=entry.text + old.text,
+            tokens=entry.tokens + old.tokens,
+            shown=(*entry.shown, *old.shown),
+            sensitivity=derived_sensitivity(map(Sensitivity, (entry.sensitivity, old.sensitivity))).value,
+            retrieval_id=retrieval_id,
+        )
+    return Placed(position, chain, entry, anew=True)
 
 
 def _ids(candidates: Sequence[Candidate]) -> frozenset[UUID]:
@@ -214,13 +258,16 @@ def bare_prompt(
     reason: Reason | None,
     rung: Rung,
     salt: str | None,
+    cut: Cut | None = None,
 ) -> Prompt:
     """The prompt without any block."""
-    body = edits_of(chat, salt, {})
-    return Prompt(body, hashlib.sha256(body).digest(), status, reason, rung, None, candidates)
+    body = edits_of(chat, salt, {}, cut)
+    return Prompt(body, hashlib.sha256(body).digest(), status, reason, rung, None, candidates, cut=cut)
 
 
-async def room_for(chat: ChatRequest, wanted: int, kept: Kept, ceiling_share: float, models: ServedModels) -> Room:
+async def room_for(
+    chat: ChatRequest, wanted: int, kept: Kept, ceiling_share: float, models: ServedModels, cut: Cut | None = None
+) -> Room:
     """Tokens that may be newly placed, at most `wanted`: within the ledger's ceiling, a share of the served model's
     window, and within what is left of the window. What the ledger has already gives way to the client's own words.
     """
@@ -230,9 +277,10 @@ async def room_for(chat: ChatRequest, wanted: int, kept: Kept, ceiling_share: fl
     left = max(0, int(window * ceiling_share) - kept.tokens)
     budget, full = min(wanted, left), left < FULL_BELOW_TOKENS
     room = window - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
-    if len(chat.body) // 2 + kept.tokens + budget <= room or len(chat.body) > COUNTED_BYTES_MAX:
+    size = bytes_of(chat, cut)
+    if size // 2 + kept.tokens + budget <= room or size > COUNTED_BYTES_MAX:
         return Room(budget, full=full)
-    counted = await models.prompt_tokens({member.key: member.value for member in chat.root.members})
+    counted = await models.prompt_tokens(members_of(chat, cut))
     if counted is None:
         return Room(budget, full=full)
     over, give_way = counted + kept.tokens - room, []
@@ -259,8 +307,9 @@ def retrieval_record(
     exact: bool,
     millis: float,
     now: datetime,
+    new_cut: Digest | None = None,
 ) -> Retrieval:
-    """The record of what this request was given."""
+    """The record of what this request was given; `new_cut` is the first message that is sent from now on."""
     left_out = prompt.block.left_out if prompt.block else {}
     return Retrieval(
         retrieval_id=retrieval_id,
@@ -278,6 +327,8 @@ def retrieval_record(
         sha256_sent=prompt.sha256,
         created_at=now,
         withdrawn=prompt.withdrawn,
+        left_out=(prompt.cut.start, prompt.cut.upto) if prompt.cut else None,
+        cut=new_cut,
     )
 
 

@@ -18,6 +18,7 @@ from memory.keys import tenant_salt
 from memory.model import Captured
 from memory.stored import RetrievalRecord, SealedExchange
 from proxy.capture import DATA_URLS_BY_DIGEST
+from proxy.cutting import Cut
 from proxy.prompt import edits_of
 from proxy.wire.chat_request import ChatRequest
 
@@ -62,19 +63,21 @@ def blocks_of(placements: Iterable[Placement]) -> dict[int, str]:
     return blocks
 
 
-def rebuilt(chat: ChatRequest, blocks: Mapping[int, str], salt_keys: Sequence[bytes], sent: bytes) -> Rebuilt:
-    """The body whose SHA-256 is `sent`; the one without a salt where none is. Raises ValueError for a block at a
-    message that takes none.
+def rebuilt(
+    chat: ChatRequest, blocks: Mapping[int, str], salt_keys: Sequence[bytes], sent: bytes, cut: Cut | None = None
+) -> Rebuilt:
+    """The body whose SHA-256 is `sent`; the one without a salt where none is. `cut` did not fit and was not sent.
+    Raises ValueError for a block at a message that takes none.
     """
-    bare = _made(chat, blocks, None)
+    bare = _made(chat, blocks, None, cut)
     if bare.sha256 == sent:
         return bare
-    salted = (_made(chat, blocks, tenant_salt(key, chat.cache_salt)) for key in salt_keys)
+    salted = (_made(chat, blocks, tenant_salt(key, chat.cache_salt), cut) for key in salt_keys)
     return next((made for made in salted if made.sha256 == sent), bare)
 
 
-def _made(chat: ChatRequest, blocks: Mapping[int, str], salt: str | None) -> Rebuilt:
-    body = edits_of(chat, salt, blocks)
+def _made(chat: ChatRequest, blocks: Mapping[int, str], salt: str | None, cut: Cut | None) -> Rebuilt:
+    body = edits_of(chat, salt, blocks, cut)
     return Rebuilt(body, hashlib.sha256(body).digest(), salt)
 
 

@@ -18,12 +18,13 @@ from uuid import UUID
 
 from memory.chain import Digest, chain
 from memory.config import Settings
+from memory.errors import MemoryProxyFault
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Entry, Recall, Rung, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import lap
-from memory.read.conversation import Conversation, Conversations, unrecognised
+from memory.read.conversation import CUT, Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
 from memory.read.ledger import Kept, Ledgers, in_time, noted
@@ -32,9 +33,20 @@ from memory.read.working import WorkingContexts
 from memory.read.working_lines import affordable, with_working
 from policies.labels import Sensitivity
 from proxy.capture import Capture
+from proxy.cutting import Cut, bytes_of, cut_at, cut_for, is_cut, members_of
 from proxy.gated import holder_of, let_through, within
 from proxy.identity import Ask, Credential
-from proxy.prompt import Prompt, Rules, ServedModels, assemble, room_for, wanted_tokens
+from proxy.prompt import (
+    ANSWER_TOKENS_RESERVED,
+    COUNTED_BYTES_MAX,
+    Prompt,
+    Rules,
+    ServedModels,
+    assemble,
+    room_for,
+    summed_up,
+    wanted_tokens,
+)
 from proxy.wire.chat_request import ChatRequest
 
 RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document", PAST})
@@ -123,7 +135,7 @@ class Remembering:
             k=parts.settings.recall.candidates_max,
             now=asked.arrived_at,
             where=replace(within(self._where, holder), exclude_session_id=_contained(conversation)),
-            known_chains=[digest for digest in conversation.digests if digest is not None],
+            known_chains=_sent(conversation),
             announced=conversation.announced,
             as_of=asked.ask.as_of,
             skip_repeats=True,
@@ -190,11 +202,14 @@ class Remembering:
     async def assemble(self, asked: Asked, chat: ChatRequest, has: Remembered) -> Prompt:
         """The body that goes upstream, with what stands and what is new in it."""
         parts, wanted = self._parts, 0
-        conversation, kept, recall = has.conversation, has.kept, has.recall
+        conversation, recall = has.conversation, has.recall
+        cut, cuts = await self._cut(chat, conversation, has.kept)
+        kept = await self._behind(asked, chat, has, cut) if cuts else has.kept
+        kept = replace(kept, blocks={at: one for at, one in kept.blocks.items() if not is_cut(cut, at)})
         if kept.owed or any(candidate.admitted for candidate in recall.candidates):
             most, cap = parts.settings.recall.budget_tokens_max, asked.credential.limits.injected_tokens_max
             wanted = wanted_tokens(asked.ask, most if cap is None else min(most, cap))
-        room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models)
+        room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models, cut)
         newest = chat.newest_user
         work = partial(
             assemble,
@@ -208,8 +223,43 @@ class Remembering:
             salt=asked.salt,
             may_place=not self._has_decided(chat, conversation),
             opens=conversation.opens,
+            cut=cut,
+            cuts=cuts,
         )
         return await off_loop(len(asked.body), work)
+
+    async def _cut(self, chat: ChatRequest, conversation: Conversation, kept: Kept) -> tuple[Cut | None, bool]:
+        """What of the conversation is not sent since it does not fit; and whether that begins with this request."""
+        parts = self._parts
+        if parts.settings.ledger.overflow != "summarise":
+            return None, False
+        known = kept.cut is not None and kept.cut in conversation.digests
+        before = cut_at(chat, conversation.digests.index(kept.cut)) if known else None
+        window, size = parts.models.window(chat.model), bytes_of(chat, before)
+        room = (window or 0) - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
+        if window is None or size // 2 <= room or size > COUNTED_BYTES_MAX:
+            return before, False
+        counted = await parts.models.prompt_tokens(members_of(chat, before))
+        if counted is None or counted <= room:
+            return before, False
+        cut = cut_for(chat, counted, before, room)
+        return cut, cut != before
+
+    async def _behind(self, asked: Asked, chat: ChatRequest, has: Remembered, cut: Cut | None) -> Kept:
+        """What stands behind a new cut: first of all the summary of what is not sent any more."""
+        conversation, kept, parts = has.conversation, has.kept, self._parts
+        if cut is None:
+            return kept
+        where = within(self._where, holder_of(asked.credential, None))
+        try:
+            summary = await parts.ledgers.summary(asked.ask.scope, conversation, where, asked.arrived_at)
+        except MemoryProxyFault:
+            summary = ()
+        chain = conversation.digests[cut.upto]
+        if cut.upto == chat.newest_user or chain is None:
+            return replace(kept, owed=(*summary, *kept.owed))
+        placed = summed_up(cut.upto, chain, summary, kept.blocks.get(cut.upto), parts.rules, asked.retrieval_id)
+        return replace(kept, blocks={**kept.blocks, cut.upto: placed}) if placed else kept
 
     def note(self, asked: Asked, chat: ChatRequest, has: Remembered, prompt: Prompt) -> None:
         """Have the ledger say what stands where, before the prompt goes upstream; nobody waits for it."""
@@ -218,15 +268,16 @@ class Remembering:
             self._parts.capture.in_background(noted(self._opened(asked, conversation)))
         if not asked.ask.inserts or asked.ask.as_of is not None:
             return
-        newest, placed = chat.newest_user, prompt.newly_placed
+        newest = chat.newest_user
         chain = conversation.digests[newest] if newest is not None else None
-        entries: dict[Digest, Entry | None] = {}
-        if placed is not None:
-            entries[placed.chain] = placed.entry
+        entries: dict[Digest, Entry | None] = {one.chain: one.entry for one in prompt.newly_placed}
+        if chain in entries:
+            pass
         elif chain is not None and newest not in kept.known and prompt.reason is None and asked.ask.budget != 0:
             entries[chain] = None
-        if entries or kept.found or prompt.withdrawn:
-            self._say(asked, conversation, entries, kept.found, prompt.withdrawn, anew=conversation.opens)
+        if entries or kept.found or prompt.withdrawn or prompt.cuts:
+            anew, cut = conversation.opens or prompt.cuts, new_cut(conversation, prompt)
+            self._say(asked, conversation, entries, kept.found, prompt.withdrawn, anew=anew, cut=cut)
 
     async def _opened(self, asked: Asked, conversation: Conversation) -> None:
         """Have the same opening recognised while this one is not answered yet: an impatient client sends it again."""
@@ -246,8 +297,10 @@ class Remembering:
         withdrawn: Sequence[Withdrawn],
         *,
         anew: bool = False,
+        cut: Digest | None = None,
     ) -> None:
-        work = self._parts.ledgers.note(asked.ask.scope, conversation.session, entries, found, withdrawn, anew=anew)
+        ledgers, session = self._parts.ledgers, conversation.session
+        work = ledgers.note(asked.ask.scope, session, entries, found, withdrawn, anew=anew, cut=cut)
         self._parts.capture.in_background(noted(work))
 
 
@@ -255,4 +308,18 @@ def _contained(conversation: Conversation) -> UUID | None:
     """The conversation that the prompt contains whole: what was said in it, in other attempts too, is not recalled.
     None where its client may have sent only a part of it.
     """
-    return None if conversation.named or conversation.dropped else conversation.session.session_id
+    partly = conversation.named or conversation.dropped or bool(conversation.ledger.get(CUT))
+    return None if partly else conversation.session.session_id
+
+
+def _sent(conversation: Conversation) -> list[bytes]:
+    """The turns that the prompt contains: what was cut out of it before may be recalled."""
+    first = conversation.ledger.get(CUT)
+    digests = conversation.digests
+    from_here = digests.index(Digest(first)) if first and first in digests else 0
+    return [digest for digest in digests[from_here:] if digest is not None]
+
+
+def new_cut(conversation: Conversation, prompt: Prompt) -> Digest | None:
+    """The first message that is sent from this request on; None where nothing was cut now."""
+    return conversation.digests[prompt.cut.upto] if prompt.cuts and prompt.cut else None

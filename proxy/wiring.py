@@ -231,7 +231,10 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     models = ServedModels(upstream, api_key=api_key, counts=UpstreamTokenizer)
     hot_state = GuardedHot(queued.hot_state, breakers.hot_state)
     conversations = Conversations(hot_state, reads)
-    ledgers = Ledgers(hot_state, reads, hot, kept.keys, metrics, again(settings).cleaned)
+    law = again(settings)
+    ledgers = Ledgers(
+        hot_state, reads, hot, kept.keys, metrics, law.cleaned, lambda text: law.redactor.redact(text).text
+    )
     audit = AuditLog(kept.database, kept.keys.audit_key)
     journal = Journal(audit, metrics)
     canaries = Canaries(kept.keys.canary_key, audit, journal, metrics)

@@ -110,7 +110,7 @@ class World:
         self.keys = KeyRing(Table(), KEY)
         self.hot, self.store = LedgerHot(), Store()
         self.conversations = Conversations(self.hot, self.store)
-        self.ledgers = Ledgers(self.hot, self.store, cast(Any, NotHeld()), self.keys, Metrics(), as_stored)
+        self.ledgers = Ledgers(self.hot, self.store, cast(Any, NotHeld()), self.keys, Metrics(), as_stored, str)
 
     async def blocks(self, messages: Sequence[Message]) -> Mapping[int, str]:
         """One request and its answer: the block of each message."""
@@ -136,8 +136,7 @@ class World:
             may_place=not went_on,
             opens=found.opens,
         )
-        new = prompt.newly_placed
-        entries = {new.chain: new.entry} if new else {}
+        entries = {new.chain: new.entry for new in prompt.newly_placed}
         await self.ledgers.note(self.scope, found.session, entries, kept.found, prompt.withdrawn, anew=found.opens)
         if found.is_new:
             await self.conversations.remember(self.scope, key, found, [], {})

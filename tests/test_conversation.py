@@ -173,6 +173,14 @@ async def test_system_messages_do_not_change_the_conversation() -> None:
     assert one.session == two.session
 
 
+async def test_a_process_knows_the_answers_it_gave_while_redis_and_store_are_away() -> None:
+    client = Client()
+    first = await client.ask(said("hi"), "hello")
+    client.hot.broken = client.store.broken = True
+    found = await client.ask(said("hi", "hello", "and?"), "well")
+    assert (found.session, found.is_new) == (first.session, False)
+
+
 async def test_a_history_that_nobody_knows_is_one_conversation_however_often_it_is_sent() -> None:
     client = Client()
     history = said("from", "elsewhere", "and now?")

@@ -221,8 +221,8 @@ def test_new_memory_is_added_behind_what_stands() -> None:
     prompt = placed(request(*TALK), kept=kept)
     messages = json.loads(prompt.body)["messages"]
     assert messages[0]["content"] == kept.blocks[0].text + "one"
-    assert prompt.newly_placed is not None
-    assert messages[2]["content"] == prompt.newly_placed.text + "two"
+    (new,) = prompt.newly_placed
+    assert messages[2]["content"] == new.text + "two"
     assert (prompt.count, prompt.kept) == (1, 1)
     assert [(one.position, one.kept) for one in record_of(prompt).placed] == [(0, True), (2, False)]
 

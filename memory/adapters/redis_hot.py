@@ -59,7 +59,7 @@ class RedisHot:
         *,
         opening_ttl_s: float = 600,
         session_ttl_s: float = 86_400,
-        timeout_ms: float = 20,
+        timeout_ms: float = 60,
         keep_timeout_ms: float = 50,
         cluster: bool = False,
     ) -> None:

@@ -9,6 +9,7 @@ raises for a store that does not answer: then a new session is opened. Writes on
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -20,9 +21,13 @@ from memory.ids import keyed_id, new_id
 from memory.model import Scope, SessionRef
 from memory.read.dropped import Joint, pairs_of, rejoined
 
+CUT: Final = Digest(b"cut".ljust(32, b"\x00"))
+"""The place in a conversation's ledger that says from which message on it is sent: that one's digest."""
 WITHDRAWN: Final = b"-"
 """What the hot ledger has where a block was withdrawn; it has b"" where nothing was placed."""
 
+# Answers whose sessions a process has at hand, some 300 bytes each.
+ANSWERS_AT_HAND_MAX: Final = 50_000
 # The answers to look a prefix up by, newest first: one round trip, and a client that edits goes back a few turns.
 ANSWERS_LOOKED_UP_MAX: Final = 32
 
@@ -113,6 +118,7 @@ class Conversations:
     def __init__(self, hot: HotState, store: ChainStore) -> None:
         self._hot = hot
         self._store = store
+        self._answered: OrderedDict[tuple[bytes, bytes], SessionRef] = OrderedDict()
 
     async def find(
         self,
@@ -132,7 +138,7 @@ class Conversations:
             digests = joined
             asked = _asked(messages, digests, named, scope_ids)
             hot, fault = await self._ask_hot(scope, chain_key, asked)
-        session, store_fault = await self._choose(scope, named, asked.answers, hot)
+        session, store_fault = await self._choose(scope, scope_key(chain_key, scope), named, asked.answers, hot)
         known = session or session_ref(chain_key, scope, str(new_id()))
         return Conversation(
             session=known,
@@ -157,6 +163,11 @@ class Conversations:
     ) -> None:
         """Make the next request find this session by the answers it was given. Raises QueueUnavailable."""
         key, opens = scope_key(chain_key, scope), conversation.opens or conversation.is_new
+        for digest in answers:
+            self._answered[key, digest] = conversation.session
+            self._answered.move_to_end((key, digest))
+        while len(self._answered) > ANSWERS_AT_HAND_MAX:
+            self._answered.popitem(last=False)
         await self._hot.keep(scope, key, answers, conversation.opening, opens, conversation.session, pairs)
 
     async def _joined(
@@ -194,8 +205,13 @@ class Conversations:
         except MemoryProxyFault:
             return None, True
 
+    def _at_hand(self, key: bytes, answers: Sequence[Digest]) -> dict[bytes, SessionRef]:
+        """The sessions of answers that this process gave: they are known where Redis is slow or away, too."""
+        found = ((digest, self._answered.get((key, digest))) for digest in answers)
+        return {digest: session for digest, session in found if session is not None}
+
     async def _choose(
-        self, scope: Scope, named: SessionRef | None, answers: Sequence[Digest], hot: Hot | None
+        self, scope: Scope, key: bytes, named: SessionRef | None, answers: Sequence[Digest], hot: Hot | None
     ) -> tuple[SessionRef | None, bool]:
         """The session, None for a new one; and whether that could not be known."""
         if named is not None:
@@ -203,7 +219,7 @@ class Conversations:
         opened = hot.opening if hot and not hot.opening_continued else None
         if not answers:
             return opened, hot is None
-        known: Mapping[bytes, SessionRef] = hot.sessions if hot else {}
+        known: Mapping[bytes, SessionRef] = {**self._at_hand(key, answers), **(hot.sessions if hot else {})}
         found = _longest(answers, known)
         if found is None and opened is not None:
             return opened, False
@@ -249,7 +265,7 @@ def _asked(
         opening=None if named is not None else _tip(digests) if answers else _opening_digest(messages, digests),
         scope_ids=scope_ids,
         session_id=named.session_id if named is not None else None,
-        marks=list(user_digests(messages, digests).values()),
+        marks=[CUT, *user_digests(messages, digests).values()],
     )
 
 

@@ -22,7 +22,7 @@ from memory.envelope import Binding, key_id_of, seal, unseal
 from memory.errors import EnvelopeUnreadable, MemoryProxyFault
 from memory.keys import KeyRing
 from memory.model import Candidate, Entry, IndexRow, Placed, Quoted, Scope, ScopeVersion, SessionRef, Withdrawn
-from memory.read.conversation import WITHDRAWN, Conversation, scope_key
+from memory.read.conversation import CUT, WITHDRAWN, Conversation, scope_key
 from memory.read.entries import EntryCache, packed, print_of, unpacked
 from memory.read.hot import HotScope, HotScopes, ScopeTooLarge, item_of
 from memory.read.items import Filter, IndexItem
@@ -74,8 +74,9 @@ class Kept:
 
     `blocks` stand again, by index in `messages`; `known` are the places that it has decided about, with or without a
     block; `withdrawn` are not sent again; `owed` is to be said in the newest message whatever it asks: what has taken
-    the place of something that stands, and what the client has dropped. `found` is what the hot ledger did not know.
-    `fault`: it could not be read in time, so nothing stands again.
+    the place of something that stands, and what the client has dropped. `found` is what the hot ledger did not know,
+    `cut` the first message that is sent, where what is before it did not fit. `fault`: it could not be read in time, so
+    nothing stands again.
     """
 
     blocks: Mapping[int, Placed] = field(default_factory=dict)
@@ -83,6 +84,7 @@ class Kept:
     withdrawn: tuple[Withdrawn, ...] = ()
     owed: tuple[Candidate, ...] = ()
     found: Mapping[Digest, bytes] = field(default_factory=dict)
+    cut: Digest | None = None
     fault: bool = False
 
     @property
@@ -106,6 +108,11 @@ class LawOfNow:
     scope_ids: tuple[int, ...]
     hot: HotScope | None
 
+    def is_summary(self, memory_id: UUID) -> bool:
+        """Whether it is a rolling summary."""
+        item, quoted = self.items.get(memory_id), self.quoted.get(memory_id)
+        return (item.kind if item else quoted.row.kind if quoted else "") == "summary"
+
 
 class Ledgers:
     """The ledgers of all conversations, as one process reads and writes them."""
@@ -118,6 +125,7 @@ class Ledgers:
         keys: KeyRing,
         metrics: Metrics,
         clean: Callable[[IndexRow], IndexRow],
+        redact: Callable[[str], str],
     ) -> None:
         self._hot = hot
         self._store = store
@@ -125,6 +133,7 @@ class Ledgers:
         self._keys = keys
         self._metrics = metrics
         self._clean = clean
+        self._redact = redact
         self._entries = EntryCache()
 
     def let_go(self, tenant: UUID) -> None:
@@ -154,7 +163,8 @@ class Ledgers:
             if (value := raw.get(digest)) and value != WITHDRAWN
         }
         entries = {at: entry for at, entry in opened.items() if entry is not None}
-        kept = Kept(known=frozenset(at for at, digest in places.items() if digest in raw), found=found)
+        known = frozenset(at for at, digest in places.items() if digest in raw)
+        kept = Kept(known=known, found=found, cut=Digest(raw[CUT]) if raw.get(CUT) else None)
         if not entries and not conversation.dropped:
             return kept
         quoted = [one for entry in entries.values() for one in entry.memory_ids]
@@ -177,12 +187,13 @@ class Ledgers:
         what happens at every turn.
         """
         session = conversation.session
-        raw = {digest: conversation.ledger[digest] for digest in places.values() if digest in conversation.ledger}
-        unknown = [digest for digest in places.values() if digest not in raw]
+        wanted = (CUT, *places.values())
+        raw = {digest: conversation.ledger[digest] for digest in wanted if digest in conversation.ledger}
+        unknown = [digest for digest in wanted if digest not in raw]
         found = self._entries.raw(scope.tenant, session.session_id, unknown)
         asked = [digest for digest in unknown if digest not in found]
         undecided = places.get(newest) if newest is not None else None
-        if not conversation.is_new and any(digest != undecided for digest in asked):
+        if not conversation.is_new and any(digest not in (undecided, CUT) for digest in asked):
             stored = await self._store.ledger(scope, session.session_id, asked)
             found |= {Digest(chain): value for chain, value in stored.items() if value or chain != undecided}
         return {**raw, **found}, found
@@ -196,6 +207,7 @@ class Ledgers:
         withdrawn: Sequence[Withdrawn],
         *,
         anew: bool = False,
+        cut: Digest | None = None,
     ) -> None:
         """Have every process know what is placed now (None: nothing), what was `found` in the store and what was
         withdrawn. What is there already stays, unless it is to be said `anew`. Raises QueueUnavailable,
@@ -208,9 +220,20 @@ class Ledgers:
         for digest in gone:
             self._entries.put(scope.tenant, session.session_id, digest, WITHDRAWN, None)
         known = {**found, **sealed}
+        if cut is not None:
+            self._entries.put(scope.tenant, session.session_id, CUT, cut, None)
+            key = scope_key(await self._keys.chain_key(scope.tenant), scope)
+            await self._hot.note(scope, key, session.session_id, {CUT: cut}, (), anew=True)
         if known or gone:
             chain_key = await self._keys.chain_key(scope.tenant)
             await self._hot.note(scope, scope_key(chain_key, scope), session.session_id, known, gone, anew=anew)
+
+    async def summary(
+        self, scope: Scope, conversation: Conversation, where: Filter, now: datetime
+    ) -> tuple[Candidate, ...]:
+        """The rolling summary of a conversation, where it may be given. Raises StoreUnavailable."""
+        law = await self._law(scope, conversation, [], where)
+        return await self._summed_up(scope, conversation, law, now)
 
     async def sealed(self, scope: Scope, session: SessionRef, entry: Entry | None) -> bytes:
         """An entry as it lies in Redis and Postgres; b"" for a place where nothing was placed."""
@@ -261,8 +284,13 @@ class Ledgers:
     async def _dropped(
         self, scope: Scope, conversation: Conversation, law: LawOfNow, now: datetime
     ) -> tuple[Candidate, ...]:
-        """The summary of a conversation whose client has dropped a part of it, where there is one that may be given."""
-        if not conversation.dropped or not law.scope_ids:
+        """The summary of a conversation whose client has dropped a part of it."""
+        return await self._summed_up(scope, conversation, law, now) if conversation.dropped else ()
+
+    async def _summed_up(
+        self, scope: Scope, conversation: Conversation, law: LawOfNow, now: datetime
+    ) -> tuple[Candidate, ...]:
+        if not law.scope_ids:
             return ()
         row = await self._store.summary(scope.tenant, law.scope_ids, conversation.session.session_id)
         if row is None:
@@ -284,6 +312,8 @@ class Ledgers:
         for one in entry.shown:
             standing, reachable = self._standing(one.memory_id, law)
             why = withdrawal(one.fingerprint, standing, now=now, ceiling=law.where.ceiling)
+            if why == "reworded" and law.is_summary(one.memory_id) and self._redact(entry.text) == entry.text:
+                why = None  # it is told anew every few turns: what was told before is as true as it was
             if why is not None:
                 return why
             if not reachable:

@@ -17,6 +17,8 @@ from memory.model import Candidate
 EXCERPT_CHARS: Final = 400
 EXCERPTS_LONG: Final = 4
 EXCERPT_CHARS_BELOW: Final = 80
+# What stands for a part of the conversation that is not sent: its 8 sentences, as a rule.
+SUMMARY_CHARS: Final = 2_000
 WHOLE_CHARS: Final = 200  # a memory that is no longer than this is shown whole wherever it ranks
 
 
@@ -25,9 +27,11 @@ class ByLength:
 
     def excerpt_chars(self, candidate: Candidate, place: int, terms: Mapping[str, float]) -> int | None:
         """400 characters of each of the best four, 80 of one below; None for one that is no longer, or 200 at most, and
-        for a procedure: one without some of its steps is wrong.
+        for a procedure: one without some of its steps is wrong. 2,000 of a conversation's own summary.
         """
         if candidate.kind == "procedural":
             return None
+        if candidate.kind == "summary" and candidate.session_id is not None:
+            return None if len(candidate.content) <= SUMMARY_CHARS else SUMMARY_CHARS
         chars = EXCERPT_CHARS if place < EXCERPTS_LONG else EXCERPT_CHARS_BELOW
         return None if len(candidate.content) <= max(chars, WHOLE_CHARS) else chars

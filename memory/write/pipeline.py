@@ -44,7 +44,7 @@ from memory.model import (
     Turn,
 )
 from memory.ports import Delivery, Embedder, LanguageDetector, TokenCounter
-from memory.read.conversation import session_ref
+from memory.read.conversation import CUT, session_ref
 from memory.read.entries import packed
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
@@ -453,7 +453,8 @@ class WritePath:
         record = captured.retrieval
         if record is None:
             return None
-        texts = {"query": record.query, "placed": [{"position": p.position, "text": p.text} for p in record.placed]}
+        placed = [{"position": p.position, "text": p.text} for p in record.placed]
+        texts = {"query": record.query, "placed": placed, "left_out": record.left_out}
         sealed = await self._sealed(captured, record.retrieval_id, "retrieval", json.dumps(texts).encode())
         return SealedRetrieval(record, captured.model, sealed)
 
@@ -479,6 +480,9 @@ class WritePath:
                     anew=block.anew if block else False,
                 )
             )
+        if captured.retrieval and (cut := captured.retrieval.cut) is not None:
+            found = captured.retrieval.retrieval_id
+            nodes.append(LedgerNode(CUT, -1, None, cut, hashlib.sha256(cut).digest(), 0, found, anew=True))
         return tuple(nodes)
 
     async def _sealed_entry(self, captured: Captured, entry: Entry) -> bytes:

@@ -43,6 +43,7 @@ from proxy.api.schemas_replay import (
     ReplayedBlock,
     ReplaySaid,
 )
+from proxy.cutting import Cut
 from proxy.gated import require_readable
 from proxy.identity import Ask
 from proxy.prompt import edits_of
@@ -67,6 +68,7 @@ class Kept:
     chat: ChatRequest
     placed: tuple[Placement, ...]
     made: Rebuilt
+    cut: Cut | None = None
 
     @property
     def identical(self) -> bool:
@@ -139,10 +141,12 @@ class Replay:
         await self._note_shared(caller, record)
         placed = placements_of(record, texts.blocks)
         salts = await keys.salt_keys(scope.tenant)
+        cut = Cut(*texts.left_out) if texts.left_out else None
 
         def rebuild() -> Kept:
             chat = ChatRequest.parse(captured.request)
-            return Kept(record, captured, chat, placed, rebuilt(chat, blocks_of(placed), salts, record.sha256_sent))
+            made = rebuilt(chat, blocks_of(placed), salts, record.sha256_sent, cut)
+            return Kept(record, captured, chat, placed, made, cut)
 
         try:
             made = await off_loop(len(captured.request), rebuild)
@@ -203,7 +207,7 @@ class Replay:
         if block.text and position is not None and position not in {one.position for one in left}:
             placed.append(Placement(position, block.text, block.tokens, tuple(map(str, block.memory_ids)), kept=False))
         body = await off_loop(
-            len(kept.captured.request), lambda: edits_of(kept.chat, kept.made.salt, blocks_of(placed))
+            len(kept.captured.request), lambda: edits_of(kept.chat, kept.made.salt, blocks_of(placed), kept.cut)
         )
         made = replace(kept.made, body=body, sha256=_sha256(body))
         notes = [_NO_WORKING] if any(one["kind"] == "working" for one in kept.record.candidates) else []

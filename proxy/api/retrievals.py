@@ -47,6 +47,7 @@ class Texts:
     state: Literal["available", "expired", "unreadable"]
     query: str | None = None
     blocks: tuple[str, ...] = ()
+    left_out: tuple[int, int] | None = None  # messages from..upto that did not fit and were not sent
 
 
 class Retrievals:
@@ -172,7 +173,8 @@ async def opened(keys: KeyRing, scope: Scope, record: RetrievalRecord) -> Texts:
         plain: Mapping[str, Any] = json.loads(unseal(key, binding, record.sealed))
     except EnvelopeUnreadable:
         return Texts("unreadable")
-    return Texts("available", plain["query"], tuple(block["text"] for block in plain["placed"]))
+    left_out = tuple(plain["left_out"]) if plain.get("left_out") else None
+    return Texts("available", plain["query"], tuple(block["text"] for block in plain["placed"]), left_out)
 
 
 def retrieval_said(record: RetrievalRecord, texts: Texts, session: str | None) -> RetrievalSaid:

@@ -157,14 +157,25 @@ class ChatRequest:
             return False
         return self.messages[-1].role != "assistant" and not self.continue_final_message
 
-    def edited(self, blocks: Mapping[int, str], *, drop_memory: bool, cache_salt: str | None) -> bytes:
-        """The body with each block before the client's own text of the message at its index in `messages`.
+    def edited(
+        self,
+        blocks: Mapping[int, str],
+        *,
+        drop_memory: bool,
+        cache_salt: str | None,
+        left_out: tuple[int, int] | None = None,
+    ) -> bytes:
+        """The body with each block before the client's own text of the message at its index in `messages`, and without
+        the messages from the first to the second index of `left_out`, the second excluded.
 
         drop_memory removes every top-level `memory` object; a cache_salt takes the place of all the client sent.
         Returns the received bytes object itself when nothing changes. Raises ValueError for an index whose message
         does not take a block (ask `takes_block`): a block that silently vanished would be reported as injected.
         """
         edits = [self._block_edit(index, block) for index, block in blocks.items() if block]
+        if left_out is not None:
+            first, upto = left_out
+            edits.append(Edit(self.messages[first].start, self.messages[upto].start, ""))
         removed = set(self._memory_indices()) if drop_memory else set()
         appended: list[tuple[str, str]] = []
         if cache_salt is not None:

@@ -188,6 +188,7 @@ def test_postgres_answers_where_redis_has_lost_the_ledger(own_service: OwnServic
         flushed(service)
         service.stop()
         service.restart()  # and the process has lost what it had at hand
+        ask(service, "say: warm", f"{user}-other")
         talk.service = service
         talk.say("say: three")
         assert talk.sent[: len(before)] == before
@@ -336,3 +337,42 @@ def test_what_was_dropped_is_there_as_its_summary(service: Service, upstream: st
     talk.history = talk.history[-2:]
     talk.say("say: and now to something else")
     assert "goats" in talk.sent[-1]["content"]
+
+
+# ---------------------------------------------------------------- conversations that do not fit
+
+
+def test_a_conversation_that_does_not_fit_is_vllms_own_error_by_default(talk: Talk) -> None:
+    words = "and so it went on and on " * 1_000
+    said = ask(talk.service, [turn("user", words), turn("assistant", "yes"), turn("user", words)], talk.user)
+    assert said.status == 400
+    assert "maximum context length" in said.json["error"]["message"]
+
+
+def test_where_it_is_to_be_summed_up_its_oldest_turns_give_way_in_one_step(
+    own_service: OwnService, upstream: str, user: str
+) -> None:
+    env = {"MEMORY_PROXY_LEDGER__OVERFLOW": "summarise", "MEMORY_PROXY_SUMMARY__EVERY_TURNS": "4"}
+    with own_service(env=env) as service:
+        talk = Talk(service, upstream, user, turn("system", "Be brief."))
+        filler = "and so it went on and on " * 130
+        lengths, reasons = [], []
+        for number in range(12):
+            said = talk.say(f"My cousin keeps {number + 3} goats on the northern farm. {filler}\n{LONG} {number}")
+            assert said.status == 200, said.raw.body
+            lengths.append(len(talk.sent))
+            reasons.append("reason=overflow" in (said.memory("status") or ""))
+            service.settle()
+        cuts = [at for at, reason in enumerate(reasons) if reason]
+        assert len(cuts) in (1, 2), reasons
+        first = cuts[0]
+        assert lengths[first] < lengths[first - 1]
+        assert lengths[first + 1] == lengths[first] + 2  # the same cut again, and nothing is moved
+        before = talk.sent
+        said = talk.say("say: and on")
+        assert talk.sent[: len(before)] == before
+        assert talk.sent[0] == talk.history[0]
+        assert "<memory>" in talk.sent[1]["content"] and "goats" in talk.sent[1]["content"].partition("</memory>")[0]
+        service.settle()
+        path = f"/memory/v1/replay/{said.memory('retrieval')}"
+        assert service.call("GET", path, X_Memory_User=user)["identical"] is True
