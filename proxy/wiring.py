@@ -232,9 +232,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     hot_state = GuardedHot(queued.hot_state, breakers.hot_state)
     conversations = Conversations(hot_state, reads)
     law = again(settings)
-    ledgers = Ledgers(
-        hot_state, reads, hot, kept.keys, metrics, law.cleaned, lambda text: law.redactor.redact(text).text
-    )
+    ledgers = Ledgers(hot_state, reads, hot, kept.keys, metrics, law.cleaned, law.redacted)
     audit = AuditLog(kept.database, kept.keys.audit_key)
     journal = Journal(audit, metrics)
     canaries = Canaries(kept.keys.canary_key, audit, journal, metrics)

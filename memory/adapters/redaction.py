@@ -66,6 +66,10 @@ class Again:
     redactor: PersonalRedactor
     mark: str
 
+    def redacted(self, text: str) -> str:
+        """A text as these rules leave it."""
+        return self.redactor.redact(text).text
+
     def cleaned(self, row: IndexRow) -> IndexRow:
         """The row as a prompt may have it. Its windows move with the words; its vectors stay those of the old text, and
         its context too, which is searched and never shown.
