@@ -49,7 +49,7 @@ def violations_of(requests: Sequence[Sequence[Message]], place: Place, family: F
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("ledger", sorted(LEDGERS))
 @given(moves=moves)
-@settings(max_examples=12)
+@settings(max_examples=6)
 def test_what_clients_share_the_prompts_share_with_their_blocks(
     ledger: str, name: str, moves: list[tuple[str, int, str]]
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_ledger_that_breaks_the_promise_is_found_out(fault: str, name: str) ->
 
 @pytest.mark.parametrize("name", FAMILIES)
 @given(moves=moves)
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_a_dropped_block_is_found_in_every_conversation_that_goes_on(
     name: str, moves: list[tuple[str, int, str]]
 ) -> None:

@@ -12,7 +12,7 @@ from bench.faults import restarts, slow
 from bench.faults.result import Finding
 from bench.faults.scene import Place
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
