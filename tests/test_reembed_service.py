@@ -107,6 +107,7 @@ def wait_for_model(service: Service, before: list[int]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_a_model_is_filled_switched_to_and_back_while_recall_answers(own_service: Own, small: Path) -> None:
     with own_service("--workers", "2") as service:
         told(service, 40)

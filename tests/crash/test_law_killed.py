@@ -59,6 +59,7 @@ def killed(service: Service, what: str) -> int:
     return len(pids)
 
 
+@pytest.mark.long
 def test_erasures_end_although_who_leads_them_is_killed_again_and_again(service: Service, tmp_path: Path) -> None:
     for user in (*GONE, *KEPT):
         take_in(service, user, *talk_of(user))
