@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCKER ?= docker
 UPSTREAM ?= http://127.0.0.1:8000
+# Half as many processes again as there are cores: tests of whole services wait for most of their time.
+TEST_PROCESSES ?= $(shell echo $$(( ( $$(getconf _NPROCESSORS_ONLN) * 3 + 1 ) / 2 )))
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
@@ -35,8 +37,8 @@ run: install ## install and serve; UPSTREAM=http://host:port of your vLLM
 demo: install ## fetch a small model, talk to it through the proxy, leave it running
 	$(BIN)/memory-proxy demo $(ARGS)
 
-test: install-dev ## the test suite, on real parts, a process per core
-	$(BIN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
+test: install-dev ## the test suite, on real parts, in several processes
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 check: install-dev ## format, lint, types, import contracts, generated files, tests
 	$(BIN)/ruff format --check .

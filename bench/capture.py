@@ -19,7 +19,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -41,13 +40,14 @@ from bench.own_valkey import own_valkey
 from bench.search_times.__main__ import speaker, stoppable
 from bench.search_times.service import serving
 from bench.stats import Summary, paired_differences
+from bench.work_folder import work_folder
 from memory.adapters.redis_queue import RedisQueue
 from memory.config_sections import Queue, Recall
 from memory.envelope import Binding, DataKey, seal
 from memory.ids import new_id
 from memory.ports import Entry
 from memory.write.hand_off import HandOff
-from proxy.wiring import open_spool
+from proxy.wiring.stores import open_spool
 
 HELD_MS: Final = {"always": 2.0, "process": 0.5}
 WRITTEN_MIN: Final = 2_000.0
@@ -214,9 +214,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run and report."""
     arguments = parse_arguments(argv)
     try:
-        with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
-            work = Path(folder)
-            work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
+        with work_folder(arguments.work) as work:
             report = uvloop.run(stoppable(run(arguments, work)))
     except (NotStarted, TargetFailed, OSError) as exc:
         print(f"capture: {type(exc).__name__}: {exc}", file=sys.stderr)

@@ -20,7 +20,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +33,7 @@ from bench.recall.chat import served_model
 from bench.recall.client import CallFailed, user_header
 from bench.search_times.service import Served, serving
 from bench.stats import Summary, paired_differences, quantile
+from bench.work_folder import work_folder
 
 HOT_BYTES: Final = 1 << 28
 SETTLE_S: Final = 120.0
@@ -225,9 +225,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     more = "extract:\n  by: vllm\n"
     if arguments.pause:
         more += f"upstream:\n  metrics_urls: [{arguments.vllm}/metrics]\n"
-    with tempfile.TemporaryDirectory(prefix="ttft-") as folder:
-        work = Path(folder)
-        work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
+    with work_folder(prefix="ttft-") as work:
         async with serving(work, arguments.vllm, HOT_BYTES, more) as served:
             return await measure(served, arguments, say)
 

@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from bench.overhead.processes import NotStarted
 from bench.recall.__main__ import embedder_unless
 from bench.recall.client import CallFailed
 from bench.search_times.fill import StoreNotFilled
+from bench.work_folder import work_folder
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
 from memory.ports import Embedder
 
@@ -33,10 +33,8 @@ def reported(name: str, arguments: argparse.Namespace, run: Run, table: Callable
         return await run(arguments, work, embedder)
 
     try:
-        with embedder_unless(False) as embedder, tempfile.TemporaryDirectory(dir=arguments.work) as folder:
+        with embedder_unless(False) as embedder, work_folder(arguments.work) as work:
             assert embedder is not None
-            work = Path(folder)
-            work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
             report = asyncio.run(measured(work, embedder))
     except (NotStarted, StoreNotFilled, CallFailed, EmbedderUnavailable, ModelFileInvalid, OSError) as exc:
         print(f"{name}: {type(exc).__name__}: {exc}", file=sys.stderr)

@@ -18,7 +18,6 @@ import hashlib
 import itertools
 import json
 import sys
-import tempfile
 import time
 from argparse import Namespace
 from collections import Counter
@@ -37,6 +36,7 @@ from bench.recall.client import CallFailed, import_turns, session, user_header
 from bench.recall.corpus import SetUnreadable, read_objects
 from bench.search_times.service import serving
 from bench.standing_in import standing_in
+from bench.work_folder import work_folder
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 HOT_BYTES: Final = 256 << 20
@@ -204,8 +204,7 @@ async def measured(args: Namespace, exchanges: Sequence[Exchange]) -> dict[str, 
     """Send everything, then replay everything. Raises CallFailed, NotStarted."""
     model = StandIn({str(one.number): one.answer for one in exchanges})
     more = "" if args.no_salt else "upstream:\n  cache_salt: tenant\n"
-    with tempfile.TemporaryDirectory(dir=args.work) as work:
-        Path(work).chmod(0o711)  # the embedded database may run as another user
+    with work_folder(args.work) as work:
         async with (
             standing_in(model) as upstream,
             serving(Path(work), upstream, HOT_BYTES, more) as service,

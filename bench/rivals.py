@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -23,6 +24,8 @@ INSTALL_S: Final = 600.0
 READY_S: Final = 120.0
 MODEL: Final = "fake-model"
 _ASKED_FIRST: Final = 3
+# LiteLLM does not start without one, and refuses a weak one.
+KEY: Final = f"sk-{secrets.token_hex(32)}"
 
 
 class RivalLeftOut(RuntimeError):
@@ -55,8 +58,9 @@ def _litellm(programs: Path, upstream: str, port: int, work: Path) -> list[str]:
         f"model_list:\n  - model_name: {MODEL}\n    litellm_params:\n      model: hosted_vllm/{MODEL}\n"
         f"      api_base: {upstream}/v1\n      api_key: none\n"
     )
-    argv = ["env", "LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_LOG=ERROR", str(programs / "litellm")]
-    return [*argv, "--config", str(config), "--host", "127.0.0.1", "--port", str(port), "--telemetry", "False"]
+    argv = ["env", "LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_LOG=ERROR", f"LITELLM_MASTER_KEY={KEY}"]
+    argv += [str(programs / "litellm"), "--config", str(config)]
+    return [*argv, "--host", "127.0.0.1", "--port", str(port), "--telemetry", "False"]
 
 
 def _engram(programs: Path, upstream: str, port: int, work: Path) -> list[str]:
@@ -118,7 +122,7 @@ async def running(stack: AsyncExitStack, rival: Rival, upstream: str, work: Path
         await wait_ready(url + rival.ready_path, process, log, READY_S)
     except (NotStarted, OSError) as exc:
         raise RivalLeftOut(f"it does not start: {str(exc)[-300:]}") from exc
-    target = Target(rival.name, url, (("Authorization", "Bearer none"),))
+    target = Target(rival.name, url, (("Authorization", f"Bearer {KEY}"),))
     await _tried(target)
     return Running(target, CpuMeter(process.pid), rival.note)
 

@@ -23,7 +23,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from bench.fake_vllm.launch import READY_PREFIX, command_line
 from bench.overhead.processes import NotStarted
 from bench.recall.client import CallFailed
 from bench.stats import quantile
+from bench.work_folder import work_folder
 from memory.erasure.files import look
 from memory.erasure.receipt import is_genuine, public_key
 from memory.erasure.shingles import Shingles
@@ -361,9 +361,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, help="where to work (default: a temporary directory)")
     arguments = parser.parse_args()
     os.environ.setdefault("MEMORY_PROXY_RECALL__DEADLINE_MS", "5000")
-    with tempfile.TemporaryDirectory(dir=arguments.work, prefix="mpf-") as folder:
-        work = Path(folder)
-        work.chmod(0o711)
+    with work_folder(arguments.work, "mpf-") as work:
         try:
             report = run(arguments, work)
         except (NotStarted, CallFailed) as fault:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+
+from bench.drawing import draw_file
 
 Series = Mapping[str, Sequence[tuple[float, float]]]
 
@@ -65,11 +66,7 @@ def plot(report: Mapping[str, Any], png: Path) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Draw one report."""
-    if len(argv) != 2:
-        print("usage: python -m bench.series_plot FILE.json FILE.png", file=sys.stderr)
-        return 2
-    plot(json.loads(Path(argv[0]).read_text()), Path(argv[1]))
-    return 0
+    return draw_file("bench.series_plot", plot, argv)
 
 
 if __name__ == "__main__":

@@ -79,13 +79,32 @@ class Stages:
             self._sums[stage] = 0.0
 
 
+class Tally:
+    """A counter with labels, counted here and written all at once by `write`, as Stages are and for their reason."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._counts: dict[tuple[str, ...], int] = {}
+
+    def inc(self, *labels: str) -> None:
+        """Count one, by the values of its labels. On the event loop's thread."""
+        self._counts[labels] = self._counts.get(labels, 0) + 1
+
+    def write(self) -> None:
+        """Into the counter what was counted since. On the event loop's thread."""
+        while self._counts:  # what is written is not written again, whatever becomes of the next
+            labels, count = self._counts.popitem()
+            self._counter.labels(*labels).inc(count)
+
+
 class RequestMetrics:
     """Requests: what came, how long each stage took, what became of it."""
 
     def __init__(self, own: CollectorRegistry) -> None:
-        self.requests = Counter(
+        requests = Counter(
             "memory_proxy_requests_total", "Requests by route and status class.", ["route", "status"], registry=own
         )
+        self.requests = Tally(requests)
         self.added_seconds = Histogram(
             "memory_proxy_added_seconds",
             "Time from arrival to sending upstream.",
@@ -117,9 +136,10 @@ class RecallMetrics:
     """Memory given: recall, what was placed, the hot scopes it is read from."""
 
     def __init__(self, own: CollectorRegistry) -> None:
-        self.statuses = Counter(
+        statuses = Counter(
             "memory_proxy_memory_status_total", "Chat completions by memory status.", ["status", "reason"], registry=own
         )
+        self.statuses = Tally(statuses)
         self.recall_seconds = Histogram(
             "memory_proxy_recall_seconds", "Recall by rung.", ["rung"], registry=own, buckets=_SECONDS
         )

@@ -82,8 +82,10 @@ class Settings(Section):
     recall: Recall = Recall()
     ledger: Ledger = Ledger()
     session: Session = Session()
-    overflow: Literal["error"] = Field(
-        default="error", description="A conversation that does not fit even without memory: vLLM's own error passes."
+    overflow: Literal["error", "summarise"] = Field(
+        default="error",
+        description="A conversation that does not fit even without memory. error: vLLM's own error goes to the client. "
+        "summarise: its oldest turns give way to the rolling summary. A key may say otherwise.",
     )
     summary: Summary = Summary()
     episode: Episode = Episode()

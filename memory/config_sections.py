@@ -232,11 +232,6 @@ class Recall(Section):
 class Ledger(Section):
     """What was placed in earlier turns and is placed again at the same position."""
 
-    overflow: Literal["error", "summarise"] = Field(
-        default="error",
-        description="A conversation that does not fit without memory. error: vLLM's own error goes to the client. "
-        "summarise: its oldest turns give way to the rolling summary.",
-    )
     tokens_max_share: float = Field(default=0.10, ge=0, le=1, description="Ceiling, as a share of the model's window.")
     deadline_ms: float = Field(
         default=125,
@@ -501,6 +496,13 @@ class Limits(Section):
     body_bytes_max: int = Field(
         default=1_073_741_824, ge=1024, le=17_179_869_184, description="Largest body of a generation route, else 413."
     )
+    bodies_bytes_max: int = Field(
+        default=4_294_967_296,
+        ge=1024,
+        le=1_099_511_627_776,
+        description="Bytes of the request bodies that one process holds at once, else 429; worked on, they take "
+        "two to three times as much.",
+    )
     messages_max: int = Field(default=100_000, ge=1, description="Most messages of one chat request, else 413.")
     headers_max: int = Field(default=128, ge=16, le=10_000, description="Most headers of a request, else 431.")
     head_timeout_s: float = Field(
@@ -516,7 +518,8 @@ class Limits(Section):
         default=4096,
         ge=1,
         le=1_000_000,
-        description="Requests to vLLM under way at once, by anybody, else 429.",
+        description="Requests to vLLM under way at once, by anybody, else 429. With keys the last eighth of these, and "
+        "of the bytes of bodies, is kept for tenants that have little of them.",
     )
     recalls_max: int = Field(
         default=64,

@@ -130,15 +130,15 @@ class Passage:
 
     def finish(self, level: int) -> None:
         """Say it, once."""
+        facts = self.facts
         ms = {stage: round(seconds * 1000, 3) for stage, seconds in self._stages.items()}
-        total_ms = round((perf_counter() - self.started) * 1000, 3)
-        self.facts.update({"total_ms": total_ms, "stages_ms": ms})
+        facts["total_ms"] = round((perf_counter() - self.started) * 1000, 3)
+        facts["stages_ms"] = ms
         if "upstream" in ms:
-            self.facts["ttfb_ms"] = ms["upstream"]
+            facts["ttfb_ms"] = ms["upstream"]
         if self._trace is not None:
-            self._trace.end(self.facts, self._response_id)
+            self._trace.end(facts, self._response_id)
         if log.isEnabledFor(level):
-            facts = self.facts
             event(log, "request", level, **{name: facts[name] for name in _ORDER if facts.get(name) is not None})  # type: ignore[literal-required]
 
 

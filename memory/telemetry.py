@@ -13,9 +13,11 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest, multiprocess
+from pydantic_core import to_json
 
 from memory.catalogue import (
     CaptureMetrics,
@@ -31,7 +33,6 @@ from memory.catalogue import (
     WriteMetrics,
 )
 
-_ENCODE: Final = json.JSONEncoder(default=str).encode  # json.dumps would make an encoder for each line
 _LIBRARIES: Final = ("asyncio", "aiohttp", "asyncpg", "LiteLLM")
 
 
@@ -55,6 +56,12 @@ class Metrics(
         for subject in Metrics.__bases__:
             subject.__init__(self, self.registry)  # type: ignore[misc]
 
+    def write(self) -> None:
+        """Write what is counted on the way and written at intervals. On the event loop's thread."""
+        self.stages.write()
+        self.requests.write()
+        self.statuses.write()
+
     def exposition(self) -> bytes:
         """Prometheus' text format: all workers merged where a multiprocess directory is set, else this process."""
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
@@ -72,7 +79,13 @@ def _merged() -> bytes:
 
 
 def configure_logging(level: str, form: str) -> None:
-    """Send this process's log to stderr, as text or one JSON object a line. Libraries speak from warning up."""
+    """Send this process's log to stderr, as text or one JSON object a line. Libraries speak from warning up.
+
+    A line names neither thread nor place in the code, so that nobody looks for them (the logging module's page,
+    section Optimization): of a line's 15 us of CPU time it saves one and a half.
+    """
+    logging._srcfile = None
+    logging.logThreads = logging.logMultiprocessing = logging.logProcesses = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
@@ -86,12 +99,23 @@ def event(log: logging.Logger, name: str, /, level: int = logging.INFO, **fields
         log.log(level, name, extra={"fields": fields})
 
 
+def _when(record: logging.LogRecord) -> str:
+    """RFC 3339 in UTC, to the millisecond."""
+    return f"{_second(int(record.created))}.{int(record.msecs):03}+00:00"
+
+
+@lru_cache(maxsize=4)
+def _second(unix: int) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields: Mapping[str, Any] = getattr(record, "fields", {})
         pairs = " ".join(f"{key}={_plain(value)}" for key, value in fields.items() if value is not None)
-        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = f"{when} {record.levelname.lower():7} {record.name}[{record.process}] {record.getMessage()} {pairs}"
+        line = (
+            f"{_when(record)} {record.levelname.lower():7} {record.name}[{os.getpid()}] {record.getMessage()} {pairs}"
+        )
         return line.rstrip() + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
 
 
@@ -104,13 +128,16 @@ def _plain(value: object) -> str:
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         body = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": _when(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "pid": record.process,
+            "pid": os.getpid(),
             "event": record.getMessage(),
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
             body["exception"] = self.formatException(record.exc_info)
-        return _ENCODE(body)
+        try:  # a third of the time that json.dumps takes
+            return to_json(body, ensure_ascii=True, inf_nan_mode="null", fallback=str).decode("ascii")
+        except ValueError:  # half of a surrogate pair, in a name that a client chose
+            return json.dumps(body, default=str)

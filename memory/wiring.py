@@ -38,14 +38,13 @@ from memory.adapters.postgres.leases import Leases
 from memory.adapters.postgres.row_vault import vaulted
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.serving_store import ServingStore
-from memory.adapters.postgres.working_store import PostgresWorking
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redaction import borders, mark_of, redactor_of, tokenises
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.adapters.served_model import stored_files
-from memory.adapters.tokenizer import EstimatedTokens, LocalTokenizer
+from memory.adapters.tokenizer import counter_in
 from memory.adapters.vllm_client import VllmClient
 from memory.adapters.vllm_load import VllmLoad
 from memory.canary import keep_planting
@@ -59,11 +58,10 @@ from memory.errors import ConfigInvalid
 from memory.hygiene import keep_measuring
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
-from memory.ports import TokenCounter
-from memory.read.working import WorkingContexts, WorkingParts
 from memory.serving import StoredModel, until_moved
 from memory.settling import until_settled
 from memory.telemetry import Metrics, event
+from memory.working_wiring import working_contexts
 from memory.write.consolidate import Consolidation, Parts, keep_consolidating
 from memory.write.deliveries import Deliveries
 from memory.write.episodes import Bounds as EpisodeBounds
@@ -217,10 +215,10 @@ def budgets_of(settings: Settings) -> Budgets:
 def write_path(shared: Shared) -> WritePath:
     """What one captured exchange goes through."""
     settings, database, embedder = shared.settings, shared.database, shared.embedder
-    directory, summary = settings.tokenizer.directory, settings.summary
+    summary = settings.summary
     keys = shared.keys
     redactor = redactor_of(settings)
-    counter = LocalTokenizer(directory) if directory else EstimatedTokens()
+    counter = counter_in(settings.tokenizer.directory)
     return WritePath(
         WriteParts(
             store=shared.store,
@@ -245,29 +243,12 @@ def write_path(shared: Shared) -> WritePath:
             clock=_now,
             lives=lives_of(settings),
             find_procedures=no_procedures if settings.extract.by == "off" else finder(settings.procedure.approve),
-            working=working_contexts(shared, keys, counter),
+            working=working_contexts(
+                settings.session, database, shared.scopes, shared.hot, keys, counter, shared.metrics
+            ),
             borders=borders(),
             keeping=redactor.keeping if tokenises(redactor.policy) else None,
             cleaned_by=mark_of(redactor.policy),
-        )
-    )
-
-
-def working_contexts(shared: Shared, keys: KeyRing, counter: TokenCounter) -> WorkingContexts | None:
-    """What conversations are about; None where none is kept."""
-    session = shared.settings.session
-    if not session.working_tokens:
-        return None
-    return WorkingContexts(
-        WorkingParts(
-            hot=shared.hot,
-            store=PostgresWorking(shared.database, shared.scopes),
-            keys=keys,
-            count=counter.count,
-            clock=_now,
-            metrics=shared.metrics,
-            budget_tokens=session.working_tokens,
-            ttl_s=session.working_ttl_s,
         )
     )
 

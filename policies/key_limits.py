@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
+# A conversation that does not fit: vLLM's error for its client, or its oldest turns give way to their summary.
+Overflow = Literal["error", "summarise"]
 COUNT_MAX: Final = 1_000_000_000_000
 MODELS_MAX: Final = 64
 MODEL_CHARS_MAX: Final = 256
@@ -22,12 +24,15 @@ class LimitsInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """None: no limit. `injected_tokens_max` caps the memory newly placed in one prompt; `models` are exact names."""
+    """None: no limit. `injected_tokens_max` caps the memory newly placed in one prompt; `models` are exact names;
+    `overflow` None: as the configuration says.
+    """
 
     requests_per_minute: int | None = None
     tokens_per_day: int | None = None
     injected_tokens_max: int | None = None
     models: frozenset[str] | None = None
+    overflow: Overflow | None = None
 
     @property
     def counted(self) -> bool:
@@ -39,6 +44,8 @@ class KeyLimits:
         found: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS if getattr(self, name) is not None}
         if self.models is not None:
             found["models"] = sorted(self.models)
+        if self.overflow is not None:
+            found["overflow"] = self.overflow
         return found
 
 
@@ -49,6 +56,7 @@ def limits_of(stored: Mapping[str, Any]) -> KeyLimits:
     """The limits as stored. Raises LimitsInvalid."""
     counts: dict[str, int] = {}
     models: frozenset[str] | None = None
+    overflow: Overflow | None = None
     for name, value in stored.items():
         if name in _COUNTS:
             least = 0 if name == "injected_tokens_max" else 1
@@ -57,9 +65,11 @@ def limits_of(stored: Mapping[str, Any]) -> KeyLimits:
             counts[name] = value
         elif name == "models":
             models = _models(value)
+        elif name == "overflow":
+            overflow = _overflow(value)
         else:
-            raise LimitsInvalid(f"{name} is not a limit; known: {', '.join((*_COUNTS, 'models'))}")
-    return KeyLimits(**counts, models=models)
+            raise LimitsInvalid(f"{name} is not a limit; known: {', '.join((*_COUNTS, 'models', 'overflow'))}")
+    return KeyLimits(**counts, models=models, overflow=overflow)
 
 
 def narrower(one: int | None, other: int | None) -> int | None:
@@ -67,6 +77,13 @@ def narrower(one: int | None, other: int | None) -> int | None:
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)
+
+
+def _overflow(value: Any) -> Overflow:
+    for known in get_args(Overflow):
+        if value == known:
+            return known  # type: ignore[no-any-return]
+    raise LimitsInvalid(f"overflow must be one of {', '.join(get_args(Overflow))}, not {value!r}")
 
 
 def _models(value: Any) -> frozenset[str]:

@@ -18,6 +18,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from memory.chain import Digest, extend
+from memory.errors import UpstreamUnreachable
 from memory.model import ExchangeStatus
 from memory.off_loop import off_loop
 from memory.passage import CLIENT_LEFT, lap, note, note_answer
@@ -25,12 +26,13 @@ from memory.read.conversation import Conversation
 from memory.read.dropped import Joint, pair_of
 from memory.telemetry import Metrics
 from proxy.copies import Copies, Copy
-from proxy.relay import RelayResponse, Upstream, begin, cut, raw_target
+from proxy.relay import PIECE_BYTES, RelayResponse, Upstream, begin, cut, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
 from proxy.wire.sse import FinalEventHold, LastByteHold
 
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
+_DIED: Final = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,10 @@ class Answering:
         response = begin(answer, head)
         await response.prepare(request)
         await response.write(text)
-        async for chunk in answer.content.iter_any():
-            await response.write(chunk)
+        if await self._pump(answer, response, None, Copy(0, self._copies)):
+            self._metrics.upstream_failures.labels("midstream").inc()
+            cut(request)
+            return Outcome(response, answer.status, "failed")
         await response.write_eof()
         return Outcome(response, answer.status)
 
@@ -197,12 +201,11 @@ class Answering:
         copy: Copy,
     ) -> bool:
         """Carry the chunks; says whether the upstream died before its end."""
-        read = answer.content.readany
         waiting = True
         while True:
             try:
-                chunk = await read()
-            except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, OSError):
+                chunk = await answer.content.read(PIECE_BYTES)
+            except _DIED:
                 return True
             if waiting:
                 waiting = False
@@ -261,10 +264,13 @@ def _say_nothing_is_kept(head: CIMultiDict[str]) -> None:
 
 
 async def _beginning(answer: aiohttp.ClientResponse, bytes_max: int) -> bytes:
-    """The first `bytes_max` bytes of a body, or all of it."""
+    """The first `bytes_max` bytes of a body, or all of it. Raises UpstreamUnreachable."""
     text = b""
-    while len(text) < bytes_max and not answer.content.at_eof():
-        text += await answer.content.read(bytes_max - len(text))
+    try:
+        while len(text) < bytes_max and not answer.content.at_eof():
+            text += await answer.content.read(bytes_max - len(text))
+    except _DIED as exc:
+        raise UpstreamUnreachable(f"vLLM broke off in the middle of an error answer ({type(exc).__name__})") from exc
     return text
 
 

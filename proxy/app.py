@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, Protocol
 
 from aiohttp import web
@@ -17,12 +18,13 @@ from multidict import CIMultiDict
 
 from memory.audit import Audit
 from memory.errors import CapabilityMissing, Refused, UpstreamUnreachable
+from memory.off_loop import off_loop
 from memory.passage import note
 from memory.telemetry import Metrics, event
-from proxy.bounds import InFlight
 from proxy.chat import CREDENTIAL, USE, ChatCompletions, within_limits
 from proxy.generation import Generation
 from proxy.identity import Credential
+from proxy.in_flight import BODY, InFlight, read_body
 from proxy.limits import KeyUse, require_model, tokens_by_size
 from proxy.passages import Passages, answered
 from proxy.relay import Upstream, pass_through
@@ -91,8 +93,8 @@ class Front:
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            with self._in_flight.one():
-                credential = request[CREDENTIAL] = self._door.admit(request)
+            credential = request[CREDENTIAL] = self._door.admit(request)
+            with self._in_flight.one(credential.tenant) as request[BODY]:
                 if self._use is not None and (asked := self._use.begin(credential)) is not None:
                     request[USE] = asked
                 return await handler(request)
@@ -108,8 +110,8 @@ class Front:
         await within_limits(request)
         credential, body = request[CREDENTIAL], None
         if credential.limits.models is not None and request.body_exists:
-            body = await request.read()
-            require_model(credential, model_in(body))
+            body = await read_body(request)
+            require_model(credential, await off_loop(len(body), partial(model_in, body)))
         response = await pass_through(request, self._upstream, body=body)
         if request.body_exists:
             sent = request.content_length or (0 if body is None else len(body))

@@ -1,6 +1,6 @@
-"""Bounds against abuse of one process: requests in, a refusal with its reason where one is too much.
+"""Bounds against abuse by one user: requests in, a refusal with its reason where one is too much.
 
-In flight altogether, in flight by user, conversations of a user in an hour, messages of a request, bytes of a body.
+In flight by user, conversations of a user in an hour, messages of a request.
 Keyed by tenant and user as a pair, never by address. Holds at most USERS_MAX users; who was not seen longest is
 forgotten first, unless they have a request under way. Refuses nothing while its settings are null.
 """
@@ -9,39 +9,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from aiohttp import web
-
 from memory.config_sections import Limits
-from memory.errors import EncodingRefused, RateLimited, TooLarge
+from memory.errors import RateLimited, TooLarge
 
 USERS_MAX: Final = 50_000
 HOUR_S: Final = 3600.0
 User = tuple[UUID, str]
-
-
-class InFlight:
-    """How many requests are under way."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._now = 0
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """One more, while the body runs. Raises RateLimited."""
-        if self._now >= self._most:
-            raise RateLimited(f"limits.requests_max: {self._most} requests are under way here", retry_after_s=1)
-        self._now += 1
-        try:
-            yield
-        finally:
-            self._now -= 1
 
 
 class UserLimits:
@@ -95,22 +74,3 @@ class UserLimits:
             raise TooLarge(
                 f"limits.messages_max: {self._limits.messages_max}, the request has {count}", param="messages"
             )
-
-
-async def read_body(request: web.Request, bytes_max: int, *, salted: bool) -> bytes:
-    """A body as it came, never expanded. Raises TooLarge, before it is read where its length says so, and TooSlow.
-
-    `salted`: its members must be read, so that a compressed one would pass the tenant's salt by: EncodingRefused.
-    """
-    if salted and request.headers.get("Content-Encoding", "identity").strip().lower() not in ("identity", ""):
-        raise EncodingRefused("send the body uncompressed: this proxy separates tenants by a field of it", param="body")
-    if (request.content_length or 0) > bytes_max:
-        raise TooLarge(f"limits.body_bytes_max: the body may have {bytes_max} bytes", param="body")
-    parts: deque[bytes] = deque()
-    held = 0
-    async for chunk in request.content.iter_any():
-        held += len(chunk)
-        if held > bytes_max:
-            raise TooLarge(f"limits.body_bytes_max: the body may have {bytes_max} bytes", param="body")
-        parts.append(chunk)
-    return b"".join(parts) if len(parts) != 1 else parts[0]

@@ -34,12 +34,13 @@ from memory.passage import MODEL_CHARS_MAX, lap, note
 from memory.read.conversation import Conversation
 from memory.telemetry import Metrics, event
 from proxy.answering import Answering, Outcome
-from proxy.bounds import UserLimits, read_body
+from proxy.bounds import UserLimits
 from proxy.cache_report import CacheReport
 from proxy.capture import Capture
 from proxy.copies import Copies
 from proxy.gated import mode_within
 from proxy.identity import Credential, identify, openai_user_of
+from proxy.in_flight import read_body
 from proxy.limits import KeyUse, require_model, tokens_by_size, tokens_used
 from proxy.prompt import (
     Prompt,
@@ -121,7 +122,7 @@ class ChatCompletions:
 
     async def read(self, request: web.Request) -> bytes:
         """The body. Raises TooLarge, TooSlow, EncodingRefused."""
-        return await read_body(request, self._parts.settings.limits.body_bytes_max, salted=self._parts.salted)
+        return await read_body(request, salted=self._parts.salted)
 
     def is_plainly_off(self, request: web.Request, body: bytes) -> bool:
         """Whether the head turns memory off and nothing of ours can be in the body, so that nobody need read it.
@@ -184,7 +185,7 @@ class ChatCompletions:
             if outcome.status != "complete":
                 note(outcome=outcome.status)
         finally:
-            self._parts.metrics.statuses.labels(status.partition(";")[0], "" if status == "off" else "store").inc()
+            self._parts.metrics.statuses.inc(status.partition(";")[0], "" if status == "off" else "store")
         if self._parts.use is not None:
             self._parts.use.spend(request[CREDENTIAL], tokens_by_size(len(body), outcome.response))
         return outcome.response
@@ -255,7 +256,7 @@ class ChatCompletions:
 
         head = self._head(asked, conversation, prompt, millis)
         parts.metrics.added_seconds.observe(millis / 1000)
-        parts.metrics.statuses.labels(prompt.status, prompt.reason or "").inc()
+        parts.metrics.statuses.inc(prompt.status, prompt.reason or "")
         refused = (lambda status, text: status == 400 and _OVERFLOW in text) if prompt.placed else None
         outcome = await answering.send(
             request, prompt.body, head, keep=keep, refused=refused, left=parts.capture.in_background
@@ -335,9 +336,9 @@ class ChatCompletions:
 
     def _said(self, prompt: Prompt, outcome: Outcome) -> web.StreamResponse:
         metrics = self._parts.metrics
-        if prompt.block is not None:
+        if prompt.count:
             metrics.injected_memories.inc(prompt.count)
-            metrics.injected_tokens.inc(prompt.block.tokens)
+            metrics.injected_tokens.inc(sum(one.tokens for one in prompt.newly_placed))
         for placed in prompt.placed:
             metrics.ledger("kept" if placed.kept else "placed", 1, placed.tokens)
         note(outcome=outcome.status)

@@ -1,8 +1,9 @@
 """A conversation that does not fit its model's window: a request in, which of its oldest messages are left out, out.
 
-Only where `ledger.overflow` is `summarise` (DESIGN section 5): by default vLLM's own error goes to the client, which
-agents that compact themselves rely on. One large step, so that the prompts after it share a long prefix again: whole
-turns, oldest first, until about half the window is free; what stands for them is the conversation's rolling summary.
+Only where `overflow`, of the key or the configuration, is `summarise` (DESIGN section 5): by default vLLM's own error
+goes to the client, which agents that compact themselves rely on. One large step, so that the prompts after it share a
+long prefix again: whole turns, oldest first, until about half the window is free; what stands for them is the
+conversation's rolling summary.
 Pure; leaves system messages and the newest user message where they are.
 """
 

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import Counter
 
 from memory.passage import AT_HAND, CLIENT_LEFT, Passage, Tracing
-from memory.telemetry import Metrics
+from memory.telemetry import Metrics, event
 
+log = logging.getLogger("memory_proxy.passages")
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 WRITE_S: Final = 1.0
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -31,7 +31,6 @@ class Passages:
     def __init__(self, metrics: Metrics, tracing: Tracing | None) -> None:
         self._metrics = metrics
         self._tracing = tracing
-        self._counters: dict[tuple[str, int], Counter] = {}
 
     @contextmanager
     def of(self, request: web.Request, route: str) -> Iterator[Passage]:
@@ -58,23 +57,20 @@ class Passages:
         finally:
             AT_HAND.reset(at_hand)
             facts["bytes_in"] = request.content.total_bytes
-            self._count(route, facts["http"] // 100)
+            self._metrics.requests.inc(route, f"{facts['http'] // 100}xx")
             passage.finish(logging.DEBUG if request.path in _PROBES else logging.INFO)
-
-    def _count(self, route: str, hundreds: int) -> None:
-        counter = self._counters.get((route, hundreds))
-        if counter is None:
-            counter = self._counters[route, hundreds] = self._metrics.requests.labels(route, f"{hundreds}xx")
-        counter.inc()
 
     async def keep_writing(self) -> None:
         """Write what was counted, each second, for ever."""
         try:
             while True:
                 await asyncio.sleep(WRITE_S)
-                self._metrics.stages.write()
+                try:
+                    self._metrics.write()
+                except OSError as fault:  # a full disk: a series that is new makes its file longer
+                    event(log, "counts_not_written", logging.ERROR, fault=str(fault))
         finally:
-            self._metrics.stages.write()
+            self._metrics.write()
 
 
 def answered(passage: Passage, response: web.StreamResponse) -> None:

@@ -9,7 +9,7 @@ Pure but for the window's exact count, which is asked for only when an upper bou
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -104,6 +104,25 @@ class Rules:
     router: ContextRouter
     compressor: Compressor
 
+    def block(
+        self,
+        candidates: Sequence[Candidate],
+        terms: Mapping[str, float],
+        budget_tokens: int,
+        standing: Set[UUID] = frozenset(),
+    ) -> Block:
+        """The block of these candidates; `standing` memories are in the conversation already."""
+        return build_block(
+            candidates,
+            terms=terms,
+            budget_tokens=budget_tokens,
+            limits=self.limits,
+            counter=self.counter,
+            router=self.router,
+            compressor=self.compressor,
+            standing=standing,
+        )
+
 
 def limits_of(settings: Settings) -> dict[str, int]:
     """The most items of each tier of a block."""
@@ -150,19 +169,11 @@ def assemble(
     before = blocks.get(position) if position is not None else None
     open_to_new = may_place and chat.placeable and (opens or position not in kept.known)
     if open_to_new:
-        candidates = (*kept.owed, *(one for one in candidates if one.memory_id not in _ids(kept.owed)))
-    block = build_block(
-        candidates,
-        terms=recall.terms,
-        budget_tokens=room.budget,
-        limits=rules.limits,
-        counter=rules.counter,
-        router=rules.router,
-        compressor=rules.compressor,
-        standing=frozenset(
-            one for at, placed in blocks.items() if not opens or at != position for one in placed.memory_ids
-        ),
-    )
+        owed = frozenset(one.memory_id for one in kept.owed)
+        candidates = (*kept.owed, *(one for one in candidates if one.memory_id not in owed))
+    others = (placed for at, placed in blocks.items() if not opens or at != position)
+    standing = frozenset(one for placed in others for one in placed.memory_ids)
+    block = rules.block(candidates, recall.terms, room.budget, standing)
     reason = "overflow" if cuts else _reason(recall, kept, room, block)
     if block.text and open_to_new and position is not None and chain is not None and not _says_no_more(block, before):
         blocks[position] = Placed(position, chain, entry_of(block, retrieval_id), anew=before is not None)
@@ -214,15 +225,7 @@ def summed_up(
     retrieval_id: UUID,
 ) -> Placed | None:
     """The block of a message that has become the first that is sent: what came before it, then what stood there."""
-    block = build_block(
-        summary,
-        terms={},
-        budget_tokens=SUMMARY_TOKENS_MAX,
-        limits=rules.limits,
-        counter=rules.counter,
-        router=rules.router,
-        compressor=rules.compressor,
-    )
+    block = rules.block(summary, {}, SUMMARY_TOKENS_MAX)
     if not block.text:
         return before
     entry = entry_of(block, retrieval_id)
@@ -236,10 +239,6 @@ def summed_up(
             retrieval_id=retrieval_id,
         )
     return Placed(position, chain, entry, anew=True)
-
-
-def _ids(candidates: Sequence[Candidate]) -> frozenset[UUID]:
-    return frozenset(one.memory_id for one in candidates)
 
 
 def _reason(recall: Recall, kept: Kept, room: Room, block: Block) -> Reason | None:

@@ -128,14 +128,15 @@ class Remembering:
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         replay = self._replay(asked, conversation)
         reading = parts.working.start(scope, replay[0]) if replay and parts.working else None
+        summarises = self._summarises(asked)
         question = Question(
             scope=scope,
             text=query,
             previous=chat.earlier_texts,
             k=parts.settings.recall.candidates_max,
             now=asked.arrived_at,
-            where=replace(within(self._where, holder), exclude_session_id=_contained(conversation)),
-            known_chains=_sent(conversation),
+            where=replace(within(self._where, holder), exclude_session_id=_contained(conversation, summarises)),
+            known_chains=_sent(conversation, summarises),
             announced=conversation.announced,
             as_of=asked.ask.as_of,
             skip_repeats=True,
@@ -203,7 +204,7 @@ class Remembering:
         """The body that goes upstream, with what stands and what is new in it."""
         parts, wanted = self._parts, 0
         conversation, recall = has.conversation, has.recall
-        cut, cuts = await self._cut(chat, conversation, has.kept)
+        cut, cuts = await self._cut(asked, chat, conversation, has.kept)
         kept = await self._behind(asked, chat, has, cut) if cuts else has.kept
         kept = replace(kept, blocks={at: one for at, one in kept.blocks.items() if not is_cut(cut, at)})
         if kept.owed or any(candidate.admitted for candidate in recall.candidates):
@@ -228,10 +229,16 @@ class Remembering:
         )
         return await off_loop(len(asked.body), work)
 
-    async def _cut(self, chat: ChatRequest, conversation: Conversation, kept: Kept) -> tuple[Cut | None, bool]:
+    def _summarises(self, asked: Asked) -> bool:
+        """Whether the oldest turns give way where the conversation does not fit; without that all of it is sent."""
+        return (asked.credential.limits.overflow or self._parts.settings.overflow) == "summarise"
+
+    async def _cut(
+        self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept
+    ) -> tuple[Cut | None, bool]:
         """What of the conversation is not sent since it does not fit; and whether that begins with this request."""
         parts = self._parts
-        if parts.settings.ledger.overflow != "summarise":
+        if not self._summarises(asked):
             return None, False
         known = kept.cut is not None and kept.cut in conversation.digests
         before = cut_at(chat, conversation.digests.index(kept.cut)) if known else None
@@ -271,9 +278,8 @@ class Remembering:
         newest = chat.newest_user
         chain = conversation.digests[newest] if newest is not None else None
         entries: dict[Digest, Entry | None] = {one.chain: one.entry for one in prompt.newly_placed}
-        if chain in entries:
-            pass
-        elif chain is not None and newest not in kept.known and prompt.reason is None and asked.ask.budget != 0:
+        undecided = chain is not None and chain not in entries and newest not in kept.known
+        if chain is not None and undecided and prompt.reason is None and asked.ask.budget != 0:
             entries[chain] = None
         if entries or kept.found or prompt.withdrawn or prompt.cuts:
             anew, cut = conversation.opens or prompt.cuts, new_cut(conversation, prompt)
@@ -304,17 +310,18 @@ class Remembering:
         self._parts.capture.in_background(noted(work))
 
 
-def _contained(conversation: Conversation) -> UUID | None:
+def _contained(conversation: Conversation, summarises: bool) -> UUID | None:
     """The conversation that the prompt contains whole: what was said in it, in other attempts too, is not recalled.
     None where its client may have sent only a part of it.
     """
-    partly = conversation.named or conversation.dropped or bool(conversation.ledger.get(CUT))
+    cut = summarises and bool(conversation.ledger.get(CUT))
+    partly = conversation.named or conversation.dropped or cut
     return None if partly else conversation.session.session_id
 
 
-def _sent(conversation: Conversation) -> list[bytes]:
+def _sent(conversation: Conversation, summarises: bool) -> list[bytes]:
     """The turns that the prompt contains: what was cut out of it before may be recalled."""
-    first = conversation.ledger.get(CUT)
+    first = conversation.ledger.get(CUT) if summarises else None
     digests = conversation.digests
     from_here = digests.index(Digest(first)) if first and first in digests else 0
     return [digest for digest in digests[from_here:] if digest is not None]

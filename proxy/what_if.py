@@ -10,7 +10,7 @@ how often a memory had been injected by then. Never writes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -18,7 +18,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
 
-from memory.assemble import Block, build_block
+from memory.assemble import Block
 from memory.config import Settings
 from memory.errors import StoreUnavailable, TimedOut, Unprocessable
 from memory.model import Captured, Recall
@@ -96,22 +96,12 @@ class WhatIf:
         recall = await self._recaller.recall(question, embedding, DEADLINE_S)
         _refuse_faults(recall)
         recall = let_through(recall, holder)
-        wanted, rules = 0, self._rules
+        wanted, rules = 0, replace(self._rules, limits=limits_of(settings))
         if any(candidate.admitted for candidate in recall.candidates):
             wanted = wanted_tokens(ask, settings.recall.budget_tokens_max)
         budget = (await room_for(chat, wanted, Kept(), settings.ledger.tokens_max_share, self._models)).budget
         recall = affordable(recall, budget, rules.counter.count)
-        work = partial(
-            build_block,
-            recall.candidates,
-            terms=recall.terms,
-            budget_tokens=budget,
-            limits=limits_of(settings),
-            counter=rules.counter,
-            router=rules.router,
-            compressor=rules.compressor,
-            standing=asked.in_prompt,
-        )
+        work = partial(rules.block, recall.candidates, recall.terms, budget, asked.in_prompt)
         return recall, await off_loop(len(captured.request), work)
 
     def _question(

@@ -28,7 +28,7 @@ from proxy.app import build_app
 from proxy.collector import warm
 from proxy.guarded import GuardedSite, Patience
 from proxy.relay import LINE_BYTES_MAX
-from proxy.wiring import Wired, bring_up, close, wire
+from proxy.wiring.wire import Wired, bring_up, close, wire
 
 log = logging.getLogger("memory_proxy.worker")
 _RETRY_S: Final = 0.5
@@ -125,7 +125,7 @@ async def _start(wired: Wired, stop: asyncio.Event) -> None:
         except MemoryProxyFault as fault:
             event(log, "not_up_yet", logging.DEBUG, fault=str(fault))
             await asyncio.sleep(_RETRY_S)
-    warm(wired.metrics)
+    warm(wired.base.metrics)
     event(log, "ready")
 
 

@@ -1,4 +1,4 @@
-"""Bounds of one process: what is one too many is refused, what ended counts no more, and nobody pays for another."""
+"""Bounds of a user: what is one too many is refused, what ended counts no more, and nobody pays for another."""
 
 from __future__ import annotations
 
@@ -8,26 +8,10 @@ from memory.config_sections import Limits
 from memory.errors import RateLimited, TooLarge
 from memory.ids import new_id
 from proxy import bounds
-from proxy.bounds import InFlight, UserLimits
+from proxy.bounds import UserLimits
 
-ADA = (new_id(), "ada")
-
-
-def test_one_too_many_in_flight_is_refused_until_one_ends() -> None:
-    gate = InFlight(2)
-    with gate.one(), gate.one():
-        with pytest.raises(RateLimited) as refused, gate.one():
-            pass
-        assert refused.value.retry_after_s == 1
-    with gate.one():
-        pass
-
-
-def test_a_request_that_fails_gives_its_place_back() -> None:
-    gate, users = InFlight(1), UserLimits(Limits(requests_per_user_max=1))
-    for _ in range(3):
-        with pytest.raises(KeyError), gate.one(), users.request(ADA):
-            raise KeyError
+HERE = new_id()
+ADA = (HERE, "ada")
 
 
 def test_the_same_name_in_another_tenant_is_another_user() -> None:

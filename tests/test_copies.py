@@ -31,6 +31,17 @@ def test_a_copy_beyond_its_own_bound_gives_back_what_it_held() -> None:
     assert copies.held == 0
 
 
+def test_the_gauge_says_what_is_held_while_it_is_held() -> None:
+    metrics = Metrics()
+    copies = Copies(1 << 30, metrics)
+    copy = Copy(1 << 30, copies)
+    for _ in range(48):
+        copy.add(b"x" * 65_536)
+    assert metrics.registry.get_sample_value("memory_proxy_copies_bytes") == 3 << 20
+    copy.release()
+    assert metrics.registry.get_sample_value("memory_proxy_copies_bytes") == 0
+
+
 def test_copies_beyond_the_bound_of_all_are_refused_and_the_others_go_on() -> None:
     metrics = Metrics()
     copies = Copies(10, metrics)

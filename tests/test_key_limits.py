@@ -59,6 +59,7 @@ async def admitted(uses: list[KeyUse], credential: Credential, count: int) -> in
         tokens_per_day=st.none() | st.integers(1, 10**9),
         injected_tokens_max=st.none() | st.integers(0, 4000),
         models=st.none() | st.frozensets(st.text(min_size=1, max_size=9), min_size=1, max_size=5),
+        overflow=st.sampled_from([None, "error", "summarise"]),
     )
 )
 def test_limits_are_read_back_as_they_were(limits: KeyLimits) -> None:
@@ -75,6 +76,8 @@ def test_limits_are_read_back_as_they_were(limits: KeyLimits) -> None:
         {"models": []},
         {"models": "m"},
         {"models": [1]},
+        {"overflow": "drop"},
+        {"overflow": ["error"]},
         {"requests_per_hour": 5},
     ],
 )
@@ -184,7 +187,7 @@ async def test_a_frozen_server_costs_one_timeout_and_not_one_a_request(valkey: V
 
 
 async def test_a_key_without_counted_limits_asks_nobody() -> None:
-    use = KeyUse(RedisRates("unix:///nowhere/at/all.sock"))
+    use = KeyUse(RedisRates("unix:///nowhere/at/all.sock", timeout_ms=50))
     assert use.begin(of(KeyLimits(models=frozenset({"m"})))) is None
     assert use.begin(Credential(UUID(int=1))) is None
     use.spend(of(KeyLimits(requests_per_minute=1)), 5)

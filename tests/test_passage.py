@@ -23,6 +23,17 @@ def finished(passage: Passage, caplog: pytest.LogCaptureFixture) -> dict[str, An
     return dict(record.__dict__["fields"])
 
 
+def said_by(passage: Passage, form: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the passage's end writes to stderr."""
+    before = logging.getLogger().handlers[:]
+    try:
+        configure_logging("info", form)
+        passage.finish(logging.INFO)
+        return capsys.readouterr().err
+    finally:
+        logging.getLogger().handlers[:] = before
+
+
 def test_the_page_names_every_field_of_the_line_and_no_other() -> None:
     table = PAGE.split("## Traces")[0]
     assert re.findall(r"^\| `(\w+)` \|", table, re.M) == list(Facts.__annotations__)
@@ -77,6 +88,19 @@ def test_what_was_counted_here_stands_in_the_histogram_once_written() -> None:
     assert value(f"{name}_count", {"stage": "search"}) == 0
 
 
+def test_requests_are_counted_by_their_labels_once_written() -> None:
+    metrics = Metrics()
+    for status in ("2xx", "2xx", "5xx"):
+        metrics.requests.inc("chat", status)
+    metrics.statuses.inc("degraded", "store")
+    for _ in range(2):
+        metrics.write()
+        value = metrics.registry.get_sample_value
+        assert value("memory_proxy_requests_total", {"route": "chat", "status": "2xx"}) == 2
+        assert value("memory_proxy_requests_total", {"route": "chat", "status": "5xx"}) == 1
+        assert value("memory_proxy_memory_status_total", {"status": "degraded", "reason": "store"}) == 1
+
+
 def test_the_ledger_is_counted_by_what_was_done() -> None:
     metrics = Metrics()
     metrics.ledger("kept", 3, 120)
@@ -89,15 +113,18 @@ def test_the_ledger_is_counted_by_what_was_done() -> None:
     assert value("memory_proxy_ledger_withdrawn_total", {"reason": "erased"}) == 1
 
 
+@pytest.mark.parametrize("name", ["m\ud800", "m\u2028n", "ü"])
+def test_any_name_of_a_model_gives_a_line_of_ascii_that_can_be_read(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = said_by(Passage(None, None, {"route": "chat", "model": name}), "json", capsys)
+    assert said.isascii()
+    assert json.loads(said)["model"] == name
+
+
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_a_model_named_over_two_lines_forges_no_line(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    before = logging.getLogger().handlers[:]
-    try:
-        configure_logging("info", form)
-        Passage(None, None, {"route": "chat", "model": 'm"\n{"event": "request"}\x1b[2J'}).finish(logging.INFO)
-        said = capsys.readouterr().err
-    finally:
-        logging.getLogger().handlers[:] = before
+    said = said_by(Passage(None, None, {"route": "chat", "model": 'm"\n{"event": "request"}\x1b[2J'}), form, capsys)
     assert len(said.splitlines()) == 1
     assert "\x1b" not in said
     if form == "json":

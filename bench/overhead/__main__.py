@@ -12,7 +12,6 @@ import platform
 import shlex
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -30,6 +29,7 @@ from bench.overhead.load import Target
 from bench.overhead.measure import Pace, Plan, Questions, Say, TargetFailed, measure_latency, measure_throughput
 from bench.overhead.processes import CpuMeter, NotStarted, free_port, started, wait_ready
 from bench.overhead.report import BASELINE, DIRECT, PaceResult, error_count, plot, result_json, table
+from bench.work_folder import work_folder
 
 DEFAULT_START = "{bin}/memory-proxy serve --upstream {upstream} --host 127.0.0.1 --port {port} --data-dir {data_dir}"
 SAY_EVERY_S = 2.0
@@ -243,9 +243,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
     if this is not None:  # ended from outside: what was started here is stopped all the same
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory(prefix="overhead-") as folder:
-        work = Path(folder)
-        work.chmod(0o711)  # an embedded database may run as another user and has to reach its directory
+    with work_folder(prefix="overhead-") as work:
         async with AsyncExitStack() as stack:
             scene = await set_scene(stack, arguments, work, say)
             if arguments.memories:

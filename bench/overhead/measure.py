@@ -38,7 +38,8 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure. `seconds` is the length of one throughput block, `tokens` of one answer."""
+    """What to measure. `seconds` is the length of one throughput block, `tokens` of one answer; `pause_s` lies between
+    two paired rounds, so that what the first left to be done in the background is not measured with the second."""
 
     requests: int
     rounds: int
@@ -47,6 +48,7 @@ class Plan:
     tokens: int
     model: str | None
     warm_up: int
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ async def measure_latency(targets: Sequence[Target], pace: Pace, plan: Plan, que
                     first[name].append(timing.first_s)
                     total[name].append(timing.total_s)
                     statuses[name][timing.memory_status] += 1
+            await asyncio.sleep(plan.pause_s)
             say(f"{pace.name}: latency round {max(index + 1, 0)} of {plan.requests}")
     return Latency(first, total, statuses, errors)
 

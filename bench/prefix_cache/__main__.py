@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import json
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -35,6 +34,7 @@ from bench.prefix_cache.simulate import BLOCK_TOKENS, Result, simulate
 from bench.prefix_cache.sources import SHAREGPT, dialogues_of
 from bench.recall.client import CallFailed, import_turns
 from bench.search_times.service import serving
+from bench.work_folder import work_folder
 
 HOT_BYTES: Final = 1 << 30
 # Recall has all the time it wants here: a block that a busy machine left out would be kept by anybody's ledger.
@@ -185,9 +185,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run, report, judge."""
     arguments = parse_arguments(argv)
     try:
-        with tempfile.TemporaryDirectory(dir=arguments.work) as folder:
-            work = Path(folder)
-            work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
+        with work_folder(arguments.work) as work:
             shown, failures, report = (on_vllm if arguments.vllm else simulated)(arguments, work)
     except (NotStarted, NotFetched, CallFailed, PlayFailed, RealFailed, TemplateUnfit, OSError, ValueError) as exc:
         print(f"prefix_cache: {type(exc).__name__}: {exc}", file=sys.stderr)

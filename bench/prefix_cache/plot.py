@@ -6,7 +6,6 @@ Exit 1: the report cannot be read or the plot not written.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+
+from bench.drawing import draw_file
 
 
 def plot(report: Mapping[str, Any], path: Path) -> None:
@@ -54,15 +55,7 @@ def _bars(report: Mapping[str, Any]) -> dict[str, dict[str, tuple[float | None, 
 
 def main(argv: Sequence[str]) -> int:
     """Draw one report."""
-    if len(argv) != 2:
-        print("usage: python -m bench.prefix_cache.plot FILE.json FILE.png", file=sys.stderr)
-        return 2
-    try:
-        plot(json.loads(Path(argv[0]).read_text()), Path(argv[1]))
-    except (OSError, ValueError, KeyError) as exc:
-        print(f"prefix_cache.plot: {exc!r}", file=sys.stderr)
-        return 1
-    return 0
+    return draw_file("bench.prefix_cache.plot", plot, argv)
 
 
 if __name__ == "__main__":

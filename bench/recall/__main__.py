@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
@@ -36,6 +35,7 @@ from bench.recall.corpus import SETS, EvalSet, SetUnreadable, read_set
 from bench.recall.report import failures, table
 from bench.recall.result import set_result
 from bench.recall.run import Measured, Say, answer_set, ask_set, baseline_rankings, chat_set, import_set
+from bench.work_folder import work_folder
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import default_cache_dir, prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
@@ -145,9 +145,7 @@ async def running_service(upstream: str, budget_tokens_max: int | None = None) -
 
     With the product's defaults but for `budget_tokens_max`, where it is given.
     """
-    with tempfile.TemporaryDirectory(prefix="recall-") as folder:
-        work = Path(folder)
-        work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
+    with work_folder(prefix="recall-") as work:
         port = free_port()
         url, log = f"http://127.0.0.1:{port}", work / "service.log"
         argv = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream]

@@ -6,7 +6,6 @@ Exit 1: the report cannot be read or the plot not written.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 import matplotlib
 
+from bench.drawing import draw_file
 from bench.recall.result import BASELINES, floor_of, leaks_of
 
 matplotlib.use("Agg")
@@ -78,15 +78,7 @@ def _plot_kinds(axes: Any, kinds: Mapping[str, Any]) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Draw one report."""
-    if len(argv) != 2:
-        print("usage: python -m bench.recall.plot FILE.json FILE.png", file=sys.stderr)
-        return 2
-    try:
-        plot(json.loads(Path(argv[0]).read_text()), Path(argv[1]))
-    except (OSError, ValueError) as exc:
-        print(f"recall.plot: {exc}", file=sys.stderr)
-        return 1
-    return 0
+    return draw_file("bench.recall.plot", plot, argv)
 
 
 if __name__ == "__main__":

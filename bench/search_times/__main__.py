@@ -49,6 +49,7 @@ from bench.search_times.fill import (
 from bench.search_times.measure import First, Ground, Hot, measure_first, measure_hot, measure_never_held, warm_up
 from bench.search_times.report import size_json, table
 from bench.search_times.service import Served, serving
+from bench.work_folder import work_folder
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
 from memory.ports import Embedder
 
@@ -259,9 +260,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         one = Run(arguments, embedder, speaker(arguments.quiet))
         if arguments.url:
             return asyncio.run(stoppable(one.given()))
-        with tempfile.TemporaryDirectory(prefix="search-times-", dir=arguments.work) as folder:
-            work = Path(folder)
-            work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
+        with work_folder(arguments.work, "search-times-") as work:
             return asyncio.run(stoppable(one.own(work)))
 
 

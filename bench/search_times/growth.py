@@ -35,6 +35,7 @@ from bench.search_times.fill import FILLER_MEMORIES, Lot, Say, StoreNotFilled, V
 from bench.search_times.measure import Ground, Hot, measure_first, measure_hot
 from bench.search_times.service import serving
 from bench.stats import Summary
+from bench.work_folder import work_folder
 from memory.config_sections import Recall
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
 from memory.ports import Embedder
@@ -172,10 +173,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     say = speaker(arguments.quiet, "growth")
     try:
-        with embedder_unless(False) as embedder, tempfile.TemporaryDirectory(dir=arguments.work) as folder:
+        with embedder_unless(False) as embedder, work_folder(arguments.work) as work:
             assert embedder is not None
-            work = Path(folder)
-            work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
             report = asyncio.run(stoppable(run(arguments, embedder, work, say)))
     except (NotStarted, StoreNotFilled, CallFailed, EmbedderUnavailable, ModelFileInvalid, OSError) as exc:
         print(f"growth: {type(exc).__name__}: {exc}", file=sys.stderr)

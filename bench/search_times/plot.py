@@ -6,7 +6,6 @@ Exit 1: the report cannot be read or the plot not written.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+
+from bench.drawing import draw_file
 
 # What is drawn -> where it stands in the report of one size.
 _TIMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -80,15 +81,7 @@ def _line(axes: Any, sizes: Mapping[int, Any], keys: Sequence[str], **style: Any
 
 def main(argv: Sequence[str]) -> int:
     """Draw one report."""
-    if len(argv) != 2:
-        print("usage: python -m bench.search_times.plot FILE.json FILE.png", file=sys.stderr)
-        return 2
-    try:
-        plot(json.loads(Path(argv[0]).read_text()), Path(argv[1]))
-    except (OSError, ValueError, KeyError) as exc:
-        print(f"search_times.plot: {exc!r}", file=sys.stderr)
-        return 1
-    return 0
+    return draw_file("bench.search_times.plot", plot, argv)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ from bench.search_times.service import Served, serving
 from bench.speed.measure import Paired, Repeated, measure_paired, stage_sums, stages_between
 from bench.speed.report import CONTROL, OFF, ON, READ, REPEATED, WRITE, lines_of
 from bench.stats import Summary
+from bench.work_folder import work_folder
 from memory.config_sections import Recall
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
 from memory.ports import Embedder
@@ -52,17 +53,26 @@ INSTANT: Final = Pace("instant", 0.0, 0.0)
 REPEATED_QUESTIONS: Final = 16
 SETTLE_MAX_S: Final = 120.0
 PREFIX: Final = "bench-speed"
-_QUICK: Final = {"store": 20_000, "in_scope": 2_000, "requests": 50, "rounds": 1, "seconds": 1.0, "rivals": ""}
+_QUICK: Final = {
+    "store": 20_000,
+    "in_scope": 2_000,
+    "requests": 50,
+    "pause_ms": 20.0,
+    "rounds": 1,
+    "seconds": 1.0,
+    "rivals": "",
+}
 _EPILOG: Final = """\
 examples:
   python -m bench.speed --quick                              a look, a minute: 20k in the store, no other proxies
   python -m bench.speed --json speed.json --plot speed.png   1M in the store, 10k in scope; about half an hour
   python -m bench.speed --rivals '' --store 100000           without other proxies, a smaller store
 
-what is measured: every round sends one new question of at most 32 tokens to all ways in turn: direct, direct again (the
-noise control), the plain proxy, ours with memory off and on, other proxies. Between blocks of rounds the embedder alone
-is timed on questions of the same kind. Then blocks of seconds with many clients. The harness, the stand-in and all that
-is measured share this machine's cores.
+what is measured: every round sends one new question of at most 32 tokens to all ways in turn: direct, direct again
+(the noise control), the plain proxy, ours with memory off and on, other proxies. Between rounds the write path has a
+pause to store what the last one said (45 ms of CPU time), else that is measured too. Between blocks of rounds the
+embedder alone is timed on questions of the same kind. Then blocks of seconds with many clients. The harness, the
+stand-in and all that is measured share this machine's cores.
 
 how to read it: `added` is over direct, in the same round. CPU by stage is told by pairs of modes (off, read, …);
 `stages` are times on the clock, from /memory/metrics. Where the noise control's p99 is large, so is every p99 here."""
@@ -91,6 +101,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--store", type=int, default=1_000_000, metavar="N", help="memories in all (default 1000000)")
     parser.add_argument("--in-scope", type=int, default=10_000, metavar="N", help="of these in the asked scope (10000)")
     parser.add_argument("--requests", type=int, default=1000, help="paired latency rounds (default 1000)")
+    parser.add_argument("--pause-ms", type=float, default=150, help="between them, for the write path (default 150)")
     parser.add_argument("--rounds", type=int, default=3, help="throughput rounds; medians are reported (default 3)")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a throughput block (default 5)")
     parser.add_argument("--clients", type=int, default=64, help="clients of the judged blocks (default 64; also 1)")
@@ -205,7 +216,8 @@ async def run(arguments: argparse.Namespace, embedder: Embedder, work: Path) -> 
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     say, load = speaker(arguments.quiet, "speed"), os.getloadavg()[0]
     clients = tuple(sorted({1, arguments.clients}))
-    plan = Plan(arguments.requests, arguments.rounds, arguments.seconds, clients, arguments.tokens, MODEL, 5)
+    pause_s = arguments.pause_ms / 1000
+    plan = Plan(arguments.requests, arguments.rounds, arguments.seconds, clients, arguments.tokens, MODEL, 5, pause_s)
     questions = Questions()
     async with AsyncExitStack() as stack:
         scene = await set_scene(stack, arguments, embedder, work, say)
@@ -223,7 +235,17 @@ async def run(arguments: argparse.Namespace, embedder: Embedder, work: Path) -> 
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "load_before": round(load, 2)},
         "settings": {
             name: getattr(arguments, name)
-            for name in ("store", "in_scope", "requests", "rounds", "seconds", "clients", "tokens", "rivals")
+            for name in (
+                "store",
+                "in_scope",
+                "requests",
+                "pause_ms",
+                "rounds",
+                "seconds",
+                "clients",
+                "tokens",
+                "rivals",
+            )
         },
         "lines": as_json(lines_of(found, embedding, arguments.clients, scene.left_out)),
         "embedding_ms": embedding,
@@ -237,10 +259,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run and report."""
     arguments = parse_arguments(argv)
     try:
-        with embedder_unless(False) as embedder, tempfile.TemporaryDirectory(dir=arguments.work) as folder:
+        with embedder_unless(False) as embedder, work_folder(arguments.work) as work:
             assert embedder is not None
-            work = Path(folder)
-            work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
             report = uvloop.run(run(arguments, embedder, work))
     except (NotStarted, StoreNotFilled, TargetFailed, EmbedderUnavailable, ModelFileInvalid) as exc:
         print(f"speed: {exc}", file=sys.stderr)

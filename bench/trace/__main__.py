@@ -14,7 +14,6 @@ import os
 import platform
 import signal
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from bench.trace.arrivals import FILES, Arrival, Words, read_trace
 from bench.trace.replay import Load, Sample, due, replay
 from bench.trace.report import MINUTE_S, OURS, endurance, lines_of, minutes_of, summary
 from bench.trace.watch import Reading, Watch
+from bench.work_folder import work_folder
 from memory.config_sections import Recall
 
 DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "evaldata"
@@ -244,9 +244,7 @@ def measured(arguments: argparse.Namespace) -> int:
         print(f"trace: {exc}; --data names the directory of traces and sets", file=sys.stderr)
         return 2
     try:
-        with tempfile.TemporaryDirectory(prefix="trace-", dir=arguments.work) as folder:
-            work = Path(folder)
-            work.chmod(0o711)  # the embedded database may run as another user and has to reach its directory
+        with work_folder(arguments.work, "trace-") as work:
             report = uvloop.run(run(arguments, words, arrivals, work))
             kept(arguments, report)
     except (NotStarted, CallFailed, OSError) as exc:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+
+from bench.drawing import draw_file
 
 
 def plot(report: Mapping[str, Any], png: Path) -> None:
@@ -50,11 +51,7 @@ def _lines(axes: Any, minutes: Sequence[Mapping[str, Any]], member: str) -> None
 
 def main(argv: Sequence[str]) -> int:
     """Draw one report."""
-    if len(argv) != 2:
-        print("usage: python -m bench.trace.plot FILE.json FILE.png", file=sys.stderr)
-        return 2
-    plot(json.loads(Path(argv[0]).read_text()), Path(argv[1]))
-    return 0
+    return draw_file("bench.trace.plot", plot, argv)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ return {1, previous, current, tokens}
 class RedisRates:
     """The counts of one process's keys in the server that all share."""
 
-    def __init__(self, url: str, *, cluster: bool = False, timeout_ms: float = 50) -> None:
+    def __init__(self, url: str, *, cluster: bool = False, timeout_ms: float) -> None:
         self._client = connect(url, cluster=cluster)
         self._timeout_s = timeout_ms / 1000
 

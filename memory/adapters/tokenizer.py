@@ -114,6 +114,11 @@ class LocalTokenizer:
         return self._tokenizer.encode(sayable(text), add_special_tokens=False)
 
 
+def counter_in(directory: Path | None) -> LocalTokenizer | EstimatedTokens:
+    """The served model's own tokenizer where a directory is given, else an estimate."""
+    return LocalTokenizer(directory) if directory else EstimatedTokens()
+
+
 @dataclass(frozen=True, slots=True)
 class PromptTokens:
     """What vLLM says of a prompt: its length, and the longest it would take (both in tokens)."""

@@ -15,7 +15,7 @@ from memory.errors import EnvelopeUnreadable
 from memory.model import Entry, Shown
 
 _PRINT_BYTES: Final = 8
-# About 8,000 blocks of the default budget; what is not at hand is opened again, 30 us each.
+# About 7,000 blocks as they are in the median (550 tokens); what is not at hand is opened again, 30 us each.
 _BYTES_MAX: Final = 64 << 20
 
 
@@ -68,7 +68,7 @@ class EntryCache:
         place = (tenant, session_id, digest)
         self._drop(place)
         self._held[place] = (sealed, entry)
-        self._bytes += _size(sealed)
+        self._bytes += _size(self._held[place])
         while self._bytes > self._bytes_max:
             self._drop(next(iter(self._held)))
 
@@ -85,9 +85,12 @@ class EntryCache:
     def _drop(self, place: tuple[UUID, UUID, Digest]) -> None:
         held = self._held.pop(place, None)
         if held is not None:
-            self._bytes -= _size(held[0])
+            self._bytes -= _size(held)
 
 
-def _size(sealed: bytes) -> int:
-    """Bytes of an entry, sealed and open, with what Python has around it."""
-    return 2 * len(sealed) + 600
+def _size(held: tuple[bytes, Entry | None]) -> int:
+    """Bytes of an entry, sealed and open, with what Python has around it (tracemalloc: 2.3 kB with 3 memories, 18 with
+    35, told here within 4 %).
+    """
+    sealed, entry = held
+    return 2 * len(sealed) + 700 + (150 * len(entry.shown) if entry is not None else 0)

@@ -66,12 +66,14 @@ class IndexSource(Protocol):
 
 @dataclass(slots=True)
 class HotScope:
-    """One index and what it is known to hold. `chains` maps a turn's chain digest to what was made of that turn
+    """One index and what it is known to hold. `reading` are the scopes that are being read into it: what it has of them
+    is not known by `versions` yet. `chains` maps a turn's chain digest to what was made of that turn
     alone, `visibility` a scope to why it is seen, `quoted` is what conversations were given and no prompt gets now.
     """
 
     index: ScopeIndex
     versions: dict[int, int] = field(default_factory=dict)
+    reading: frozenset[int] = frozenset()
     chains: dict[bytes, set[UUID]] = field(default_factory=dict)
     visibility: Mapping[int, Visibility] = field(default_factory=dict)
     quoted: dict[UUID, Quoted] = field(default_factory=dict)
@@ -137,7 +139,7 @@ class HotScopes:
         """Hold no index of anything in these scopes: something of them was erased. The next question reads anew."""
         gone = set(scope_ids)
         for scope, hot in list(self._scopes.items()):
-            if scope.tenant == tenant and (not hot.versions or gone & hot.versions.keys()):  # none: being read just now
+            if scope.tenant == tenant and (not hot.versions or gone & (hot.versions.keys() | hot.reading)):
                 del self._scopes[scope]
 
     def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int:
@@ -220,19 +222,20 @@ class HotScopes:
         asked_at = time.monotonic()
         visible = await self._source.visible_scopes(scope)
         wanted: dict[int, int] = {v.scope_id: v.version for v in visible}
-        if self._must_rebuild(hot, visible):
+        if hot.reading or self._must_rebuild(hot, visible):
             hot.index, hot.chains, hot.versions, hot.quoted = self._empty(), {}, {}, {}
         if wanted != hot.versions:
             hot.visibility = _visibility(visible)
-            after = {sid: hot.versions.get(sid, 0) for sid in wanted}
+            behind = {sid: hot.versions.get(sid, 0) for sid, now in wanted.items() if hot.versions.get(sid) != now}
+            hot.reading = frozenset(behind)  # and stays so when this breaks off: then it is read anew
             try:
-                await self._apply(hot, self._source.index_rows(scope.tenant, _ids(visible), after=after))
+                await self._apply(hot, self._source.index_rows(scope.tenant, _ids(visible), after=behind))
             except ScopeTooLarge:
                 self._scopes.pop(scope, None)
                 self._too_large[scope] = time.monotonic()
                 raise
-            await self._count(scope.tenant, hot)
-            hot.versions = dict(wanted)
+            await self._count(scope.tenant, hot, {sid: version for sid, version in behind.items() if version})
+            hot.versions, hot.reading = dict(wanted), frozenset()
             self._evict(scope)
         hot.confirmed_at = asked_at
 
@@ -254,11 +257,9 @@ class HotScopes:
         """Into the index, as a prompt may have them: what other rules cleaned is cleaned again here, once."""
         _put_rows(hot, [self._clean(row) for row in rows])
 
-    async def _count(self, tenant: UUID, hot: HotScope) -> None:
+    async def _count(self, tenant: UUID, hot: HotScope, behind: Mapping[int, int]) -> None:
         """Take over the counters that changed since; rows read for the first time came with theirs."""
-        if not hot.versions:
-            return
-        async for batch in self._source.injections(tenant, hot.versions):
+        async for batch in self._source.injections(tenant, behind):
             await self.run(lambda batch=batch: hot.index.count(batch))  # type: ignore[misc]
 
     def _evict(self, keep: Scope) -> None:

@@ -210,8 +210,8 @@ class Ledgers:
         cut: Digest | None = None,
     ) -> None:
         """Have every process know what is placed now (None: nothing), what was `found` in the store and what was
-        withdrawn. What is there already stays, unless it is to be said `anew`. Raises QueueUnavailable,
-        StoreUnavailable.
+        withdrawn. What is there already stays, unless it is to be said `anew`, as where a `cut` is new. Raises
+        QueueUnavailable, StoreUnavailable.
         """
         sealed = {digest: await self.sealed(scope, session, entry) for digest, entry in entries.items()}
         for digest, entry in entries.items():
@@ -219,11 +219,10 @@ class Ledgers:
         gone = [one.chain for one in withdrawn]
         for digest in gone:
             self._entries.put(scope.tenant, session.session_id, digest, WITHDRAWN, None)
-        known = {**found, **sealed}
+        known: dict[Digest, bytes] = {**found, **sealed}
         if cut is not None:
             self._entries.put(scope.tenant, session.session_id, CUT, cut, None)
-            key = scope_key(await self._keys.chain_key(scope.tenant), scope)
-            await self._hot.note(scope, key, session.session_id, {CUT: cut}, (), anew=True)
+            known[CUT] = cut
         if known or gone:
             chain_key = await self._keys.chain_key(scope.tenant)
             await self._hot.note(scope, scope_key(chain_key, scope), session.session_id, known, gone, anew=anew)

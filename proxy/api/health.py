@@ -42,7 +42,7 @@ class Health:
         require(self._parts.door.admit(request), "metrics:read")
         parameters(request, ())
         await self._ask_queue()
-        self._parts.metrics.stages.write()
+        self._parts.metrics.write()
         exposition = await asyncio.to_thread(self._parts.metrics.exposition)
         return web.Response(body=exposition, headers=_EXPOSITION)
 

@@ -14,7 +14,7 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from policies.api_key import looks_damaged, prefix_of
 from policies.capabilities import CAPABILITIES, USUAL, unknown
@@ -27,6 +27,7 @@ from policies.capability_token import (
     minted,
     root_of,
 )
+from policies.key_limits import Overflow
 from policies.labels import Sensitivity
 from proxy.cli.beside import run_beside
 
@@ -80,6 +81,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--expires", type=lifetime, metavar="T", help="90d, 24h … (default: never)")
     create.add_argument("--requests-per-minute", type=int, metavar="N", help="beyond them 429")
     create.add_argument("--tokens-per-day", type=int, metavar="N", help="prompt and answer, by UTC day; then 429")
+    create.add_argument(
+        "--overflow", choices=get_args(Overflow), help="a conversation that does not fit (default: as configured)"
+    )
     create.set_defaults(sensitivity_max="internal")
     listed = _verb(verbs, "list", _list, "List keys: prefix, name, tenant, state; never a secret.")
     listed.add_argument("--tenant", help="only this tenant's")
@@ -175,6 +179,7 @@ def _create(options: argparse.Namespace) -> dict[str, Any]:
         "tokens_per_day": options.tokens_per_day,
         "injected_tokens_max": options.injected_tokens_max,
         "models": options.model,
+        "overflow": options.overflow,
     }
     return {
         "name": _nfc(options.name),

@@ -28,6 +28,7 @@ def bounded(upstream: str) -> Iterator[Service]:
     """A service with small bounds."""
     given = {
         "BODY_BYTES_MAX": "200000",
+        "BODIES_BYTES_MAX": "300000",
         "MESSAGES_MAX": "50",
         "HEADERS_MAX": "40",
         "HEAD_TIMEOUT_S": "1",
@@ -60,6 +61,22 @@ def test_a_chunked_body_over_its_bound_is_413_when_it_is(bounded: Service) -> No
     chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
     answer = exchange(bounded.url, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 5, method="POST")
     assert (answer.status, code_of(answer)) == (413, "too_large")
+
+
+def test_bodies_that_are_too_much_together_are_429_until_one_of_them_ends(bounded: Service) -> None:
+    head = HEAD + b"X-Memory-User: bulky\r\nContent-Length: 199999\r\n\r\n"
+    with connect(bounded.url) as first, connect(bounded.url) as second:
+        first.sendall(head + b" " * 180_000)
+        time.sleep(0.3)  # it is read
+        second.sendall(head + b" " * 180_000)
+        answer = read_answer(second, method="POST")
+        assert (answer.status, code_of(answer)) == (429, "rate_limited")
+        assert b"bodies_bytes_max" in answer.body and answer.values(b"Retry-After") == [b"1"]
+        assert well(bounded, "slim")
+    until = time.monotonic() + 5  # the first has gone in the middle of its body
+    while (status := exchange(bounded.url, head + b" " * 199_999, method="POST").status) == 429:
+        assert time.monotonic() < until
+    assert status == 400  # what is no JSON is vLLM's to refuse
 
 
 def test_too_many_messages_are_413(bounded: Service) -> None:

@@ -22,7 +22,7 @@ import pytest
 
 from policies.capability_token import Caveat, attenuated
 from policies.labels import Sensitivity
-from tests.e2e.raw_http import send
+from tests.e2e.raw_http import RawAnswer, send
 from tests.e2e.talk import rows
 from tests.e2e.upstreams import last, wait_until
 from tests.service_fixture import Service, serving
@@ -455,3 +455,22 @@ def test_a_token_for_one_task_sees_that_conversation_alone(keyed: Keyed, upstrea
     assert TELLTALE.encode() not in exported.body and b"smithy" in exported.body
     imported = keyed.own(token, "POST", "/memory/v1/import", b'{"role":"user","content":"x","session":"task-one"}\n')
     assert imported["error"]["code"] == "scope_denied"
+
+
+def test_a_key_says_what_becomes_of_a_conversation_that_does_not_fit(keyed: Keyed, upstream: str) -> None:
+    words = "and so it went on and on " * 1_000
+    messages = [{"role": role, "content": words} for role in ("user", "assistant", "user")]
+    body = json.dumps({"model": MODEL, "messages": messages}).encode()
+
+    def asked(name: str, *more: str) -> RawAnswer:
+        secret = keyed.make(name, *more)["secret"]
+        pairs = [(b"Authorization", b"Bearer " + secret.encode()), (b"Content-Type", b"application/json")]
+        return send(keyed.service.url, "POST", "/v1/chat/completions", pairs, body)
+
+    answer = asked("strict")
+    assert answer.status == 400 and b"maximum context length" in answer.body
+    answer = asked("lenient", "--overflow", "summarise")
+    assert answer.status == 200, answer.body
+    sent = json.loads(last(upstream)[0].body)["messages"]
+    assert [one["role"] for one in sent] == ["user"]
+    assert sent[0]["content"].endswith(words)

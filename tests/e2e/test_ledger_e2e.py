@@ -352,7 +352,7 @@ def test_a_conversation_that_does_not_fit_is_vllms_own_error_by_default(talk: Ta
 def test_where_it_is_to_be_summed_up_its_oldest_turns_give_way_in_one_step(
     own_service: OwnService, upstream: str, user: str
 ) -> None:
-    env = {"MEMORY_PROXY_LEDGER__OVERFLOW": "summarise", "MEMORY_PROXY_SUMMARY__EVERY_TURNS": "4"}
+    env = {"MEMORY_PROXY_OVERFLOW": "summarise", "MEMORY_PROXY_SUMMARY__EVERY_TURNS": "4"}
     with own_service(env=env) as service:
         talk = Talk(service, upstream, user, turn("system", "Be brief."))
         filler = "and so it went on and on " * 130

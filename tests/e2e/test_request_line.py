@@ -191,7 +191,7 @@ def test_without_an_endpoint_we_load_nothing_of_opentelemetry() -> None:
     """redis-py loads its metrics where they are installed; what traces need comes from us alone."""
     asked = (
         "import sys, proxy.worker; from memory.config import Settings; from memory.telemetry import Metrics;"
-        "from proxy.wiring import traces; assert traces(Settings(), Metrics()) is None;"
+        "from proxy.wiring.choices import traces; assert traces(Settings(), Metrics()) is None;"
         "sys.exit(any(name.startswith(('opentelemetry.exporter', 'opentelemetry.sdk.trace', 'memory.adapters.otlp'))"
         " for name in sys.modules))"
     )

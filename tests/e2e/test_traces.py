@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sys
 import threading
 import urllib.request
@@ -17,7 +18,7 @@ from memory.config import Settings
 from memory.config_sections import Telemetry
 from memory.errors import ConfigInvalid
 from memory.telemetry import Metrics
-from proxy.wiring import traces
+from proxy.wiring.choices import traces
 from tests.e2e.talk import ask
 from tests.e2e.upstreams import last, wait_until
 from tests.service_fixture import Service, serving
@@ -137,8 +138,13 @@ def test_a_chat_is_one_trace_that_goes_on_from_client_to_vllm(
 def test_a_client_without_a_trace_gets_one_that_the_line_names(traced: Service, upstream: str, user: str) -> None:
     ask(traced, "Hello there.", user)
     (seen,) = last(upstream)
-    named = f'"trace": "{(seen.value("traceparent") or "").split("-")[1]}"'
-    wait_until(lambda: named in traced.log.read_text(), 10, "the line is written")
+    trace = (seen.value("traceparent") or "").split("-")[1]
+
+    def is_written() -> bool:
+        lines = traced.log.read_text().splitlines()
+        return any(json.loads(line).get("trace") == trace for line in lines if line.startswith("{"))
+
+    wait_until(is_written, 10, "the line is written")
 
 
 def test_a_client_that_does_not_sample_is_not_traced(

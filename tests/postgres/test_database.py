@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 
 import asyncpg
 import pytest
 
-from memory.adapters.postgres.database import Bounds, Database, dump_json
+from memory.adapters.postgres.database import Bounds, Database, dump_json, watch_link
 from memory.errors import StoreRefused, StoreUnavailable
 from tests.postgres_fixture import TEMPLATE, Server, TestDatabase
 
@@ -164,3 +165,20 @@ async def test_a_fault_does_not_quote_a_value(postgres: TestDatabase) -> None:
 def test_text_that_postgres_cannot_hold_is_replaced() -> None:
     assert dump_json("plain ü 漢 \ud800") == '"plain ü 漢 \ufffd"'
     assert dump_json({"a\x00": ["\x00", 1, None, "\\u0000"]}) == '{"a\ufffd":["\ufffd",1,null,"\\\\u0000"]}'
+
+
+def test_a_tcp_link_is_given_up_when_nothing_comes_back() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as link:
+        watch_link(link)
+        assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        probes = [link.getsockopt(socket.IPPROTO_TCP, name) for name in (socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)]
+        assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) + probes[0] * probes[1] <= 15
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+
+
+def test_a_unix_link_is_left_as_it_is() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        watch_link(one)
+        assert not one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

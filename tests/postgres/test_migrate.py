@@ -123,3 +123,16 @@ async def test_an_unreachable_database_is_named() -> None:
         await check("postgresql://nobody@/none?host=/nonexistent&port=5432")
     with pytest.raises(StartFailed):
         await migrate("postgresql://nobody@/none?host=/nonexistent&port=5432")
+
+
+async def test_a_server_without_tls_is_refused_with_the_remedy() -> None:
+    async def without_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)  # SSLRequest; `N` is how a Postgres without TLS answers it
+        writer.write(b"N")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(without_tls, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(StartFailed, match="sslmode=disable"):
+            await migrate(f"postgresql://somebody@127.0.0.1:{port}/some")

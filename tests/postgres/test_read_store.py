@@ -67,6 +67,18 @@ async def test_every_row_comes_once_however_the_batches_fall(store: Stores, batc
     assert [row.changed_version for row in rows] == sorted(row.changed_version for row in rows)
 
 
+async def test_of_a_scope_that_did_not_move_nothing_is_read(store: Stores) -> None:
+    one, other = store.scope(), replace(store.scope(), agent="other")
+    await store.write.commit(exchange(one, "s", 0), now=T0)
+    await store.write.commit(exchange(other, "t", 0, ("elsewhere", "and there")), now=T0)
+    ids = [version.scope_id for scope in (one, other) for version in await store.read.visible_scopes(scope)]
+    both = [row async for some in store.read.index_rows(store.tenant, ids) for row in some]
+    moved = [row async for some in store.read.index_rows(store.tenant, ids, after={ids[1]: 0}) for row in some]
+    assert {row.scope_id for row in both} == set(ids)
+    assert {row.scope_id for row in moved} == {ids[1]}
+    assert len(moved) == 2
+
+
 async def test_a_reader_catches_up_with_what_changed(store: Stores) -> None:
     scope = store.scope()
     await store.write.commit(exchange(scope, "s", 0), now=T0)

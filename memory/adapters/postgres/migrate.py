@@ -38,6 +38,10 @@ _REMEDIES: Final = (
         "install pgvector 0.8+ on the server, or have its administrator CREATE EXTENSION vector",
     ),
     ("create role", "give the user CREATEROLE, or have the administrator create the roles mp_app and mp_backup"),
+    (
+        "ssl is not enabled",
+        "the server speaks no TLS, which is asked for by default: add ?sslmode=disable to database.url",
+    ),
     ("permission denied", "the user must own the database (ALTER DATABASE … OWNER TO …)"),
 )
 

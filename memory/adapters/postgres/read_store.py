@@ -116,8 +116,12 @@ class ReadStore:
         kinds: Sequence[str] = INDEXED_KINDS,
         batch: int = BATCH,
     ) -> AsyncIterator[list[IndexRow]]:
-        """Rows that changed after these scope versions (0: all), at most `batch` at a time; or all as of a moment."""
-        for scope_id in scope_ids:
+        """Rows that changed after these scope versions (0: all), at most `batch` at a time; or all as of a moment.
+
+        All of `scope_ids` may be seen: what a row quotes may lie in another scope. Of one that `after` does not name
+        nothing is read; None names all of them with 0.
+        """
+        for scope_id in scope_ids if after is None else after:
             version, last = (after or {}).get(scope_id, 0), _LAST
             while True:
                 async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:

@@ -1,0 +1,399 @@
+"""Where a proxy worker is put together: settings in, everything built and passed down out.
+
+`wire` builds without waiting for anything outside;
+`bring_up` asks the stores and loads the model, and may be called again until it succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.cross_encoder import CrossEncoder
+from memory.adapters.embedder import OnnxEmbedder
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.erase_store import EraseStore
+from memory.adapters.postgres.extraction_store import ExtractionStore
+from memory.adapters.postgres.import_store import ImportStore
+from memory.adapters.postgres.outbox import Feed
+from memory.adapters.postgres.records import Records
+from memory.adapters.postgres.sharing import Sharing
+from memory.adapters.redaction import again, redactor_of
+from memory.adapters.redis_erase import RedisErase
+from memory.adapters.spool import count as spooled
+from memory.adapters.tokenizer import UpstreamTokenizer
+from memory.audit import Journal
+from memory.canary import Canaries
+from memory.config import Settings, digest, effective_cache_salt
+from memory.erasure.asking import Asking
+from memory.erasure.follower import Follower as EraseFollower
+from memory.errors import EmbedderUnavailable, StoreUnavailable
+from memory.ids import new_id
+from memory.key_table import OpenedKeys
+from memory.passage import Tracing
+from memory.read.answers import Answers
+from memory.read.conversation import Conversations
+from memory.read.guarded import GuardedEmbedder, GuardedHot, GuardedReads
+from memory.read.hot import HotScopes
+from memory.read.ledger import Ledgers
+from memory.read.query_cache import QueryCache
+from memory.read.recall import Recaller
+from memory.read.tell import Tells
+from memory.serving import ModelMoved, write_note
+from memory.telemetry import Metrics
+from memory.working_wiring import working_contexts
+from proxy.api.own import OwnApi, OwnParts
+from proxy.api.queue import WithBackground
+from proxy.app import Front
+from proxy.auth import KeyedDoor, OpenDoor
+from proxy.breakers import Breakers, both, breakers_of
+from proxy.cache_report import CacheReport
+from proxy.capture import Bounds, Capture
+from proxy.chat import ChatCompletions, Parts
+from proxy.copies import Copies
+from proxy.generation import Generation
+from proxy.in_flight import InFlight
+from proxy.limits import KeyUse
+from proxy.load import LoadControl, places_of
+from proxy.names import Names
+from proxy.passages import Passages
+from proxy.readiness import Readiness
+from proxy.relay import Upstream
+from proxy.remembering import MemoryParts
+from proxy.rolling import Follower, supervisor_of
+from proxy.served_model import ServedModels
+from proxy.what_if import WhatIf
+from proxy.wiring.choices import block_rules, cross_encoder, reranking, traces
+from proxy.wiring.stores import Kept, Queued, open_kept, open_queued, open_signals, resolved
+
+# Its files are looked for, and read whole, so often.
+MODEL_AGAIN_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What all the rest is built on."""
+
+    settings: Settings
+    metrics: Metrics
+    kept: Kept
+    queued: Queued
+    breakers: Breakers
+    passages: Passages
+
+    @property
+    def keyed(self) -> bool:
+        """Whether callers have keys, and there may be several tenants."""
+        return self.settings.auth.mode == "keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The read path's own."""
+
+    hot: HotScopes
+    load: LoadControl
+    queries: QueryCache
+    answers: Answers
+    conversations: Conversations
+    ledgers: Ledgers
+    recaller: Recaller
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A worker's parts that outlive a request."""
+
+    base: Base
+    reading: Reading
+    reranker: CrossEncoder | None
+    upstream: Upstream
+    models: ServedModels
+    door: OpenDoor | KeyedDoor
+    readiness: Readiness
+    capture: Capture
+    journal: Journal
+    canaries: Canaries
+    front: Front
+    own: OwnApi
+    signals: RedisErase
+    tracing: Tracing | None
+
+    @property
+    def kept(self) -> Kept:
+        """What holds data."""
+        return self.base.kept
+
+    @property
+    def hears(self) -> EraseFollower:
+        """What lets go of the erased here."""
+        kept = self.kept
+        name = f"proxy-{os.getpid()}-{new_id()}"
+        caches = (self.reading.queries, self.reading.answers)
+        return EraseFollower(self.signals, name, kept.scopes, kept.keys, self, caches)
+
+    def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
+        """Hold nothing of what was erased: indexes of these scopes, entries of the tenant's ledgers."""
+        self.reading.hot.let_go(tenant, scope_ids)
+        self.reading.ledgers.let_go(tenant)
+
+    def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int:
+        """How often these ids are held in process."""
+        return self.reading.hot.holding(tenant, memory_ids) + self.reading.ledgers.holding(tenant, memory_ids)
+
+    @property
+    def follower(self) -> Follower:
+        """What has this process replaced when another model is served."""
+        kept = self.kept
+        parent = supervisor_of(os.environ)
+        return Follower(kept.run, kept.table, kept.serving.serving, kept.serving.generation, parent, kept.loads)
+
+    @property
+    def background(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """What runs beside the requests, for ever."""
+        always = (
+            self.readiness.keep_probing(),
+            self.base.queued.hand_off.keep_draining(),
+            self.reading.hot.keep_up(self.base.queued.hot_state.announcements),
+            self.follower.follow(),
+            self.journal.keep_writing(),
+            self.canaries.keep_examining(),
+            self.hears.follow(),
+            self.reading.load.keep_looking(),
+            self.base.passages.keep_writing(),
+        )
+        return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
+
+
+async def wire(settings: Settings, metrics: Metrics) -> Wired:
+    """Build a worker's parts. Raises ConfigInvalid, StartFailed, ModelFileInvalid where they cannot be."""
+    reranker = await asyncio.to_thread(cross_encoder, settings)  # first: where it is refused nothing is open yet
+    tracing = await asyncio.to_thread(traces, settings, metrics)
+    kept = await open_kept(settings)
+    queued = await open_queued(settings, metrics)
+    base = Base(settings, metrics, kept, queued, breakers_of(settings, metrics), Passages(metrics, tracing))
+    upstream = _upstream(settings)
+    models = ServedModels(upstream, api_key=_api_key(settings), counts=UpstreamTokenizer)
+    reading = _reading(base, reranker)
+    audit = AuditLog(kept.database, kept.keys.audit_key)
+    journal = Journal(audit, metrics)
+    parts = _parts(base, reading, upstream, models, journal, audit)
+    door = await _door(settings, kept)
+    readiness = _readiness(base, models)
+    return Wired(
+        base=base,
+        reading=reading,
+        reranker=reranker,
+        upstream=upstream,
+        models=models,
+        door=door,
+        readiness=readiness,
+        capture=parts.capture,
+        journal=journal,
+        canaries=parts.canaries,
+        front=_front(base, parts, door),
+        own=_own_api(base, parts, door, readiness, audit),
+        signals=open_signals(settings),
+        tracing=tracing,
+    )
+
+
+def _reading(base: Base, reranker: CrossEncoder | None) -> Reading:
+    settings, metrics, kept, breakers = base.settings, base.metrics, base.kept, base.breakers
+    reads = GuardedReads(kept.read_store, breakers.store)
+    hot_state = GuardedHot(base.queued.hot_state, breakers.hot_state)
+    law = again(settings)
+    hot = HotScopes(
+        reads,
+        dim=kept.embedder.dim,
+        bytes_max=settings.recall.hot_scope_bytes_max,
+        staleness_ms=settings.recall.scope_staleness_max_ms,
+        metrics=metrics,
+        clean=law.cleaned,
+    )
+    load = LoadControl(settings.recall.deadline_ms / 1000, metrics)
+    queries = QueryCache(GuardedEmbedder(kept.embedder, breakers.embedder, load.embedding_took), metrics)
+    answers = Answers(metrics)
+    return Reading(
+        hot=hot,
+        load=load,
+        queries=queries,
+        answers=answers,
+        conversations=Conversations(hot_state, reads),
+        ledgers=Ledgers(hot_state, reads, hot, kept.keys, metrics, law.cleaned, law.redacted),
+        recaller=Recaller(hot, reads, queries, metrics, reranking=reranking(settings, reranker), answers=answers),
+    )
+
+
+def _parts(
+    base: Base, reading: Reading, upstream: Upstream, models: ServedModels, journal: Journal, audit: AuditLog
+) -> Parts:
+    settings, metrics, kept, queued = base.settings, base.metrics, base.kept, base.queued
+    bounds = Bounds(settings.queue.request_bytes_max, settings.queue.answer_bytes_max)
+    capture = Capture(queued.hand_off, reading.conversations, kept.keys, bounds, metrics)
+    rules = block_rules(settings)
+    memory = MemoryParts(
+        settings=settings,
+        keys=kept.keys,
+        conversations=reading.conversations,
+        hot=reading.hot,
+        recaller=reading.recaller,
+        ledgers=reading.ledgers,
+        rules=rules,
+        models=models,
+        working=working_contexts(
+            settings.session, kept.database, kept.scopes, queued.hot_state, kept.keys, rules.counter, metrics
+        ),
+        capture=capture,
+    )
+    return Parts(
+        settings=settings,
+        config_digest=digest(settings),
+        keys=kept.keys,
+        upstream=upstream,
+        memory=memory,
+        capture=capture,
+        metrics=metrics,
+        embedding_model=kept.embedder.model,
+        salted=effective_cache_salt(settings) == "tenant",
+        use=KeyUse(queued.rates) if base.keyed else None,
+        journal=journal,
+        canaries=Canaries(kept.keys.canary_key, audit, journal, metrics),
+        cache_report=CacheReport(metrics),
+        places=places_of(settings, reading.load, metrics),
+        copies=Copies(settings.queue.copies_bytes_max, metrics),
+    )
+
+
+def _api_key(settings: Settings) -> str | None:
+    return settings.upstream.api_key.get_secret_value() if settings.upstream.api_key else None
+
+
+def _upstream(settings: Settings) -> Upstream:
+    return Upstream(
+        settings.upstream.url,
+        api_key=_api_key(settings),
+        replace_auth=settings.auth.mode == "keys",
+        connect_timeout_s=settings.upstream.connect_timeout_s,
+        keepalive_s=settings.upstream.keepalive_s,
+    )
+
+
+async def _door(settings: Settings, kept: Kept) -> OpenDoor | KeyedDoor:
+    hide = Names(redactor_of(settings), await kept.keys.names_key())
+    if settings.auth.mode == "open":
+        return OpenDoor(hide)
+    return KeyedDoor(OpenedKeys(kept.key_store, kept.keys), stale_max_s=settings.auth.stale_max_s, hide=hide)
+
+
+def _readiness(base: Base, models: ServedModels) -> Readiness:
+    kept, breakers = base.kept, base.breakers
+    return Readiness(
+        {
+            "postgres": both(kept.database.ping, breakers.store),
+            "queue": both(base.queued.queue.ping, breakers.hot_state),
+            "embedder": both(kept.embedder.ping, breakers.embedder),
+            "upstream": models.ping,
+        }
+    )
+
+
+def _front(base: Base, parts: Parts, door: OpenDoor | KeyedDoor) -> Front:
+    chat = ChatCompletions(parts)
+    return Front(
+        door=door,
+        chat=chat,
+        generation=Generation(chat),
+        upstream=parts.upstream,
+        metrics=base.metrics,
+        use=parts.use,
+        journal=parts.journal,
+        in_flight=InFlight(base.settings.limits, tenants=base.keyed),
+        passages=base.passages,
+    )
+
+
+def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Readiness, audit: AuditLog) -> OwnApi:
+    settings, kept, queued = base.settings, base.kept, base.queued
+    return OwnApi(
+        OwnParts(
+            door=door,
+            readiness=readiness,
+            metrics=parts.metrics,
+            recaller=parts.memory.recaller,
+            records=Records(kept.database, kept.scopes, kept.table, audit),
+            feed=Feed(kept.database, kept.scopes),
+            progress=ImportStore(kept.database, kept.scopes, kept.table),
+            capture=parts.capture,
+            queue=WithBackground(queued.queue, ExtractionStore(kept.database, kept.table).waiting),
+            hand_off=queued.hand_off,
+            spooled=partial(spooled, resolved(settings.data.dir, "data.dir") / "spool"),
+            keys=kept.keys,
+            redactor=redactor_of(settings),
+            embedder=kept.embedder,
+            windows=kept.embedder,
+            working=parts.memory.working,
+            use=parts.use,
+            sharing=Sharing(kept.database, kept.scopes, audit, kept.table),
+            audit=audit,
+            journal=parts.journal,
+            canaries=parts.canaries,
+            forgets=Asking(EraseStore(kept.database, kept.table), kept.keys),
+            tells=Tells(queued.hot_state, kept.read_store),
+            what_if=WhatIf(settings, parts.memory.recaller, parts.memory.rules, parts.memory.models),
+            retention=timedelta(days=settings.replay.retention_days),
+            passages=base.passages,
+        )
+    )
+
+
+async def bring_up(wired: Wired) -> None:
+    """The first complete start: stores up and migrated, model loaded. Raises a MemoryProxyFault while it is not.
+
+    ModelMoved: this process was built for another model than the store is searched with; the next one is not.
+    """
+    kept = wired.kept
+    serving = await kept.serving.serving()
+    if serving is None:
+        raise StoreUnavailable("the store has not been settled yet")
+    if serving.model.table != kept.table:
+        if not await asyncio.to_thread(kept.loads, serving.model):
+            await asyncio.sleep(MODEL_AGAIN_S)
+            raise EmbedderUnavailable(f"{serving.model.name} is served, and its files are not on this machine")
+        await asyncio.to_thread(write_note, kept.run, serving.model)
+        raise ModelMoved(f"{serving.model.name} is served, not {kept.embedder.model}")
+    tenant = await wired.kept.key_store.ensure_tenant("default", datetime.now(UTC))
+    await wired.kept.keys.salt_key(tenant)
+    if isinstance(wired.door, OpenDoor):
+        wired.door.opens_to(tenant)
+    else:
+        await wired.door.read()
+    await wired.base.queued.queue.ping()
+    if not wired.kept.embedder.loaded:
+        wired.kept.embedder.arrived(await asyncio.to_thread(OnnxEmbedder, wired.kept.model_files))
+    await wired.models.refresh()
+    await wired.readiness.probe()
+    wired.readiness.started = True
+
+
+async def close(wired: Wired) -> None:
+    """Close what `wire` opened."""
+    await wired.base.queued.hand_off.close()
+    await wired.journal.write()
+    await wired.upstream.close()
+    wired.reading.hot.close()
+    if wired.reranker is not None:
+        wired.reranker.close()
+    await wired.base.queued.queue.close()
+    await wired.base.queued.hot_state.close()
+    await wired.base.queued.rates.close()
+    await wired.signals.close()
+    if wired.tracing is not None:
+        await wired.tracing.close()
+    await wired.kept.database.close()

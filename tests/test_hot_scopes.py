@@ -1,0 +1,138 @@
+"""An index of several scopes: what moved is read and nothing else, and what breaks off leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+import pytest
+
+from memory.errors import StoreUnavailable
+from memory.ids import new_id
+from memory.model import IndexRow, Injections, Scope, ScopeId, ScopeVersion
+from memory.read.hot import HotScopes
+from memory.telemetry import Metrics
+from tests.test_recall import DIM, row, unit
+
+SCOPE = Scope(new_id())
+
+
+@dataclass
+class Store:
+    """Scopes with their versions and rows; what was asked of each, and whether it breaks off after the first batch."""
+
+    versions: dict[int, int] = field(default_factory=dict)
+    rebuilt: dict[int, int] = field(default_factory=dict)
+    rows: list[IndexRow] = field(default_factory=list)
+    asked: list[dict[int, int]] = field(default_factory=list)
+    counted: list[dict[int, int]] = field(default_factory=list)
+    breaks: bool = False
+
+    async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
+        return tuple(ScopeVersion(ScopeId(one), now, self.rebuilt.get(one, 0)) for one, now in self.versions.items())
+
+    async def index_rows(
+        self,
+        tenant: UUID,
+        scope_ids: Sequence[int],
+        *,
+        after: Mapping[int, int] | None = None,
+        as_of: datetime | None = None,
+    ) -> AsyncIterator[list[IndexRow]]:
+        since = dict(after or {})
+        self.asked.append(since)
+        for scope_id, version in since.items():
+            found = [one for one in self.rows if one.scope_id == scope_id and one.changed_version > version]
+            for one in found:
+                yield [one]
+                if self.breaks:
+                    raise StoreUnavailable("broke off")
+
+    async def injections(self, tenant: UUID, after: Mapping[int, int]) -> AsyncIterator[list[Injections]]:
+        self.counted.append(dict(after))
+        for _ in ():
+            yield []
+
+    def tell(self, scope_id: int, text: str) -> UUID:
+        """One more memory of a scope."""
+        self.versions[scope_id] = version = self.versions.get(scope_id, 0) + 1
+        self.rows.append(row(text, unit(1, 0, 0, 0), version, scope_id=scope_id))
+        return self.rows[-1].memory_id
+
+    def erase(self, memory_id: UUID) -> int:
+        """Without a trace; its scope."""
+        (gone,) = [one for one in self.rows if one.memory_id == memory_id]
+        self.rows.remove(gone)
+        self.versions[gone.scope_id] += 1
+        self.rebuilt[gone.scope_id] = self.versions[gone.scope_id]
+        return gone.scope_id
+
+
+@pytest.fixture
+def store() -> Store:
+    made = Store()
+    made.tell(1, "my boat is called Halcyon")
+    made.tell(2, "the cat sleeps all day")
+    return made
+
+
+def hot_of(store: Store) -> HotScopes:
+    return HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=1000, metrics=Metrics())
+
+
+async def broken_off(store: Store) -> tuple[HotScopes, UUID]:
+    """What held two scopes when the reading of a third broke off, and what it has read of that one."""
+    hot = hot_of(store)
+    await hot.get(SCOPE, None)
+    read = store.tell(3, "a secret that is to be forgotten")
+    store.breaks = True
+    with pytest.raises(StoreUnavailable):
+        await hot.get(SCOPE, None, strict=True)
+    store.breaks = False
+    return hot, read
+
+
+async def test_only_the_scope_that_moved_is_read(store: Store) -> None:
+    hot = hot_of(store)
+    await hot.get(SCOPE, None)
+    new = store.tell(2, "the dog does not")
+    index = (await hot.get(SCOPE, None, strict=True)).index
+    assert store.asked == [{1: 0, 2: 0}, {2: 1}]
+    assert store.counted[-1] == {2: 1}
+    assert len(index) == 3 and new in index
+    await hot.get(SCOPE, None, strict=True)
+    assert len(store.asked) == 2
+
+
+async def test_a_scope_that_comes_to_be_seen_is_read_whole(store: Store) -> None:
+    hot = hot_of(store)
+    await hot.get(SCOPE, None)
+    new = store.tell(3, "what is shared with the project")
+    index = (await hot.get(SCOPE, None, strict=True)).index
+    assert store.asked[-1] == {3: 0} and store.counted[-1] == {}
+    assert new in index and len(index) == 3
+
+
+async def test_a_scope_that_is_seen_no_more_is_gone_with_all_it_had(store: Store) -> None:
+    hot = hot_of(store)
+    await hot.get(SCOPE, None)
+    del store.versions[2]
+    index = (await hot.get(SCOPE, None, strict=True)).index
+    assert [one.scope_id for one in store.rows if one.memory_id in index] == [1]
+
+
+async def test_what_was_erased_after_a_reading_broke_off_is_in_no_index(store: Store) -> None:
+    hot, erased = await broken_off(store)
+    assert hot.holding(SCOPE.tenant, [erased]) == 1
+    scope_id = store.erase(erased)
+    index = (await hot.get(SCOPE, None, strict=True)).index
+    assert erased not in index and len(index) == 2
+    assert scope_id == 3
+
+
+async def test_what_a_broken_reading_left_is_let_go_of_at_once(store: Store) -> None:
+    hot, erased = await broken_off(store)
+    hot.let_go(SCOPE.tenant, [store.erase(erased)])
+    assert hot.holding(SCOPE.tenant, [erased]) == 0
