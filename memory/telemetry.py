@@ -14,9 +14,10 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, generate_latest, multiprocess
+from prometheus_client import CollectorRegistry, generate_latest, multiprocess, values
 from pydantic_core import to_json
 
 from memory.catalogue import (
@@ -32,7 +33,9 @@ from memory.catalogue import (
     UpkeepMetrics,
     WriteMetrics,
 )
+from memory.metric_files import take_room
 
+log = logging.getLogger("memory_proxy.telemetry")
 _LIBRARIES: Final = ("asyncio", "aiohttp", "asyncpg", "LiteLLM")
 
 
@@ -53,6 +56,7 @@ class Metrics(
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
+        _take_room()
         for subject in Metrics.__bases__:
             subject.__init__(self, self.registry)  # type: ignore[misc]
 
@@ -70,6 +74,16 @@ class Metrics(
             return _merged()
         except FileNotFoundError:  # a dead worker's file was folded into the archive while we read
             return _merged()
+
+
+def _take_room() -> None:
+    if (directory := os.environ.get("PROMETHEUS_MULTIPROC_DIR")) is None:
+        return
+    try:
+        take_room(Path(directory))
+    except OSError as fault:
+        values.ValueClass = values.MutexValue
+        event(log, "metrics_not_shared", logging.WARNING, fault=str(fault), until="this process is started again")
 
 
 def _merged() -> bytes:

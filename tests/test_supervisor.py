@@ -507,6 +507,7 @@ def test_the_supervisor_loads_neither_the_serving_nor_the_remembering_side() -> 
         "proxy",
         "memory",
         "memory.errors",
+        "memory.metric_files",
     }
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from prometheus_client.mmap_dict import MmapedDict
 
+from memory.metric_files import fill
+
 DEAD_MAX = 8
 ARCHIVE = "folded"
 SUMMED = ("counter", "histogram", "summary")
@@ -49,6 +51,7 @@ class MetricsDir:
             archive = self.path / f"{kind}_{ARCHIVE}.db"
             scratch = self.path / f"{kind}_{ARCHIVE}.tmp"
             scratch.unlink(missing_ok=True)
+            fill(scratch)
             _write_sum(scratch, [archive, *files] if archive.exists() else files)
             scratch.replace(archive)
             for file in files:
