@@ -239,3 +239,17 @@ def test_a_truncated_answer_gives_what_there_is() -> None:
 def test_what_cannot_be_read_is_said_so(encoding: str, sent: bytes) -> None:
     with pytest.raises(AnswerUnreadable):
         decompress(sent, encoding, bytes_max=len(PLAIN))
+
+
+def test_an_event_with_half_a_character_is_read() -> None:
+    raw = b'data: {"choices": [{"index": 0, "delta": {"content": "half \\ud83d"}}]}\n\ndata: [DONE]\n\n'
+    answer = assemble_stream(raw)
+    assert (answer.choices[0].content, answer.malformed_events, answer.complete) == ("half \ud83d", 0, True)
+
+
+def test_a_long_stream_is_read_in_pieces_that_cut_characters_and_events() -> None:
+    words = [f"Wörter und 字 {number} " for number in range(4_000)]
+    events = [json.dumps({"choices": [{"index": 0, "delta": {"content": one}}]}, ensure_ascii=False) for one in words]
+    raw = "".join(f"data: {one}\n\n" for one in events).encode() + b"data: [DONE]\n\n"
+    answer = assemble_stream(raw)
+    assert (answer.choices[0].content, answer.malformed_events) == ("".join(words), 0)

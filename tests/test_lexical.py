@@ -176,3 +176,13 @@ def test_more_terms_than_there_are_bits_are_scored_all_the_same() -> None:
     scores, holds = index.score(dict.fromkeys(words, 1.0), 2)
     assert scores[1] > 0
     assert holds.tolist() == [2**64 - 1, 0]
+
+
+def test_all_units_of_all_indexes_hold_one_string_for_a_term() -> None:
+    indexes = [LexicalIndex(), LexicalIndex()]
+    for index in indexes:
+        for unit in range(3):
+            index.put(unit, weigh(tokenise("我住在北京 and I paint")))
+    held = [term for index in indexes for own in index._terms.values() for term in own]
+    held.extend(term for index in indexes for term in index._postings)
+    assert len({id(term) for term in held}) == len(set(held)) > 5

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import unicodedata
 from array import array
 from collections import Counter
@@ -176,8 +177,13 @@ def told(bits: int, terms: Iterable[str]) -> list[str]:
 
 @dataclass(slots=True)
 class _Postings:
-    """Units that hold one term, in no order, and the term's weight in each."""
+    """Units that hold one term, in no order, and the term's weight in each.
 
+    The units of all indexes hold one string for a term: each has its own from its text, 50 to 80 bytes a posting (a
+    fifth of an index of Chinese turns).
+    """
+
+    term: str
     units: array[int] = field(default_factory=lambda: array("i"))
     weights: array[float] = field(default_factory=lambda: array("f"))
 
@@ -228,10 +234,11 @@ class LexicalIndex:
         for term, weight in terms.items():
             postings = self._postings.get(term)
             if postings is None:
-                postings = self._postings[term] = _Postings()
+                postings = _Postings(sys.intern(term))
+                self._postings[postings.term] = postings
             postings.units.append(unit)
             postings.weights.append(weight)
-            held.append(term)
+            held.append(postings.term)
         self._terms[unit] = tuple(held)
         if language in SNOWBALL:
             self._language_of[unit] = language
