@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import threading
 import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -163,3 +165,32 @@ async def test_the_collector_passes_over_what_a_large_index_holds(
     await hot_of(store).get(SCOPE, None)
     assert gc.get_freeze_count() > before
     gc.unfreeze()
+
+
+async def test_short_work_is_done_at_once_and_never_beside_other_work(store: Store) -> None:
+    hot = hot_of(store)
+    scope = await hot.get(SCOPE, None)
+    loop_thread, begun, may_end = threading.get_ident(), threading.Event(), threading.Event()
+    assert await hot.run_at_once(scope, threading.get_ident) == loop_thread
+
+    def long_work() -> None:
+        begun.set()
+        may_end.wait()
+
+    asker = asyncio.create_task(hot.run(long_work))
+    await asyncio.sleep(0)
+    assert await asyncio.to_thread(begun.wait, 5)
+    asker.cancel()  # who asked has left; the work goes on
+    await asyncio.wait([asker])
+    waiting = asyncio.create_task(hot.run_at_once(scope, threading.get_ident))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    may_end.set()
+    assert await waiting != loop_thread
+    assert await hot.run_at_once(scope, threading.get_ident) == loop_thread
+
+
+async def test_work_on_a_large_index_leaves_the_event_loop(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.read.hot.HERE_ITEMS_MAX", 1)
+    hot = hot_of(store)
+    assert await hot.run_at_once(await hot.get(SCOPE, None), threading.get_ident) != threading.get_ident()

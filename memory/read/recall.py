@@ -216,7 +216,7 @@ class Recaller:
                 if question.as_of is None:
                     self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
                 began = time.perf_counter()
-                found = await self._hot.run(lambda: _ranked(question, hot, prepared, vector))
+                found = await self._hot.run_at_once(hot, lambda: _ranked(question, hot, prepared, vector))
                 took("search", began)
                 return found
         except TimeoutError:
