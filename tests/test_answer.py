@@ -253,3 +253,29 @@ def test_a_long_stream_is_read_in_pieces_that_cut_characters_and_events() -> Non
     raw = "".join(f"data: {one}\n\n" for one in events).encode() + b"data: [DONE]\n\n"
     answer = assemble_stream(raw)
     assert (answer.choices[0].content, answer.malformed_events) == ("".join(words), 0)
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_a_stream_says_the_same_however_its_lines_end(ends: str) -> None:
+    lines = [
+        ": a comment",
+        'data: {"id": "a", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Zwölf "}}]}',
+        "",
+        "id: 7",
+        'data: {"choices": [{"index": 0,',
+        'data: "delta": {"content": "Boote"}}]}',
+        "",
+        "",
+        'data:{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}',
+        "",
+        "data: [DONE]",
+        "",
+        "",
+    ]
+    answer = assemble_stream(ends.join(lines).encode())
+    assert (only(answer).content, only(answer).finish_reason, answer.complete) == ("Zwölf Boote", "stop", True)
+
+
+def test_a_byte_that_is_no_text_costs_its_character_alone() -> None:
+    raw = b'data: {"choices": [{"index": 0, "delta": {"content": "a\xffb"}}]}\n\ndata: [DONE]\n\n'
+    assert only(assemble_stream(raw)).content == "a\N{REPLACEMENT CHARACTER}b"
