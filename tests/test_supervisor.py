@@ -30,7 +30,7 @@ from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
 from proxy.supervisor.leftovers import started_at
 from proxy.supervisor.listener import http_origin, local_address, open_listener
-from proxy.supervisor.metrics_dir import DEAD_MAX, MetricsDir
+from proxy.supervisor.metrics_dir import ARCHIVE, DEAD_MAX, MetricsDir
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -475,6 +475,22 @@ def test_sums_survive_any_number_of_dead_workers_and_their_files_do_not(tmp_path
     assert samples == {"requests_total": 2.0 * 3 * DEAD_MAX}
     metrics.clear()
     assert list(metrics.path.iterdir()) == []
+
+
+def test_files_of_commands_that_ended_are_folded_and_those_of_running_ones_stay(tmp_path: Path) -> None:
+    metrics = MetricsDir(tmp_path / "metrics")
+    metrics.clear()
+    ended = [subprocess.Popen([sys.executable, "-c", ""]) for _ in range(DEAD_MAX + 1)]
+    for one in ended:
+        one.wait()
+        write_metric(metrics.path / f"counter_{one.pid}.db", "requests_total", 2.0)
+        write_metric(metrics.path / f"gauge_livesum_{one.pid}.db", "busy", 1.0)
+    write_metric(metrics.path / f"counter_{os.getpid()}.db", "requests_total", 1.0)
+    metrics.tidy()
+    metrics.tidy()
+    assert {file.name for file in metrics.path.iterdir()} == {f"counter_{ARCHIVE}.db", f"counter_{os.getpid()}.db"}
+    samples = MultiProcessCollector(CollectorRegistry(), str(metrics.path)).collect()  # type: ignore[no-untyped-call]
+    assert [sample.value for metric in samples for sample in metric.samples] == [2.0 * len(ended) + 1.0]
 
 
 def write_metric(path: Path, name: str, value: float) -> None:

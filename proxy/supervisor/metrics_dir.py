@@ -7,6 +7,7 @@ once `DEAD_MAX` processes have left theirs. A scrape at that very moment may mis
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,6 +44,14 @@ class MetricsDir:
             with suppress(OSError, RuntimeError):  # a full disk or a torn file: the files stay, the sums are right
                 self._fold()
 
+    def tidy(self) -> None:
+        """Take note of processes that ended and were none of ours: a command beside the service counts here too."""
+        endings = {file.stem.rpartition("_")[2] for file in self.path.glob("*.db")}
+        pids = {int(ending) for ending in endings if ending.isdigit()}
+        for pid in pids.difference(self._dead):
+            if not _is_alive(pid):
+                self.reap(pid)
+
     def _fold(self) -> None:
         for kind in SUMMED:
             files = [file for pid in self._dead if (file := self.path / f"{kind}_{pid}.db").exists()]
@@ -57,6 +66,16 @@ class MetricsDir:
             for file in files:
                 file.unlink()
         self._dead.clear()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _write_sum(target: Path, sources: list[Path]) -> None:

@@ -151,6 +151,7 @@ class Service:
         while not self._orders.stop.is_set():
             await _first(self._orders.stop.wait(), self._orders.roll.wait(), asyncio.sleep(HOUSEKEEPING_S))
             self._stores.bound_logs()
+            self._metrics.tidy()
             if self._orders.roll.is_set() and not self._orders.stop.is_set():
                 self._orders.roll.clear()
                 await self._unless_stopped(self._proxies.roll())
