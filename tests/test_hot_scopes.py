@@ -16,7 +16,7 @@ import pytest
 
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
-from memory.model import IndexRow, Injections, Scope, ScopeId, ScopeVersion
+from memory.model import IndexRow, Injections, Quoted, Scope, ScopeId, ScopeVersion
 from memory.read.hot import HotScopes
 from memory.telemetry import Metrics
 from tests.test_recall import DIM, row, unit
@@ -194,3 +194,17 @@ async def test_work_on_a_large_index_leaves_the_event_loop(store: Store, monkeyp
     monkeypatch.setattr("memory.read.hot.HERE_ITEMS_MAX", 1)
     hot = hot_of(store)
     assert await hot.run_at_once(await hot.get(SCOPE, None), threading.get_ident) != threading.get_ident()
+
+
+async def test_what_the_index_does_not_follow_is_asked_for_anew_once_anything_moves(store: Store) -> None:
+    hot = hot_of(store)
+    held = await hot.get(SCOPE, None)
+    plan, fact = (
+        Quoted(row("what stands", unit(1, 0, 0, 0), 1, kind=kind), "", None) for kind in ("working", "semantic")
+    )
+    held.quoted = {one.row.memory_id: one for one in (plan, fact)}
+    await hot.get(SCOPE, None, strict=True)
+    assert set(held.quoted) == {plan.row.memory_id, fact.row.memory_id}
+    store.tell(2, "the dog does not sleep")
+    await hot.get(SCOPE, None, strict=True)
+    assert set(held.quoted) == {fact.row.memory_id}

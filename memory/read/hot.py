@@ -25,7 +25,7 @@ from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
 from memory.model import Announcement, IndexRow, Injections, Quoted, Scope, ScopeVersion
 from memory.ports import Evaluator
 from memory.read.index import ScopeIndex
-from memory.read.items import IndexItem
+from memory.read.items import INDEXED_KINDS, IndexItem
 from memory.telemetry import Metrics
 from policies.admission import admit
 from policies.cascade import Visibility
@@ -72,7 +72,8 @@ class IndexSource(Protocol):
 class HotScope:
     """One index and what it is known to hold. `reading` are the scopes that are being read into it: what it has of them
     is not known by `versions` yet. `chains` maps a turn's chain digest to what was made of that turn
-    alone, `visibility` a scope to why it is seen, `quoted` is what conversations were given and no prompt gets now.
+    alone, `visibility` a scope to why it is seen, `quoted` is what conversations were given and no prompt gets now:
+    of kinds that the index does not follow until anything in its scopes moves.
     """
 
     index: ScopeIndex
@@ -246,6 +247,7 @@ class HotScopes:
             hot.index, hot.chains, hot.versions, hot.quoted = self._empty(), {}, {}, {}
         if wanted != hot.versions:
             hot.visibility = _visibility(visible)
+            hot.quoted = {one: quoted for one, quoted in hot.quoted.items() if quoted.row.kind in INDEXED_KINDS}
             behind = {sid: hot.versions.get(sid, 0) for sid, now in wanted.items() if hot.versions.get(sid) != now}
             hot.reading = frozenset(behind)  # and stays so when this breaks off: then it is read anew
             try:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from policies.cascade import Visibility
 from policies.labels import Sensitivity
 
+INDEXED_KINDS: Final = ("episodic", "semantic", "procedural", "document", "summary")
+"""The kinds that an index follows: of others a change is not told to it."""
 PAST: Final = "past"
 """In a filter by kind: the collection of summaries that stand for turns which are not in recall (decision 0018)."""
 

@@ -274,10 +274,11 @@ class Ledgers:
             visible = await self._store.visible_scopes(scope)
             where, scope_ids = where.among({v.scope_id: v.visibility for v in visible}), [v.scope_id for v in visible]
         missing = sorted({one for one in memory_ids if one not in items and one not in quoted}, key=str)
-        for one in await self._store.standing(scope.tenant, scope_ids, missing) if missing else ():
-            quoted[one.row.memory_id] = one
-            if hot is not None:
-                hot.quoted[one.row.memory_id] = one
+        read_at = hot.versions if hot is not None else None
+        found = await self._store.standing(scope.tenant, scope_ids, missing) if missing else ()
+        quoted |= {one.row.memory_id: one for one in found}
+        if hot is not None and hot.versions is read_at and not hot.lock.locked():
+            hot.quoted |= {one.row.memory_id: one for one in found}  # else it may be of before what was just caught up
         return LawOfNow(items, quoted, where, tuple(scope_ids), hot)
 
     async def _dropped(

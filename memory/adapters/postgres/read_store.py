@@ -23,11 +23,11 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.read.conversation import WITHDRAWN
+from memory.read.items import INDEXED_KINDS
 from policies.labels import Sensitivity, within_ceiling
 
 BATCH: Final = 500
 COUNTERS_BATCH: Final = 2_000
-INDEXED_KINDS: Final = ("episodic", "semantic", "procedural", "document", "summary")
 # Windows asked for at first for each memory wanted, and how many times more when those were too few. Eight at first
 # cost 30-50 ms of joins for 200 memories, where 200 windows cost 15.
 _WINDOWS_PER_MEMORY: Final = 1.25
