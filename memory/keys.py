@@ -91,7 +91,10 @@ class KeyRing:
     def at_hand(self, tenant: UUID, subject: UUID) -> DataKey | None:
         """The key of a subject's data where it is cached and need not be asked for again; costs nothing."""
         cached = self._current.get((tenant, subject))
-        return None if cached is None or self._is_stale(tenant, subject, self._clock()) else cached
+        if cached is None or self._is_stale(tenant, subject, self._clock()):
+            return None
+        self._current.move_to_end((tenant, subject))
+        return cached
 
     def over(self, table: KeyTable) -> KeyRing:
         """The same keys, those not cached read through another table: that of a transaction already open."""
