@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -119,7 +119,7 @@ class HotScopes:
         self._scopes: OrderedDict[Scope, HotScope] = OrderedDict()
         self._too_large: dict[Scope, float] = {}  # when a load of it was given up
         self._unfrozen_rows = 0
-        self._given: deque[Future[Any]] = deque()
+        self._given: set[Future[Any]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
 
     def close(self) -> None:
@@ -162,19 +162,14 @@ class HotScopes:
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run index work on the recall thread."""
-        self._is_idle()
-        self._given.append(self._thread.submit(work))
-        return await asyncio.wrap_future(self._given[-1])
-
-    def _is_idle(self) -> bool:
-        """Whether the recall thread has nothing to do: work whose asker has left goes on there."""
-        while self._given and self._given[0].done():
-            self._given.popleft()
-        return not self._given
+        given = self._thread.submit(work)
+        self._given.add(given)
+        given.add_done_callback(self._given.discard)  # when the work has ended, not when its asker has left
+        return await asyncio.wrap_future(given)
 
     async def run_at_once(self, hot: HotScope, work: Callable[[], T]) -> T:
         """Run index work that an answer waits for: here, where it is short and the recall thread has nothing to do."""
-        if self._is_idle() and len(hot.index) <= HERE_ITEMS_MAX:
+        if not self._given and len(hot.index) <= HERE_ITEMS_MAX:
             return work()
         return await self.run(work)
 

@@ -275,11 +275,11 @@ class Ledgers:
             where, scope_ids = where.among({v.scope_id: v.visibility for v in visible}), [v.scope_id for v in visible]
         missing = sorted({one for one in memory_ids if one not in items and one not in quoted}, key=str)
         read_at = hot.versions if hot is not None else None
-        found = await self._store.standing(scope.tenant, scope_ids, missing) if missing else ()
-        quoted |= {one.row.memory_id: one for one in found}
+        rows = await self._store.standing(scope.tenant, scope_ids, missing) if missing else ()
+        found = {one.row.memory_id: one for one in rows}
         if hot is not None and hot.versions is read_at and not hot.lock.locked():
-            hot.quoted |= {one.row.memory_id: one for one in found}  # else it may be of before what was just caught up
-        return LawOfNow(items, quoted, where, tuple(scope_ids), hot)
+            hot.quoted |= found  # else it may be of before what was just caught up
+        return LawOfNow(items, quoted | found, where, tuple(scope_ids), hot)
 
     async def _dropped(
         self, scope: Scope, conversation: Conversation, law: LawOfNow, now: datetime
