@@ -186,3 +186,10 @@ def test_all_units_of_all_indexes_hold_one_string_for_a_term() -> None:
     held = [term for index in indexes for own in index._terms.values() for term in own]
     held.extend(term for index in indexes for term in index._postings)
     assert len({id(term) for term in held}) == len(set(held)) > 5
+
+
+def test_a_unit_is_found_where_the_bytes_of_others_look_like_it() -> None:
+    alike = 0x3F80  # packed as the end of a weight of 1.0 and the beginning of unit 0 are
+    index = built({5: ["tea"], 0: ["tea"], alike: ["tea"]})
+    index.remove(alike)
+    assert np.flatnonzero(index.score({"tea": 1.0}, alike + 1)[0]).tolist() == [0, 5]

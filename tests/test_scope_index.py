@@ -352,6 +352,13 @@ def test_bytes_held_grow_with_what_is_held_and_shrink_with_it() -> None:
     assert index.bytes_held == empty
 
 
+def test_what_only_finds_an_item_is_not_held_with_it() -> None:
+    index = index_of(item("a", "It is blue.", context="What colour is the boat?"))
+    (hit,) = index.search("boat", None, 1, now=NOW, where=EVERYTHING)
+    assert hit.item.content == "It is blue."
+    assert (hit.item.context, hit.item.vectors.size) == ("", 0)
+
+
 # ---------------------------------------------------------------- its history does not matter
 
 TEXTS = st.sampled_from(["red apple", "green apple?", "a green tree", "上海 apple", "", "RED apple", "long " * 40])

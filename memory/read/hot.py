@@ -39,6 +39,7 @@ _ROWS_AT_ONCE: Final = 64
 HERE_ITEMS_MAX: Final = 20_000
 # Looking through an index for garbage took 60-360 ms at 100,000 memories: 3-18 ms for what is not frozen yet.
 FREEZE_ROWS: Final = 5_000
+_BYTES_PER_CHAIN: Final = 150  # a digest, a tuple and an entry: tracemalloc
 # The kinds whose words are those of their primary turn: nothing is left of them to tell where that is in the prompt.
 _OF_ONE_TURN: Final = frozenset({"episodic", "semantic", "procedural"})
 _LISTEN_AGAIN_S: Final = 1.0
@@ -79,11 +80,19 @@ class HotScope:
     index: ScopeIndex
     versions: dict[int, int] = field(default_factory=dict)
     reading: frozenset[int] = frozenset()
-    chains: dict[bytes, set[UUID]] = field(default_factory=dict)
+    chains: dict[bytes, tuple[UUID, ...]] = field(default_factory=dict)
     visibility: Mapping[int, Visibility] = field(default_factory=dict)
     quoted: dict[UUID, Quoted] = field(default_factory=dict)
+    bytes_held: int = 0
     confirmed_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def weigh(self) -> int:
+        """Estimate its memory, bytes, and keep that in `bytes_held`: each exchange adds those of all scopes up, and to
+        estimate them takes .7 us each.
+        """
+        self.bytes_held = self.index.bytes_held + len(self.chains) * _BYTES_PER_CHAIN
+        return self.bytes_held
 
     def is_behind(self, announced: Announcement) -> bool:
         """Whether it holds an older version of the announced scope."""
@@ -253,6 +262,7 @@ class HotScopes:
                 raise
             await self._count(scope.tenant, hot, {sid: version for sid, version in behind.items() if version})
             hot.versions, hot.reading = dict(wanted), frozenset()
+            hot.weigh()
             self._evict(scope)
         hot.confirmed_at = asked_at
 
@@ -266,7 +276,7 @@ class HotScopes:
             for start in range(0, len(batch), _ROWS_AT_ONCE):  # other questions use the thread in between
                 rows = batch[start : start + _ROWS_AT_ONCE]
                 await self.run(lambda rows=rows: self._put(hot, rows))  # type: ignore[misc]
-            if hot.index.bytes_held > self._bytes_max:
+            if hot.weigh() > self._bytes_max:
                 raise self._too_large_fault()
             self._freeze(len(batch))
 
@@ -289,12 +299,12 @@ class HotScopes:
             await self.run(lambda batch=batch: hot.index.count(batch))  # type: ignore[misc]
 
     def _evict(self, keep: Scope) -> None:
-        held = sum(hot.index.bytes_held for hot in self._scopes.values())
+        held = sum(hot.bytes_held for hot in self._scopes.values())
         for scope in list(self._scopes):
             if held <= self._bytes_max:
                 break
             if scope != keep:
-                held -= self._scopes.pop(scope).index.bytes_held
+                held -= self._scopes.pop(scope).bytes_held
         self._metrics.hot_scopes.set(len(self._scopes))
         self._metrics.hot_scope_bytes.set(held)
 
@@ -313,7 +323,8 @@ def _put_rows(hot: HotScope, rows: Sequence[IndexRow]) -> None:
         if row.visible:
             hot.index.put(item_of(row))
             if row.chain is not None and row.kind in _OF_ONE_TURN:
-                hot.chains.setdefault(row.chain, set()).add(row.memory_id)
+                others = (one for one in hot.chains.get(row.chain, ()) if one != row.memory_id)
+                hot.chains[row.chain] = (*others, row.memory_id)
         else:
             hot.index.remove(row.memory_id)
 

@@ -40,10 +40,11 @@ from policies import admission, ranking
 from policies.labels import Sensitivity
 from policies.timespan import SAID_AFTER, asked_span, asks_what_was
 
-_KEPT: Final = np.empty((0, 0), np.float32)  # the index has the vectors; an item must not hold them a second time
+# The index has the vectors, and the terms of the context: an item must not hold them a second time.
+_KEPT: Final = np.empty((0, 0), np.float32)
 # Python objects around one item beside its text and arrays (dataclass, tuples, ids, dict entries): measured with
 # tracemalloc on LoCoMo, bytes.
-_BYTES_PER_ITEM: Final = 1_500
+_BYTES_PER_ITEM: Final = 1_300
 # Candidates looked at beyond k, so that folding duplicates does not leave the list short.
 _FOLD_SLACK: Final = 32
 # A query of so few terms that names a time asks for that time: "what did I say yesterday?"
@@ -87,7 +88,7 @@ class ScopeIndex:
         self._items: dict[int, IndexItem] = {}
         self._units: dict[int, tuple[int, ...]] = {}
         self._slots: dict[UUID, int] = {}
-        self._by_event: dict[UUID, set[int]] = {}
+        self._by_event: dict[UUID, tuple[int, ...]] = {}  # mostly of one: a set takes four times as much
         self._prints: NDArray[np.uint64] = np.zeros(16, np.uint64)  # of the words of each slot's text
         self._attributed: set[int] = set()  # the slots with attributes: few
         self._free_slots: list[int] = []
@@ -113,7 +114,7 @@ class ScopeIndex:
         return memory_id in self._slots
 
     def held(self, memory_id: UUID) -> IndexItem | None:
-        """The item of this id, without its vectors."""
+        """The item of this id, without its vectors and context."""
         slot = self._slots.get(memory_id)
         return None if slot is None else self._items[slot]
 
@@ -146,7 +147,7 @@ class ScopeIndex:
         self._speakers.put(slot, item.speaker)
         self._talk.put(slot, item)
         self._facts.put(slot, item)
-        self._items[slot] = replace(item, vectors=_KEPT)
+        self._items[slot] = replace(item, vectors=_KEPT, context="")
         self._units[slot] = units
         self._slots[item.memory_id] = slot
         if slot >= len(self._prints):
@@ -154,9 +155,9 @@ class ScopeIndex:
         self._prints[slot] = fingerprint(item.content)
         if item.attributes:
             self._attributed.add(slot)
-        for event_id in item.event_ids:
-            self._by_event.setdefault(event_id, set()).add(slot)
-        self._text_bytes += len(item.content) + len(item.context)
+        for event_id in dict.fromkeys(item.event_ids):
+            self._by_event[event_id] = (*self._by_event.get(event_id, ()), slot)
+        self._text_bytes += len(item.content)
 
     def count(self, counted: Iterable[Injections]) -> None:
         """Take over how often these were injected; those that it does not hold are passed over."""
@@ -185,15 +186,14 @@ class ScopeIndex:
         self._talk.drop(slot, item)
         self._facts.drop(slot, item)
         self._attributed.discard(slot)
-        for event_id in item.event_ids:
-            holders = self._by_event[event_id]
-            holders.discard(slot)
-            if not holders:
+        for event_id in dict.fromkeys(item.event_ids):
+            self._by_event[event_id] = tuple(held for held in self._by_event[event_id] if held != slot)
+            if not self._by_event[event_id]:
                 del self._by_event[event_id]
         heapq.heappush(self._free_slots, slot)
         for unit in units:
             heapq.heappush(self._free_units, unit)
-        self._text_bytes -= len(item.content) + len(item.context)
+        self._text_bytes -= len(item.content)
         return True
 
     def search(

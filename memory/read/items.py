@@ -26,8 +26,8 @@ class IndexItem:
 
     `context` is the text of the (up to two) turns before it in its session, oldest first, "" if none.
     `windows` are character ranges of `content`, one for each row of `vectors` (shape [n_windows, dim], unit length).
-    An index keeps the vectors to itself: an item that it gives back has none. `source_ids` name the turns whose text it
-    shows, primary first.
+    An index keeps both to itself: an item that it gives back has no vectors and no context. `source_ids` name the turns
+    whose text it shows, primary first.
     """
 
     memory_id: UUID
