@@ -1,9 +1,10 @@
 """`python -m bench.report --out docs/benchmarks.md DIR`: the latest figures of every benchmark into the page.
 
 In: a directory of the JSON files that benchmarks write, at any depth, and the page. Out: the page, in which what stands
-between `<!-- figures NAME -->` and `<!-- end -->` is what its newest whole report says; where there is none,
-"Not measured yet." So a figure is never typed by hand. Refuses (exit 1) a page that names no benchmark, and names
-on stderr every file that is no report; `--check` writes nothing and says whether the page is as it would be written.
+between `<!-- figures NAME -->` and `<!-- end -->` is what its newest whole report says. Where DIR has none, what stands
+there stays ("Not measured yet." on a new page), so that benchmarks can be run on different days. A figure is never
+typed by hand. Refuses (exit 1) a page that names no benchmark, and names on stderr every file that is no report;
+`--check` writes nothing and says whether the page is as it would be written.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from bench.figures import Line, from_json, table, told
 
 # A soak shorter than this is a look, and takes no hour's place on the page.
 SOAK_MINUTES_MIN: Final = 15
-NOT_YET: Final = "Not measured yet."
 _PLACE: Final = re.compile(r"(<!-- figures ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Report = Mapping[str, Any]
@@ -100,11 +100,8 @@ def _overhead(report: Report) -> Iterable[Line]:
 _OLDER: Final[Mapping[str, Callable[[Report], Iterable[Line]]]] = {"recall": _recall, "overhead": _overhead}
 
 
-def figures(name: str, found: Mapping[str, tuple[Path, Report]]) -> str:
+def figures(name: str, report: Report) -> str:
     """What the page says of one benchmark."""
-    if name not in found:
-        return f"{NOT_YET}\n"
-    _, report = found[name]
     machine = report.get("machine") or {}
     about = [str(report["at"])[:10]] if report.get("at") else []
     if machine:
@@ -120,7 +117,12 @@ def filled(page: str, found: Mapping[str, tuple[Path, Report]]) -> str:
         raise PageUnfit("the page has no place for figures: <!-- figures NAME --> … <!-- end -->")
     if doubled := {name for name in places(page) if places(page).count(name) > 1}:
         raise PageUnfit(f"the page has two places for {', '.join(sorted(doubled))}")
-    return _PLACE.sub(lambda place: f"{place[1]}{figures(place[2], found)}{place[3]}", page)
+
+    def told_anew(place: re.Match[str]) -> str:
+        name = place[2]
+        return f"{place[1]}{figures(name, found[name][1])}{place[3]}" if name in found else place[0]
+
+    return _PLACE.sub(told_anew, page)
 
 
 def places(page: str) -> list[str]:
