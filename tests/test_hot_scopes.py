@@ -128,6 +128,15 @@ async def test_a_scope_that_is_seen_no_more_is_gone_with_all_it_had(store: Store
     assert [one.scope_id for one in store.rows if one.memory_id in index] == [1]
 
 
+async def test_what_is_seen_no_more_counts_for_nothing(store: Store) -> None:
+    hot = hot_of(store)
+    full = (await hot.get(SCOPE, None)).bytes_held
+    store.versions.clear()
+    nothing = await hot.get(SCOPE, None, strict=True)
+    assert len(nothing.index) == 0
+    assert nothing.bytes_held == nothing.index.bytes_held < full
+
+
 async def test_what_was_erased_after_a_reading_broke_off_is_in_no_index(store: Store) -> None:
     hot, erased = await broken_off(store)
     assert hot.holding(SCOPE.tenant, [erased]) == 1

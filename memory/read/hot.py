@@ -249,6 +249,7 @@ class HotScopes:
         wanted: dict[int, int] = {v.scope_id: v.version for v in visible}
         if hot.reading or self._must_rebuild(hot, visible):
             hot.index, hot.chains, hot.versions, hot.quoted = self._empty(), {}, {}, {}
+            hot.weigh()
         if wanted != hot.versions:
             hot.visibility = _visibility(visible)
             hot.quoted = {one: quoted for one, quoted in hot.quoted.items() if quoted.row.kind in INDEXED_KINDS}
@@ -262,7 +263,6 @@ class HotScopes:
                 raise
             await self._count(scope.tenant, hot, {sid: version for sid, version in behind.items() if version})
             hot.versions, hot.reading = dict(wanted), frozenset()
-            hot.weigh()
             self._evict(scope)
         hot.confirmed_at = asked_at
 

@@ -206,9 +206,10 @@ def _without(postings: _Postings, unit: int) -> _Postings:
 
 def _merged(held: list[_Postings]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The units of one or more postings, each once, and the weight of all of them in each."""
-    postings = np.frombuffer(held[0] if len(held) == 1 else b"".join(held), _POSTING)
     if len(held) == 1:
-        return postings["unit"], postings["weight"]
+        alone = np.frombuffer(held[0], _POSTING)
+        return alone["unit"], alone["weight"]
+    postings = np.frombuffer(b"".join(held), _POSTING)
     each, place = np.unique(postings["unit"], return_inverse=True)
     return each, np.bincount(place, postings["weight"]).astype(np.float32)
 
@@ -258,8 +259,10 @@ class LexicalIndex:
         """Take a unit out. Raises KeyError for one that is not there."""
         held = self._terms.pop(unit)
         for term in held:
-            self._postings[term] = _without(self._postings[term], unit)
-            if not self._postings[term]:
+            left = _without(self._postings[term], unit)
+            if left:
+                self._postings[term] = left
+            else:
                 del self._postings[term]
         self._length_sum -= float(self._lengths[unit])
         self._lengths[unit] = 0.0
