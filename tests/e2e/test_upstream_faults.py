@@ -145,7 +145,7 @@ async def test_answer_that_is_no_chat_completion_passes(scripted: Scripted, user
         b"",
     ]
     for body in odd:
-        scripted.upstream.then(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        scripted.upstream.then_whole(body)
         said = await asyncio.to_thread(ask, scripted.service, f"What is {len(body)}?", user)
         assert (said.status, said.raw.body, said.raw.whole) == (200, body, True)
     await asyncio.to_thread(scripted.service.settle)
@@ -155,6 +155,6 @@ async def test_answer_that_is_no_chat_completion_passes(scripted: Scripted, user
 
 
 def test_an_error_answer_names_no_record_that_is_not_kept(scripted: Scripted, user: str) -> None:
-    scripted.upstream.then(b"HTTP/1.1 429 Busy\r\nContent-Length: 2\r\nRetry-After: 3\r\n\r\nno")
+    scripted.upstream.then_whole(b"no", "429 Busy", b"Retry-After: 3\r\n")
     said = ask(scripted.service, "hello", user)
     assert (said.status, said.memory("capture"), said.memory("retrieval")) == (429, "off", None)

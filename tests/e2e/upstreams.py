@@ -135,14 +135,15 @@ class ScriptedUpstream:
         self.scripts.append(Script(pieces, pause_s, reset, keep))
 
     def then_json(self, value: object, status: str = "200 OK", head: bytes = b"") -> None:
-        """Answer the next request with a JSON body, and end the connection, as the head says: what comes next on one
+        """Answer the next request with a JSON body."""
+        self.then_whole(json.dumps(value).encode(), status, b"Content-Type: application/json\r\n" + head)
+
+    def then_whole(self, body: bytes, status: str = "200 OK", head: bytes = b"") -> None:
+        """Answer the next request with this body, and end the connection, as the head says: what comes next on one
         that ends without a word is lost between two servers that are both right.
         """
-        body = json.dumps(value).encode()
-        self.then(
-            b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nConnection: close\r\n%bContent-Length: %d\r\n\r\n%b"
-            % (status.encode(), head, len(body), body)
-        )
+        said = (status.encode(), head, len(body), body)
+        self.then(b"HTTP/1.1 %b\r\nConnection: close\r\n%bContent-Length: %d\r\n\r\n%b" % said)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
