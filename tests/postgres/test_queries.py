@@ -120,6 +120,16 @@ INSERT INTO shares SELECT tenant_id, md5(memory_id::text || 'of')::uuid, memory_
     FROM memories;
 INSERT INTO outbox SELECT tenant_id, memory_id, scope_id, 'created', memory_id,
     now() - changed_version * interval '1 h', changed_version FROM memories;
+INSERT INTO checkpoints
+    SELECT id, pg_temp.id(id, 'checkpoint', n), 1 + n % 20, 'name ' || n, 1, pg_temp.id(id, 'session', n % 1000), NULL,
+           NULL, now() - n * interval '1 s', now(), CASE WHEN n % 3 = 0 THEN now() END
+    FROM t, generate_series(1, 4000) n;
+INSERT INTO checkpoint_versions SELECT tenant_id, checkpoint_id, 1, scope_id, 0, now(), NULL FROM checkpoints;
+INSERT INTO checkpoint_parts
+    SELECT c.tenant_id, c.checkpoint_id, 1, 0, c.scope_id, 'fact', m.memory_id, 1, false
+    FROM (SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY checkpoint_id) AS n FROM checkpoints) c
+    JOIN (SELECT tenant_id, memory_id, row_number() OVER (PARTITION BY tenant_id ORDER BY memory_id) AS n FROM memories)
+        m USING (tenant_id, n);
 INSERT INTO embedding_models (name, digest, dim, created_at)
     SELECT 'm' || n, 'd', 4, now() FROM generate_series(1, 2000) n;
 INSERT INTO embedding_tables SELECT model_id, 'memory_embeddings_' || name FROM embedding_models WHERE name LIKE 'm%';
@@ -128,6 +138,7 @@ INSERT INTO {embeddings} SELECT tenant_id, scope_id, memory_id, 1, 0, 0, 9,
 INSERT INTO sealed_windows SELECT tenant_id, memory_id, 1, '{embeddings}', 0, scope_id, 'x' FROM memories;
 INSERT INTO reembed_progress SELECT tenant_id, scope_id, 1, 1, pg_temp.id(tenant_id, 'x', 1) FROM scopes;
 UPDATE memories SET collection = 'episode', compressed_into = memory_id WHERE changed_version % 25 = 0;
+UPDATE memories SET pinned = true WHERE changed_version % 100 = 0;
 UPDATE memories SET superseded_at = created_at, pruned_at = created_at WHERE changed_version % 20 = 0;
 UPDATE memory_versions SET expires_at = now() WHERE ('x' || right(memory_id::text, 1))::bit(4)::int = 0;
 UPDATE memory_versions SET sensitivity = 'secret' WHERE ('x' || right(memory_id::text, 2))::bit(8)::int = 3;

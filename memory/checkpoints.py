@@ -1,0 +1,99 @@
+"""The values of checkpoints: what one is made of, how it lies in the store, and what a load of it gives a prompt.
+
+Frozen, slotted, no I/O. Times are aware, UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from memory.model import NewMemory
+from policies.checkpoint import Part
+
+PartState = Literal["", "hidden", "quarantined", "rejected", "superseded", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewPart:
+    """One part to store: a memory that is there in a version, or one that is made with it (`made`)."""
+
+    part: Part
+    memory_id: UUID
+    version: int = 1
+    own: bool = False
+    made: NewMemory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewCheckpoint:
+    """What is to be stored under a name. `session_id`: the conversation it was saved from, if of one."""
+
+    name: str
+    session_id: UUID | None
+    parts: tuple[NewPart, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    """A checkpoint as it is listed, in its current version."""
+
+    checkpoint_id: UUID
+    name: str
+    version: int
+    session_id: UUID | None
+    branched_from: UUID | None
+    branched_version: int | None
+    created_at: datetime
+    changed_at: datetime
+    deleted_at: datetime | None
+    tokens: int
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A part as it lies there, with its memory as that is now. `state`: why no prompt gets it, "" for nothing;
+    `saved` are the words of the version that was saved, `content` those of now.
+    """
+
+    part: Part
+    ordinal: int
+    own: bool
+    memory_id: UUID
+    memory_version: int
+    current_version: int
+    kind: str
+    content: str
+    saved: str
+    role: str
+    integrity: str
+    sensitivity: str
+    session_id: UUID | None
+    occurred_at: datetime | None
+    state: PartState
+    successor: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint in one of its versions, with its parts in order."""
+
+    row: CheckpointRow
+    version: int
+    recorded_at: datetime
+    tokens: int
+    parts: tuple[StoredPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a load reads: which checkpoint in which version, and which memories it names, in order."""
+
+    checkpoint_id: UUID
+    version: int
+    session_id: UUID | None
+    parts: tuple[tuple[Part, UUID, bool], ...]  # the part, its memory, whether it was made for this checkpoint
