@@ -134,8 +134,8 @@ def _last_of(parts: Sequence[Costs], kind: Part) -> int | None:
 
 
 def difference(before: Sequence[Said], after: Sequence[Said]) -> Difference:
-    """What `after` has more, less and otherwise. A memory in both with other words has changed; so have notes, goals and
-    the like that are one on both sides.
+    """What `after` has more, less and otherwise. A memory in both with other words has changed; so have notes, a goal
+    and the like that are one on both sides.
     """
     old, new = {one.key: one for one in before}, {one.key: one for one in after}
     both = [key for key in new if key in old]

@@ -40,15 +40,14 @@ WHERE tenant_id = $1 AND scope_id = $2 AND name = $3 AND deleted_at IS NULL
 FOR UPDATE;
 
 -- name: deleted_checkpoint
--- The checkpoint of this name that was deleted last, locked to the end of the transaction.
+-- The checkpoint of this name that was deleted last.
 -- $1 tenant uuid, $2 scope_id int8, $3 name text
 -- Uses: checkpoints_of_name. Rows: checkpoint_id, version, session_id, deleted_at.
 SELECT checkpoint_id, version, session_id, deleted_at
 FROM checkpoints
 WHERE tenant_id = $1 AND scope_id = $2 AND name = $3 AND deleted_at IS NOT NULL
 ORDER BY deleted_at DESC
-LIMIT 1
-FOR UPDATE;
+LIMIT 1;
 
 -- name: checkpoints_newest
 -- Live checkpoints of a scope, of one conversation where it is named, newest first, from a cursor on.

@@ -1,0 +1,366 @@
+"""Checkpoints in Postgres: a scope and what is to be kept under a name in, checkpoints with their parts out.
+
+A save, a change, a branch, a deletion each are one transaction with their audit row, or nothing. Words are memories of
+their own (kind working, collection checkpoint) or ones that are there: a part names a memory and a version. Raises
+NotFound, Conflict, TooLarge, StoreUnavailable, MemoryInvalid for a cursor that is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres import rows
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.scopes import Scopes
+from memory.audit import Note
+from memory.checkpoints import Checkpoint, CheckpointRow, NewCheckpoint, NewPart, PartState, StoredPart
+from memory.errors import Conflict, NotFound, TooLarge
+from memory.ids import new_id
+from memory.model import Scope, ScopeId
+from memory.stored import Page
+
+UNDO: Final = timedelta(days=30)
+CHECKPOINTS_MAX: Final = 1_000
+"""Live ones of a scope."""
+_NONE: Final = "there is no such checkpoint in this scope"
+# Retrievals of a conversation that are looked through for what it was given.
+_RETRIEVALS_LOOKED_THROUGH: Final = 200
+
+
+class CheckpointStore:
+    """The checkpoints of one store. `embeddings` is the table that vectors of parts go to; `subject_of` gives the
+    subject of a user.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scopes: Scopes,
+        embeddings: str,
+        audit: AuditLog,
+        *,
+        ids: Callable[[], UUID] = new_id,
+    ) -> None:
+        self._database = database
+        self._scopes = scopes
+        self._audit = audit
+        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+        self._ids = ids
+
+    # ------------------------------------------------------------ writing
+
+    async def save(
+        self, scope: Scope, subject_id: UUID, new: NewCheckpoint, *, now: datetime, note: Note
+    ) -> Checkpoint:
+        """Keep it under its name. Raises Conflict where the name is taken, or a memory that it names has gone."""
+        scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
+        place = Place(scope.tenant, scope_id, subject_id, self._ids(), now)
+        seen = await self._seen(scope, scope_id)
+        async with self._database.transaction(scope.tenant, seen) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            await _add_checkpoint(tx, place, new.name, new.session_id)
+            await self._write_version(tx, place, 1, new, changed, seen)
+            await witness(tx)
+        return await self.one(scope, new.name)
+
+    async def change(
+        self, scope: Scope, subject_id: UUID, version: int, new: NewCheckpoint, *, now: datetime, note: Note
+    ) -> Checkpoint:
+        """The next version of the checkpoint of this name. Raises NotFound, Conflict for another version than that it
+        was made from.
+        """
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        seen = await self._seen(scope, scope_id)
+        async with self._database.transaction(scope.tenant, seen) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await _locked(tx, scope, scope_id, new.name)
+            if known["version"] != version:
+                raise Conflict(
+                    f"the checkpoint is at version {known['version']}, the change was made from version {version}"
+                )
+            place = Place(scope.tenant, scope_id, subject_id, UUID(int=known["checkpoint_id"].int), now)
+            await tx.run("close_checkpoint_version", scope.tenant, place.exchange_id, now)
+            await self._write_version(tx, place, version + 1, new, changed, seen)
+            await tx.run("point_checkpoint", scope.tenant, place.exchange_id, version + 1, now)
+            await witness(tx)
+        return await self.one(scope, new.name)
+
+    async def branch(self, scope: Scope, name: str, new_name: str, *, now: datetime, note: Note) -> Checkpoint:
+        """Another name for the same parts, which goes on by itself. Raises NotFound, Conflict."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            await tx.value("bump_scope", scope.tenant, scope_id)
+            source = await _locked(tx, scope, scope_id, name)
+            place = Place(scope.tenant, scope_id, UUID(int=0), self._ids(), now)
+            origin = (source["checkpoint_id"], source["version"])
+            await _add_checkpoint(tx, place, new_name, source["session_id"], *origin)
+            known = await tx.row("checkpoint_version", scope.tenant, *origin)
+            tokens = known["tokens"] if known else 0
+            await tx.run("add_checkpoint_version", scope.tenant, place.exchange_id, 1, scope_id, tokens, now)
+            parts = await tx.fetch("checkpoint_parts_of", scope.tenant, *origin)
+            await tx.run_many("add_checkpoint_part", (_part_row(place, 1, row) for row in parts))
+            await witness(tx)
+        return await self.one(scope, new_name)
+
+    async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
+        """Hide it, and the memories that were made for it alone. Raises NotFound."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await _locked(tx, scope, scope_id, name)
+            alone = await _own_alone(tx, scope, known["checkpoint_id"], None)
+            await tx.run("mark_checkpoint_deleted", scope.tenant, known["checkpoint_id"], now)
+            await tx.run_many("hide_memory", ((scope.tenant, one, now, changed) for one in alone))
+            await announce(tx, scope.tenant, scope_id, "deleted", alone, by="api", at=now)
+            await witness(tx)
+
+    async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Checkpoint:
+        """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, Conflict where the
+        name is taken by now.
+        """
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            gone = await tx.row("deleted_checkpoint", scope.tenant, scope_id, name)
+            if gone is None or gone["deleted_at"] < now - UNDO:
+                raise NotFound(f"no checkpoint of this name was deleted in the last {UNDO.days} days")
+            alone = await _own_alone(tx, scope, gone["checkpoint_id"], gone["deleted_at"])
+            if await tx.row("mark_checkpoint_deleted", scope.tenant, gone["checkpoint_id"], None) is None:
+                raise _taken()
+            await tx.run_many("hide_memory", ((scope.tenant, one, None, changed) for one in alone))
+            await announce(tx, scope.tenant, scope_id, "restored", alone, by="api", at=now)
+            await witness(tx)
+        return await self.one(scope, name)
+
+    # ------------------------------------------------------------ reading
+
+    async def one(self, scope: Scope, name: str, *, version: int | None = None) -> Checkpoint:
+        """A checkpoint with its parts, in its current version or another. Raises NotFound."""
+        scope_id = await self._known(scope)
+        seen = await self._seen(scope, scope_id)
+        async with self._database.transaction(scope.tenant, seen, read_only=True) as tx:
+            row = await tx.row("checkpoint_by_name", scope.tenant, scope_id, name)
+            if row is None:
+                raise await _not_there(tx, scope, scope_id, name)
+            asked = version or row["version"]
+            known = await tx.row("checkpoint_version", scope.tenant, row["checkpoint_id"], asked)
+            if known is None:
+                raise NotFound(f"this checkpoint has no version {asked}; it is at {row['version']}")
+            parts = await _parts_of(tx, scope, seen, row["checkpoint_id"], asked)
+        return Checkpoint(CheckpointRow(**row), asked, known["recorded_from"], known["tokens"], parts)
+
+    async def page(
+        self,
+        scope: Scope,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        order: Order = "desc",
+        session_id: UUID | None = None,
+    ) -> Page[CheckpointRow]:
+        """Live checkpoints by when they were made. Raises MemoryInvalid for a bad cursor."""
+        scope_id = await self._scopes.find(scope)
+        at = read_cursor(cursor, order)
+        if scope_id is None:
+            return Page((), None)
+        name = "checkpoints_newest" if order == "desc" else "checkpoints_oldest"
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch(name, scope.tenant, scope_id, *at, limit + 1, session_id)
+        shown = tuple(CheckpointRow(**row) for row in found[:limit])
+        return Page(shown, cursor_of(shown[-1].created_at, shown[-1].checkpoint_id) if len(found) > limit else None)
+
+    async def placed(self, scope: Scope, session_id: UUID, limit: int) -> list[tuple[UUID, str, int]]:
+        """Facts and documents that a conversation was given, the newest first: id, kind, version."""
+        scope_id = await self._known(scope)
+        seen = await self._seen(scope, scope_id)
+        async with self._database.transaction(scope.tenant, seen, read_only=True) as tx:
+            asked = (session_id, _RETRIEVALS_LOOKED_THROUGH, limit)
+            found = await tx.fetch("placed_in_session", scope.tenant, *asked)
+        return [(UUID(int=row["memory_id"].int), row["kind"], row["version"]) for row in found]
+
+    async def pinned(self, scope: Scope, limit: int) -> list[tuple[UUID, int]]:
+        """The preferences that are pinned and hold: id, version."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return []
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("pinned_preferences", scope.tenant, [scope_id], limit)
+        return [(UUID(int=row["memory_id"].int), row["version"]) for row in found]
+
+    async def turn_labels(self, scope: Scope, event_ids: Sequence[UUID]) -> dict[UUID, tuple[str, str]]:
+        """Integrity and sensitivity of these turns; one that is not there has none."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None or not event_ids:
+            return {}
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("labels_of_turns", scope.tenant, list(event_ids))
+        return {UUID(int=row["event_id"].int): (row["integrity"], row["sensitivity"]) for row in found}
+
+    # ------------------------------------------------------------ steps
+
+    async def _write_version(
+        self,
+        tx: Transaction,
+        place: Place,
+        version: int,
+        new: NewCheckpoint,
+        changed: int,
+        seen: Sequence[int],
+    ) -> None:
+        """The parts of a version: memories that are made first, then their names in order."""
+        await _require_standing(tx, place.tenant, seen, new.parts)
+        made = [one for one in new.parts if one.made is not None]
+        for one in made:
+            await self._add_memory(tx, place, one, new.session_id, changed)
+        told = [one.memory_id for one in made]
+        await announce(tx, place.tenant, place.scope_id, "created", told, by="api", at=place.now)
+        key = (place.tenant, place.exchange_id, version)
+        await tx.run("add_checkpoint_version", *key, place.scope_id, new.tokens, place.now)
+        await tx.run_many(
+            "add_checkpoint_part",
+            (
+                (*key, ordinal, place.scope_id, one.part, one.memory_id, one.version, one.own)
+                for ordinal, one in enumerate(new.parts)
+            ),
+        )
+
+    async def _add_memory(
+        self, tx: Transaction, place: Place, one: NewPart, session_id: UUID | None, changed: int
+    ) -> None:
+        memory = one.made
+        if memory is None:
+            return
+        tenant, memory_id = place.tenant, one.memory_id
+        key = rows.key_of_its_own(b"checkpoint", memory_id)
+        at = (session_id, place.subject_id, changed, place.now)
+        await tx.run("add_part", tenant, memory_id, place.scope_id, key, *at)
+        await tx.run("add_version", *rows.version_row(place, memory_id, 1, memory))
+        await tx.run("add_provenance", *rows.provenance_row(place, memory_id, 1, memory, None))
+        # Of kind summary: what looks for a turn's own memory must not take a part for it (decision 0030, section 0).
+        await tx.run_many(
+            "add_derivation",
+            (
+                (tenant, memory_id, "summary", source, "turn", ordinal, place.scope_id, None, None)
+                for ordinal, source in enumerate(memory.source_turns)
+            ),
+        )
+        await tx.run_many(self._add_embedding, rows.embedding_rows(place, memory_id, 1, memory))
+
+    async def _known(self, scope: Scope) -> ScopeId:
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            raise NotFound(_NONE)
+        return scope_id
+
+    async def _seen(self, scope: Scope, scope_id: int) -> list[int]:
+        """The scopes whose memories a part may name: all that are visible."""
+        return sorted({scope_id, *(one.scope_id for one in await self._scopes.visible(scope))})
+
+
+async def _locked(tx: Transaction, scope: Scope, scope_id: int, name: str) -> Any:
+    row = await tx.row("lock_checkpoint", scope.tenant, scope_id, name)
+    if row is None:
+        raise await _not_there(tx, scope, scope_id, name)
+    return row
+
+
+async def _not_there(tx: Transaction, scope: Scope, scope_id: int, name: str) -> NotFound:
+    """That it is not there; and when it was deleted, while it can be brought back."""
+    gone = await tx.row("deleted_checkpoint", scope.tenant, scope_id, name)
+    if gone is None or gone["deleted_at"] < datetime.now(UTC) - UNDO:
+        return NotFound(_NONE)
+    return NotFound(f"this checkpoint was deleted on {gone['deleted_at']:%Y-%m-%d}; undelete brings it back")
+
+
+async def _add_checkpoint(
+    tx: Transaction,
+    place: Place,
+    name: str,
+    session_id: UUID | None,
+    branched_from: UUID | None = None,
+    branched_version: int | None = None,
+) -> None:
+    """The row of a new checkpoint, whose id is the place's. Raises Conflict, TooLarge."""
+    if await tx.value("count_checkpoints", place.tenant, place.scope_id) >= CHECKPOINTS_MAX:
+        raise TooLarge(f"a scope holds at most {CHECKPOINTS_MAX} checkpoints; delete some", param="name")
+    asked = (place.exchange_id, place.scope_id, name, session_id, branched_from, branched_version, place.now)
+    if await tx.row("add_checkpoint", place.tenant, *asked) is None:
+        raise _taken()
+
+
+def _taken() -> Conflict:
+    return Conflict("a checkpoint of this name is there already: choose another, or change that one", param="name")
+
+
+async def _require_standing(tx: Transaction, tenant: UUID, scope_ids: Sequence[int], parts: Iterable[NewPart]) -> None:
+    """Raises Conflict where a memory that is named has gone since it was read."""
+    named = {one.memory_id for one in parts if one.made is None}
+    if not named:
+        return
+    found = await tx.fetch("memories_to_keep", tenant, list(scope_ids), sorted(named))
+    if missing := named - {UUID(int=row["memory_id"].int) for row in found}:
+        raise Conflict(f"{len(missing)} of the memories changed or went away while this was read; try again")
+
+
+async def _own_alone(tx: Transaction, scope: Scope, checkpoint_id: UUID, hidden_at: datetime | None) -> list[UUID]:
+    found = await tx.fetch("own_parts_alone", scope.tenant, checkpoint_id, hidden_at)
+    return [UUID(int=row["memory_id"].int) for row in found]
+
+
+def _part_row(place: Place, version: int, row: Any) -> tuple[Any, ...]:
+    rest = (row["ordinal"], place.scope_id, row["part"], row["memory_id"], row["memory_version"], row["own"])
+    return (place.tenant, place.exchange_id, version, *rest)
+
+
+async def _parts_of(
+    tx: Transaction, scope: Scope, scope_ids: Sequence[int], checkpoint_id: UUID, version: int
+) -> tuple[StoredPart, ...]:
+    named = await tx.fetch("checkpoint_parts_of", scope.tenant, checkpoint_id, version)
+    if not named:
+        return ()
+    ids = [row["memory_id"] for row in named]
+    standing = await tx.fetch("memories_standing", scope.tenant, list(scope_ids), ids)
+    by_id = {row["memory_id"]: row for row in standing}
+    old = [(row["memory_id"], row["memory_version"]) for row in named if row["memory_id"] in by_id]
+    versions = await tx.fetch("versions_by_number", scope.tenant, [one for one, _ in old], [at for _, at in old])
+    saved = {(row["memory_id"], row["version"]): row["content"] for row in versions}
+    return tuple(
+        _stored_part(row, by_id[row["memory_id"]], saved.get((row["memory_id"], row["memory_version"]), ""))
+        for row in named
+        if row["memory_id"] in by_id
+    )
+
+
+def _stored_part(row: Any, now: Any, saved: str) -> StoredPart:
+    return StoredPart(
+        part=row["part"],
+        ordinal=row["ordinal"],
+        own=row["own"],
+        memory_id=UUID(int=row["memory_id"].int),
+        memory_version=row["memory_version"],
+        current_version=now["version"],
+        kind=now["kind"],
+        content=now["content"],
+        saved=saved,
+        role=now["role"],
+        integrity=now["integrity"],
+        sensitivity=now["sensitivity"],
+        session_id=now["session_id"],
+        occurred_at=now["occurred_at"],
+        state=_state(now),
+        successor=now["successor_id"],
+    )
+
+
+def _state(now: Any) -> PartState:
+    if now["hidden"]:
+        state: PartState = now["hidden"]
+        return state
+    return "superseded" if now["successor_id"] is not None else ""
