@@ -264,6 +264,9 @@ class LoadMetrics:
             ["what"],
             registry=own,
         )
+        self.checkpoints = Counter(
+            "memory_proxy_checkpoints_total", "What was done with checkpoints.", ["what"], registry=own
+        )
         self.gc_pause_seconds = Histogram(
             "memory_proxy_gc_pause_seconds",
             "How long the garbage collector stopped a proxy worker, by generation.",

@@ -28,6 +28,7 @@ from memory.config_sections import (
     Audit,
     Auth,
     ChatModel,
+    Checkpoint,
     Consolidate,
     Data,
     Database,
@@ -82,6 +83,7 @@ class Settings(Section):
     recall: Recall = Recall()
     ledger: Ledger = Ledger()
     session: Session = Session()
+    checkpoint: Checkpoint = Checkpoint()
     overflow: Literal["error", "summarise"] = Field(
         default="error",
         description="A conversation that does not fit even without memory. error: vLLM's own error goes to the client. "
@@ -169,6 +171,7 @@ def digest(settings: Settings) -> str:
             "recall": True,
             "ledger": True,
             "session": True,
+            "checkpoint": True,
             "overflow": True,
             "summary": True,
             "embedding": {"model", "dim"},

@@ -225,6 +225,12 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (("{{what}}", rate("recalls_shed_total", "what")),),
             ),
             Panel(
+                "Checkpoints",
+                "ops",
+                "Saved, changed, branched, deleted; placed in a prompt, cut since too long, asked for and not there.",
+                (("{{what}}", rate("checkpoints_total", "what")),),
+            ),
+            Panel(
                 "Left alone",
                 "short",
                 "Processes that leave a dependency alone since it failed, how often that began, calls not made.",

@@ -92,7 +92,7 @@ class Memories:
         caller = caller_of(request, self._parts.door, "memory:write")
         parameters(request, ())
         memory_id = id_in_path(request, "memory")
-        version = _version_of(request)
+        version = version_in(request)
         asked = await body_as(request, MemoryPatch)
         if version is None:
             raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
@@ -118,7 +118,7 @@ class Memories:
         if holder.capabilities is not None:
             known = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
             require_writable(holder, item_of(caller.scope, known), "memory")
-        version = _version_of(request)
+        version = version_in(request)
         note = noted(caller.scope.tenant, caller.actor, "memory.delete", ids=[memory_id], at=caller.now)
         await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, version=version, note=note)
         await self._parts.tells.changed(caller.scope)
@@ -206,7 +206,7 @@ def _to_review(given: Mapping[str, str]) -> bool:
     return due is not None
 
 
-def _version_of(request: web.Request) -> int | None:
+def version_in(request: web.Request) -> int | None:
     """The version in If-Match, None without one. Raises MemoryInvalid."""
     raw = request.headers.get("If-Match")
     if raw is None:

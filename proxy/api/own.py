@@ -15,6 +15,7 @@ from aiohttp import web
 from memory.errors import NotFound, Refused
 from proxy.api.answers import json_answer
 from proxy.api.audit import AuditRows
+from proxy.api.checkpoints import Checkpoints
 from proxy.api.events import Events
 from proxy.api.exports import Export
 from proxy.api.forget import Forget
@@ -94,7 +95,7 @@ class OwnApi:
         labels = Labels(parts.records)
         health, memories, sessions = Health(parts), Memories(parts, labels), Sessions(parts)
         dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts)
-        retrievals = Retrievals(parts, labels)
+        retrievals, checkpoints = Retrievals(parts, labels), Checkpoints(parts, labels)
         replay = Replay(parts, retrievals)
         return (
             Route("GET", "/memory/health", health.health),
@@ -113,6 +114,14 @@ class OwnApi:
             Route("POST", "/memory/v1/memories/{id}/undelete", memories.undelete),
             Route("POST", "/memory/v1/memories/{id}/share", sharing.share),
             Route("POST", "/memory/v1/memories/{id}/unshare", sharing.unshare),
+            Route("POST", "/memory/v1/checkpoints", checkpoints.save),
+            Route("GET", "/memory/v1/checkpoints", checkpoints.list),
+            Route("GET", "/memory/v1/checkpoints/{id}", checkpoints.show),
+            Route("PATCH", "/memory/v1/checkpoints/{id}", checkpoints.change),
+            Route("DELETE", "/memory/v1/checkpoints/{id}", checkpoints.delete),
+            Route("POST", "/memory/v1/checkpoints/{id}/undelete", checkpoints.undelete),
+            Route("POST", "/memory/v1/checkpoints/{id}/branch", checkpoints.branch),
+            Route("GET", "/memory/v1/checkpoints/{id}/diff", checkpoints.diff),
             Route("GET", "/memory/v1/audit", AuditRows(parts).list),
             Route("GET", "/memory/v1/events", Events(parts).list),
             Route("GET", "/memory/v1/sessions", sessions.list),

@@ -37,6 +37,7 @@ from memory.telemetry import Metrics
 from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted
 from policies.working import WorkingContext
+from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.app import Door
 from proxy.limits import KeyUse
 from proxy.passages import Passages
@@ -259,6 +260,7 @@ class OwnParts:
     working: WorksOn | None  # None: none are kept
     use: KeyUse | None  # None: nobody has limits (open mode)
     sharing: Shares
+    checkpoints: CheckpointParts
     audit: AuditReads
     journal: Audit
     canaries: Canaries

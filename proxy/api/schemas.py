@@ -190,7 +190,7 @@ class MemoryList(Said):
     next_cursor: str | None
 
 
-def _without_defaults(schema: dict[str, Any]) -> None:
+def without_defaults(schema: dict[str, Any]) -> None:
     """A member that is left out stays as it is, so no default is described."""
     for member in schema["properties"].values():
         member.pop("default", None)
@@ -199,7 +199,7 @@ def _without_defaults(schema: dict[str, Any]) -> None:
 class MemoryPatch(Asked):
     """What changes; a member left out stays as it is."""
 
-    model_config = ConfigDict(json_schema_extra=_without_defaults)
+    model_config = ConfigDict(json_schema_extra=without_defaults)
 
     content: Annotated[str, Field(min_length=1, max_length=CONTENT_CHARS_MAX)] = Field(
         default="", description="New text; secrets are cut out of it, and it is embedded anew."

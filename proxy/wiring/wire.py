@@ -18,6 +18,7 @@ from uuid import UUID
 from memory.adapters.cross_encoder import CrossEncoder
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.checkpoint_store import CheckpointStore
 from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.import_store import ImportStore
@@ -48,6 +49,7 @@ from memory.read.tell import Tells
 from memory.serving import ModelMoved, write_note
 from memory.telemetry import Metrics
 from memory.working_wiring import working_contexts
+from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.own import OwnApi, OwnParts
 from proxy.api.queue import WithBackground
 from proxy.app import Front
@@ -341,6 +343,11 @@ def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Re
             working=parts.memory.working,
             use=parts.use,
             sharing=Sharing(kept.database, kept.scopes, audit, kept.table),
+            checkpoints=CheckpointParts(
+                CheckpointStore(kept.database, kept.scopes, kept.table, audit),
+                parts.memory.rules.counter,
+                settings.checkpoint,
+            ),
             audit=audit,
             journal=parts.journal,
             canaries=parts.canaries,

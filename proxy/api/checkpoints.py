@@ -1,0 +1,319 @@
+"""`/memory/v1/checkpoints`: names in, checkpoints with what they hold out.
+
+A checkpoint is saved from a conversation and from what the caller says, changed from a version (`If-Match`), branched,
+compared, deleted and brought back. Parts that the caller may not see are counted, never named. Raises NotFound,
+Conflict, TooLarge, VersionRequired, Unprocessable, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from aiohttp import web
+
+from memory.audit import Note, noted
+from memory.checkpoints import Checkpoint, CheckpointRow, StoredPart
+from memory.errors import MemoryInvalid, NotFound, VersionRequired
+from memory.stored import SessionRecord
+from policies.checkpoint import Said as Compared
+from policies.checkpoint import difference, name_of
+from policies.gate import Holder, Item
+from policies.labels import Sensitivity
+from proxy.api.answers import said
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
+from proxy.api.memories import version_in
+from proxy.api.paging import PARAMETERS, page_of
+from proxy.api.parts import OwnParts
+from proxy.api.saving import Saving
+from proxy.api.schemas_checkpoint import (
+    BranchAsked,
+    ChangeSaid,
+    CheckpointAsked,
+    CheckpointDeleted,
+    CheckpointDiffSaid,
+    CheckpointList,
+    CheckpointListed,
+    CheckpointPatch,
+    CheckpointSaid,
+    DifferenceSaid,
+    PartSaid,
+)
+from proxy.api.sessions import Labels
+from proxy.gated import readable, require_readable, require_writable
+
+UNDO: Final = timedelta(days=30)
+_READS: Final = "memory:read:own"
+_WRITES: Final = "memory:write"
+
+
+class Checkpoints:
+    """The handlers of checkpoints."""
+
+    def __init__(self, parts: OwnParts, labels: Labels) -> None:
+        self._parts = parts
+        self._labels = labels
+        self._saving = Saving(parts)
+
+    async def save(self, request: web.Request) -> web.Response:
+        """Keep a conversation, and what is said here, under a name."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        asked = await body_as(request, CheckpointAsked)
+        name = caller.credential.hide(asked.name)
+        holder = await holder_for(caller, self._parts.keys)
+        session = await self._session(caller, holder, asked.session or caller.ask.session)
+        new, trimmed = await self._saving.made_new(caller, holder, asked.model_copy(update={"name": name}), session)
+        note = self._note(caller, "save", name)
+        subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
+        store = self._parts.checkpoints.store
+        made = await store.save(caller.scope, subject, new, now=caller.now, note=note)
+        await self._parts.tells.changed(caller.scope)
+        self._parts.metrics.checkpoints.labels("saved").inc()
+        return await self._shown(caller, holder, made, trimmed)
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Checkpoints, newest first; `session` narrows the list."""
+        caller = caller_of(request, self._parts.door, _READS)
+        given = parameters(request, PARAMETERS | {"session"})
+        page = page_of(given, "checkpoints")
+        holder = await holder_for(caller, self._parts.keys)
+        session_id: UUID | None = None
+        if "session" in given:
+            try:
+                session_id = (await self._parts.records.session(caller.scope, given["session"])).session_id
+            except NotFound:
+                return said(CheckpointList(data=[], next_cursor=None))
+        found = await self._parts.checkpoints.store.page(
+            caller.scope, limit=page.limit, cursor=page.cursor, order=page.order, session_id=session_id
+        )
+        shown = readable(holder, found.rows, partial(_item_of, caller))
+        labels = await self._labels.of(caller.scope, (one.session_id for one in shown))
+        rows = [_listed(one, labels.get(one.session_id) if one.session_id else None) for one in shown]
+        return said(CheckpointList(data=rows, next_cursor=page.next_cursor(found.next_cursor)))
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One checkpoint with its parts; its version is the ETag."""
+        caller = caller_of(request, self._parts.door, _READS)
+        version = _number(parameters(request, {"version"}).get("version"), "version")
+        holder = await holder_for(caller, self._parts.keys)
+        known = await self._known(caller, holder, _name_in(request, caller), version)
+        return await self._shown(caller, holder, known)
+
+    async def change(self, request: web.Request) -> web.Response:
+        """The next version of a checkpoint."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        name, version = _name_in(request, caller), version_in(request)
+        asked = await body_as(request, CheckpointPatch)
+        if version is None:
+            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
+        holder = await holder_for(caller, self._parts.keys)
+        known = await self._known(caller, holder, name, None)
+        self._require_writable(caller, holder, known)
+        labels = await self._labels.of(caller.scope, [known.row.session_id])
+        label = labels.get(known.row.session_id) if known.row.session_id else None
+        session = await self._session(caller, holder, label) if asked.refresh else None
+        new, trimmed = await self._saving.made_next(caller, holder, asked, known, session)
+        subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
+        note = self._note(caller, "change", name, known.row.checkpoint_id)
+        store = self._parts.checkpoints.store
+        made = await store.change(caller.scope, subject, version, new, now=caller.now, note=note)
+        await self._parts.tells.changed(caller.scope)
+        self._parts.metrics.checkpoints.labels("changed").inc()
+        return await self._shown(caller, holder, made, trimmed)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Hide a checkpoint: gone from lists and loads; what it was made of stays."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        name = _name_in(request, caller)
+        holder = await holder_for(caller, self._parts.keys)
+        known = await self._known(caller, holder, name, None)
+        self._require_writable(caller, holder, known)
+        note = self._note(caller, "delete", name, known.row.checkpoint_id)
+        await self._parts.checkpoints.store.delete(caller.scope, name, now=caller.now, note=note)
+        await self._parts.tells.changed(caller.scope)
+        self._parts.metrics.checkpoints.labels("deleted").inc()
+        return said(CheckpointDeleted(name=name, deleted_at=caller.now, undo_until=caller.now + UNDO))
+
+    async def undelete(self, request: web.Request) -> web.Response:
+        """Bring back the checkpoint of this name that was deleted last."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        name = _name_in(request, caller)
+        holder = await holder_for(caller, self._parts.keys)
+        note = self._note(caller, "undelete", name)
+        back = await self._parts.checkpoints.store.undelete(caller.scope, name, now=caller.now, note=note)
+        await self._parts.tells.changed(caller.scope)
+        return await self._shown(caller, holder, back)
+
+    async def branch(self, request: web.Request) -> web.Response:
+        """Another name for what a checkpoint holds now, which goes on by itself."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        name = _name_in(request, caller)
+        asked = await body_as(request, BranchAsked)
+        holder = await holder_for(caller, self._parts.keys)
+        known = await self._known(caller, holder, name, None)
+        self._require_writable(caller, holder, known)
+        new_name = caller.credential.hide(asked.name)
+        note = self._note(caller, "branch", new_name, known.row.checkpoint_id)
+        made = await self._parts.checkpoints.store.branch(caller.scope, name, new_name, now=caller.now, note=note)
+        self._parts.metrics.checkpoints.labels("branched").inc()
+        return await self._shown(caller, holder, made)
+
+    async def diff(self, request: web.Request) -> web.Response:
+        """What another checkpoint (`with`), or another version (`from`, `to`) of it, holds more, less and otherwise."""
+        caller = caller_of(request, self._parts.door, _READS)
+        given = parameters(request, {"with", "from", "to"})
+        holder = await holder_for(caller, self._parts.keys)
+        name = _name_in(request, caller)
+        other = caller.credential.hide(_name(given["with"], "with")) if "with" in given else name
+        before = await self._known(caller, holder, name, _number(given.get("from"), "from"))
+        after = await self._known(caller, holder, other, _number(given.get("to"), "to"))
+        found = difference(_compared(caller, holder, before), _compared(caller, holder, after))
+        return said(
+            CheckpointDiffSaid(
+                name=name,
+                version=before.version,
+                with_name=other,
+                with_version=after.version,
+                added=[_difference_said(one) for one in found.added],
+                removed=[_difference_said(one) for one in found.removed],
+                changed=[
+                    ChangeSaid(part=one.part, before=one.before.text, after=one.after.text, unified=one.unified)
+                    for one in found.changed
+                ],
+                same=found.same,
+            )
+        )
+
+    # ------------------------------------------------------------ steps
+
+    async def _session(self, caller: Caller, holder: Holder, label: str | None) -> SessionRecord | None:
+        """The conversation of this name. Raises NotFound."""
+        if label is None:
+            return None
+        found = await self._parts.records.session(caller.scope, label)
+        require_readable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=found.session_id), "session")
+        return found
+
+    async def _known(self, caller: Caller, holder: Holder, name: str, version: int | None) -> Checkpoint:
+        known = await self._parts.checkpoints.store.one(caller.scope, name, version=version)
+        require_readable(holder, _item_of(caller, known.row), "checkpoint")
+        return known
+
+    def _require_writable(self, caller: Caller, holder: Holder, known: Checkpoint) -> None:
+        require_writable(holder, _item_of(caller, known.row), "checkpoint")
+
+    def _note(self, caller: Caller, what: str, name: str, checkpoint_id: UUID | None = None) -> Note:
+        ids = () if checkpoint_id is None else (checkpoint_id,)
+        tenant = caller.scope.tenant
+        return noted(tenant, caller.actor, f"checkpoint.{what}", ids=ids, names={"checkpoint": name}, at=caller.now)
+
+    async def _shown(self, caller: Caller, holder: Holder, one: Checkpoint, trimmed: int = 0) -> web.Response:
+        row = one.row
+        labels = await self._labels.of(caller.scope, [row.session_id])
+        shown = _readable_parts(caller, holder, one)
+        answer = said(
+            CheckpointSaid(
+                id=str(row.checkpoint_id),
+                name=row.name,
+                version=one.version,
+                current_version=row.version,
+                session=labels.get(row.session_id) if row.session_id else None,
+                branched_from=str(row.branched_from) if row.branched_from else None,
+                created_at=row.created_at,
+                changed_at=row.changed_at,
+                recorded_at=one.recorded_at,
+                tokens=one.tokens,
+                parts=[_part_said(part) for part in shown],
+                withheld=len(one.parts) - len(shown),
+                trimmed=trimmed,
+            )
+        )
+        answer.headers["ETag"] = f'"{one.version}"'
+        return answer
+
+
+def _name_in(request: web.Request, caller: Caller) -> str:
+    """The name in the path, as it is kept. Raises NotFound for one that no checkpoint can have."""
+    try:
+        return caller.credential.hide(name_of(request.match_info["id"]))
+    except ValueError:
+        raise NotFound("there is no such checkpoint in this scope") from None
+
+
+def _name(raw: str, param: str) -> str:
+    try:
+        return name_of(raw)
+    except ValueError as exc:
+        raise MemoryInvalid(str(exc), param=param) from None
+
+
+def _number(raw: str | None, param: str) -> int | None:
+    if raw is None:
+        return None
+    if not (raw.isascii() and raw.isdigit() and 1 <= len(raw) <= 9 and int(raw)):
+        raise MemoryInvalid(f"{param} must be a version, a whole number from 1", param=param)
+    return int(raw)
+
+
+def _item_of(caller: Caller, row: CheckpointRow) -> Item:
+    """A checkpoint as the gate knows it: it says no more than its name, its parts are judged one by one."""
+    return Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=row.session_id)
+
+
+def _item_of_part(caller: Caller, one: Checkpoint, part: StoredPart) -> Item:
+    session_id = part.session_id or one.row.session_id
+    return Item(caller.scope.tenant, Sensitivity(part.sensitivity), session_id=session_id)
+
+
+def _readable_parts(caller: Caller, holder: Holder, one: Checkpoint) -> Sequence[StoredPart]:
+    return readable(holder, one.parts, partial(_item_of_part, caller, one))
+
+
+def _compared(caller: Caller, holder: Holder, one: Checkpoint) -> list[Compared]:
+    """The parts in the words that were saved, as far as they may be seen."""
+    shown = _readable_parts(caller, holder, one)
+    return [Compared(part.part, str(part.memory_id), part.saved) for part in shown if not part.state]
+
+
+def _difference_said(one: Compared) -> DifferenceSaid:
+    return DifferenceSaid(part=one.part, memory_id=one.key, content=one.text)
+
+
+def _listed(row: CheckpointRow, label: str | None) -> CheckpointListed:
+    return CheckpointListed(
+        id=str(row.checkpoint_id),
+        name=row.name,
+        version=row.version,
+        session=label,
+        branched_from=str(row.branched_from) if row.branched_from else None,
+        created_at=row.created_at,
+        changed_at=row.changed_at,
+        tokens=row.tokens,
+        parts=row.parts,
+    )
+
+
+def _part_said(part: StoredPart) -> PartSaid:
+    gone = part.state in ("hidden", "quarantined", "rejected")
+    return PartSaid(
+        part=part.part,
+        own=part.own,
+        memory_id=str(part.memory_id),
+        version=part.memory_version,
+        current_version=part.current_version,
+        content="" if gone else part.content,
+        saved=None if gone or part.saved == part.content else part.saved,
+        role=part.role,
+        integrity=part.integrity,
+        sensitivity=part.sensitivity,
+        state=part.state,
+        successor=str(part.successor) if part.successor else None,
+    )

@@ -1,0 +1,73 @@
+"""What the own API needs of checkpoints: their store as a small Protocol, how tokens are counted, and their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+from uuid import UUID
+
+from memory.audit import Note
+from memory.checkpoints import Checkpoint, CheckpointRow, NewCheckpoint
+from memory.config_sections import Checkpoint as Bounds
+from memory.model import Scope
+from memory.ports import TokenCounter
+from memory.stored import Page
+
+Order = Literal["desc", "asc"]
+
+
+class KeepsCheckpoints(Protocol):
+    """The store of checkpoints. Every method acts inside one scope and may raise StoreUnavailable."""
+
+    async def save(
+        self, scope: Scope, subject_id: UUID, new: NewCheckpoint, *, now: datetime, note: Note
+    ) -> Checkpoint:
+        """Keep it under its name. Raises Conflict, TooLarge."""
+
+    async def change(
+        self, scope: Scope, subject_id: UUID, version: int, new: NewCheckpoint, *, now: datetime, note: Note
+    ) -> Checkpoint:
+        """The next version. Raises NotFound, Conflict."""
+
+    async def branch(self, scope: Scope, name: str, new_name: str, *, now: datetime, note: Note) -> Checkpoint:
+        """Another name for the same parts. Raises NotFound, Conflict, TooLarge."""
+
+    async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
+        """Hide it. Raises NotFound."""
+
+    async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Checkpoint:
+        """Bring it back. Raises NotFound, Conflict."""
+
+    async def one(self, scope: Scope, name: str, *, version: int | None = None) -> Checkpoint:
+        """A checkpoint with its parts. Raises NotFound."""
+
+    async def page(
+        self,
+        scope: Scope,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        order: Order = "desc",
+        session_id: UUID | None = None,
+    ) -> Page[CheckpointRow]:
+        """Live checkpoints by when they were made. Raises MemoryInvalid."""
+
+    async def placed(self, scope: Scope, session_id: UUID, limit: int) -> list[tuple[UUID, str, int]]:
+        """Facts and documents that a conversation was given, the newest first: id, kind, version."""
+
+    async def pinned(self, scope: Scope, limit: int) -> list[tuple[UUID, int]]:
+        """The preferences that are pinned and hold: id, version."""
+
+    async def turn_labels(self, scope: Scope, event_ids: Sequence[UUID]) -> dict[UUID, tuple[str, str]]:
+        """Integrity and sensitivity of these turns; one that is not there has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointParts:
+    """What calls about checkpoints are made of."""
+
+    store: KeepsCheckpoints
+    counter: TokenCounter
+    bounds: Bounds

@@ -1,0 +1,395 @@
+"""What a checkpoint is to hold: what was said and a conversation as it stands in, its parts as they are stored out.
+
+Words of the caller pass redaction, and are refused where they address the model; words of a conversation keep the
+labels of the turns that they are quoted from. What is made is embedded before anything is stored, with nothing held
+open meanwhile. Raises NotFound, TooLarge, Unprocessable, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from memory.checkpoints import Checkpoint, NewCheckpoint, NewPart, StoredPart
+from memory.errors import (
+    EmbedderUnavailable,
+    MemoryProxyFault,
+    NotFound,
+    StoreUnavailable,
+    TooLarge,
+    Unprocessable,
+)
+from memory.ids import new_id
+from memory.model import NewMemory
+from memory.stored import MemoryRecord, SessionRecord
+from memory.write.windows import dated, split_windows
+from policies.checkpoint import LABELS, Costs, Part, fitting, in_order, may_become
+from policies.gate import Holder, Item
+from policies.injection.judge import judge
+from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
+from policies.text import storable
+from proxy.api.asking import Caller
+from proxy.api.conversation_parts import Words, words_of
+from proxy.api.memories import item_of
+from proxy.api.parts import OwnParts
+from proxy.api.schemas_checkpoint import CheckpointAsked, CheckpointPatch
+from proxy.gated import readable, require_readable
+
+EXTRACTOR: Final = "checkpoint/1"
+# How long a save waits for what was said a moment ago to be stored: the answer leaves before that.
+_SETTLE_S: Final = 2.0
+_SETTLE_STEP_S: Final = 0.05
+_LINES: Final[tuple[tuple[Part, str], ...]] = (("goal", "goals"), ("task", "tasks"), ("entity", "entities"))
+_NAMED: Final[tuple[tuple[Part, str, frozenset[str]], ...]] = (
+    ("fact", "memories", frozenset({"semantic", "episodic", "procedural"})),
+    ("document", "documents", frozenset({"document"})),
+    ("preference", "preferences", frozenset({"semantic"})),
+)
+# Which parts a member of a body stands in the place of.
+_INSTEAD_OF: Final[dict[str, tuple[Part, ...]]] = {
+    "notes": ("notes",),
+    "goals": ("goal",),
+    "tasks": ("task", "plan", "open"),
+    "entities": ("entity",),
+    "memories": ("fact",),
+    "documents": ("document",),
+    "preferences": ("preference",),
+}
+_OF_SESSION: Final[frozenset[Part]] = frozenset(
+    {"goal", "plan", "open", "task", "fact", "document", "preference", "summary"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece(Costs):
+    """A part to be kept: words that are to become a memory, or a memory that is there."""
+
+    words: Words | None = None
+    named: tuple[UUID, int] | None = None
+    own: bool = False
+
+    @property
+    def key(self) -> object:
+        """What makes two of them the same."""
+        return self.named[0] if self.named else (self.part, self.words and self.words.text)
+
+
+class Saving:
+    """Puts checkpoints together."""
+
+    def __init__(self, parts: OwnParts) -> None:
+        self._parts = parts
+
+    async def made_new(
+        self, caller: Caller, holder: Holder, asked: CheckpointAsked, session: SessionRecord | None
+    ) -> tuple[NewCheckpoint, int]:
+        """What is to be stored under a new name, and how many parts were left out because of their length."""
+        given = asked.model_fields_set
+        pieces = await self._given(caller, holder, asked, given)
+        if session is not None:
+            await self._settle()
+            without = _instead_of(given) | (frozenset() if asked.summary else frozenset({"summary"}))
+            pieces += await self._of_session(caller, holder, session, _OF_SESSION - without)
+        if not pieces:
+            what = (
+                "this conversation says nothing yet" if session else "name a session, or say notes, goals or entities"
+            )
+            raise Unprocessable(f"there is nothing to keep: {what}", param="session")
+        return await self._finished(caller, asked.name, session.session_id if session else None, pieces, asked.trim, ())
+
+    async def made_next(
+        self,
+        caller: Caller,
+        holder: Holder,
+        asked: CheckpointPatch,
+        known: Checkpoint,
+        session: SessionRecord | None,
+    ) -> tuple[NewCheckpoint, int]:
+        """What its next version is to hold."""
+        given = asked.model_fields_set
+        replaced = _instead_of(given)
+        pieces = await self._given(caller, holder, asked, given)
+        if asked.refresh and session is not None:
+            await self._settle()
+            pieces += await self._of_session(caller, holder, session, _OF_SESSION - replaced)
+            replaced |= _OF_SESSION
+        pieces += [self._as_it_was(one.part, one) for one in known.parts if one.part not in replaced]
+        if not pieces:
+            raise Unprocessable("nothing would be left of it: delete the checkpoint instead")
+        return await self._finished(caller, known.row.name, known.row.session_id, pieces, asked.trim, known.parts)
+
+    # ------------------------------------------------------------ what is said
+
+    async def _given(
+        self, caller: Caller, holder: Holder, asked: CheckpointAsked | CheckpointPatch, given: Collection[str]
+    ) -> list[Piece]:
+        """What the body says itself. Raises NotFound, Unprocessable."""
+        said: list[tuple[Part, str, str]] = []
+        if asked.notes.strip():
+            said.append(("notes", "notes", asked.notes))
+        said += [(part, member, line) for part, member in _LINES for line in getattr(asked, member) if line.strip()]
+        texts = await asyncio.to_thread(lambda: [self._cleaned(member, text) for _, member, text in said])
+        sensitivity = Sensitivity(asked.sensitivity)
+        words = [
+            Words(part, text, "user", Integrity.USER, sensitivity, (), caller.now)
+            for (part, _, _), text in zip(said, texts, strict=True)
+        ]
+        pieces = [self._piece(one) for one in words]
+        for part, member, kinds in _NAMED:
+            ids = [UUID(one) for one in getattr(asked, member)] if member in given else []
+            pieces += [await self._named(caller, holder, part, member, one, kinds) for one in ids]
+        return pieces
+
+    def _cleaned(self, member: str, raw: str) -> str:
+        """Without secrets. Raises Unprocessable where it addresses the model."""
+        text = self._parts.redactor.redact(storable(raw)).text.strip()
+        verdict = judge(text, "own")
+        if verdict.quarantined:
+            raise Unprocessable(
+                f"{member} address the model ({verdict.reason}): word them as a statement", param=member
+            )
+        return text
+
+    async def _named(
+        self, caller: Caller, holder: Holder, part: Part, member: str, memory_id: UUID, kinds: frozenset[str]
+    ) -> Piece:
+        try:
+            record = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
+            require_readable(holder, item_of(caller.scope, record), "memory")
+        except NotFound:
+            raise NotFound(f"there is no memory {memory_id} in this scope", param=member) from None
+        if record.kind not in kinds or record.collection == "checkpoint":
+            raise Unprocessable(
+                f"{memory_id} is of kind {record.kind}; {member} takes {' or '.join(sorted(kinds))}", param=member
+            )
+        if not may_become(part, Integrity(record.integrity)):
+            raise Unprocessable(
+                f"{memory_id} is {record.integrity}'s: only a user's own words become a {part}", param=member
+            )
+        return self._standing(part, record)
+
+    # ------------------------------------------------------------ what the conversation says
+
+    async def _of_session(
+        self, caller: Caller, holder: Holder, session: SessionRecord, wanted: Collection[Part]
+    ) -> list[Piece]:
+        """What a conversation says of itself now, as far as this caller may see it."""
+        spoken = await self._quoted(caller, holder, session)
+        if "summary" in wanted and session.summary_memory_id is not None:
+            spoken += await self._summary(caller, holder, session.summary_memory_id)
+        pieces = [self._piece(one) for one in spoken if one.part in wanted]
+        facts = await self._learnt(caller, holder, session.session_id)
+        pieces += [self._standing("fact", one) for one in facts if "fact" in wanted]
+        known = {one.memory_id for one in facts}
+        pieces += [
+            piece for piece in await self._placed(caller, holder, session.session_id, known) if piece.part in wanted
+        ]
+        if "preference" in wanted:
+            pieces += await self._pinned(caller, holder)
+        return pieces
+
+    async def _quoted(self, caller: Caller, holder: Holder, session: SessionRecord) -> list[Words]:
+        """Goal, plan, questions left open and calls without an answer, each with the labels of its turns."""
+        if self._parts.working is None:
+            return []
+        context = await self._parts.working.of(caller.scope, session.session_id)
+        found = words_of(context) if context is not None else []
+        sources = sorted({event_id for one in found for event_id in one.sources})
+        labels = await self._parts.checkpoints.store.turn_labels(caller.scope, sources)
+        kept = []
+        for one in found:
+            if not all(event_id in labels for event_id in one.sources):
+                continue
+            integrity = derived_integrity(Integrity(labels[event_id][0]) for event_id in one.sources)
+            sensitivity = derived_sensitivity(Sensitivity(labels[event_id][1]) for event_id in one.sources)
+            if may_become(one.part, integrity):
+                kept.append(replace(one, integrity=integrity, sensitivity=sensitivity))
+        item = partial(_item_of_words, caller, session.session_id)
+        return list(readable(holder, kept, item))
+
+    async def _summary(self, caller: Caller, holder: Holder, memory_id: UUID) -> list[Words]:
+        try:
+            record = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
+        except NotFound:
+            return []
+        shown = readable(holder, [record], partial(item_of, caller.scope))
+        return [
+            Words(
+                "summary",
+                one.content,
+                "summary",
+                Integrity(one.integrity),
+                Sensitivity(one.sensitivity),
+                one.event_ids,
+                one.occurred_at,
+            )
+            for one in shown
+        ]
+
+    async def _learnt(self, caller: Caller, holder: Holder, session_id: UUID) -> list[MemoryRecord]:
+        """The newest facts that were learnt in it and hold."""
+        page = await self._parts.records.memories(
+            caller.scope, limit=200, kind="semantic", session_id=session_id, now=caller.now
+        )
+        holding = [one for one in page.rows if _holds(one)]
+        return list(readable(holder, holding, partial(item_of, caller.scope)))[
+            : self._parts.checkpoints.bounds.facts_max
+        ]
+
+    async def _placed(self, caller: Caller, holder: Holder, session_id: UUID, known: Collection[UUID]) -> list[Piece]:
+        """Facts of other conversations and documents that it was given."""
+        found = await self._parts.checkpoints.store.placed(
+            caller.scope, session_id, self._parts.checkpoints.bounds.parts_max
+        )
+        ids = [(memory_id, kind) for memory_id, kind, _ in found if memory_id not in known]
+        pieces: list[Piece] = []
+        for memory_id, kind in ids:
+            part: Part = "document" if kind == "document" else "fact"
+            if (
+                part == "fact"
+                and len(known) + sum(one.part == "fact" for one in pieces) >= self._parts.checkpoints.bounds.facts_max
+            ):
+                continue
+            pieces += await self._if_readable(caller, holder, part, memory_id)
+        return pieces
+
+    async def _pinned(self, caller: Caller, holder: Holder) -> list[Piece]:
+        found = await self._parts.checkpoints.store.pinned(caller.scope, self._parts.checkpoints.bounds.facts_max)
+        return [piece for one, _ in found for piece in await self._if_readable(caller, holder, "preference", one)]
+
+    async def _if_readable(self, caller: Caller, holder: Holder, part: Part, memory_id: UUID) -> list[Piece]:
+        try:
+            record = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
+        except NotFound:  # of a wider scope, or gone since
+            return []
+        shown = readable(holder, [record], partial(item_of, caller.scope))
+        return [self._standing(part, one) for one in shown if may_become(part, Integrity(one.integrity))]
+
+    async def _settle(self) -> None:
+        """Wait a moment for what was captured to be stored; what takes longer is not in the checkpoint."""
+        try:
+            async with asyncio.timeout(_SETTLE_S):
+                while True:
+                    depth = await self._parts.queue.depth()
+                    if depth.pending + depth.in_flight + self._parts.hand_off.held() == 0:
+                        return
+                    await asyncio.sleep(_SETTLE_STEP_S)
+        except (TimeoutError, MemoryProxyFault):
+            return  # what is stored by now is what there is
+
+    # ------------------------------------------------------------ all of it together
+
+    async def _finished(
+        self,
+        caller: Caller,
+        name: str,
+        session_id: UUID | None,
+        pieces: Sequence[Piece],
+        trim: bool,
+        before: Iterable[StoredPart],
+    ) -> tuple[NewCheckpoint, int]:
+        same = {(one.part, one.content): one for one in before if one.own and not one.state}
+        pieces = [self._unless_there(piece, same) for piece in pieces]
+        wanted = in_order(list({piece.key: piece for piece in reversed(pieces)}.values())[::-1])
+        kept = self._within_bounds(wanted, trim)
+        made = await self._remembered(caller.now, [one.words for one in kept if one.words is not None])
+        parts = []
+        for piece in kept:
+            if piece.words is not None:
+                memory = made.pop(0)
+                parts.append(NewPart(piece.part, memory.memory_id, 1, True, memory))
+            elif piece.named is not None:
+                parts.append(NewPart(piece.part, *piece.named, piece.own))
+        tokens = sum(one.tokens for one in kept)
+        return NewCheckpoint(name, session_id, tuple(parts), tokens), len(wanted) - len(kept)
+
+    def _unless_there(self, piece: Piece, same: Mapping[tuple[Part, str], StoredPart]) -> Piece:
+        """What was said in these words before keeps its memory: embedded once, and told to a conversation once."""
+        known = same.get((piece.part, piece.words.text)) if piece.words else None
+        return piece if known is None else self._as_it_was(piece.part, known)
+
+    def _within_bounds(self, pieces: list[Piece], trim: bool) -> list[Piece]:
+        """Raises TooLarge, unless it may be trimmed to fit."""
+        bounds = self._parts.checkpoints.bounds
+        kept = fitting(pieces, bounds.tokens_max) if trim else pieces
+        tokens = sum(one.tokens for one in kept)
+        if tokens > bounds.tokens_max:
+            raise TooLarge(
+                f"this is about {tokens} tokens, and a checkpoint has {bounds.tokens_max} (checkpoint.tokens_max): "
+                + ("shorten the notes" if trim else 'say less, name the memories to take along, or send "trim": true'),
+                param="trim",
+            )
+        if len(kept) > bounds.parts_max:
+            raise TooLarge(
+                f"this has {len(kept)} parts, and a checkpoint {bounds.parts_max} (checkpoint.parts_max)",
+                param="memories",
+            )
+        return kept
+
+    async def _remembered(self, now: datetime, words: Sequence[Words]) -> list[NewMemory]:
+        """Words as memories, embedded. Raises StoreUnavailable."""
+        windows = [await asyncio.to_thread(split_windows, one.text, self._parts.windows) for one in words]
+        texts = [
+            dated(one.text[a:b], one.occurred_at) for one, spans in zip(words, windows, strict=True) for a, b in spans
+        ]
+        try:
+            vectors = await self._parts.embedder.embed_documents(texts) if texts else None
+        except EmbedderUnavailable as fault:
+            raise StoreUnavailable(f"this cannot be embedded now: {fault}", retry_after_s=1) from fault
+        made, at = [], 0
+        for one, spans in zip(words, windows, strict=True):
+            memory_id = new_id()
+            made.append(
+                NewMemory(
+                    memory_id=memory_id,
+                    kind="working",
+                    content=one.text,
+                    content_key=b"",
+                    role=one.role,
+                    integrity=one.integrity,
+                    sensitivity=one.sensitivity,
+                    origin="checkpoint",
+                    importance=0.5,
+                    confidence=1.0,
+                    occurred_at=one.occurred_at,
+                    extractor_version=EXTRACTOR,
+                    source_turns=one.sources,
+                    windows=tuple(spans),
+                    vectors=None if vectors is None else vectors[at : at + len(spans)],
+                )
+            )
+            at += len(spans)
+        return made
+
+    def _piece(self, words: Words) -> Piece:
+        return Piece(words.part, self._cost(words.part, words.role, words.text), words=words)
+
+    def _standing(self, part: Part, record: MemoryRecord) -> Piece:
+        cost = self._cost(part, record.role, record.content)
+        return Piece(part, cost, named=(record.memory_id, record.version))
+
+    def _as_it_was(self, part: Part, one: StoredPart) -> Piece:
+        cost = self._cost(part, one.role, one.content)
+        return Piece(part, cost, named=(one.memory_id, one.current_version), own=one.own)
+
+    def _cost(self, part: Part, role: str, content: str) -> int:
+        """About the tokens of its item in a block."""
+        return self._parts.checkpoints.counter.count(f"[{role}, {LABELS[part]}] {content}") + 1
+
+
+def _item_of_words(caller: Caller, session_id: UUID, words: Words) -> Item:
+    return Item(caller.scope.tenant, words.sensitivity, session_id=session_id)
+
+
+def _instead_of(given: Collection[str]) -> frozenset[Part]:
+    return frozenset(part for member in given for part in _INSTEAD_OF.get(member, ()))
+
+
+def _holds(record: MemoryRecord) -> bool:
+    quarantined = record.quarantine_reason is not None
+    return record.superseded_by is None and not quarantined and record.validation_status != "rejected"
