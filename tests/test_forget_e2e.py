@@ -134,6 +134,17 @@ def test_a_memory_goes_with_what_it_rests_on(forgetting: Service) -> None:
     assert not any("Marjeta" in turn["content"] for turn in sessions["turns"])
 
 
+def test_a_memory_that_was_changed_and_hidden_before_is_forgotten_in_full(forgetting: Service) -> None:
+    """The audit log goes on naming its id: that a memory was changed is no trace of what it said."""
+    take_in(forgetting, "vida", {"role": "user", "content": "My locker at the baths is number forty."})
+    (one,) = forgetting.call("GET", "/memory/v1/memories?kind=episodic", X_Memory_User="vida")["data"]
+    path = f"/memory/v1/memories/{one['id']}"
+    assert forgetting.call("PATCH", path, {"importance": 0.9}, X_Memory_User="vida", If_Match="1")["version"] == 2
+    assert forgetting.call("DELETE", path, X_Memory_User="vida")["deleted"] is True
+    receipt = forget(forgetting, "vida", memory=one["id"])
+    assert receipt["complete"] is True, receipt["probe"]
+
+
 def test_bodies_that_name_none_or_two_are_refused(forgetting: Service) -> None:
     for body in ({}, {"user": "x", "project": "y"}, {"user": ""}, {"user": "x", "more": 1}, {"user": 7}):
         assert forget(forgetting, "x", **body)["error"]["code"] == "unprocessable"
