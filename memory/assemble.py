@@ -40,9 +40,12 @@ _TIER: Final = {
 }
 _SECTIONS: Final = ("document", "semantic", "summary", "episodic", "procedural")
 _BEFORE: Final = "Earlier in this conversation:\n"
+_RESTORED: Final = "Restored from a checkpoint:\n"
+_RECALLED: Final = "From earlier conversations:\n"  # only where something restored stands before it
 _CHANGED: Final = ", changed later"
 _REPLACES: Final = ", in place of what was quoted above"
 STANDS: Final = "stands in this conversation already"
+NO_ROOM: Final = "budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +77,18 @@ def build_block(
     """Take admitted candidates best first while tier limits and the budget allow; write them by kind, oldest first.
 
     What is `standing` in the conversation since an earlier turn is not said again, and counts within its tier: it is
-    given all the same. `limits` gives the most items per tier (`episodes`, `facts`, `procedures`, `replay`, `working`),
-    `terms` the idf of each term of the question. What does not fit is skipped, so that a short good one behind a long
-    one still gets in.
+    given all the same. `limits` gives the most items per tier (`episodes`, `facts`, `procedures`, `replay`, `working`,
+    `checkpoint`), `terms` the idf of each term of the question. What does not fit is skipped, so that a short good one
+    behind a long one still gets in; what is restored is whole or not there: half a note is a wrong note.
     """
-    frame = counter.count(OPENING + CLOSING + (_BEFORE if any(map(_is_of_session, candidates)) else ""))
+    headings = (_BEFORE if any(map(_is_of_session, candidates)) else "") + _headings(candidates)
+    frame = counter.count(OPENING + CLOSING + headings)
     left = budget_tokens - frame
     taken: list[tuple[Candidate, str]] = []
     used: dict[str, int] = {}
     left_out: dict[UUID, str] = {}
     for candidate in before_their_turns(candidates):
-        tier = "replay" if candidate.replayed else _TIER.get(candidate.kind, "facts")
+        tier = _tier(candidate)
         if not candidate.admitted:
             left_out[candidate.memory_id] = f"not admitted: {candidate.why}"
         elif candidate.memory_id in standing:
@@ -95,12 +99,11 @@ def build_block(
         elif used.get(tier, 0) >= limits.get(tier, 0):
             left_out[candidate.memory_id] = f"limit of {limits.get(tier, 0)} {tier}"
         else:
-            item = _render(
-                candidate, router.excerpt_chars(candidate, len(taken) - _of_session(used), terms), terms, compressor
-            )
+            chars = None if candidate.section else router.excerpt_chars(candidate, len(taken) - _apart(used), terms)
+            item = _render(candidate, chars, terms, compressor)
             cost = counter.count(_opened(candidate, {candidate.later} if candidate.later else set()) + item) + 1
             if cost > left:
-                left_out[candidate.memory_id] = "budget"
+                left_out[candidate.memory_id] = NO_ROOM
                 continue
             left -= cost
             used[tier] = used.get(tier, 0) + 1
@@ -109,9 +112,12 @@ def build_block(
         return Block("", 0, (), left_out)
     taken.sort(key=lambda pair: _order(pair[0]))
     shown = {candidate.memory_id for candidate, _ in taken}
-    recalled = "".join(_opened(one, shown) + item for one, item in taken if not _is_of_session(one))
+    restored = "".join(_opened(one, shown) + item for one, item in taken if one.section)
+    recalled = "".join(_opened(one, shown) + item for one, item in taken if not one.section and not _is_of_session(one))
     before = "".join(_opened(one, shown) + item for one, item in taken if _is_of_session(one))
-    text = OPENING + recalled + (_BEFORE + before if before else "") + CLOSING
+    if restored:
+        restored, recalled = _RESTORED + restored, _RECALLED + recalled if recalled else ""
+    text = OPENING + restored + recalled + (_BEFORE + before if before else "") + CLOSING
     return Block(text, counter.count(text), tuple(candidate for candidate, _ in taken), left_out)
 
 
@@ -120,12 +126,24 @@ def _is_of_session(candidate: Candidate) -> bool:
     return candidate.replayed or candidate.kind == "working"
 
 
-def _of_session(used: Mapping[str, int]) -> int:
-    return used.get("replay", 0) + used.get("working", 0)
+def _apart(used: Mapping[str, int]) -> int:
+    """How many stand under headings of their own: they take no room from what is recalled."""
+    return used.get("replay", 0) + used.get("working", 0) + used.get("checkpoint", 0)
+
+
+def _tier(candidate: Candidate) -> str:
+    return candidate.section or ("replay" if candidate.replayed else _TIER.get(candidate.kind, "facts"))
+
+
+def _headings(candidates: Sequence[Candidate]) -> str:
+    """The headings that a restored item brings along."""
+    return _RESTORED + _RECALLED if any(one.section for one in candidates) else ""
 
 
 def _order(candidate: Candidate) -> tuple[int, bool, datetime, int]:
     """The place in the block: by kind, what has no date first, then as it happened."""
+    if candidate.section:
+        return -1, False, _EARLIEST, candidate.seq
     section = _SECTIONS.index(candidate.kind) if candidate.kind in _SECTIONS else len(_SECTIONS)
     if candidate.replayed:
         return len(_SECTIONS) + 1, True, _EARLIEST, candidate.seq

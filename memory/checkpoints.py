@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from memory.model import NewMemory
+from memory.model import Candidate, NewMemory, Reason
 from policies.checkpoint import Part
 
 PartState = Literal["", "hidden", "quarantined", "rejected", "superseded", "expired"]
@@ -90,10 +90,29 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class NamedPart:
+    """A part by its memory, in the version that was saved; `own`: made for the checkpoint."""
+
+    part: Part
+    memory_id: UUID
+    version: int
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ToLoad:
     """What a load reads: which checkpoint in which version, and which memories it names, in order."""
 
     checkpoint_id: UUID
     version: int
     session_id: UUID | None
-    parts: tuple[tuple[Part, UUID, bool], ...]  # the part, its memory, whether it was made for this checkpoint
+    parts: tuple[NamedPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a checkpoint gives one prompt, in its order. `fault`: why it could not be read."""
+
+    candidates: tuple[Candidate, ...] = ()
+    fault: Reason | None = None
+    checkpoint_id: UUID | None = None

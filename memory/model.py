@@ -100,6 +100,7 @@ class Candidate:
     replayed: bool = False  # of the same conversation, whose client does not send it again
     sensitivity: str = "internal"
     replaces: bool = False  # it has taken the place of something that this conversation was given
+    section: Literal["", "checkpoint"] = ""  # it stands under a heading of its own, in the order of `seq`
 
 
 @dataclass(frozen=True, slots=True)

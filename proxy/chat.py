@@ -21,14 +21,16 @@ from uuid import UUID
 from aiohttp import web
 from multidict import CIMultiDict
 
+from memory.assemble import NO_ROOM
 from memory.audit import Audit
 from memory.canary import Canaries
+from memory.checkpoints import Restored
 from memory.config import Settings
 from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
 from memory.ids import new_id
 from memory.json_spans import JsonUnreadable
 from memory.keys import KeyRing, tenant_salt
-from memory.model import Captured, Retrieval, Withdrawn
+from memory.model import Captured, Retrieval, Rung, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import MODEL_CHARS_MAX, lap, note
 from memory.read.conversation import Conversation
@@ -49,7 +51,7 @@ from proxy.prompt import (
     retrieval_record,
 )
 from proxy.relay import Upstream
-from proxy.remembering import Asked, MemoryParts, Remembering, new_cut
+from proxy.remembering import Asked, MemoryParts, Remembered, Remembering, new_cut
 from proxy.shedding import MemoryPlaces
 from proxy.wire.chat_request import ChatRequest, mentions_memory
 
@@ -109,7 +111,7 @@ class ChatCompletions:
         if not await self._has_keys(asked.ask.scope.tenant):
             return await self.without_memory(request, await ours_taken_off(asked), "degraded; reason=store")
         async with self._parts.places.place(asked.ask.scope.tenant) as rung:
-            has = await self._memory.remember(asked, chat, rung)
+            has = await self._remembered(asked, chat, rung)
         conversation = has.conversation
         self._users.session((asked.ask.scope.tenant, asked.ask.scope.user), conversation.session.session_id)
         lap("recall")
@@ -117,8 +119,30 @@ class ChatCompletions:
         self._memory.note(asked, chat, has, prompt)
         lap("assemble")
         self._watch(asked, request[CREDENTIAL], prompt)
+        self._note_restored(asked, has.restored, prompt)
         millis = (perf_counter() - asked.started) * 1000
         return await self._forward(request, asked, chat, conversation, prompt, millis)
+
+    async def _remembered(self, asked: Asked, chat: ChatRequest, rung: Rung) -> Remembered:
+        """What memory has for this request. Raises NotFound for a checkpoint that is not there."""
+        try:
+            return await self._memory.remember(asked, chat, rung)
+        except NotFound:
+            self._parts.metrics.checkpoints.labels("missing").inc()
+            raise
+
+    def _note_restored(self, asked: Asked, restored: Restored, prompt: Prompt) -> None:
+        """Count and note what of a checkpoint was placed now; what stands already was noted when it was."""
+        if not restored.candidates or prompt.block is None:
+            return
+        ids = {one.memory_id for one in restored.candidates}
+        if any(prompt.block.left_out.get(one) == NO_ROOM for one in ids):
+            self._parts.metrics.checkpoints.labels("cut").inc()
+        placed = ids.intersection(prompt.block.memory_ids)
+        if placed and restored.checkpoint_id is not None:
+            self._parts.metrics.checkpoints.labels("placed").inc()
+            named, actor = [restored.checkpoint_id, *sorted(placed)], asked.credential.actor
+            self._parts.journal.note(asked.ask.scope.tenant, actor, "checkpoint.load", why="chat", ids=named)
 
     async def read(self, request: web.Request) -> bytes:
         """The body. Raises TooLarge, TooSlow, EncodingRefused."""
@@ -155,9 +179,8 @@ class ChatCompletions:
         named = {member.key: member.value for member in chat.root.members}
         openai_user = openai_user_of(named) if self._parts.settings.identity.from_openai_user else None
         ask = mode_within(identify(request.raw_headers, chat.memory, openai_user, credential, now), credential)
-        if ask.checkpoint is not None or ask.persona is not None:
-            what = "checkpoint" if ask.checkpoint is not None else "persona"
-            raise NotFound(f"there is no such {what} in this scope", param=f"X-Memory-{what.capitalize()}")
+        if ask.persona is not None:
+            raise NotFound("there is no such persona in this scope", param="X-Memory-Persona")
         salt = tenant_salt(salt_key, chat.cache_salt) if self._parts.salted else None
         exchange_id = new_id()
         note(exchange=str(exchange_id), model=chat.model[:MODEL_CHARS_MAX] if chat.model else None)

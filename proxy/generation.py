@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from memory.errors import NotFound
 from proxy.chat import ChatCompletions, ours_taken_off
 
 
@@ -20,5 +21,8 @@ class Generation:
         """Take off what is ours, forward, carry the answer."""
         body = await self._chat.read(request)
         if not self._chat.is_plainly_off(request, body):
-            body = await ours_taken_off(await self._chat.understand(request, body))
+            asked = await self._chat.understand(request, body)
+            if asked.ask.checkpoint is not None and asked.ask.inserts:
+                raise NotFound("a checkpoint is restored into chat completions only", param="X-Memory-Checkpoint")
+            body = await ours_taken_off(asked)
         return await self._chat.without_memory(request, body, "off")

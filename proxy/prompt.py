@@ -15,8 +15,9 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from memory.assemble import Block, build_block
+from memory.assemble import NO_ROOM, Block, build_block
 from memory.chain import Digest
+from memory.checkpoints import Restored
 from memory.config import Settings
 from memory.model import Candidate, Entry, Placed, Reason, Recall, Retrieval, Rung, Shown, Status, Withdrawn
 from memory.ports import Compressor, ContextRouter, TokenCounter
@@ -37,6 +38,9 @@ ANSWER_TOKENS_RESERVED: Final = 256
 # A larger body is not sent a second time to be counted (200 MB of images held the event loop for 4 s): what then
 # overflows is sent again without the block.
 COUNTED_BYTES_MAX: Final = 1_048_576
+
+
+NOTHING_RESTORED: Final = Restored()
 
 
 class ServedModels(Protocol):
@@ -132,6 +136,7 @@ def limits_of(settings: Settings) -> dict[str, int]:
         "procedures": settings.recall.procedures_max,
         "replay": settings.session.replay_turns,
         "working": LINES_MAX,
+        "checkpoint": settings.checkpoint.parts_max,
     }
 
 
@@ -155,12 +160,13 @@ def assemble(
     opens: bool = False,
     cut: Cut | None = None,
     cuts: bool = False,
+    restored: Restored = NOTHING_RESTORED,
 ) -> Prompt:
     """Have the ledger's blocks stand where they stood, and put the block of what was recalled into the newest user
     message, unless the ledger has decided about that one already. `chain` is that message's digest. `may_place` False:
     the model has gone on from that message without it. `opens`: there is no answer yet in the conversation, so what was
     decided at an earlier attempt gives way to what is known now, where that says more. `cut` does not fit and is not
-    sent; `cuts`: from now on.
+    sent; `cuts`: from now on. `restored` comes before what is owed and what was recalled.
     """
     blocks = {at: one for at, one in kept.blocks.items() if at not in room.give_way}
     gone = tuple(Withdrawn(kept.blocks[at].chain, "overflow") for at in room.give_way)
@@ -169,12 +175,11 @@ def assemble(
     before = blocks.get(position) if position is not None else None
     open_to_new = may_place and chat.placeable and (opens or position not in kept.known)
     if open_to_new:
-        owed = frozenset(one.memory_id for one in kept.owed)
-        candidates = (*kept.owed, *(one for one in candidates if one.memory_id not in owed))
+        candidates = _each_once((*restored.candidates, *kept.owed, *candidates))
     others = (placed for at, placed in blocks.items() if not opens or at != position)
     standing = frozenset(one for placed in others for one in placed.memory_ids)
     block = rules.block(candidates, recall.terms, room.budget, standing)
-    reason = "overflow" if cuts else _reason(recall, kept, room, block)
+    reason = "overflow" if cuts else _reason(recall, kept, room, block, restored)
     if block.text and open_to_new and position is not None and chain is not None and not _says_no_more(block, before):
         blocks[position] = Placed(position, chain, entry_of(block, retrieval_id), anew=before is not None)
     else:
@@ -198,6 +203,14 @@ def assemble(
         cut=cut,
         cuts=cuts,
     )
+
+
+def _each_once(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """The candidates, of each memory the first."""
+    first: dict[UUID, Candidate] = {}
+    for one in candidates:
+        first.setdefault(one.memory_id, one)
+    return tuple(first.values())
 
 
 def _says_no_more(block: Block, before: Placed | None) -> bool:
@@ -241,8 +254,12 @@ def summed_up(
     return Placed(position, chain, entry, anew=True)
 
 
-def _reason(recall: Recall, kept: Kept, room: Room, block: Block) -> Reason | None:
+def _reason(recall: Recall, kept: Kept, room: Room, block: Block, restored: Restored) -> Reason | None:
     """What kept this prompt from all that it might have had."""
+    if restored.fault is not None:
+        return restored.fault
+    if any(block.left_out.get(one.memory_id) == NO_ROOM for one in restored.candidates):
+        return "ledger"
     if kept.fault or room.give_way:
         return "ledger"
     if room.full and not block.text and any(one.admitted for one in recall.candidates):
@@ -333,7 +350,9 @@ def retrieval_record(
 
 def _candidate_record(candidate: Candidate, prompt: Prompt, left_out: Mapping[UUID, str]) -> dict[str, Any]:
     placed: Sequence[UUID] = prompt.block.memory_ids if prompt.block else ()
+    section = {"section": candidate.section} if candidate.section else {}
     return {
+        **section,
         "id": str(candidate.memory_id),
         "version": candidate.version,
         "kind": candidate.kind,

@@ -8,6 +8,7 @@ that is away. Forwards nothing and keeps no exchange.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,8 +18,9 @@ from typing import Final
 from uuid import UUID
 
 from memory.chain import Digest, chain
+from memory.checkpoints import Restored
 from memory.config import Settings
-from memory.errors import MemoryProxyFault
+from memory.errors import MemoryProxyFault, NotFound, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Entry, Recall, Rung, Withdrawn
@@ -29,8 +31,10 @@ from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
 from memory.read.ledger import Kept, Ledgers, in_time, noted
 from memory.read.recall import Question, Recaller
+from memory.read.restore import Restorer
 from memory.read.working import WorkingContexts
 from memory.read.working_lines import affordable, with_working
+from memory.telemetry import event
 from policies.labels import Sensitivity
 from proxy.capture import Capture
 from proxy.cutting import Cut, bytes_of, cut_at, cut_for, is_cut, members_of
@@ -39,6 +43,7 @@ from proxy.identity import Ask, Credential
 from proxy.prompt import (
     ANSWER_TOKENS_RESERVED,
     COUNTED_BYTES_MAX,
+    NOTHING_RESTORED,
     Prompt,
     Rules,
     ServedModels,
@@ -49,6 +54,7 @@ from proxy.prompt import (
 )
 from proxy.wire.chat_request import ChatRequest
 
+log: Final = logging.getLogger("memory_proxy.remembering")
 RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document", PAST})
 
 
@@ -79,6 +85,7 @@ class Remembered:
     conversation: Conversation
     kept: Kept
     recall: Recall
+    restored: Restored = NOTHING_RESTORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,7 @@ class MemoryParts:
     conversations: Conversations
     hot: HotScopes
     recaller: Recaller
+    restorer: Restorer
     ledgers: Ledgers
     rules: Rules
     models: ServedModels
@@ -109,8 +117,8 @@ class Remembering:
         self._where = Filter(kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None)
 
     async def remember(self, asked: Asked, chat: ChatRequest, rung: Rung) -> Remembered:
-        """The conversation, what its ledger keeps and what memory has to say, all inside the deadline and from `rung`
-        down. Never raises.
+        """The conversation, what its ledger keeps, what a checkpoint restores and what memory has to say, all inside
+        the deadline and from `rung` down. Raises NotFound for a checkpoint that is not there, and nothing else.
         """
         parts, scope = self._parts, asked.ask.scope
         wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
@@ -122,9 +130,17 @@ class Remembering:
             await asyncio.sleep(0)  # under way before this one goes on
         conversation = await self._conversation(asked, chat)
         lap("find")
+        try:
+            restored = (
+                await self._restored(asked, chat, conversation) if wanted and rung != "none" else NOTHING_RESTORED
+            )
+        except NotFound:
+            if embedding is not None:
+                embedding.cancel()
+            raise
         keeping = self._keeping(asked, chat, conversation) if rung != "none" else None
         if not query or self._has_decided(chat, conversation):
-            return Remembered(conversation, await in_time(keeping, self._left_s(asked)), Recall())
+            return Remembered(conversation, await in_time(keeping, self._left_s(asked)), Recall(), restored)
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         replay = self._replay(asked, conversation)
         reading = parts.working.start(scope, replay[0]) if replay and parts.working else None
@@ -146,10 +162,30 @@ class Remembering:
         if rung in ("ledger", "none"):
             known = parts.recaller.known(question)
             recall = Recall(rung=rung, reason="overload") if known is None else let_through(known, holder)
-            return Remembered(conversation, await in_time(keeping, self._left_s(asked)), recall)
+            return Remembered(conversation, await in_time(keeping, self._left_s(asked)), recall, restored)
         recall = await parts.recaller.recall(question, embedding, self._left_s(asked))
         recall = await with_working(recall, reading, self._left_s(asked))
-        return Remembered(conversation, await in_time(keeping, self._left_s(asked)), let_through(recall, holder))
+        kept = await in_time(keeping, self._left_s(asked))
+        return Remembered(conversation, kept, let_through(recall, holder), restored)
+
+    async def _restored(self, asked: Asked, chat: ChatRequest, conversation: Conversation) -> Restored:
+        """What the checkpoint that is named gives this prompt. Raises NotFound; another fault is said in it."""
+        name = asked.ask.checkpoint
+        if name is None or not chat.placeable or self._has_decided(chat, conversation):
+            return NOTHING_RESTORED
+        session = conversation.session.session_id
+        holder = holder_of(asked.credential, session if asked.credential.session else None)
+        where, whole = within(self._where, holder), _contained(conversation, self._summarises(asked))
+        try:
+            async with asyncio.timeout(self._left_s(asked)):
+                return await self._parts.restorer.of(
+                    asked.ask.scope, name, where, now=asked.arrived_at, as_of=asked.ask.as_of, in_prompt=whole
+                )
+        except NotFound:
+            raise
+        except (MemoryProxyFault, TimeoutError) as fault:
+            event(log, "checkpoint_not_read", logging.WARNING, fault=type(fault).__name__)
+            return Restored(fault="store" if isinstance(fault, StoreUnavailable) else "deadline")
 
     def _left_s(self, asked: Asked) -> float:
         """Seconds until the deadline; a moment for what is there already."""
@@ -207,8 +243,10 @@ class Remembering:
         cut, cuts = await self._cut(asked, chat, conversation, has.kept)
         kept = await self._behind(asked, chat, has, cut) if cuts else has.kept
         kept = replace(kept, blocks={at: one for at, one in kept.blocks.items() if not is_cut(cut, at)})
-        if kept.owed or any(candidate.admitted for candidate in recall.candidates):
+        restored = has.restored
+        if kept.owed or restored.candidates or any(candidate.admitted for candidate in recall.candidates):
             most, cap = parts.settings.recall.budget_tokens_max, asked.credential.limits.injected_tokens_max
+            most += parts.settings.checkpoint.tokens_max if restored.candidates else 0
             wanted = wanted_tokens(asked.ask, most if cap is None else min(most, cap))
         room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models, cut)
         newest = chat.newest_user
@@ -226,6 +264,7 @@ class Remembering:
             opens=conversation.opens,
             cut=cut,
             cuts=cuts,
+            restored=restored,
         )
         return await off_loop(len(asked.body), work)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from memory.breaker import Breaker
 from memory.chain import Digest
+from memory.checkpoints import ToLoad
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.ports import Embedder
 from memory.read.conversation import Asked, ChainStore, Hot, HotState
@@ -25,12 +26,13 @@ from memory.read.hot import IndexSource
 from memory.read.items import Filter
 from memory.read.ledger import HotLedger, LedgerStore
 from memory.read.recall import ColdStore
+from memory.read.restore import RestoreStore
 
 # A third of a millisecond where the store is well; a search of the API may wait longer than a prompt does.
 _VISIBLE_S: Final = 1.0
 
 
-class Reads(IndexSource, ColdStore, ChainStore, LedgerStore, Protocol):
+class Reads(IndexSource, ColdStore, ChainStore, LedgerStore, RestoreStore, Protocol):
     """All that the read path asks of the store."""
 
 
@@ -81,6 +83,14 @@ class GuardedReads:
     async def summary(self, tenant: UUID, scope_ids: Sequence[int], session_id: UUID) -> IndexRow | None:
         """The rolling summary of a session. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.summary(tenant, scope_ids, session_id))
+
+    async def checkpoint(self, scope: Scope, name: str, as_of: datetime | None) -> ToLoad | None:
+        """What a checkpoint names. Raises StoreUnavailable."""
+        return await self._breaker.call(lambda: self._reads.checkpoint(scope, name, as_of))
+
+    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
+        """What memories said in these versions. Raises StoreUnavailable."""
+        return await self._breaker.call(lambda: self._reads.words(tenant, scope_ids, versions))
 
 
 class HotStates(HotState, HotLedger, Protocol):

@@ -45,6 +45,7 @@ from memory.read.hot import HotScopes
 from memory.read.ledger import Ledgers
 from memory.read.query_cache import QueryCache
 from memory.read.recall import Recaller
+from memory.read.restore import Restorer
 from memory.read.tell import Tells
 from memory.serving import ModelMoved, write_note
 from memory.telemetry import Metrics
@@ -106,6 +107,7 @@ class Reading:
     conversations: Conversations
     ledgers: Ledgers
     recaller: Recaller
+    restorer: Restorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ def _reading(base: Base, reranker: CrossEncoder | None) -> Reading:
         conversations=Conversations(hot_state, reads),
         ledgers=Ledgers(hot_state, reads, hot, kept.keys, metrics, law.cleaned, law.redacted),
         recaller=Recaller(hot, reads, queries, metrics, reranking=reranking(settings, reranker), answers=answers),
+        restorer=Restorer(reads, law.cleaned),
     )
 
 
@@ -246,6 +249,7 @@ def _parts(
         conversations=reading.conversations,
         hot=reading.hot,
         recaller=reading.recaller,
+        restorer=reading.restorer,
         ledgers=reading.ledgers,
         rules=rules,
         models=models,

@@ -1,4 +1,4 @@
-"""Checkpoints through the service: kept under a name, compared, branched, deleted, brought back, and given to a model."""
+"""Checkpoints through the service: kept under a name, compared, branched, deleted, brought back, given to a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.e2e.talk import ask
+from tests.e2e.talk import ask, turn
+from tests.e2e.upstreams import last
 from tests.service_fixture import Service
 
 BASE = "/memory/v1/checkpoints"
@@ -136,7 +137,9 @@ def test_a_branch_goes_on_by_itself(service: Service, user: str) -> None:
     made = call(service, user, "POST", "/trunk/branch", {"name": "left"})
     trunk = call(service, user, "GET", "/trunk")
     assert made["branched_from"] == trunk["id"] and made["version"] == 1
-    assert [one["memory_id"] for one in made["parts"]] == [one["memory_id"] for one in trunk["parts"]], "no words copied"
+    assert [one["memory_id"] for one in made["parts"]] == [one["memory_id"] for one in trunk["parts"]], (
+        "no words copied"
+    )
     assert call(service, user, "POST", "/trunk/branch", {"name": "left"})["error"]["code"] == "conflict"
     call(service, user, "PATCH", "/left", {"notes": "left alone"}, If_Match="1")
     diff = call(service, user, "GET", "/trunk/diff?with=left")
@@ -164,7 +167,10 @@ def test_what_is_deleted_says_so_and_comes_back(service: Service, user: str) -> 
 
 def test_parts_are_never_recalled_and_a_hidden_one_says_so(service: Service, user: str) -> None:
     made = call(service, user, "POST", body={"name": "q", "notes": "The password hint is marmalade."})
-    for body in ({"query": "What is the password hint?"}, {"query": "What is the password hint?", "kinds": ["working"]}):
+    for body in (
+        {"query": "What is the password hint?"},
+        {"query": "What is the password hint?", "kinds": ["working"]},
+    ):
         found = service.call("POST", "/memory/v1/search", body, X_Memory_User=user)["candidates"]
         assert not any("marmalade" in one["content"] for one in found)
     part = made["parts"][0]["memory_id"]
@@ -188,3 +194,160 @@ def test_what_is_forgotten_leaves_every_checkpoint(service: Service, user: str, 
         assert not any("wasps" in one["content"] for one in listed)
     else:
         assert parts(left, "goal") == [] and parts(left, "notes") == ["Mind the wasps."]
+
+
+# ---------------------------------------------------------------- given to a model
+
+
+def content(upstream: str, at: int = -1) -> str:
+    """What the model read in a message of the last request."""
+    return str(last(upstream)[0].json["messages"][at]["content"])
+
+
+def restored(text: str) -> list[str]:
+    """The lines under the heading of a checkpoint."""
+    section = text.partition("Restored from a checkpoint:\n")[2]
+    return section.partition("</memory>")[0].partition("From earlier conversations:\n")[0].splitlines()
+
+
+def saved(service: Service, user: str, name: str = "camp") -> Any:
+    body = {
+        "name": name,
+        "notes": "We stopped at the ford.",
+        "goals": ["Reach Alnwick before dusk"],
+        "entities": ["Bess: the grey mule", "Osric: the guide"],
+    }
+    return call(service, user, "POST", body=body)
+
+
+LINES = ["user, notes] We stopped at the ford.", "user, goal] Reach Alnwick before dusk",
+         "user, entity] Bess: the grey mule", "user, entity] Osric: the guide"]  # fmt: skip
+
+
+def without_date(lines: list[str]) -> list[str]:
+    return [line.partition(" ")[2] if line.startswith("[20") else line for line in lines]
+
+
+def test_a_named_checkpoint_reaches_the_model_once_and_stands_byte_for_byte(
+    service: Service, upstream: str, user: str
+) -> None:
+    saved(service, user)
+    asked = ask(service, "Please go on.\nsay: We go on.", user, checkpoint="camp")
+    assert asked.status == 200 and asked.verdict == "injected" and asked.memory("count") == "4"
+    first = content(upstream)
+    assert without_date(restored(first)) == LINES
+    history = [turn("user", "Please go on.\nsay: We go on."), turn("assistant", "We go on.")]
+    again = ask(service, [*history, turn("user", "And then?")], user, checkpoint="camp")
+    assert content(upstream, 0) == first, "the same bytes"
+    assert "Alnwick" not in content(upstream), "said once, though it was named again"
+    assert (again.memory("count"), again.memory("kept")) == ("0", "4")
+    plain = ask(service, [*history, turn("user", "And then?")], user)
+    assert content(upstream, 0) == first and plain.memory("kept") == "4", "it stands without being named"
+
+    ask(service, "Please go on, would you.", user)
+    assert "Restored" not in content(upstream) and "Alnwick" not in content(upstream)
+    service.settle()
+    record = service.call("GET", f"/memory/v1/retrievals/{asked.memory('retrieval')}", X_Memory_User=user)
+    assert [one["section"] for one in record["candidates"] if one["injected"]] == ["checkpoint"] * 4
+    shown = service.call("GET", f"/memory/v1/replay/{asked.memory('retrieval')}", X_Memory_User=user)
+    assert shown["identical"] is True and "Reach Alnwick before dusk" in shown["request"]
+
+
+def test_the_body_names_a_checkpoint_too_and_a_conflict_is_refused(service: Service, upstream: str, user: str) -> None:
+    saved(service, user)
+    body = {"memory": {"checkpoint": "camp"}}
+    assert ask(service, "Go on, please.", user, body=body).status == 200
+    assert without_date(restored(content(upstream))) == LINES
+    assert "memory" not in last(upstream)[0].json
+    refused = ask(service, "Go on, please.", user, body=body, checkpoint="other")
+    assert refused.status == 400 and refused.json["error"]["code"] == "memory_conflict"
+
+
+def test_what_is_not_there_is_404_and_what_was_deleted_too(service: Service, upstream: str, user: str) -> None:
+    missing = ask(service, "Hello.", user, checkpoint="nowhere")
+    assert missing.status == 404 and missing.json["error"]["param"] == "X-Memory-Checkpoint"
+    saved(service, user)
+    call(service, user, "DELETE", "/camp")
+    assert ask(service, "Hello.", user, checkpoint="camp").status == 404
+    call(service, user, "POST", "/camp/undelete")
+    assert ask(service, "Hello, you.", user, checkpoint="camp").memory("count") == "4"
+    assert ask(service, "Hello there.", user + "-not", checkpoint="camp").status == 404
+
+
+@pytest.mark.parametrize("headers", [{"budget": "0"}, {"mode": "write"}, {"mode": "off"}])
+def test_who_wants_no_memory_is_given_no_checkpoint(
+    service: Service, upstream: str, user: str, headers: dict[str, str]
+) -> None:
+    saved(service, user)
+    assert ask(service, "Go on now.", user, checkpoint="camp", **headers).status == 200
+    assert "Restored" not in content(upstream)
+
+
+def test_a_checkpoint_is_given_as_it_was_at_another_time(service: Service, upstream: str, user: str) -> None:
+    made = saved(service, user)
+    then = made["recorded_at"]
+    call(service, user, "PATCH", "/camp", {"notes": "We are in Alnwick."}, If_Match="1")
+    ask(service, "How far are we?", user, checkpoint="camp", as_of=then)
+    assert "We stopped at the ford." in content(upstream)
+    ask(service, "How far are we now?", user, checkpoint="camp")
+    assert "We are in Alnwick." in content(upstream) and "ford" not in content(upstream)
+
+
+def test_what_is_hidden_or_forgotten_is_withdrawn_from_the_conversation(
+    service: Service, upstream: str, user: str
+) -> None:
+    made = saved(service, user)
+    ask(service, "Shall we?\nsay: We shall.", user, checkpoint="camp")
+    assert "ford" in content(upstream)
+    service.settle()
+    notes = next(one for one in made["parts"] if one["part"] == "notes")
+    receipt = service.call("POST", "/memory/v1/forget", {"memory": notes["memory_id"]}, X_Memory_User=user)
+    assert receipt["complete"] is True, json.dumps(receipt)[:3000]
+    history = [turn("user", "Shall we?\nsay: We shall."), turn("assistant", "We shall.")]
+    ask(service, [*history, turn("user", "Now?")], user, checkpoint="camp")
+    assert "ford" not in json.dumps(last(upstream)[0].json)
+    assert without_date(restored(content(upstream))) == LINES[1:], "the rest is said once more"
+
+
+def test_a_quote_is_hidden_with_the_turn_it_was_taken_from(service: Service, upstream: str, user: str) -> None:
+    talk(service, user)
+    call(service, user, "POST", body={"name": "quoted", "session": "harvest"})
+    memories = service.call("GET", "/memory/v1/memories?kind=episodic&limit=100", X_Memory_User=user)["data"]
+    (first,) = [one for one in memories if one["content"].startswith(GOAL)]
+    service.call("DELETE", f"/memory/v1/memories/{first['id']}", X_Memory_User=user)
+    shown = call(service, user, "GET", "/quoted")
+    (goal,) = [one for one in shown["parts"] if one["part"] == "goal"]
+    assert (goal["state"], goal["content"]) == ("hidden", "")
+    ask(service, "What was that about?", user, checkpoint="quoted", session="elsewhere")
+    assert "Orrery" not in content(upstream) and "2. Hire the pickers" in content(upstream)
+
+
+def test_a_fact_that_was_superseded_comes_as_what_holds_now(service: Service, upstream: str, user: str) -> None:
+    ask(service, "I live in Tamworth.\nsay: Noted.", user, session="one")
+    service.settle()
+    made = call(service, user, "POST", body={"name": "home", "session": "one"})
+    assert any("Tamworth" in one for one in parts(made, "fact"))
+    ask(service, "I live in Lichfield now.\nsay: Noted.", user, session="two")
+    service.settle()
+    assert any(one["state"] == "superseded" for one in call(service, user, "GET", "/home")["parts"])
+    ask(service, "Shall we begin?", user, session="three", checkpoint="home")
+    section = "\n".join(restored(content(upstream)))
+    assert "Lichfield" in section and "Tamworth" not in section
+
+
+def test_the_conversation_itself_is_not_told_its_own_goal_again(service: Service, upstream: str, user: str) -> None:
+    text = "Please help me find the lost lantern of Keswick.\nsay: Gladly."
+    asked = ask(service, text, user)
+    service.settle()
+    session = asked.session
+    call(service, user, "POST", body={"name": "lamp", "session": session, "notes": "Look under the pier."})
+    ask(service, [turn("user", text), turn("assistant", "Gladly."), turn("user", "Where?")], user, checkpoint="lamp")
+    assert without_date(restored(content(upstream))) == ["user, notes] Look under the pier."]
+    ask(service, "Where shall we look?", user, checkpoint="lamp")
+    assert any("lost lantern" in line for line in restored(content(upstream)))
+
+
+def test_generation_routes_say_that_nothing_is_restored_there(service: Service, user: str) -> None:
+    saved(service, user)
+    answer = service.call("POST", "/v1/completions", {"prompt": "x"}, X_Memory_User=user, X_Memory_Checkpoint="camp")
+    assert answer["error"]["code"] == "not_found" and "chat completions only" in answer["error"]["message"]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
+from memory.checkpoints import NamedPart, ToLoad
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.read.conversation import WITHDRAWN
 from memory.read.items import INDEXED_KINDS
@@ -219,6 +220,31 @@ class ReadStore:
             found = await tx.fetch("memories_standing", tenant, list(scope_ids), list(memory_ids))
         none = _Parts({}, {}, {})
         return [Quoted(self._index_row(row, none), row["hidden"], row["successor_id"]) for row in found]
+
+    async def checkpoint(self, scope: Scope, name: str, as_of: datetime | None) -> ToLoad | None:
+        """What a checkpoint of this very scope names, now or as it was recorded at a moment; None for no such one."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return None
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("checkpoint_to_load", scope.tenant, scope_id, name, as_of)
+        if not found:
+            return None
+        first = found[0]
+        parts = tuple(
+            NamedPart(row["part"], row["memory_id"], row["memory_version"], row["own"])
+            for row in found
+            if row["memory_id"] is not None and row["checkpoint_id"] == first["checkpoint_id"]
+        )
+        return ToLoad(first["checkpoint_id"], first["version"], first["session_id"], parts)
+
+    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
+        """What memories said in these versions."""
+        if not scope_ids or not versions:
+            return {}
+        async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
+            found = await tx.fetch("versions_by_number", tenant, list(versions), list(versions.values()))
+        return {row["memory_id"]: row["content"] for row in found}
 
     async def _page(self, tx: Transaction, arguments: tuple[Any, ...], as_of: datetime | None) -> list[Any]:
         if as_of is None:

@@ -147,8 +147,8 @@ ORDER BY ordinal;
 -- The parts of the checkpoint of this name: those of now, or those recorded at a moment. One row without a memory where
 -- it has none; no row where there is no such checkpoint (then).
 -- $1 tenant uuid, $2 scope_id int8, $3 name text, $4 moment timestamptz
--- Uses: checkpoints_of_name. Rows: checkpoint_id, version, session_id, part, memory_id, own.
-SELECT c.checkpoint_id, v.version, c.session_id, p.part, p.memory_id, p.own
+-- Uses: checkpoints_of_name. Rows: checkpoint_id, version, session_id, part, memory_id, memory_version, own.
+SELECT c.checkpoint_id, v.version, c.session_id, p.part, p.memory_id, p.memory_version, p.own
 FROM checkpoints c
 JOIN checkpoint_versions v ON v.tenant_id = $1 AND v.checkpoint_id = c.checkpoint_id
     AND CASE WHEN $4::timestamptz IS NULL THEN v.version = c.version
@@ -161,8 +161,9 @@ ORDER BY c.created_at DESC, p.ordinal;
 -- name: parts_to_load
 -- The parts of a checkpoint in a version that a conversation was to be given; none where it is deleted by now.
 -- $1 tenant uuid, $2 scope_id int8, $3 checkpoint_id uuid, $4 version int4
--- Uses: checkpoints_pkey, checkpoint_parts_pkey. Rows: checkpoint_id, version, session_id, part, memory_id, own.
-SELECT c.checkpoint_id, p.version, c.session_id, p.part, p.memory_id, p.own
+-- Uses: checkpoints_pkey, checkpoint_parts_pkey. Rows: checkpoint_id, version, session_id, part, memory_id,
+-- memory_version, own.
+SELECT c.checkpoint_id, p.version, c.session_id, p.part, p.memory_id, p.memory_version, p.own
 FROM checkpoints c
 JOIN checkpoint_parts p ON p.tenant_id = $1 AND p.checkpoint_id = c.checkpoint_id AND p.version = $4
 WHERE c.tenant_id = $1 AND c.scope_id = $2 AND c.checkpoint_id = $3 AND c.deleted_at IS NULL

@@ -18,6 +18,19 @@
  OR EXISTS (SELECT FROM outdated_turns gone WHERE gone.tenant_id = $1 AND gone.event_id = {value})
  OR EXISTS (SELECT FROM untold_turns hidden WHERE hidden.tenant_id = $1 AND hidden.event_id = {value}))
 
+-- condition: withheld
+-- Whether a person hid or rejected the turn with this id, or it is quarantined: by the memory that holds its words.
+(EXISTS (
+    SELECT FROM derivations made_of
+    JOIN memories made ON made.tenant_id = $1 AND made.memory_id = made_of.derived_id AND made.kind = 'episodic'
+    JOIN memory_versions says ON says.tenant_id = $1 AND says.memory_id = made.memory_id
+        AND says.version = made.version
+    WHERE made_of.tenant_id = $1 AND made_of.source_id = {value} AND made_of.source_kind = 'turn'
+      AND made_of.derived_kind = 'memory'
+      AND (made.quarantined_at IS NOT NULL OR says.validation_status = 'rejected'
+          OR (made.deleted_at IS NOT NULL AND made.pruned_at IS DISTINCT FROM made.deleted_at)))
+ OR EXISTS (SELECT FROM untold_turns hidden WHERE hidden.tenant_id = $1 AND hidden.event_id = {value}))
+
 -- condition: made_no_memory
 -- Whether no memory was made of the turn with this id.
 (NOT EXISTS (

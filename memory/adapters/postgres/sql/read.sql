@@ -222,7 +222,8 @@ WHERE s.tenant_id = $1 AND s.session_id = $3 AND m.scope_id = ANY ($2)
   AND v.validation_status <> 'rejected';
 
 -- name: memories_standing
--- These memories as they are now, also those that recall does not show: why, and what has taken their place.
+-- These memories as they are now, also those that recall does not show: why, and what has taken their place. Words that a
+-- checkpoint quotes from a turn are hidden with that turn.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 memory_ids uuid[]
 -- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
 -- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at, attributes,
@@ -236,7 +237,12 @@ SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_versi
        CASE WHEN m.deleted_at IS NOT NULL THEN 'hidden' WHEN m.quarantined_at IS NOT NULL THEN 'quarantined'
             WHEN v.validation_status = 'rejected' THEN 'rejected'
             WHEN m.kind = 'procedural' AND v.validation_status <> 'confirmed' AND m.superseded_by IS NULL
-                THEN 'rejected' ELSE '' END AS hidden,
+                THEN 'rejected'
+            WHEN m.collection = 'checkpoint' AND EXISTS (
+                SELECT FROM derivations d
+                WHERE d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.source_kind = 'turn'
+                  AND {withheld(d.source_id)})
+                THEN 'hidden' ELSE '' END AS hidden,
        CASE WHEN m.superseded_reason IS DISTINCT FROM 'same meaning' THEN m.superseded_by END AS successor_id
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
