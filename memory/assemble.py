@@ -132,7 +132,9 @@ def _apart(used: Mapping[str, int]) -> int:
 
 
 def _tier(candidate: Candidate) -> str:
-    return candidate.section or ("replay" if candidate.replayed else _TIER.get(candidate.kind, "facts"))
+    if candidate.section:
+        return "checkpoint"
+    return "replay" if candidate.replayed else _TIER.get(candidate.kind, "facts")
 
 
 def _headings(candidates: Sequence[Candidate]) -> str:

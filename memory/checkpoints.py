@@ -111,8 +111,11 @@ class ToLoad:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a checkpoint gives one prompt, in its order. `fault`: why it could not be read."""
+    """What a checkpoint gives one prompt, in its order. `fault`: why it could not be read. `pending`: it was loaded
+    through the API, and is placed once.
+    """
 
     candidates: tuple[Candidate, ...] = ()
     fault: Reason | None = None
     checkpoint_id: UUID | None = None
+    pending: bool = False

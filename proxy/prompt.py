@@ -175,7 +175,7 @@ def assemble(
     before = blocks.get(position) if position is not None else None
     open_to_new = may_place and chat.placeable and (opens or position not in kept.known)
     if open_to_new:
-        candidates = _each_once((*restored.candidates, *kept.owed, *candidates))
+        candidates = each_once((*restored.candidates, *kept.owed, *candidates))
     others = (placed for at, placed in blocks.items() if not opens or at != position)
     standing = frozenset(one for placed in others for one in placed.memory_ids)
     block = rules.block(candidates, recall.terms, room.budget, standing)
@@ -205,7 +205,7 @@ def assemble(
     )
 
 
-def _each_once(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+def each_once(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """The candidates, of each memory the first."""
     first: dict[UUID, Candidate] = {}
     for one in candidates:

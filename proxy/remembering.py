@@ -8,7 +8,6 @@ that is away. Forwards nothing and keeps no exchange.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,21 +19,20 @@ from uuid import UUID
 from memory.chain import Digest, chain
 from memory.checkpoints import Restored
 from memory.config import Settings
-from memory.errors import MemoryProxyFault, NotFound, StoreUnavailable
+from memory.errors import MemoryProxyFault, NotFound
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Entry, Recall, Rung, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import lap
-from memory.read.conversation import CUT, Conversation, Conversations, unrecognised
+from memory.read.conversation import CUT, RESTORE, Conversation, Conversations, unrecognised
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
 from memory.read.ledger import Kept, Ledgers, in_time, noted
 from memory.read.recall import Question, Recaller
-from memory.read.restore import Restorer
+from memory.read.restore import Restorer, restored_in_time
 from memory.read.working import WorkingContexts
 from memory.read.working_lines import affordable, with_working
-from memory.telemetry import event
 from policies.labels import Sensitivity
 from proxy.capture import Capture
 from proxy.cutting import Cut, bytes_of, cut_at, cut_for, is_cut, members_of
@@ -54,7 +52,6 @@ from proxy.prompt import (
 )
 from proxy.wire.chat_request import ChatRequest
 
-log: Final = logging.getLogger("memory_proxy.remembering")
 RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document", PAST})
 
 
@@ -131,16 +128,16 @@ class Remembering:
         conversation = await self._conversation(asked, chat)
         lap("find")
         try:
-            restored = (
-                await self._restored(asked, chat, conversation) if wanted and rung != "none" else NOTHING_RESTORED
-            )
+            restored = await self._restored(asked, chat, conversation, conversation.ledger.get(RESTORE), rung)
         except NotFound:
             if embedding is not None:
                 embedding.cancel()
             raise
         keeping = self._keeping(asked, chat, conversation) if rung != "none" else None
         if not query or self._has_decided(chat, conversation):
-            return Remembered(conversation, await in_time(keeping, self._left_s(asked)), Recall(), restored)
+            return await self._kept_too(
+                asked, chat, Remembered(conversation, Kept(), Recall(), restored), keeping, rung
+            )
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         replay = self._replay(asked, conversation)
         reading = parts.working.start(scope, replay[0]) if replay and parts.working else None
@@ -162,30 +159,41 @@ class Remembering:
         if rung in ("ledger", "none"):
             known = parts.recaller.known(question)
             recall = Recall(rung=rung, reason="overload") if known is None else let_through(known, holder)
-            return Remembered(conversation, await in_time(keeping, self._left_s(asked)), recall, restored)
+            return await self._kept_too(asked, chat, Remembered(conversation, Kept(), recall, restored), keeping, rung)
         recall = await parts.recaller.recall(question, embedding, self._left_s(asked))
         recall = await with_working(recall, reading, self._left_s(asked))
-        kept = await in_time(keeping, self._left_s(asked))
-        return Remembered(conversation, kept, let_through(recall, holder), restored)
+        recall = let_through(recall, holder)
+        return await self._kept_too(asked, chat, Remembered(conversation, Kept(), recall, restored), keeping, rung)
 
-    async def _restored(self, asked: Asked, chat: ChatRequest, conversation: Conversation) -> Restored:
-        """What the checkpoint that is named gives this prompt. Raises NotFound; another fault is said in it."""
-        name = asked.ask.checkpoint
-        if name is None or not chat.placeable or self._has_decided(chat, conversation):
+    async def _kept_too(
+        self, asked: Asked, chat: ChatRequest, has: Remembered, keeping: asyncio.Task[Kept] | None, rung: Rung
+    ) -> Remembered:
+        """With what the ledger keeps; where Redis has lost it, the store may know of a checkpoint that was loaded."""
+        kept, restored = await in_time(keeping, self._left_s(asked)), has.restored
+        known = asked.ask.checkpoint is not None or RESTORE in has.conversation.ledger
+        if kept.restore is not None and not known:
+            restored = await self._restored(asked, chat, has.conversation, kept.restore, rung)
+        return replace(has, kept=kept, restored=restored)
+
+    async def _restored(
+        self, asked: Asked, chat: ChatRequest, conversation: Conversation, mark: bytes | None, rung: Rung
+    ) -> Restored:
+        """What the checkpoint that is named, else the one loaded for this message, gives this prompt. NotFound."""
+        ask, name = asked.ask, asked.ask.checkpoint
+        wants = ask.inserts and ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
+        if not (name or mark) or not wants or rung == "none" or not chat.placeable:
+            return NOTHING_RESTORED
+        if self._has_decided(chat, conversation):
             return NOTHING_RESTORED
         session = conversation.session.session_id
         holder = holder_of(asked.credential, session if asked.credential.session else None)
         where, whole = within(self._where, holder), _contained(conversation, self._summarises(asked))
-        try:
-            async with asyncio.timeout(self._left_s(asked)):
-                return await self._parts.restorer.of(
-                    asked.ask.scope, name, where, now=asked.arrived_at, as_of=asked.ask.as_of, in_prompt=whole
-                )
-        except NotFound:
-            raise
-        except (MemoryProxyFault, TimeoutError) as fault:
-            event(log, "checkpoint_not_read", logging.WARNING, fault=type(fault).__name__)
-            return Restored(fault="store" if isinstance(fault, StoreUnavailable) else "deadline")
+        restorer, now = self._parts.restorer, asked.arrived_at
+        if name is not None:
+            reading = restorer.of(ask.scope, name, where, now=now, as_of=ask.as_of, in_prompt=whole)
+        else:
+            reading = restorer.pending(ask.scope, mark or b"", where, now=now, in_prompt=whole)
+        return await restored_in_time(reading, self._left_s(asked))
 
     def _left_s(self, asked: Asked) -> float:
         """Seconds until the deadline; a moment for what is there already."""
@@ -320,9 +328,21 @@ class Remembering:
         undecided = chain is not None and chain not in entries and newest not in kept.known
         if chain is not None and undecided and prompt.reason is None and asked.ask.budget != 0:
             entries[chain] = None
+        if has.restored.pending and self._is_placed(conversation, has.restored, prompt):
+            work = self._parts.ledgers.mark_restore(asked.ask.scope, conversation.session.session_id, b"")
+            self._parts.capture.in_background(noted(work))
         if entries or kept.found or prompt.withdrawn or prompt.cuts:
             anew, cut = conversation.opens or prompt.cuts, new_cut(conversation, prompt)
             self._say(asked, conversation, entries, kept.found, prompt.withdrawn, anew=anew, cut=cut)
+
+    @staticmethod
+    def _is_placed(conversation: Conversation, restored: Restored, prompt: Prompt) -> bool:
+        """Whether a checkpoint that was loaded needs no placing any more. At an opening what was decided may still give
+        way to another attempt's block, unless the client names its session: then each message opens anew.
+        """
+        ids = {memory_id for one in prompt.placed for memory_id in one.memory_ids}
+        said = all(one.memory_id in ids for one in restored.candidates) or not restored.candidates
+        return said and (conversation.named or not conversation.opens)
 
     async def _opened(self, asked: Asked, conversation: Conversation) -> None:
         """Have the same opening recognised while this one is not answered yet: an impatient client sends it again."""

@@ -9,7 +9,7 @@ how often a memory had been injected by then. Never writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from memory.assemble import Block
 from memory.config import Settings
 from memory.errors import StoreUnavailable, TimedOut, Unprocessable
-from memory.model import Captured, Recall
+from memory.model import Candidate, Captured, Recall
 from memory.off_loop import off_loop
 from memory.read.items import Filter
 from memory.read.ledger import Kept
@@ -31,7 +31,7 @@ from policies.gate import Holder
 from policies.labels import Sensitivity
 from proxy.gated import let_through, within
 from proxy.identity import Ask
-from proxy.prompt import Rules, ServedModels, limits_of, room_for, wanted_tokens
+from proxy.prompt import Rules, ServedModels, each_once, limits_of, room_for, wanted_tokens
 from proxy.remembering import RECALLED_KINDS
 from proxy.wire.chat_request import ChatRequest
 
@@ -81,28 +81,47 @@ class WhatIf:
         return self._rules.counter.exact
 
     async def block(
-        self, captured: Captured, chat: ChatRequest, asked: Asked, *, ask: Ask, holder: Holder, now: datetime
+        self,
+        captured: Captured,
+        chat: ChatRequest,
+        asked: Asked,
+        *,
+        ask: Ask,
+        holder: Holder,
+        now: datetime,
+        restored: Sequence[Candidate] = (),
     ) -> tuple[Recall, Block]:
-        """What would be recalled, and the block of it; an empty one where nothing would be placed.
+        """What would be recalled, and the block of it behind what was `restored`; an empty one where nothing would be
+        placed.
 
         `ask.budget` caps it as the request's did. Raises Unprocessable for a setting that is none of CHANGEABLE,
         TimedOut, StoreUnavailable.
         """
         settings = changed(self.settings, asked.config)
-        if not chat.placeable or not chat.query_text or ask.budget == 0:
+        if not chat.placeable or not (chat.query_text or restored) or ask.budget == 0:
             return Recall(), Block("", 0, (), {})
-        question = self._question(captured, chat, asked, settings, holder, now)
-        embedding = await self._recaller.embed(question.text, question.previous)
-        recall = await self._recaller.recall(question, embedding, DEADLINE_S)
-        _refuse_faults(recall)
-        recall = let_through(recall, holder)
+        recall = Recall()
+        if chat.query_text:
+            question = self._question(captured, chat, asked, settings, holder, now)
+            embedding = await self._recaller.embed(question.text, question.previous)
+            recall = await self._recaller.recall(question, embedding, DEADLINE_S)
+            _refuse_faults(recall)
+        recall = let_through(replace(recall, candidates=each_once((*restored, *recall.candidates))), holder)
         wanted, rules = 0, replace(self._rules, limits=limits_of(settings))
         if any(candidate.admitted for candidate in recall.candidates):
-            wanted = wanted_tokens(ask, settings.recall.budget_tokens_max)
+            most = settings.recall.budget_tokens_max + (settings.checkpoint.tokens_max if restored else 0)
+            wanted = wanted_tokens(ask, most)
         budget = (await room_for(chat, wanted, Kept(), settings.ledger.tokens_max_share, self._models)).budget
         recall = affordable(recall, budget, rules.counter.count)
         work = partial(rules.block, recall.candidates, recall.terms, budget, asked.in_prompt)
         return recall, await off_loop(len(captured.request), work)
+
+    def where(self, asked: Asked, holder: Holder, now: datetime) -> Filter:
+        """What the request may see, under the law of now."""
+        ceiling = self.settings.upstream.sensitivity_max
+        label = Sensitivity(ceiling) if ceiling else None
+        where = Filter(kinds=RECALLED_KINDS, ceiling=label, unexpired_at=now).without(asked.without)
+        return within(where, holder)
 
     def _question(
         self,
@@ -114,10 +133,7 @@ class WhatIf:
         now: datetime,
     ) -> Question:
         """The question that the live path asked, of the store as it stood at `asked.as_of`."""
-        ceiling = settings.upstream.sensitivity_max
-        where = Filter(
-            kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None, unexpired_at=now
-        ).without(asked.without)
+        where = self.where(asked, holder, now)
         turns = settings.session.replay_turns
         opens = not any(view.role == "assistant" for view in chat.messages)
         quoted = bool(turns) and captured.named and opens and where.ceiling is not Sensitivity.PUBLIC
@@ -127,7 +143,7 @@ class WhatIf:
             previous=chat.earlier_texts,
             k=settings.recall.candidates_max,
             now=captured.arrived_at,
-            where=within(where, holder),
+            where=where,
             known_chains=[digest for digest in captured.digests if digest is not None],
             as_of=asked.as_of,
             skip_repeats=True,

@@ -23,6 +23,8 @@ from memory.read.dropped import Joint, pairs_of, rejoined
 
 CUT: Final = Digest(b"cut".ljust(32, b"\x00"))
 """The place in a conversation's ledger that says from which message on it is sent: that one's digest."""
+RESTORE: Final = Digest(b"restore".ljust(32, b"\x00"))
+"""The place in a conversation's ledger that says which checkpoint its next message is to be given."""
 WITHDRAWN: Final = b"-"
 """What the hot ledger has where a block was withdrawn; it has b"" where nothing was placed."""
 
@@ -265,7 +267,7 @@ def _asked(
         opening=None if named is not None else _tip(digests) if answers else _opening_digest(messages, digests),
         scope_ids=scope_ids,
         session_id=named.session_id if named is not None else None,
-        marks=[CUT, *user_digests(messages, digests).values()],
+        marks=[*user_digests(messages, digests).values(), CUT, RESTORE],  # of very many the first ones are left out
     )
 
 

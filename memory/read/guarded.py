@@ -88,6 +88,10 @@ class GuardedReads:
         """What a checkpoint names. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.checkpoint(scope, name, as_of))
 
+    async def checkpoint_version(self, scope: Scope, checkpoint_id: UUID, version: int) -> ToLoad | None:
+        """What a version of a checkpoint names. Raises StoreUnavailable."""
+        return await self._breaker.call(lambda: self._reads.checkpoint_version(scope, checkpoint_id, version))
+
     async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
         """What memories said in these versions. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.words(tenant, scope_ids, versions))

@@ -1,4 +1,4 @@
-"""Restoring a checkpoint: its name in, what a prompt is given of it out, in the checkpoint's order.
+"""Restoring a checkpoint: its name or a mark of it in, what a prompt is given of it out, in the checkpoint's order.
 
 Under the law of now, also where it is asked for as of another moment: what is hidden, held back, rejected, past its
 end, above a ceiling or out of the caller's reach is left out, and in the place of a fact that something has superseded
@@ -7,23 +7,29 @@ comes what holds. Reads only; no model. Raises NotFound for a name that is not t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from memory.checkpoints import NamedPart, Restored, ToLoad
-from memory.errors import NotFound
+from memory.errors import MemoryProxyFault, NotFound, StoreUnavailable
 from memory.model import Candidate, IndexRow, Quoted, Scope, ScopeVersion
 from memory.read.hot import item_of
 from memory.read.items import Filter
 from memory.read.recall import as_candidate
+from memory.telemetry import event
 from policies.cascade import Visibility
 from policies.checkpoint import IN_PROMPT, LABELS
 from policies.labels import Sensitivity, within_ceiling
 
+log: Final = logging.getLogger("memory_proxy.restore")
 WHY: Final = "restored from a checkpoint"
+OWN: Final = "checkpoint"
+"""The kind of a candidate that was made for a checkpoint: it is no memory that recall finds."""
 # Facts that were superseded since are followed so far: a fact is seldom corrected oftener before it is asked for.
 _SUCCESSORS_FOLLOWED: Final = 8
 
@@ -33,6 +39,9 @@ class RestoreStore(Protocol):
 
     async def checkpoint(self, scope: Scope, name: str, as_of: datetime | None) -> ToLoad | None:
         """What a checkpoint of this very scope names, now or as it was recorded at a moment; None for no such one."""
+
+    async def checkpoint_version(self, scope: Scope, checkpoint_id: UUID, version: int) -> ToLoad | None:
+        """What a version of a checkpoint names; None where it is gone or deleted."""
 
     async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
         """These memories as they are now, also what no prompt gets."""
@@ -60,7 +69,6 @@ class Restorer:
         now: datetime,
         as_of: datetime | None = None,
         in_prompt: UUID | None = None,
-        without: frozenset[UUID] = frozenset(),
     ) -> Restored:
         """What a prompt is given of the checkpoint of this name. `in_prompt`: the conversation whose history the prompt
         holds whole, so that what that says itself is not said again. Raises NotFound, StoreUnavailable.
@@ -68,24 +76,46 @@ class Restorer:
         found = await self._store.checkpoint(scope, name, as_of)
         if found is None:
             raise NotFound("there is no such checkpoint in this scope", param="X-Memory-Checkpoint")
+        given = await self._given(scope, _unsaid(found, in_prompt), where, now, as_of)
+        return Restored(given, None, found.checkpoint_id)
+
+    async def pending(
+        self, scope: Scope, mark: bytes, where: Filter, *, now: datetime, in_prompt: UUID | None = None
+    ) -> Restored:
+        """What a load through the API has left for a conversation's next message; nothing where that is gone by now.
+        Raises StoreUnavailable.
+        """
+        checkpoint_id, version = read_mark(mark)
+        found = await self._store.checkpoint_version(scope, checkpoint_id, version)
+        if found is None:
+            return Restored(pending=True)
+        given = await self._given(scope, _unsaid(found, in_prompt), where, now, None)
+        return Restored(given, None, found.checkpoint_id, pending=True)
+
+    async def again(
+        self, scope: Scope, parts: Sequence[NamedPart], where: Filter, *, now: datetime, as_of: datetime
+    ) -> tuple[Candidate, ...]:
+        """These parts, which a prompt was given, in the words of a moment, under the law of now. StoreUnavailable."""
+        return await self._given(scope, parts, where, now, as_of)
+
+    async def _given(
+        self, scope: Scope, parts: Sequence[NamedPart], where: Filter, now: datetime, as_of: datetime | None
+    ) -> tuple[Candidate, ...]:
         visible = await self._store.visible_scopes(scope)
         why: Mapping[int, Visibility] = {one.scope_id: one.visibility for one in visible}
-        where = where.among(why)
-        scope_ids = [one.scope_id for one in visible]
-        parts = [one for one in found.parts if not _is_said(one, found, in_prompt) and one.memory_id not in without]
+        where, scope_ids = where.among(why), [one.scope_id for one in visible]
         known = await self._standing(scope, scope_ids, parts, follow=as_of is None)
         then = {} if as_of is None else {one.memory_id: one.version for one in parts}
         words = await self._store.words(scope.tenant, scope_ids, then)
-        candidates: dict[UUID, Candidate] = {}
+        given: dict[UUID, Candidate] = {}
         for part in parts:
             quoted = _holding(part, known) if as_of is None else known.get(part.memory_id)
             if quoted is None or quoted.hidden or not _may_be_given(quoted.row, where, now):
                 continue
             row = replace(quoted.row, content=words.get(part.memory_id, quoted.row.content))
-            made = self._candidate(part, row, len(candidates))
-            candidates.setdefault(made.memory_id, made)
-        seen = tuple(replace(one, visibility=why.get(one.scope_id, "own")) for one in candidates.values())
-        return Restored(seen, None, found.checkpoint_id)
+            made = replace(self._candidate(part, row, len(given)), visibility=why.get(row.scope_id, "own"))
+            given.setdefault(made.memory_id, made)
+        return tuple(given.values())
 
     async def _standing(
         self, scope: Scope, scope_ids: Sequence[int], parts: Sequence[NamedPart], *, follow: bool
@@ -105,13 +135,31 @@ class Restorer:
         one = as_candidate(item_of(self._clean(row)))
         label = LABELS[part.part]
         role = f"{one.role}, {label}" if label and label != one.role else one.role
-        kind = "checkpoint" if part.own else one.kind
-        return replace(one, kind=kind, role=role, seq=place, section="checkpoint", why=f"{WHY}: {part.part}")
+        kind = OWN if part.own else one.kind
+        return replace(one, kind=kind, role=role, seq=place, section=part.part, why=WHY)
 
 
-def _is_said(part: NamedPart, found: ToLoad, in_prompt: UUID | None) -> bool:
-    """Whether the prompt says this by itself: it holds the conversation that it was taken from."""
-    return in_prompt is not None and in_prompt == found.session_id and part.part in IN_PROMPT
+def mark_of(checkpoint_id: UUID, version: int) -> bytes:
+    """A load as a conversation's ledger holds it until its next message."""
+    return checkpoint_id.bytes + version.to_bytes(4, "big")
+
+
+def read_mark(mark: bytes) -> tuple[UUID, int]:
+    """The checkpoint and the version of a load."""
+    return UUID(bytes=mark[:16]), int.from_bytes(mark[16:], "big")
+
+
+def parts_placed(candidates: Iterable[Mapping[str, Any]]) -> list[NamedPart]:
+    """The restored parts that a retrieval's record says were placed, in their order."""
+    placed = (one for one in candidates if one.get("section") and one.get("injected"))
+    return [NamedPart(one["section"], UUID(one["id"]), one["version"], one["kind"] == OWN) for one in placed]
+
+
+def _unsaid(found: ToLoad, in_prompt: UUID | None) -> list[NamedPart]:
+    """The parts but for what the prompt says by itself: where it holds the conversation that they were taken from."""
+    if in_prompt is None or in_prompt != found.session_id:
+        return list(found.parts)
+    return [one for one in found.parts if one.part not in IN_PROMPT]
 
 
 def _holding(part: NamedPart, known: Mapping[UUID, Quoted]) -> Quoted | None:
@@ -130,3 +178,14 @@ def _may_be_given(row: IndexRow, where: Filter, now: datetime) -> bool:
     if where.ceiling is not None and not within_ceiling(Sensitivity(row.sensitivity), where.ceiling):
         return False
     return where.reaches(row.scope_id, row.session_id)
+
+
+async def restored_in_time(reading: Coroutine[Any, Any, Restored], deadline_s: float) -> Restored:
+    """What a reading gives in time. Raises NotFound; another fault, or no time, is said in it: the prompt goes on."""
+    try:
+        return await asyncio.wait_for(reading, deadline_s)
+    except NotFound:
+        raise
+    except (MemoryProxyFault, TimeoutError) as fault:
+        event(log, "checkpoint_not_read", logging.WARNING, fault=type(fault).__name__)
+        return Restored(fault="store" if isinstance(fault, StoreUnavailable) else "deadline")

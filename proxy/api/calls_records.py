@@ -78,6 +78,16 @@ RECORDS: Final = (
         errors=(*CALLER, *BODY, "not_found", "conflict"),
     ),
     Call(
+        "POST",
+        f"{_ONE}/load",
+        "loadCheckpoint",
+        "Have a conversation be given the checkpoint with its next message, once.",
+        schemas_checkpoint.CheckpointLoaded,
+        body=schemas_checkpoint.LoadAsked,
+        parameters=("checkpoint", "scope"),
+        errors=(*CALLER, *BODY, "not_found"),
+    ),
+    Call(
         "GET",
         f"{_ONE}/diff",
         "diffCheckpoint",

@@ -17,7 +17,9 @@ from aiohttp import web
 
 from memory.audit import Note, noted
 from memory.checkpoints import Checkpoint, CheckpointRow, StoredPart
-from memory.errors import MemoryInvalid, NotFound, VersionRequired
+from memory.errors import MemoryInvalid, NotFound, QueueUnavailable, StoreUnavailable, VersionRequired
+from memory.read.conversation import session_ref
+from memory.read.restore import mark_of
 from memory.stored import SessionRecord
 from policies.checkpoint import Said as Compared
 from policies.checkpoint import difference, name_of
@@ -37,9 +39,11 @@ from proxy.api.schemas_checkpoint import (
     CheckpointDiffSaid,
     CheckpointList,
     CheckpointListed,
+    CheckpointLoaded,
     CheckpointPatch,
     CheckpointSaid,
     DifferenceSaid,
+    LoadAsked,
     PartSaid,
 )
 from proxy.api.sessions import Labels
@@ -165,6 +169,30 @@ class Checkpoints:
         made = await self._parts.checkpoints.store.branch(caller.scope, name, new_name, now=caller.now, note=note)
         self._parts.metrics.checkpoints.labels("branched").inc()
         return await self._shown(caller, holder, made)
+
+    async def load(self, request: web.Request) -> web.Response:
+        """Have a conversation be given a checkpoint with its next message, once."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        name = _name_in(request, caller)
+        asked = await body_as(request, LoadAsked)
+        holder = await holder_for(caller, self._parts.keys)
+        known = await self._known(caller, holder, name, None)
+        label = caller.credential.hide(asked.session)
+        session = session_ref(await self._parts.keys.chain_key(caller.scope.tenant), caller.scope, label)
+        require_writable(
+            holder, Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id), "session"
+        )
+        checkpoints, note = self._parts.checkpoints, self._note(caller, "load", name, known.row.checkpoint_id)
+        await checkpoints.store.load(caller.scope, known, session.session_id, now=caller.now, note=note)
+        try:
+            mark = mark_of(known.row.checkpoint_id, known.version)
+            await checkpoints.ledgers.mark_restore(caller.scope, session.session_id, mark)
+        except QueueUnavailable as fault:
+            raise StoreUnavailable(f"the queue does not answer, try again: {fault}", retry_after_s=1) from fault
+        self._parts.metrics.checkpoints.labels("loaded").inc()
+        parts = len(_readable_parts(caller, holder, known))
+        return said(CheckpointLoaded(name=name, version=known.version, session=label, parts=parts))
 
     async def diff(self, request: web.Request) -> web.Response:
         """What another checkpoint (`with`), or another version (`from`, `to`) of it, holds more, less and otherwise."""

@@ -13,6 +13,7 @@ from memory.checkpoints import Checkpoint, CheckpointRow, NewCheckpoint
 from memory.config_sections import Checkpoint as Bounds
 from memory.model import Scope
 from memory.ports import TokenCounter
+from memory.read.restore import Restorer
 from memory.stored import Page
 
 Order = Literal["desc", "asc"]
@@ -40,6 +41,9 @@ class KeepsCheckpoints(Protocol):
     async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Checkpoint:
         """Bring it back. Raises NotFound, Conflict."""
 
+    async def load(self, scope: Scope, checkpoint: Checkpoint, session_id: UUID, *, now: datetime, note: Note) -> None:
+        """Have a conversation's next message be given it."""
+
     async def one(self, scope: Scope, name: str, *, version: int | None = None) -> Checkpoint:
         """A checkpoint with its parts. Raises NotFound."""
 
@@ -64,10 +68,21 @@ class KeepsCheckpoints(Protocol):
         """Integrity and sensitivity of these turns; one that is not there has none."""
 
 
+class MarksLoads(Protocol):
+    """The hot ledgers of conversations."""
+
+    async def mark_restore(self, scope: Scope, session_id: UUID, mark: bytes) -> None:
+        """Have a conversation's next message be given what this mark says. Raises QueueUnavailable,
+        StoreUnavailable.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointParts:
     """What calls about checkpoints are made of."""
 
     store: KeepsCheckpoints
+    ledgers: MarksLoads
+    restorer: Restorer
     counter: TokenCounter
     bounds: Bounds

@@ -121,6 +121,7 @@ class OwnApi:
             Route("DELETE", "/memory/v1/checkpoints/{id}", checkpoints.delete),
             Route("POST", "/memory/v1/checkpoints/{id}/undelete", checkpoints.undelete),
             Route("POST", "/memory/v1/checkpoints/{id}/branch", checkpoints.branch),
+            Route("POST", "/memory/v1/checkpoints/{id}/load", checkpoints.load),
             Route("GET", "/memory/v1/checkpoints/{id}/diff", checkpoints.diff),
             Route("GET", "/memory/v1/audit", AuditRows(parts).list),
             Route("GET", "/memory/v1/events", Events(parts).list),

@@ -22,8 +22,9 @@ from aiohttp import web
 from memory import payload
 from memory.envelope import Binding, key_id_of, unseal
 from memory.errors import EnvelopeUnreadable, Gone, MemoryInvalid, NotFound
-from memory.model import Captured, Scope
+from memory.model import Candidate, Captured, Scope
 from memory.off_loop import off_loop
+from memory.read.restore import parts_placed
 from memory.stored import RetrievalRecord, SealedExchange
 from policies.cascade import Visibility
 from policies.gate import Holder, Item
@@ -197,8 +198,9 @@ class Replay:
             in_prompt=frozenset(map(UUID, before)),
         )
         ask = replace(caller.ask, budget=_budget(caller.ask, kept.chat))
+        restored = await self._restored(caller, holder, kept, question)
         recall, block = await self._parts.what_if.block(
-            kept.captured, kept.chat, question, ask=ask, holder=holder, now=caller.now
+            kept.captured, kept.chat, question, ask=ask, holder=holder, now=caller.now, restored=restored
         )
         seen = {one.memory_id: one.visibility for one in recall.candidates}
         self._note(caller, {one: seen[one] for one in block.memory_ids})
@@ -222,6 +224,16 @@ class Replay:
                 "notes": notes,
             }
         )
+
+    async def _restored(self, caller: Caller, holder: Holder, kept: Kept, asked: Asked) -> tuple[Candidate, ...]:
+        """What of a checkpoint the request was given, less what is left out, in the words of the moment asked about."""
+        named = parts_placed(kept.record.candidates)
+        left = [one for one in named if one.memory_id not in asked.without]
+        if not left:
+            return ()
+        where = self._parts.what_if.where(asked, holder, caller.now)
+        restorer = self._parts.checkpoints.restorer
+        return await restorer.again(caller.scope, left, where, now=caller.now, as_of=asked.as_of)
 
 
 def _replayed(kept: Kept) -> ReplaySaid:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from proxy.cli import (
     audit,
     bench,
+    checkpoint,
     consolidate,
     data,
     doctor,
@@ -51,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     _search(commands)
     _sessions(commands)
     _memories(commands)
+    _checkpoint(commands)
     _replay(commands)
     _hygiene(commands)
     _consolidate(commands)
@@ -189,6 +191,12 @@ def _memories(commands: Commands) -> None:
     parser.add_argument("--limit", type=int, default=50)
     parser.add_argument("--json", action="store_true", help="the API's answer as it is")
     _with_service(parser)
+
+
+def _checkpoint(commands: Commands) -> None:
+    help_text = "Keep where a conversation stands under a name, compare, branch, and give it to a conversation again."
+    parser = _command(commands, "checkpoint", checkpoint.run_checkpoint, help_text, checkpoint.TEACHES)
+    checkpoint.arguments(parser, _with_service)  # its verbs bring their own `act`
 
 
 def _replay(commands: Commands) -> None:

@@ -349,6 +349,8 @@ def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Re
             sharing=Sharing(kept.database, kept.scopes, audit, kept.table),
             checkpoints=CheckpointParts(
                 CheckpointStore(kept.database, kept.scopes, kept.table, audit),
+                parts.memory.ledgers,
+                parts.memory.restorer,
                 parts.memory.rules.counter,
                 settings.checkpoint,
             ),

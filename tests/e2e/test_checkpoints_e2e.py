@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from tests.e2e.talk import ask, turn
+from tests.e2e.talk import ask, rows, turn
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service
 
@@ -196,6 +201,19 @@ def test_what_is_forgotten_leaves_every_checkpoint(service: Service, user: str, 
         assert parts(left, "goal") == [] and parts(left, "notes") == ["Mind the wasps."]
 
 
+async def test_what_is_confidential_lies_sealed_and_is_read_again(service: Service, user: str) -> None:
+    said = {"name": "vault", "notes": "The vault is behind the clock.", "sensitivity": "confidential"}
+    made = call(service, user, "POST", body=said)
+    assert parts(made, "notes") == parts(call(service, user, "GET", "/vault"), "notes") == [said["notes"]]
+    (one,) = await rows(
+        service,
+        "SELECT content, (SELECT count(*) FROM sealed_windows w WHERE w.memory_id = v.memory_id) AS windows "
+        "FROM memory_versions v WHERE memory_id = $1::text::uuid",
+        made["parts"][0]["memory_id"],
+    )
+    assert "clock" not in one["content"] and one["windows"] == 1
+
+
 # ---------------------------------------------------------------- given to a model
 
 
@@ -248,7 +266,7 @@ def test_a_named_checkpoint_reaches_the_model_once_and_stands_byte_for_byte(
     assert "Restored" not in content(upstream) and "Alnwick" not in content(upstream)
     service.settle()
     record = service.call("GET", f"/memory/v1/retrievals/{asked.memory('retrieval')}", X_Memory_User=user)
-    assert [one["section"] for one in record["candidates"] if one["injected"]] == ["checkpoint"] * 4
+    assert [one["section"] for one in record["candidates"] if one["injected"]] == ["notes", "goal", "entity", "entity"]
     shown = service.call("GET", f"/memory/v1/replay/{asked.memory('retrieval')}", X_Memory_User=user)
     assert shown["identical"] is True and "Reach Alnwick before dusk" in shown["request"]
 
@@ -351,3 +369,90 @@ def test_generation_routes_say_that_nothing_is_restored_there(service: Service, 
     saved(service, user)
     answer = service.call("POST", "/v1/completions", {"prompt": "x"}, X_Memory_User=user, X_Memory_Checkpoint="camp")
     assert answer["error"]["code"] == "not_found" and "chat completions only" in answer["error"]["message"]
+
+
+def test_a_load_by_the_api_is_placed_with_the_next_message_once(service: Service, upstream: str, user: str) -> None:
+    saved(service, user)
+    first = [turn("user", "Good morning.\nsay: Good morning.")]
+    session = ask(service, first, user).session
+    service.settle()
+    loaded = call(service, user, "POST", "/camp/load", {"session": session})
+    assert loaded == {"name": "camp", "version": 1, "session": session, "parts": 4, "placed": "next"}
+    history = [*first, turn("assistant", "Good morning.")]
+    asked = ask(service, [*history, turn("user", "Where were we?\nsay: At the ford.")], user)
+    assert without_date(restored(content(upstream))) == LINES and asked.memory("count") == "4"
+    third = [*history, turn("user", "Where were we?\nsay: At the ford."), turn("assistant", "At the ford.")]
+    block = content(upstream)
+    service.settle()
+    again = ask(service, [*third, turn("user", "Good. And now?")], user)
+    assert content(upstream, 2) == block and "Restored" not in content(upstream)
+    assert (again.memory("count"), again.memory("kept")) == ("0", "4")
+    assert call(service, user, "POST", "/nowhere/load", {"session": session})["error"]["code"] == "not_found"
+    assert call(service, user, "POST", "/camp/load", {})["error"]["code"] == "unprocessable"
+
+
+def test_a_session_of_a_name_is_given_what_was_loaded_once(service: Service, upstream: str, user: str) -> None:
+    saved(service, user)
+    call(service, user, "POST", "/camp/load", {"session": "march"})
+    ask(service, "Shall we go on?", user, session="march")
+    assert without_date(restored(content(upstream))) == LINES
+    service.settle()
+    ask(service, "Then let us go on.", user, session="march")
+    assert "Restored" not in content(upstream)
+
+
+def test_what_would_have_been_without_a_part_of_it(service: Service, upstream: str, user: str) -> None:
+    made = saved(service, user)
+    asked = ask(service, "Please do go on.", user, checkpoint="camp")
+    service.settle()
+    goal = next(one["memory_id"] for one in made["parts"] if one["part"] == "goal")
+    path = f"/memory/v1/replay/{asked.memory('retrieval')}"
+    same = service.call("GET", path, X_Memory_User=user)
+    assert same["identical"] is True
+    without = service.call("GET", f"{path}?without={goal}", X_Memory_User=user)
+    assert "We stopped at the ford." in without["block"] and "Alnwick" not in without["block"]
+    assert "Reach Alnwick" in same["block"]
+
+
+def test_it_stands_after_a_restart_and_after_redis_was_lost(
+    own_service: Callable[..., AbstractContextManager[Service]], upstream: str, user: str
+) -> None:
+    with own_service() as service:
+        saved(service, user)
+        ask(service, "Onwards.\nsay: Onwards.", user, checkpoint="camp")
+        first = content(upstream)
+        service.settle()
+        session = ask(service, [turn("user", "Another.\nsay: Yes.")], user).session
+        service.settle()
+        call(service, user, "POST", "/camp/load", {"session": session})
+        service.stop()
+        shutil.rmtree(service.data / "valkey")
+        service.restart()
+        history = [turn("user", "Onwards.\nsay: Onwards."), turn("assistant", "Onwards.")]
+        kept = ask(service, [*history, turn("user", "And on?")], user)
+        assert content(upstream, 0) == first and kept.memory("kept") == "4"
+        other = [turn("user", "Another.\nsay: Yes."), turn("assistant", "Yes."), turn("user", "What now?")]
+        assert ask(service, other, user).memory("count") == "4", "what was loaded is known to the store too"
+        assert parts(call(service, user, "GET", "/camp"), "notes") == ["We stopped at the ford."]
+
+
+def test_the_command_line_does_all_of_it(service: Service, user: str) -> None:
+    def run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "proxy", "checkpoint", *words, "--url", service.url, "--user", user]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input=stdin)
+
+    made = run("save", "at the pass", "--notes", "-", "--goal", "Cross before noon", stdin="Snow ahead.\nMind it.")
+    assert made.returncode == 0, made.stderr
+    assert "notes      Snow ahead." in made.stdout and "goal       Cross before noon" in made.stdout
+    assert "at the pass" in run("list").stdout
+    assert run("change", "at the pass", "--goal", "Cross at dawn").returncode == 0
+    diff = run("diff", "at the pass", "--from", "1", "--to", "2").stdout
+    assert "~ goal" in diff and "-Cross before noon" in diff and "+Cross at dawn" in diff
+    assert run("branch", "at the pass", "other").returncode == 0
+    assert json.loads(run("show", "other", "--json").stdout)["name"] == "other"
+    assert "goes to s1 with its next message" in run("load", "other", "--session", "s1").stdout
+    assert "is deleted" in run("delete", "other").stdout
+    gone = run("show", "other")
+    assert gone.returncode == 1 and "deleted on" in gone.stderr
+    assert run("undelete", "other").returncode == 0
+    assert run("save", "other", "--notes", "x").returncode == 1

@@ -7,6 +7,7 @@ NotFound, Conflict, TooLarge, StoreUnavailable, MemoryInvalid for a cursor that 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -17,13 +18,15 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.checkpoints import Checkpoint, CheckpointRow, NewCheckpoint, NewPart, PartState, StoredPart
 from memory.errors import Conflict, NotFound, TooLarge
 from memory.ids import new_id
-from memory.model import Scope, ScopeId
+from memory.model import LedgerNode, Scope, ScopeId
+from memory.read.conversation import RESTORE
+from memory.read.restore import mark_of
 from memory.stored import Page
 
 UNDO: Final = timedelta(days=30)
@@ -138,6 +141,17 @@ class CheckpointStore:
             await announce(tx, scope.tenant, scope_id, "restored", alone, by="api", at=now)
             await witness(tx)
         return await self.one(scope, name)
+
+    async def load(self, scope: Scope, checkpoint: Checkpoint, session_id: UUID, *, now: datetime, note: Note) -> None:
+        """Have a conversation's next message be given it, also where Redis forgets that."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        row = checkpoint.row
+        mark = mark_of(row.checkpoint_id, checkpoint.version)
+        node = LedgerNode(RESTORE, -1, None, mark, hashlib.sha256(mark).digest(), 0, row.checkpoint_id, anew=True)
+        place = Place(scope.tenant, scope_id, UUID(int=0), row.checkpoint_id, now)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            await tx.run("add_ledger_node", *rows.node_row(place, OpenSession(session_id, 0, 0), node))
+            await witness(tx)
 
     # ------------------------------------------------------------ reading
 

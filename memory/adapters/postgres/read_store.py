@@ -227,16 +227,15 @@ class ReadStore:
         if scope_id is None:
             return None
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            found = await tx.fetch("checkpoint_to_load", scope.tenant, scope_id, name, as_of)
-        if not found:
+            return _to_load(await tx.fetch("checkpoint_to_load", scope.tenant, scope_id, name, as_of))
+
+    async def checkpoint_version(self, scope: Scope, checkpoint_id: UUID, version: int) -> ToLoad | None:
+        """What a version of a checkpoint names; None where it is gone or deleted."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
             return None
-        first = found[0]
-        parts = tuple(
-            NamedPart(row["part"], row["memory_id"], row["memory_version"], row["own"])
-            for row in found
-            if row["memory_id"] is not None and row["checkpoint_id"] == first["checkpoint_id"]
-        )
-        return ToLoad(first["checkpoint_id"], first["version"], first["session_id"], parts)
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            return _to_load(await tx.fetch("parts_to_load", scope.tenant, scope_id, checkpoint_id, version))
 
     async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
         """What memories said in these versions."""
@@ -310,6 +309,19 @@ class ReadStore:
             chain=Digest(primary["chain"]) if primary and primary["chain"] is not None else None,
             outdates=tuple(sorted(set(parts.outdated.get(memory_id, ())))),
         )
+
+
+def _to_load(found: Sequence[Any]) -> ToLoad | None:
+    """The newest of the checkpoints that these rows are of."""
+    if not found:
+        return None
+    first = found[0]
+    parts = tuple(
+        NamedPart(row["part"], row["memory_id"], row["memory_version"], row["own"])
+        for row in found
+        if row["memory_id"] is not None and row["checkpoint_id"] == first["checkpoint_id"]
+    )
+    return ToLoad(first["checkpoint_id"], first["version"], first["session_id"], parts)
 
 
 async def sources_of(tx: Transaction, tenant: UUID, ids: Sequence[UUID]) -> dict[UUID, list[Any]]:

@@ -1,0 +1,206 @@
+"""`memory-proxy checkpoint …`: a name and options in, what the running service says of checkpoints out.
+
+By the service's API inside one scope. Exit codes: 0 done; 1 it cannot be, with the service's own sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from proxy.cli.client import CallFailed, Client
+
+TEACHES: Final = """\
+  memory-proxy checkpoint save "before the move" --session abc --notes "We stopped at the estimate."
+  memory-proxy checkpoint save plan --goal "Ship by Friday" --entity "Ansel: reviewer"     without a conversation
+  memory-proxy checkpoint list --session abc
+  memory-proxy checkpoint show "before the move"            what it holds; --version 1: an earlier one
+  memory-proxy checkpoint load "before the move" --session xyz     given to that conversation with its next message
+  memory-proxy checkpoint diff "before the move" --from 1 --to 2   or another name: diff A B
+  memory-proxy checkpoint branch "before the move" "plan B"
+  memory-proxy checkpoint delete "before the move"          undelete brings it back within 30 days
+
+A client names one with the header X-Memory-Checkpoint, or {"memory": {"checkpoint": NAME}} in its body.
+"""
+_PATH: Final = "/memory/v1/checkpoints"
+
+
+def arguments(parser: argparse.ArgumentParser, with_service: Callable[[argparse.ArgumentParser], None]) -> None:
+    """The verbs and their options."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    save = _verb(verbs, "save", _save, "Keep a conversation, and what you say here, under a name.")
+    save.add_argument("name")
+    save.add_argument("--session", help="the conversation, as X-Memory-Session says it")
+    _said(save)
+    change = _verb(verbs, "change", _change, "The next version: what is given here replaces what was there.")
+    change.add_argument("name")
+    change.add_argument("--refresh", action="store_true", help="take the conversation as it stands now")
+    _said(change)
+    listing = _verb(verbs, "list", _list, "List checkpoints, newest first.")
+    listing.add_argument("--session", help="only those of this conversation")
+    listing.add_argument("--limit", type=int, default=50)
+    show = _verb(verbs, "show", _show, "Show what a checkpoint holds.")
+    show.add_argument("name")
+    show.add_argument("--version", type=int, metavar="N", help="an earlier one (default: the current)")
+    load = _verb(verbs, "load", _load, "Have a conversation be given it with its next message, once.")
+    load.add_argument("name")
+    load.add_argument("--session", required=True, help="the conversation")
+    diff = _verb(verbs, "diff", _diff, "Compare two checkpoints, or two versions of one.")
+    diff.add_argument("name")
+    diff.add_argument("other", nargs="?", help="another checkpoint (default: the same one)")
+    diff.add_argument("--from", type=int, dest="from_version", metavar="N")
+    diff.add_argument("--to", type=int, dest="to_version", metavar="N")
+    branch = _verb(verbs, "branch", _branch, "Another name for what it holds now, which goes on by itself.")
+    branch.add_argument("name")
+    branch.add_argument("new_name")
+    for verb, run, what in (
+        ("delete", _delete, "Hide a checkpoint; what it was made of stays."),
+        ("undelete", _undelete, "Bring back the one of this name that was deleted last."),
+    ):
+        _verb(verbs, verb, run, what).add_argument("name")
+    for one in verbs.choices.values():
+        one.add_argument("--json", action="store_true", help="the API's answer as it is")
+        with_service(one)
+
+
+def _verb(
+    verbs: Any, name: str, act: Callable[[Client, argparse.Namespace], Any], what: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
+    parser.set_defaults(act=act)
+    return parser
+
+
+def _said(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--notes", metavar="TEXT", help="a note to whoever goes on from here; - reads standard input")
+    for name, what in (("goal", "a goal"), ("task", "what is still to do"), ("entity", "who or what it is about")):
+        parser.add_argument(f"--{name}", action="append", metavar="TEXT", help=f"{what}; may be repeated")
+    for name in ("memory", "document", "preference"):
+        parser.add_argument(f"--{name}", action="append", metavar="ID", help=f"exactly this {name}; may be repeated")
+    parser.add_argument("--trim", action="store_true", help="where it is too long, leave out the end of it")
+
+
+def run_checkpoint(options: argparse.Namespace) -> int:
+    """Do what the verb says."""
+    try:
+        answer = options.act(Client(options), options)
+    except (CallFailed, OSError) as fault:
+        sys.stderr.write(f"memory-proxy: {fault}\n")
+        return 1
+    if options.json:
+        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _told(options.verb, answer))
+    return 0
+
+
+def _save(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("POST", _PATH, {"name": options.name, **_body(options), **_given(session=options.session)})
+
+
+def _change(client: Client, options: argparse.Namespace) -> Any:
+    known = client.get(_one(options.name))
+    body = {**_body(options), **({"refresh": True} if options.refresh else {})}
+    return client.send("PATCH", _one(options.name), body, version=known["version"])
+
+
+def _list(client: Client, options: argparse.Namespace) -> Any:
+    return client.get(_PATH, {"limit": options.limit, "session": options.session})
+
+
+def _show(client: Client, options: argparse.Namespace) -> Any:
+    return client.get(_one(options.name), {"version": options.version})
+
+
+def _load(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("POST", f"{_one(options.name)}/load", {"session": options.session})
+
+
+def _diff(client: Client, options: argparse.Namespace) -> Any:
+    asked = {"with": options.other, "from": options.from_version, "to": options.to_version}
+    return client.get(f"{_one(options.name)}/diff", asked)
+
+
+def _branch(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("POST", f"{_one(options.name)}/branch", {"name": options.new_name})
+
+
+def _delete(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("DELETE", _one(options.name))
+
+
+def _undelete(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("POST", f"{_one(options.name)}/undelete")
+
+
+def _one(name: str) -> str:
+    return f"{_PATH}/{quote(name, safe='')}"
+
+
+def _body(options: argparse.Namespace) -> dict[str, Any]:
+    notes = sys.stdin.read() if options.notes == "-" else options.notes
+    return _given(
+        notes=notes,
+        goals=options.goal,
+        tasks=options.task,
+        entities=options.entity,
+        memories=options.memory,
+        documents=options.document,
+        preferences=options.preference,
+        trim=options.trim or None,
+    )
+
+
+def _given(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
+    """An answer for people."""
+    if verb == "list":
+        yield from (_listed(one) for one in answer["data"])
+        if not answer["data"]:
+            yield "no checkpoint in this scope"
+    elif verb == "diff":
+        yield from _differences(answer)
+    elif verb == "load":
+        parts, session = answer["parts"], answer["session"]
+        yield f"{answer['name']} (version {answer['version']}, {parts} parts) goes to {session} with its next message"
+    elif verb == "delete":
+        yield f"{answer['name']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
+    else:
+        yield from _held(answer)
+
+
+def _listed(one: Mapping[str, Any]) -> str:
+    of = f"  of {one['session']}" if one["session"] else ""
+    size = f"{one['parts']:3} parts  {one['tokens']:5} tokens"
+    return f"{one['changed_at'][:16]}  v{one['version']}  {size}  {one['name']}{of}"
+
+
+def _held(one: Mapping[str, Any]) -> Iterable[str]:
+    yield f"{one['name']}, version {one['version']} of {one['current_version']}, about {one['tokens']} tokens"
+    for part in one["parts"]:
+        state = f" [{part['state']}]" if part["state"] else ""
+        first, *more = part["content"].splitlines() or [""]
+        yield f"  {part['part']:10} {first}{state}"
+        yield from (f"  {'':10} {line}" for line in more)
+    if one["withheld"]:
+        yield f"  {one['withheld']} parts are not for this key"
+    if one["trimmed"]:
+        yield f"  {one['trimmed']} parts were left out: too long"
+
+
+def _differences(diff: Mapping[str, Any]) -> Iterable[str]:
+    names = diff["name"], diff["version"], diff["with_name"], diff["with_version"]
+    yield "{} v{} -> {} v{}".format(*names)
+    yield from (f"+ {one['part']}: {one['content']}" for one in diff["added"])
+    yield from (f"- {one['part']}: {one['content']}" for one in diff["removed"])
+    for one in diff["changed"]:
+        yield f"~ {one['part']}"
+        yield from (f"  {line}" for line in one["unified"].splitlines())
+    yield f"{diff['same']} the same"
