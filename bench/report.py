@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench.figures import Line, from_json, table, told
+from bench.figures import Line, at_least, from_json, table, told
 
 # A soak shorter than this is a look, and takes no hour's place on the page.
 SOAK_MINUTES_MIN: Final = 15
@@ -64,11 +64,16 @@ def named_report(report: Any, path: Path) -> str | None:
         if report["bench"] == "soak" and float(report["settings"]["speed"]) != 1:
             return f"soak-x{float(report['settings']['speed']):g}"
         return str(report["bench"])
-    if "paces" in report:
-        return "overhead"
+    return _by_its_members(report)
+
+
+def _by_its_members(report: Report) -> str | None:
+    """Which benchmark wrote a report that does not say so."""
+    if "scenarios" in report and "kept" in report:
+        return "faults-rounds" if report["setting"]["only"] == ["rounds"] else "faults"
     if "sets" in report and all("ours" in one for one in report["sets"].values()):
         return "recall"
-    return None
+    return "overhead" if "paces" in report else "prefix-cache-vllm" if "real" in report else None
 
 
 def lines_of(name: str, report: Report) -> list[Line]:
@@ -97,7 +102,35 @@ def _overhead(report: Report) -> Iterable[Line]:
             yield told(pace, f"{way}: streams a second (clients)", said)
 
 
-_OLDER: Final[Mapping[str, Callable[[Report], Iterable[Line]]]] = {"recall": _recall, "overhead": _overhead}
+def _prefix_cache_vllm(report: Report) -> Iterable[Line]:
+    bound = float(report["settings"]["bound"])
+    for one in report["real"]:
+        yield at_least(one["scenario"], "cached share of the client's own tokens, on / off", one["ratio"], bound)
+        yield told(one["scenario"], "the same of all tokens, memory's own among them", f"{one['raw_ratio']:.3f}")
+
+
+def _faults(report: Report) -> Iterable[Line]:
+    for one in report["scenarios"]:
+        findings = one["findings"]
+        kept = sum(found["kept"] for found in findings)
+        said = one["skipped"] or one["broken"] or f"{kept} of {len(findings)}"
+        yield Line(one["name"], "promises kept", "all", said, None if one["skipped"] else one["verdict"] == "kept")
+        if one["name"] == "rounds":
+            yield told("rounds", "rounds of this run", str(report["setting"]["rounds"]))
+        yield from (
+            Line(one["name"], found["promise"], found["asked"], found["found"], found["kept"])
+            for found in findings
+            if not found["kept"] or one["name"] == "rounds"
+        )
+
+
+_OLDER: Final[Mapping[str, Callable[[Report], Iterable[Line]]]] = {
+    "recall": _recall,
+    "overhead": _overhead,
+    "prefix-cache-vllm": _prefix_cache_vllm,
+    "faults": _faults,
+    "faults-rounds": _faults,
+}
 
 
 def figures(name: str, report: Report) -> str:

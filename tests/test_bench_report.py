@@ -83,10 +83,18 @@ def test_reports_older_than_lines_are_read(tmp_path: Path) -> None:
         json.dumps({"at": "2026", "sets": {"locomo": {"ours": {"recall@10": {"mean": 0.712}}}}})
     )
     (tmp_path / "s.json").write_text(json.dumps(as_json([LINE])))
+    promise = {"promise": "lost", "asked": "0", "found": "3", "kept": False}
+    broken = {"name": "dns", "findings": [promise], "skipped": None, "broken": None, "verdict": "missed"}
+    faults = {"kept": False, "setting": {"only": ["dns"]}, "scenarios": [broken]}
+    (tmp_path / "f.json").write_text(json.dumps(faults))
+    turn = {"scenario": "turn", "ratio": 0.971, "raw_ratio": 1.1}
+    (tmp_path / "v.json").write_text(json.dumps({"settings": {"bound": 0.98}, "real": [turn]}))
     found = reports_below(tmp_path, lambda text: None)
-    page = filled("<!-- figures recall -->\n<!-- end -->\n<!-- figures security -->\n<!-- end -->\n", found)
+    names = ("recall", "security", "faults", "prefix-cache-vllm")
+    page = filled("".join(f"<!-- figures {name} -->\n<!-- end -->\n" for name in names), found)
     assert "0.712" in page
     assert "131.000" in page
+    assert "| dns | lost | 0 | 3 | NO |" in page and "| >= 0.98 | 0.971 | NO |" in page
 
 
 def test_the_page_in_the_documentation_has_a_place_for_each_and_only_real_commands() -> None:
