@@ -41,6 +41,7 @@ _TIER: Final = {
 _SECTIONS: Final = ("document", "semantic", "summary", "episodic", "procedural")
 _BEFORE: Final = "Earlier in this conversation:\n"
 _RESTORED: Final = "Restored from a checkpoint:\n"
+STYLE: Final = "Style asked for:\n"
 _RECALLED: Final = "From earlier conversations:\n"  # only where something restored stands before it
 _CHANGED: Final = ", changed later"
 _REPLACES: Final = ", in place of what was quoted above"
@@ -112,34 +113,36 @@ def build_block(
         return Block("", 0, (), left_out)
     taken.sort(key=lambda pair: _order(pair[0]))
     shown = {candidate.memory_id for candidate, _ in taken}
-    restored = "".join(_opened(one, shown) + item for one, item in taken if one.section)
+    restored = "".join(_opened(one, shown) + item for one, item in taken if one.section not in ("", "persona"))
+    style = "".join(_opened(one, shown) + item for one, item in taken if one.section == "persona")
     recalled = "".join(_opened(one, shown) + item for one, item in taken if not one.section and not _is_of_session(one))
     before = "".join(_opened(one, shown) + item for one, item in taken if _is_of_session(one))
-    if restored:
-        restored, recalled = _RESTORED + restored, _RECALLED + recalled if recalled else ""
-    text = OPENING + restored + recalled + (_BEFORE + before if before else "") + CLOSING
+    if restored or style:
+        recalled = _RECALLED + recalled if recalled else ""
+    sections = (_RESTORED + restored if restored else "") + (STYLE + style if style else "")
+    text = OPENING + sections + recalled + (_BEFORE + before if before else "") + CLOSING
     return Block(text, counter.count(text), tuple(candidate for candidate, _ in taken), left_out)
 
 
 def _is_of_session(candidate: Candidate) -> bool:
     """Whether it stands under "Earlier in this conversation": what it is about, then its last turns."""
-    return candidate.replayed or candidate.kind == "working"
+    return not candidate.section and (candidate.replayed or candidate.kind == "working")
 
 
 def _apart(used: Mapping[str, int]) -> int:
     """How many stand under headings of their own: they take no room from what is recalled."""
-    return used.get("replay", 0) + used.get("working", 0) + used.get("checkpoint", 0)
+    return used.get("replay", 0) + used.get("working", 0) + used.get("checkpoint", 0) + used.get("persona", 0)
 
 
 def _tier(candidate: Candidate) -> str:
     if candidate.section:
-        return "checkpoint"
+        return "persona" if candidate.section == "persona" else "checkpoint"
     return "replay" if candidate.replayed else _TIER.get(candidate.kind, "facts")
 
 
 def _headings(candidates: Sequence[Candidate]) -> str:
-    """The headings that a restored item brings along."""
-    return _RESTORED + _RECALLED if any(one.section for one in candidates) else ""
+    """The headings that items of a section bring along."""
+    return _RESTORED + STYLE + _RECALLED if any(one.section for one in candidates) else ""
 
 
 def _order(candidate: Candidate) -> tuple[int, bool, datetime, int]:

@@ -127,8 +127,9 @@ class ChatCompletions:
         """What memory has for this request. Raises NotFound for a checkpoint that is not there."""
         try:
             return await self._memory.remember(asked, chat, rung)
-        except NotFound:
-            self._parts.metrics.checkpoints.labels("missing").inc()
+        except NotFound as missing:
+            persona = missing.param == "X-Memory-Persona"
+            (self._parts.metrics.personas if persona else self._parts.metrics.checkpoints).labels("missing").inc()
             raise
 
     def _note_restored(self, asked: Asked, restored: Restored, prompt: Prompt) -> None:
@@ -139,6 +140,8 @@ class ChatCompletions:
         if any(prompt.block.left_out.get(one) == NO_ROOM for one in ids):
             self._parts.metrics.checkpoints.labels("cut").inc()
         placed = ids.intersection(prompt.block.memory_ids)
+        if any(one.section == "persona" and one.memory_id in placed for one in restored.candidates):
+            self._parts.metrics.personas.labels("placed").inc()
         if placed and restored.checkpoint_id is not None:
             self._parts.metrics.checkpoints.labels("placed").inc()
             named, actor = [restored.checkpoint_id, *sorted(placed)], asked.credential.actor
@@ -179,8 +182,6 @@ class ChatCompletions:
         named = {member.key: member.value for member in chat.root.members}
         openai_user = openai_user_of(named) if self._parts.settings.identity.from_openai_user else None
         ask = mode_within(identify(request.raw_headers, chat.memory, openai_user, credential, now), credential)
-        if ask.persona is not None:
-            raise NotFound("there is no such persona in this scope", param="X-Memory-Persona")
         salt = tenant_salt(salt_key, chat.cache_salt) if self._parts.salted else None
         exchange_id = new_id()
         note(exchange=str(exchange_id), model=chat.model[:MODEL_CHARS_MAX] if chat.model else None)

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from memory.errors import NotFound
 from proxy.chat import ChatCompletions, ours_taken_off
+from proxy.identity import Ask
 
 
 class Generation:
@@ -22,7 +23,15 @@ class Generation:
         body = await self._chat.read(request)
         if not self._chat.is_plainly_off(request, body):
             asked = await self._chat.understand(request, body)
-            if asked.ask.checkpoint is not None and asked.ask.inserts:
-                raise NotFound("a checkpoint is restored into chat completions only", param="X-Memory-Checkpoint")
+            if asked.ask.inserts:
+                _refuse_sections(asked.ask)
             body = await ours_taken_off(asked)
         return await self._chat.without_memory(request, body, "off")
+
+
+def _refuse_sections(ask: Ask) -> None:
+    """Raise NotFound for what is placed in chats alone."""
+    if ask.checkpoint is not None:
+        raise NotFound("a checkpoint is restored into chat completions only", param="X-Memory-Checkpoint")
+    if ask.persona is not None:
+        raise NotFound("a persona is given to chat completions only", param="X-Memory-Persona")

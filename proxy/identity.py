@@ -21,6 +21,7 @@ from memory.model import Mode, Scope
 from policies.capabilities import allows
 from policies.key_limits import NO_LIMITS, KeyLimits
 from policies.labels import Sensitivity
+from policies.persona import Style, style_of
 
 VALUE_BYTES_MAX: Final = 256
 _VISIBLE_ASCII: Final = re.compile(rb"[!-~]*")
@@ -78,7 +79,7 @@ class Ask:
     mode: Mode = "on"
     session: str | None = None
     checkpoint: str | None = None
-    persona: str | None = None
+    persona: Style | None = None
     as_of: datetime | None = None
     budget: int | None = None
 
@@ -117,7 +118,7 @@ def identify(
         mode=_mode(given.get("mode", "on")),
         session=None if session is None else credential.hide(session),
         checkpoint=given.get("checkpoint"),
-        persona=given.get("persona"),
+        persona=_style(given.get("persona")),
         as_of=_as_of(given.get("as_of"), now),
         budget=_budget(given.get("budget")),
     )
@@ -238,6 +239,13 @@ def _mode(value: str) -> Mode:
         if value == mode:
             return mode  # type: ignore[no-any-return]  # get_args is untyped; the value is one of Mode's literals
     raise MemoryInvalid(f"mode must be one of {', '.join(_MODES)}", param="X-Memory-Mode")
+
+
+def _style(value: str | None) -> Style | None:
+    try:
+        return None if value is None else style_of(value)
+    except ValueError as exc:
+        raise MemoryInvalid(f"persona: {exc}", param="X-Memory-Persona") from None
 
 
 def _as_of(value: str | None, now: datetime) -> datetime | None:

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from memory.assemble import NO_ROOM, Block, build_block
+from memory.assemble import NO_ROOM, STYLE, Block, build_block
 from memory.chain import Digest
 from memory.checkpoints import Restored
 from memory.config import Settings
@@ -40,6 +40,10 @@ ANSWER_TOKENS_RESERVED: Final = 256
 COUNTED_BYTES_MAX: Final = 1_048_576
 
 
+# A persona by its name, and facets beside it.
+PERSONA_ITEMS_MAX: Final = 2
+# Room for these beside what is recalled: a description has 500 characters.
+PERSONA_TOKENS_MAX: Final = 300
 NOTHING_RESTORED: Final = Restored()
 
 
@@ -137,6 +141,7 @@ def limits_of(settings: Settings) -> dict[str, int]:
         "replay": settings.session.replay_turns,
         "working": LINES_MAX,
         "checkpoint": settings.checkpoint.parts_max,
+        "persona": PERSONA_ITEMS_MAX,
     }
 
 
@@ -177,7 +182,7 @@ def assemble(
     if open_to_new:
         candidates = each_once((*restored.candidates, *kept.owed, *candidates))
     others = (placed for at, placed in blocks.items() if not opens or at != position)
-    standing = frozenset(one for placed in others for one in placed.memory_ids)
+    standing = frozenset(one for placed in others for one in placed.memory_ids) - _outdated(candidates, blocks)
     block = rules.block(candidates, recall.terms, room.budget, standing)
     reason = "overflow" if cuts else _reason(recall, kept, room, block, restored)
     if block.text and open_to_new and position is not None and chain is not None and not _says_no_more(block, before):
@@ -203,6 +208,15 @@ def assemble(
         cut=cut,
         cuts=cuts,
     )
+
+
+def _outdated(candidates: Sequence[Candidate], blocks: Mapping[int, Placed]) -> frozenset[UUID]:
+    """The style asked for, where it stands and another was asked for since: it is said again, since the later holds."""
+    style = frozenset(one.memory_id for one in candidates if one.section == "persona")
+    styled = [at for at in sorted(blocks) if STYLE in blocks[at].text]
+    if not style or not styled or style <= frozenset(blocks[styled[-1]].memory_ids):
+        return frozenset()
+    return style
 
 
 def each_once(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:

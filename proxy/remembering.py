@@ -29,8 +29,9 @@ from memory.read.conversation import CUT, RESTORE, Conversation, Conversations, 
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
 from memory.read.ledger import Kept, Ledgers, in_time, noted
+from memory.read.personas import Personas
 from memory.read.recall import Question, Recaller
-from memory.read.restore import Restorer, restored_in_time
+from memory.read.restore import Restorer, restored_in_time, styled_in_time
 from memory.read.working import WorkingContexts
 from memory.read.working_lines import affordable, with_working
 from policies.labels import Sensitivity
@@ -42,6 +43,7 @@ from proxy.prompt import (
     ANSWER_TOKENS_RESERVED,
     COUNTED_BYTES_MAX,
     NOTHING_RESTORED,
+    PERSONA_TOKENS_MAX,
     Prompt,
     Rules,
     ServedModels,
@@ -95,6 +97,7 @@ class MemoryParts:
     hot: HotScopes
     recaller: Recaller
     restorer: Restorer
+    personas: Personas
     ledgers: Ledgers
     rules: Rules
     models: ServedModels
@@ -181,19 +184,24 @@ class Remembering:
         """What the checkpoint that is named, else the one loaded for this message, gives this prompt. NotFound."""
         ask, name = asked.ask, asked.ask.checkpoint
         wants = ask.inserts and ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
-        if not (name or mark) or not wants or rung == "none" or not chat.placeable:
+        if not (name or mark or ask.persona) or not wants or rung == "none" or not chat.placeable:
             return NOTHING_RESTORED
         if self._has_decided(chat, conversation):
             return NOTHING_RESTORED
         session = conversation.session.session_id
         holder = holder_of(asked.credential, session if asked.credential.session else None)
         where, whole = within(self._where, holder), _contained(conversation, self._summarises(asked))
-        restorer, now = self._parts.restorer, asked.arrived_at
+        restorer, now, restored = self._parts.restorer, asked.arrived_at, NOTHING_RESTORED
         if name is not None:
             reading = restorer.of(ask.scope, name, where, now=now, as_of=ask.as_of, in_prompt=whole)
-        else:
-            reading = restorer.pending(ask.scope, mark or b"", where, now=now, in_prompt=whole)
-        return await restored_in_time(reading, self._left_s(asked))
+            restored = await restored_in_time(reading, self._left_s(asked))
+        elif mark:
+            reading = restorer.pending(ask.scope, mark, where, now=now, in_prompt=whole)
+            restored = await restored_in_time(reading, self._left_s(asked))
+        if ask.persona is None:
+            return restored
+        style = self._parts.personas.of(ask.scope, ask.persona, where, now)
+        return await styled_in_time(restored, style, self._left_s(asked))
 
     def _left_s(self, asked: Asked) -> float:
         """Seconds until the deadline; a moment for what is there already."""
@@ -254,7 +262,9 @@ class Remembering:
         restored = has.restored
         if kept.owed or restored.candidates or any(candidate.admitted for candidate in recall.candidates):
             most, cap = parts.settings.recall.budget_tokens_max, asked.credential.limits.injected_tokens_max
-            most += parts.settings.checkpoint.tokens_max if restored.candidates else 0
+            sections = {one.section for one in restored.candidates}
+            most += PERSONA_TOKENS_MAX if "persona" in sections else 0
+            most += parts.settings.checkpoint.tokens_max if sections - {"persona"} else 0
             wanted = wanted_tokens(asked.ask, most if cap is None else min(most, cap))
         room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models, cut)
         newest = chat.newest_user

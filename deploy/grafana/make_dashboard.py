@@ -225,10 +225,13 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (("{{what}}", rate("recalls_shed_total", "what")),),
             ),
             Panel(
-                "Checkpoints",
+                "Checkpoints and personas",
                 "ops",
                 "Saved, changed, branched, deleted; placed in a prompt, cut since too long, asked for and not there.",
-                (("{{what}}", rate("checkpoints_total", "what")),),
+                (
+                    ("checkpoint {{what}}", rate("checkpoints_total", "what")),
+                    ("persona {{what}}", rate("personas_total", "what")),
+                ),
             ),
             Panel(
                 "Left alone",

@@ -25,6 +25,7 @@ from memory.read.dropped import Joint
 from memory.read.hot import IndexSource
 from memory.read.items import Filter
 from memory.read.ledger import HotLedger, LedgerStore
+from memory.read.personas import PersonaReads
 from memory.read.recall import ColdStore
 from memory.read.restore import RestoreStore
 
@@ -32,7 +33,7 @@ from memory.read.restore import RestoreStore
 _VISIBLE_S: Final = 1.0
 
 
-class Reads(IndexSource, ColdStore, ChainStore, LedgerStore, RestoreStore, Protocol):
+class Reads(IndexSource, ColdStore, ChainStore, LedgerStore, RestoreStore, PersonaReads, Protocol):
     """All that the read path asks of the store."""
 
 
@@ -91,6 +92,10 @@ class GuardedReads:
     async def checkpoint_version(self, scope: Scope, checkpoint_id: UUID, version: int) -> ToLoad | None:
         """What a version of a checkpoint names. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.checkpoint_version(scope, checkpoint_id, version))
+
+    async def persona(self, scope: Scope, name: str) -> UUID | None:
+        """The memory of a persona. Raises StoreUnavailable."""
+        return await self._breaker.call(lambda: self._reads.persona(scope, name))
 
     async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
         """What memories said in these versions. Raises StoreUnavailable."""

@@ -20,6 +20,7 @@ from uuid import UUID
 from memory.chain import Digest
 from memory.envelope import Binding, key_id_of, seal, unseal
 from memory.errors import EnvelopeUnreadable, MemoryProxyFault
+from memory.ids import is_words
 from memory.keys import KeyRing
 from memory.model import Candidate, Entry, IndexRow, Placed, Quoted, Scope, ScopeVersion, SessionRef, Withdrawn
 from memory.read.conversation import CUT, RESTORE, WITHDRAWN, Conversation, scope_key
@@ -283,7 +284,9 @@ class Ledgers:
         else:
             visible = await self._store.visible_scopes(scope)
             where, scope_ids = where.among({v.scope_id: v.visibility for v in visible}), [v.scope_id for v in visible]
-        missing = sorted({one for one in memory_ids if one not in items and one not in quoted}, key=str)
+        missing = sorted(
+            {one for one in memory_ids if one not in items and one not in quoted and not is_words(one)}, key=str
+        )
         read_at = hot.versions if hot is not None else None
         rows = await self._store.standing(scope.tenant, scope_ids, missing) if missing else ()
         found = {one.row.memory_id: one for one in rows}
@@ -320,6 +323,8 @@ class Ledgers:
     def _refusal(self, entry: Entry, law: LawOfNow, now: datetime) -> Withdrawal | None:
         """Why a block may not be sent again: the reason of the first of its memories that may not."""
         for one in entry.shown:
+            if is_words(one.memory_id):
+                continue  # words of ours: no law speaks of them
             standing, reachable = self._standing(one.memory_id, law)
             why = withdrawal(one.fingerprint, standing, now=now, ceiling=law.where.ceiling)
             if why == "reworded" and law.is_summary(one.memory_id) and self._redact(entry.text) == entry.text:

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from memory.checkpoints import NamedPart, Restored, ToLoad
 from memory.errors import MemoryProxyFault, NotFound, StoreUnavailable
+from memory.ids import is_words
 from memory.model import Candidate, IndexRow, Quoted, Scope, ScopeVersion
 from memory.read.hot import item_of
 from memory.read.items import Filter
@@ -110,7 +111,7 @@ class Restorer:
         given: dict[UUID, Candidate] = {}
         for part in parts:
             quoted = _holding(part, known) if as_of is None else known.get(part.memory_id)
-            if quoted is None or quoted.hidden or not _may_be_given(quoted.row, where, now):
+            if quoted is None or quoted.hidden or not may_be_given(quoted.row, where, now):
                 continue
             row = replace(quoted.row, content=words.get(part.memory_id, quoted.row.content))
             made = replace(self._candidate(part, row, len(given)), visibility=why.get(row.scope_id, "own"))
@@ -135,8 +136,9 @@ class Restorer:
         one = as_candidate(item_of(self._clean(row)))
         label = LABELS[part.part]
         role = f"{one.role}, {label}" if label and label != one.role else one.role
-        kind = OWN if part.own else one.kind
-        return replace(one, kind=kind, role=role, seq=place, section=part.part, why=WHY)
+        kind = OWN if one.kind == "working" else one.kind
+        said_at = None if part.part == "persona" else one.occurred_at  # a wish has no date
+        return replace(one, kind=kind, role=role, occurred_at=said_at, seq=place, section=part.part, why=WHY)
 
 
 def mark_of(checkpoint_id: UUID, version: int) -> bytes:
@@ -151,7 +153,7 @@ def read_mark(mark: bytes) -> tuple[UUID, int]:
 
 def parts_placed(candidates: Iterable[Mapping[str, Any]]) -> list[NamedPart]:
     """The restored parts that a retrieval's record says were placed, in their order."""
-    placed = (one for one in candidates if one.get("section") and one.get("injected"))
+    placed = (one for one in candidates if one.get("section") and one.get("injected") and not is_words(UUID(one["id"])))
     return [NamedPart(one["section"], UUID(one["id"]), one["version"], one["kind"] == OWN) for one in placed]
 
 
@@ -172,7 +174,8 @@ def _holding(part: NamedPart, known: Mapping[UUID, Quoted]) -> Quoted | None:
     return quoted
 
 
-def _may_be_given(row: IndexRow, where: Filter, now: datetime) -> bool:
+def may_be_given(row: IndexRow, where: Filter, now: datetime) -> bool:
+    """Whether a memory that is not hidden may go to this caller now."""
     if row.expires_at is not None and row.expires_at <= now:
         return False
     if where.ceiling is not None and not within_ceiling(Sensitivity(row.sensitivity), where.ceiling):
@@ -189,3 +192,18 @@ async def restored_in_time(reading: Coroutine[Any, Any, Restored], deadline_s: f
     except (MemoryProxyFault, TimeoutError) as fault:
         event(log, "checkpoint_not_read", logging.WARNING, fault=type(fault).__name__)
         return Restored(fault="store" if isinstance(fault, StoreUnavailable) else "deadline")
+
+
+async def styled_in_time(
+    restored: Restored, style: Coroutine[Any, Any, tuple[Candidate, ...]], deadline_s: float
+) -> Restored:
+    """What was restored with the style that the request asks for, which goes before that of a checkpoint. NotFound."""
+    try:
+        asked = await asyncio.wait_for(style, deadline_s)
+    except NotFound:
+        raise
+    except (MemoryProxyFault, TimeoutError) as fault:
+        event(log, "persona_not_read", logging.WARNING, fault=type(fault).__name__)
+        return replace(restored, fault="store" if isinstance(fault, StoreUnavailable) else "deadline")
+    others = (one for one in restored.candidates if one.section != "persona")
+    return replace(restored, candidates=(*others, *asked))

@@ -1,14 +1,16 @@
-"""The calls about records (checkpoints), as the OpenAPI document describes them."""
+"""The calls about records (checkpoints, personas), as the OpenAPI document describes them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from proxy.api import schemas_checkpoint
+from proxy.api import schemas_checkpoint, schemas_persona
 from proxy.api.call import BODY, CALLER, Call
 
 _PATH: Final = "/memory/v1/checkpoints"
 _ONE: Final = f"{_PATH}/{{id}}"
+_PERSONAS: Final = "/memory/v1/personas"
+_PERSONA: Final = f"{_PERSONAS}/{{id}}"
 
 RECORDS: Final = (
     Call(
@@ -95,5 +97,61 @@ RECORDS: Final = (
         schemas_checkpoint.CheckpointDiffSaid,
         parameters=("checkpoint", "with", "from_version", "to_version", "scope"),
         errors=(*CALLER, "not_found"),
+    ),
+    Call(
+        "GET",
+        _PERSONAS,
+        "listPersonas",
+        "The personas of the scope by name, then those that everybody has.",
+        schemas_persona.PersonaList,
+        parameters=("scope",),
+        errors=CALLER,
+    ),
+    Call(
+        "POST",
+        _PERSONAS,
+        "savePersona",
+        "Keep how answers are asked to be under a name.",
+        schemas_persona.PersonaSaid,
+        body=schemas_persona.PersonaAsked,
+        parameters=("scope",),
+        errors=(*CALLER, *BODY, "conflict"),
+    ),
+    Call(
+        "GET",
+        _PERSONA,
+        "getPersona",
+        "One persona; its version is the ETag.",
+        schemas_persona.PersonaSaid,
+        parameters=("persona", "scope"),
+        errors=(*CALLER, "not_found"),
+    ),
+    Call(
+        "PATCH",
+        _PERSONA,
+        "changePersona",
+        "The next version of a persona.",
+        schemas_persona.PersonaSaid,
+        body=schemas_persona.PersonaPatch,
+        parameters=("persona", "if_match", "scope"),
+        errors=(*CALLER, *BODY, "not_found", "conflict", "version_required"),
+    ),
+    Call(
+        "DELETE",
+        _PERSONA,
+        "deletePersona",
+        "Hide a persona; it can be brought back for 30 days.",
+        schemas_persona.PersonaDeleted,
+        parameters=("persona", "scope"),
+        errors=(*CALLER, "not_found", "conflict"),
+    ),
+    Call(
+        "POST",
+        f"{_PERSONA}/undelete",
+        "undeletePersona",
+        "Bring back the persona of this name that was deleted last.",
+        schemas_persona.PersonaSaid,
+        parameters=("persona", "scope"),
+        errors=(*CALLER, "not_found", "conflict"),
     ),
 )

@@ -440,6 +440,13 @@ _PARAMETERS: Final = {
         "The checkpoint's name, percent-encoded.",
         required=True,
     ),
+    "persona": _parameter(
+        "path",
+        "id",
+        {"type": "string", "minLength": 1, "maxLength": 64},
+        "The persona's name, percent-encoded.",
+        required=True,
+    ),
     "version": _parameter("query", "version", {"type": "integer", "minimum": 1}, "That version, not the current one."),
     "with": _parameter("query", "with", {"type": "string"}, "The checkpoint to compare with; without it the same one."),
     "from_version": _parameter(

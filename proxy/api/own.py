@@ -24,6 +24,7 @@ from proxy.api.imports import Import
 from proxy.api.memories import Memories
 from proxy.api.openapi import DOCUMENT_PATH, document
 from proxy.api.parts import OwnParts
+from proxy.api.personas import PersonaCalls
 from proxy.api.queue import DeadLetters, Waiting
 from proxy.api.replay import Replay
 from proxy.api.retrievals import Retrievals
@@ -96,7 +97,7 @@ class OwnApi:
         health, memories, sessions = Health(parts), Memories(parts, labels), Sessions(parts)
         dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts)
         retrievals, checkpoints = Retrievals(parts, labels), Checkpoints(parts, labels)
-        replay = Replay(parts, retrievals)
+        replay, personas = Replay(parts, retrievals), PersonaCalls(parts)
         return (
             Route("GET", "/memory/health", health.health),
             Route("HEAD", "/memory/health", health.health),
@@ -123,6 +124,12 @@ class OwnApi:
             Route("POST", "/memory/v1/checkpoints/{id}/branch", checkpoints.branch),
             Route("POST", "/memory/v1/checkpoints/{id}/load", checkpoints.load),
             Route("GET", "/memory/v1/checkpoints/{id}/diff", checkpoints.diff),
+            Route("GET", "/memory/v1/personas", personas.list),
+            Route("POST", "/memory/v1/personas", personas.save),
+            Route("GET", "/memory/v1/personas/{id}", personas.show),
+            Route("PATCH", "/memory/v1/personas/{id}", personas.change),
+            Route("DELETE", "/memory/v1/personas/{id}", personas.delete),
+            Route("POST", "/memory/v1/personas/{id}/undelete", personas.undelete),
             Route("GET", "/memory/v1/audit", AuditRows(parts).list),
             Route("GET", "/memory/v1/events", Events(parts).list),
             Route("GET", "/memory/v1/sessions", sessions.list),

@@ -38,6 +38,7 @@ from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted
 from policies.working import WorkingContext
 from proxy.api.keeps_checkpoints import CheckpointParts
+from proxy.api.keeps_personas import KeepsPersonas
 from proxy.app import Door
 from proxy.limits import KeyUse
 from proxy.passages import Passages
@@ -261,6 +262,7 @@ class OwnParts:
     use: KeyUse | None  # None: nobody has limits (open mode)
     sharing: Shares
     checkpoints: CheckpointParts
+    personas: KeepsPersonas
     audit: AuditReads
     journal: Audit
     canaries: Canaries

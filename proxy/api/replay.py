@@ -22,6 +22,7 @@ from aiohttp import web
 from memory import payload
 from memory.envelope import Binding, key_id_of, unseal
 from memory.errors import EnvelopeUnreadable, Gone, MemoryInvalid, NotFound
+from memory.ids import is_words
 from memory.model import Candidate, Captured, Scope
 from memory.off_loop import off_loop
 from memory.read.restore import parts_placed
@@ -57,6 +58,7 @@ NOT_IDENTICAL: Final = (
     "placed by another version of the proxy"
 )
 _NO_WORKING: Final = "the lines of the working context were of that moment and are not made again"
+_NO_STYLE: Final = "the style that a header asked for in words of ours is not asked for again"
 _NO_LEDGER: Final = "a block of an earlier turn that holds a memory left out is left out whole"
 
 
@@ -215,6 +217,8 @@ class Replay:
         notes = [_NO_WORKING] if any(one["kind"] == "working" for one in kept.record.candidates) else []
         if len(left) != sum(one.kept for one in kept.placed):
             notes.append(_NO_LEDGER)
+        if any(is_words(UUID(one["id"])) for one in kept.record.candidates):
+            notes.append(_NO_STYLE)
         answer = _replayed(replace(kept, placed=tuple(placed), made=made))
         return answer.model_copy(
             update={

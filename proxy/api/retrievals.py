@@ -20,6 +20,7 @@ from aiohttp import web
 
 from memory.envelope import Binding, key_id_of, unseal
 from memory.errors import EnvelopeUnreadable, NotFound
+from memory.ids import is_words
 from memory.keys import KeyRing
 from memory.model import Scope
 from memory.stored import Label, RetrievalRecord
@@ -81,6 +82,7 @@ class Retrievals:
             return record, texts
         ids = [UUID(candidate["id"]) for candidate in record.candidates if candidate["kind"] != "working"]
         labels = await self._parts.records.memory_labels(scope, ids)
+        labels |= {one: Label(Sensitivity.PUBLIC, "own") for one in ids if is_words(one)}
         if len(record.candidates) > len(ids):
             lines = await self._parts.records.session_labels(scope, record.session_id)
             highest = Label(derived_sensitivity(map(Sensitivity, lines)), "own")

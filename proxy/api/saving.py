@@ -32,6 +32,7 @@ from policies.checkpoint import LABELS, Costs, Part, fitting, in_order, may_beco
 from policies.gate import Holder, Item
 from policies.injection.judge import judge
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
+from policies.persona import BUILT_IN, rendered, style_of
 from policies.text import storable
 from proxy.api.asking import Caller
 from proxy.api.conversation_parts import Words, words_of
@@ -53,6 +54,7 @@ _NAMED: Final[tuple[tuple[Part, str, frozenset[str]], ...]] = (
 # Which parts a member of a body stands in the place of.
 _INSTEAD_OF: Final[dict[str, tuple[Part, ...]]] = {
     "notes": ("notes",),
+    "persona": ("persona",),
     "goals": ("goal",),
     "tasks": ("task", "plan", "open"),
     "entities": ("entity",),
@@ -143,6 +145,27 @@ class Saving:
         for part, member, kinds in _NAMED:
             ids = [UUID(one) for one in getattr(asked, member)] if member in given else []
             pieces += [await self._named(caller, holder, part, member, one, kinds) for one in ids]
+        return pieces + (await self._styled(caller, asked.persona) if asked.persona.strip() else [])
+
+    async def _styled(self, caller: Caller, said: str) -> list[Piece]:
+        """The persona that is named, by reference, and facets in words of ours."""
+        try:
+            style = style_of(said)
+        except ValueError as exc:
+            raise Unprocessable(f"persona: {exc}", param="persona") from None
+        facets, pieces = dict(style.facets), list[Piece]()
+        if style.name in BUILT_IN:
+            facets = {**BUILT_IN[style.name], **facets}
+        elif style.name:
+            try:
+                known = await self._parts.personas.one(caller.scope, caller.credential.hide(style.name))
+            except NotFound as missing:
+                raise NotFound(missing.message, param="persona") from None
+            record = await self._parts.records.memory(caller.scope, known.memory_id, now=caller.now)
+            pieces.append(self._standing("persona", record))
+        if facets or style.name in BUILT_IN:
+            words = Words("persona", rendered(facets), "user", Integrity.USER, Sensitivity.PUBLIC, (), caller.now)
+            pieces.append(self._piece(words))
         return pieces
 
     def _cleaned(self, member: str, raw: str) -> str:

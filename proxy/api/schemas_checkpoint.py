@@ -45,6 +45,9 @@ class _Parts(Asked):
     preferences: list[Id] = Field(
         default_factory=list, max_length=IDS_MAX, description="Exactly these preferences, instead of the pinned ones."
     )
+    persona: Annotated[str, Field(max_length=512)] = Field(
+        default="", description="A persona by its name, or facets: what X-Memory-Persona takes."
+    )
     sensitivity: SensitivityName = Field(default="internal", description="Of what is said here.")
     trim: bool = Field(
         default=False,

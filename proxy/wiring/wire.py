@@ -23,6 +23,7 @@ from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.outbox import Feed
+from memory.adapters.postgres.persona_store import PersonaStore
 from memory.adapters.postgres.records import Records
 from memory.adapters.postgres.sharing import Sharing
 from memory.adapters.redaction import again, redactor_of
@@ -43,6 +44,7 @@ from memory.read.conversation import Conversations
 from memory.read.guarded import GuardedEmbedder, GuardedHot, GuardedReads
 from memory.read.hot import HotScopes
 from memory.read.ledger import Ledgers
+from memory.read.personas import Personas
 from memory.read.query_cache import QueryCache
 from memory.read.recall import Recaller
 from memory.read.restore import Restorer
@@ -108,6 +110,7 @@ class Reading:
     ledgers: Ledgers
     recaller: Recaller
     restorer: Restorer
+    personas: Personas
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +236,7 @@ def _reading(base: Base, reranker: CrossEncoder | None) -> Reading:
         ledgers=Ledgers(hot_state, reads, hot, kept.keys, metrics, law.cleaned, law.redacted),
         recaller=Recaller(hot, reads, queries, metrics, reranking=reranking(settings, reranker), answers=answers),
         restorer=Restorer(reads, law.cleaned),
+        personas=Personas(reads, law.cleaned),
     )
 
 
@@ -250,6 +254,7 @@ def _parts(
         hot=reading.hot,
         recaller=reading.recaller,
         restorer=reading.restorer,
+        personas=reading.personas,
         ledgers=reading.ledgers,
         rules=rules,
         models=models,
@@ -354,6 +359,7 @@ def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Re
                 parts.memory.rules.counter,
                 settings.checkpoint,
             ),
+            personas=PersonaStore(kept.database, kept.scopes, kept.table, audit),
             audit=audit,
             journal=parts.journal,
             canaries=parts.canaries,

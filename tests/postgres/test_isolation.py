@@ -24,6 +24,7 @@ TENANT_TABLES = (
 SCOPE_TABLES = (
     "sessions", "exchanges", "turns", "memories", "memory_versions", "memory_access", "provenance", "derivations",
     "retrievals", "ledger", "import_chunks", "outbox", "checkpoints", "checkpoint_versions", "checkpoint_parts",
+    "personas",
 )  # fmt: skip
 OTHERS = (("eve", "p", "a"), ("ada", "q", "a"), ("ada", "p", "b"))
 
@@ -47,6 +48,8 @@ async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
             "INSERT INTO memory_access SELECT tenant_id, memory_id, scope_id FROM memories",
             "INSERT INTO checkpoints SELECT tenant_id, gen_random_uuid(), scope_id, 'c', 1, NULL, NULL, NULL, now(), "
             "now() FROM memories LIMIT 1",
+            "INSERT INTO personas SELECT tenant_id, gen_random_uuid(), scope_id, 'p', 1, memory_id, '{}', now(), now() "
+            "FROM memories LIMIT 1",
             "INSERT INTO checkpoint_versions SELECT tenant_id, checkpoint_id, 1, scope_id, 0, now() FROM checkpoints",
             "INSERT INTO checkpoint_parts SELECT tenant_id, checkpoint_id, 1, 0, scope_id, 'fact', memory_id, 1, false "
             "FROM checkpoints JOIN memories USING (tenant_id, scope_id) LIMIT 1",

@@ -124,6 +124,10 @@ INSERT INTO checkpoints
     SELECT id, pg_temp.id(id, 'checkpoint', n), 1 + n % 20, 'name ' || n, 1, pg_temp.id(id, 'session', n % 1000), NULL,
            NULL, now() - n * interval '1 s', now(), CASE WHEN n % 3 = 0 THEN now() END
     FROM t, generate_series(1, 4000) n;
+INSERT INTO personas
+    SELECT tenant_id, memory_id, scope_id, 'name ' || changed_version, 1, memory_id, '{}', created_at, now(),
+           CASE WHEN changed_version % 3 = 0 THEN now() END
+    FROM memories;
 INSERT INTO checkpoint_versions SELECT tenant_id, checkpoint_id, 1, scope_id, 0, now(), NULL FROM checkpoints;
 INSERT INTO checkpoint_parts
     SELECT c.tenant_id, c.checkpoint_id, 1, 0, c.scope_id, 'fact', m.memory_id, 1, false

@@ -18,6 +18,7 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.own_memory import add_own_memory
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
@@ -230,10 +231,18 @@ class CheckpointStore:
     ) -> None:
         """The parts of a version: memories that are made first, then their names in order."""
         await _require_standing(tx, place.tenant, seen, new.parts)
-        made = [one for one in new.parts if one.made is not None]
-        for one in made:
-            await self._add_memory(tx, place, one, new.session_id, changed)
-        told = [one.memory_id for one in made]
+        made = [one.made for one in new.parts if one.made is not None]
+        for memory in made:
+            await add_own_memory(
+                tx,
+                place,
+                memory,
+                "checkpoint",
+                session_id=new.session_id,
+                changed=changed,
+                add_embedding=self._add_embedding,
+            )
+        told = [memory.memory_id for memory in made]
         await announce(tx, place.tenant, place.scope_id, "created", told, by="api", at=place.now)
         key = (place.tenant, place.exchange_id, version)
         await tx.run("add_checkpoint_version", *key, place.scope_id, new.tokens, place.now)
@@ -244,28 +253,6 @@ class CheckpointStore:
                 for ordinal, one in enumerate(new.parts)
             ),
         )
-
-    async def _add_memory(
-        self, tx: Transaction, place: Place, one: NewPart, session_id: UUID | None, changed: int
-    ) -> None:
-        memory = one.made
-        if memory is None:
-            return
-        tenant, memory_id = place.tenant, one.memory_id
-        key = rows.key_of_its_own(b"checkpoint", memory_id)
-        at = (session_id, place.subject_id, changed, place.now)
-        await tx.run("add_part", tenant, memory_id, place.scope_id, key, *at)
-        await tx.run("add_version", *rows.version_row(place, memory_id, 1, memory))
-        await tx.run("add_provenance", *rows.provenance_row(place, memory_id, 1, memory, None))
-        # Of kind summary: what looks for a turn's own memory must not take a part for it (decision 0030, section 0).
-        await tx.run_many(
-            "add_derivation",
-            (
-                (tenant, memory_id, "summary", source, "turn", ordinal, place.scope_id, None, None)
-                for ordinal, source in enumerate(memory.source_turns)
-            ),
-        )
-        await tx.run_many(self._add_embedding, rows.embedding_rows(place, memory_id, 1, memory))
 
     async def _known(self, scope: Scope) -> ScopeId:
         scope_id = await self._scopes.find(scope)

@@ -237,6 +237,15 @@ class ReadStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             return _to_load(await tx.fetch("parts_to_load", scope.tenant, scope_id, checkpoint_id, version))
 
+    async def persona(self, scope: Scope, name: str) -> UUID | None:
+        """The memory of the persona of this name in this very scope; None for no such one."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return None
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            row = await tx.row("persona_by_name", scope.tenant, scope_id, name)
+        return None if row is None else UUID(int=row["memory_id"].int)
+
     async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
         """What memories said in these versions."""
         if not scope_ids or not versions:

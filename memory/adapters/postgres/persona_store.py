@@ -1,0 +1,191 @@
+"""Personas in Postgres: a scope and how answers are asked to be in, personas with the words of their memories out.
+
+Each act is one transaction with its audit row, or nothing. Raises NotFound, Conflict, TooLarge, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.own_memory import add_own_memory, add_own_version
+from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.scopes import Scopes
+from memory.audit import Note
+from memory.errors import Conflict, NotFound, TooLarge
+from memory.ids import new_id
+from memory.model import Scope, ScopeId
+from memory.personas import DESCRIPTION, NewPersona, Persona
+
+UNDO: Final = timedelta(days=30)
+PERSONAS_MAX: Final = 100
+"""Live ones of a scope."""
+_NONE: Final = "there is no such persona in this scope"
+
+
+class PersonaStore:
+    """The personas of one store. `embeddings` is the table that their vectors go to."""
+
+    def __init__(
+        self,
+        database: Database,
+        scopes: Scopes,
+        embeddings: str,
+        audit: AuditLog,
+        *,
+        ids: Callable[[], UUID] = new_id,
+    ) -> None:
+        self._database = database
+        self._scopes = scopes
+        self._audit = audit
+        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+        self._ids = ids
+
+    async def save(self, scope: Scope, subject_id: UUID, new: NewPersona, *, now: datetime, note: Note) -> Persona:
+        """Keep it under its name. Raises Conflict where the name is taken, TooLarge."""
+        scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
+        place = Place(scope.tenant, scope_id, subject_id, self._ids(), now)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            if len(await tx.fetch("personas_of_scope", scope.tenant, scope_id, PERSONAS_MAX)) >= PERSONAS_MAX:
+                raise TooLarge(f"a scope holds at most {PERSONAS_MAX} personas; delete some", param="name")
+            await add_own_memory(
+                tx,
+                place,
+                new.memory,
+                "persona",
+                session_id=None,
+                changed=changed,
+                add_embedding=self._add_embedding,
+            )
+            row = (place.exchange_id, scope_id, new.name, new.memory.memory_id, dict(new.facets), now)
+            if await tx.row("add_persona", scope.tenant, *row) is None:
+                raise _taken()
+            await announce(tx, scope.tenant, scope_id, "created", [new.memory.memory_id], by="api", at=now)
+            await witness(tx)
+        return await self.one(scope, new.name)
+
+    async def change(
+        self, scope: Scope, subject_id: UUID, version: int, new: NewPersona, *, now: datetime, note: Note
+    ) -> Persona:
+        """The next version of the persona of this name. Raises NotFound, Conflict."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await _locked(tx, scope, scope_id, new.name)
+            if known["version"] != version:
+                raise Conflict(
+                    f"the persona is at version {known['version']}, the change was made from version {version}"
+                )
+            persona_id, memory_id = UUID(int=known["persona_id"].int), UUID(int=known["memory_id"].int)
+            place = Place(scope.tenant, scope_id, subject_id, persona_id, now)
+            at = await tx.value("current_version_of", scope.tenant, memory_id)
+            await tx.run("close_version", scope.tenant, memory_id, now)
+            memory = replace(new.memory, memory_id=memory_id)
+            await add_own_version(tx, place, memory, at + 1, add_embedding=self._add_embedding)
+            await tx.run("point_memory", scope.tenant, memory_id, at + 1, changed)
+            await tx.run("change_persona", scope.tenant, persona_id, version + 1, dict(new.facets), now)
+            await announce(tx, scope.tenant, scope_id, "updated", [memory_id], by="api", at=now)
+            await witness(tx)
+        return await self.one(scope, new.name)
+
+    async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
+        """Hide it. Raises NotFound."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await _locked(tx, scope, scope_id, name)
+            await tx.run("mark_persona_deleted", scope.tenant, known["persona_id"], now)
+            await tx.run("hide_memory", scope.tenant, known["memory_id"], now, changed)
+            await announce(tx, scope.tenant, scope_id, "deleted", [UUID(int=known["memory_id"].int)], by="api", at=now)
+            await witness(tx)
+
+    async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Persona:
+        """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, Conflict."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            gone = await tx.row("deleted_persona", scope.tenant, scope_id, name)
+            if gone is None or gone["deleted_at"] < now - UNDO:
+                raise NotFound(f"no persona of this name was deleted in the last {UNDO.days} days")
+            if await tx.row("mark_persona_deleted", scope.tenant, gone["persona_id"], None) is None:
+                raise _taken()
+            await tx.run("hide_memory", scope.tenant, gone["memory_id"], None, changed)
+            await announce(tx, scope.tenant, scope_id, "restored", [UUID(int=gone["memory_id"].int)], by="api", at=now)
+            await witness(tx)
+        return await self.one(scope, name)
+
+    async def one(self, scope: Scope, name: str) -> Persona:
+        """A persona. Raises NotFound."""
+        scope_id = await self._known(scope)
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            row = await tx.row("persona_by_name", scope.tenant, scope_id, name)
+            if row is None:
+                raise await _not_there(tx, scope, scope_id, name)
+            found = await _with_words(tx, scope, scope_id, [row])
+        if not found:
+            raise NotFound(_NONE)
+        return found[0]
+
+    async def all_of(self, scope: Scope) -> Sequence[Persona]:
+        """The live personas of a scope, by name."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return ()
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("personas_of_scope", scope.tenant, scope_id, PERSONAS_MAX)
+            return await _with_words(tx, scope, scope_id, found)
+
+    async def _known(self, scope: Scope) -> ScopeId:
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            raise NotFound(_NONE)
+        return scope_id
+
+
+def _taken() -> Conflict:
+    return Conflict("a persona of this name is there already: choose another, or change that one", param="name")
+
+
+async def _locked(tx: Transaction, scope: Scope, scope_id: int, name: str) -> Any:
+    row = await tx.row("lock_persona", scope.tenant, scope_id, name)
+    if row is None:
+        raise await _not_there(tx, scope, scope_id, name)
+    return row
+
+
+async def _not_there(tx: Transaction, scope: Scope, scope_id: int, name: str) -> NotFound:
+    gone = await tx.row("deleted_persona", scope.tenant, scope_id, name)
+    if gone is None or gone["deleted_at"] < datetime.now(UTC) - UNDO:
+        return NotFound(_NONE)
+    return NotFound(f"this persona was deleted on {gone['deleted_at']:%Y-%m-%d}; undelete brings it back")
+
+
+async def _with_words(tx: Transaction, scope: Scope, scope_id: int, found: Sequence[Any]) -> list[Persona]:
+    ids = [row["memory_id"] for row in found]
+    standing = await tx.fetch("memories_standing", scope.tenant, [scope_id], ids) if ids else []
+    words = {row["memory_id"]: row for row in standing}
+    return [
+        Persona(
+            persona_id=UUID(int=row["persona_id"].int),
+            name=row["name"],
+            version=row["version"],
+            memory_id=UUID(int=row["memory_id"].int),
+            facets=row["facets"],
+            description=str(said["attributes"].get(DESCRIPTION, "")),
+            text=said["content"],
+            integrity=said["integrity"],
+            sensitivity=said["sensitivity"],
+            hidden=said["hidden"],
+            created_at=row["created_at"],
+            changed_at=row["changed_at"],
+        )
+        for row in found
+        if (said := words.get(row["memory_id"])) is not None
+    ]

@@ -1,0 +1,36 @@
+"""What the own API needs of the store of personas, as a small Protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from memory.audit import Note
+from memory.model import Scope
+from memory.personas import NewPersona, Persona
+
+
+class KeepsPersonas(Protocol):
+    """The store of personas. Every method acts inside one scope and may raise StoreUnavailable."""
+
+    async def save(self, scope: Scope, subject_id: UUID, new: NewPersona, *, now: datetime, note: Note) -> Persona:
+        """Keep it under its name. Raises Conflict, TooLarge."""
+
+    async def change(
+        self, scope: Scope, subject_id: UUID, version: int, new: NewPersona, *, now: datetime, note: Note
+    ) -> Persona:
+        """The next version. Raises NotFound, Conflict."""
+
+    async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
+        """Hide it. Raises NotFound."""
+
+    async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Persona:
+        """Bring it back. Raises NotFound, Conflict."""
+
+    async def one(self, scope: Scope, name: str) -> Persona:
+        """A persona. Raises NotFound."""
+
+    async def all_of(self, scope: Scope) -> Sequence[Persona]:
+        """The live personas of a scope, by name."""

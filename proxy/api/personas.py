@@ -1,0 +1,239 @@
+"""`/memory/v1/personas`: names in, how answers are asked to be out.
+
+A persona is facets of closed words and a description of the user's own, which passes redaction and is refused where it
+addresses the model. Those that everybody has are listed, and are changed by nobody. Raises NotFound, Conflict,
+TooLarge, VersionRequired, Unprocessable, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from aiohttp import web
+
+from memory.audit import Note, noted
+from memory.errors import Conflict, EmbedderUnavailable, NotFound, StoreUnavailable, Unprocessable, VersionRequired
+from memory.ids import new_id
+from memory.model import NewMemory
+from memory.personas import DESCRIPTION, NewPersona, Persona
+from memory.write.windows import dated, split_windows
+from policies.gate import Holder, Item
+from policies.injection.judge import judge
+from policies.labels import Integrity, Sensitivity
+from policies.persona import BUILT_IN, DESCRIPTION_CHARS_MAX, name_of, rendered
+from policies.text import storable
+from proxy.api.answers import said
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
+from proxy.api.memories import version_in
+from proxy.api.parts import OwnParts
+from proxy.api.schemas_persona import PersonaAsked, PersonaDeleted, PersonaList, PersonaPatch, PersonaSaid
+from proxy.gated import readable, require_readable, require_writable
+
+UNDO: Final = timedelta(days=30)
+EXTRACTOR: Final = "persona/1"
+_READS: Final = "memory:read:own"
+_WRITES: Final = "memory:write"
+
+
+class PersonaCalls:
+    """The handlers of personas."""
+
+    def __init__(self, parts: OwnParts) -> None:
+        self._parts = parts
+
+    async def list(self, request: web.Request) -> web.Response:
+        """The personas of the scope by name, then those that everybody has."""
+        caller = caller_of(request, self._parts.door, _READS)
+        parameters(request, ())
+        holder = await holder_for(caller, self._parts.keys)
+        found = readable(holder, await self._parts.personas.all_of(caller.scope), lambda one: _item_of(caller, one))
+        rows = [*(_said(one) for one in found), *(_built_in(name) for name in BUILT_IN)]
+        return said(PersonaList(data=rows))
+
+    async def save(self, request: web.Request) -> web.Response:
+        """Keep a persona under a name."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        asked = await body_as(request, PersonaAsked)
+        name = caller.credential.hide(asked.name)
+        _refuse_built_in(name)
+        if not asked.facets and not asked.description.strip():
+            raise Unprocessable("a persona without facets and description asks for nothing", param="facets")
+        new = await self._made(caller, name, asked.facets, asked.description, Sensitivity(asked.sensitivity))
+        subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
+        note = _note(caller, "save", name)
+        made = await self._parts.personas.save(caller.scope, subject, new, now=caller.now, note=note)
+        return await self._changed(caller, made, "saved")
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One persona; its version is the ETag."""
+        caller = caller_of(request, self._parts.door, _READS)
+        parameters(request, ())
+        name = _name_in(request, caller)
+        if name in BUILT_IN:
+            return said(_built_in(name))
+        holder = await holder_for(caller, self._parts.keys)
+        return _shown(await self._known(caller, holder, name))
+
+    async def change(self, request: web.Request) -> web.Response:
+        """The next version of a persona."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        name, version = _name_in(request, caller), version_in(request)
+        _refuse_built_in(name)
+        asked = await body_as(request, PersonaPatch)
+        if version is None:
+            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
+        holder = await holder_for(caller, self._parts.keys)
+        known = await self._known(caller, holder, name)
+        given = asked.model_fields_set
+        sensitivity = Sensitivity(asked.sensitivity if "sensitivity" in given else known.sensitivity)
+        require_writable(holder, _item_of(caller, known), "persona", sensitivity)
+        facets = asked.facets if "facets" in given else known.facets
+        description = asked.description if "description" in given else known.description
+        new = await self._made(caller, name, facets, description, sensitivity)
+        subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
+        note = _note(caller, "change", name)
+        made = await self._parts.personas.change(caller.scope, subject, version, new, now=caller.now, note=note)
+        return await self._changed(caller, made, "changed")
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Hide a persona: gone from lists and prompts, and withdrawn from conversations."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        name = _name_in(request, caller)
+        _refuse_built_in(name)
+        holder = await holder_for(caller, self._parts.keys)
+        require_writable(holder, _item_of(caller, await self._known(caller, holder, name)), "persona")
+        await self._parts.personas.delete(caller.scope, name, now=caller.now, note=_note(caller, "delete", name))
+        await self._parts.tells.changed(caller.scope)
+        self._parts.metrics.personas.labels("deleted").inc()
+        return said(PersonaDeleted(name=name, deleted_at=caller.now, undo_until=caller.now + UNDO))
+
+    async def undelete(self, request: web.Request) -> web.Response:
+        """Bring back the persona of this name that was deleted last."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        name = _name_in(request, caller)
+        note = _note(caller, "undelete", name)
+        back = await self._parts.personas.undelete(caller.scope, name, now=caller.now, note=note)
+        await self._parts.tells.changed(caller.scope)
+        return _shown(back)
+
+    async def _known(self, caller: Caller, holder: Holder, name: str) -> Persona:
+        known = await self._parts.personas.one(caller.scope, name)
+        require_readable(holder, _item_of(caller, known), "persona")
+        return known
+
+    async def _changed(self, caller: Caller, made: Persona, what: str) -> web.Response:
+        await self._parts.tells.changed(caller.scope)
+        self._parts.metrics.personas.labels(what).inc()
+        return _shown(made)
+
+    async def _made(
+        self, caller: Caller, name: str, facets: Mapping[str, str], description: str, sensitivity: Sensitivity
+    ) -> NewPersona:
+        """The persona as it is stored. Raises Unprocessable, StoreUnavailable."""
+        cleaned = await asyncio.to_thread(self._cleaned, description)
+        text = rendered(facets, cleaned)
+        windows = split_windows(text, self._parts.windows)
+        try:
+            vectors = await self._parts.embedder.embed_documents([dated(text[a:b], caller.now) for a, b in windows])
+        except EmbedderUnavailable as fault:
+            raise StoreUnavailable(f"this cannot be embedded now: {fault}", retry_after_s=1) from fault
+        memory = NewMemory(
+            memory_id=new_id(),
+            kind="working",
+            content=text,
+            content_key=b"",
+            role="user",
+            integrity=Integrity.USER,
+            sensitivity=sensitivity,
+            origin="persona",
+            importance=0.5,
+            confidence=1.0,
+            occurred_at=caller.now,
+            extractor_version=EXTRACTOR,
+            source_turns=(),
+            windows=tuple(windows),
+            vectors=vectors,
+            attributes={DESCRIPTION: cleaned} if cleaned else {},
+        )
+        return NewPersona(name, facets, memory)
+
+    def _cleaned(self, raw: str) -> str:
+        text = self._parts.redactor.redact(storable(raw)).text.strip()
+        if len(text) > DESCRIPTION_CHARS_MAX * 2:  # a secret's place is longer than some secrets
+            raise Unprocessable("the description is too long once its secrets are cut out", param="description")
+        verdict = judge(text, "own")
+        if verdict.quarantined:
+            raise Unprocessable(
+                f"the description addresses the model ({verdict.reason}): say what you like, not what it is to do",
+                param="description",
+            )
+        return text
+
+
+def _refuse_built_in(name: str) -> None:
+    if name in BUILT_IN:
+        raise Conflict(f"{name} is a persona that everybody has: choose another name", param="name")
+
+
+def _name_in(request: web.Request, caller: Caller) -> str:
+    """The name in the path, as it is kept. Raises NotFound for one that no persona can have."""
+    try:
+        return caller.credential.hide(name_of(request.match_info["id"]))
+    except ValueError:
+        raise NotFound("there is no such persona in this scope") from None
+
+
+def _note(caller: Caller, what: str, name: str) -> Note:
+    return noted(caller.scope.tenant, caller.actor, f"persona.{what}", names={"persona": name}, at=caller.now)
+
+
+def _item_of(caller: Caller, one: Persona) -> Item:
+    return Item(caller.scope.tenant, Sensitivity(one.sensitivity))
+
+
+def _shown(one: Persona) -> web.Response:
+    answer = said(_said(one))
+    answer.headers["ETag"] = f'"{one.version}"'
+    return answer
+
+
+def _said(one: Persona) -> PersonaSaid:
+    return PersonaSaid(
+        name=one.name,
+        built_in=False,
+        id=str(one.persona_id),
+        version=one.version,
+        facets=dict(one.facets),
+        description="" if one.hidden else one.description,
+        text="" if one.hidden else one.text,
+        memory_id=str(one.memory_id),
+        sensitivity=one.sensitivity,
+        state=one.hidden,
+        created_at=one.created_at,
+        changed_at=one.changed_at,
+    )
+
+
+def _built_in(name: str) -> PersonaSaid:
+    facets = dict(BUILT_IN[name])
+    return PersonaSaid(
+        name=name,
+        built_in=True,
+        id=None,
+        version=1,
+        facets=facets,
+        description="",
+        text=rendered(facets),
+        memory_id=None,
+        sensitivity="public",
+        state="",
+        created_at=None,
+        changed_at=None,
+    )
