@@ -51,7 +51,7 @@ class CheckpointRow:
     changed_at: datetime
     deleted_at: datetime | None
     tokens: int
-    parts: int
+    part_count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ CREATE TABLE checkpoints (
     FOREIGN KEY (tenant_id, scope_id) REFERENCES scopes
 );
 CREATE UNIQUE INDEX checkpoints_name ON checkpoints (tenant_id, scope_id, name) WHERE deleted_at IS NULL;
-CREATE INDEX checkpoints_of_name ON checkpoints (tenant_id, scope_id, name, created_at DESC);
+CREATE INDEX checkpoints_deleted ON checkpoints (tenant_id, scope_id, name, deleted_at DESC) WHERE deleted_at IS NOT NULL;
 CREATE INDEX checkpoints_recent ON checkpoints (tenant_id, scope_id, created_at DESC, checkpoint_id DESC);
 
 -- Append-only; recorded_* is our clock, for as_of.

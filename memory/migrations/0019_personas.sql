@@ -20,7 +20,7 @@ CREATE TABLE personas (
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories ON DELETE CASCADE
 );
 CREATE UNIQUE INDEX personas_name ON personas (tenant_id, scope_id, name) WHERE deleted_at IS NULL;
-CREATE INDEX personas_of_name ON personas (tenant_id, scope_id, name, created_at DESC);
+CREATE INDEX personas_deleted ON personas (tenant_id, scope_id, name, deleted_at DESC) WHERE deleted_at IS NOT NULL;
 CREATE INDEX personas_of_memory ON personas (tenant_id, memory_id);
 
 ALTER TABLE personas ENABLE ROW LEVEL SECURITY;

@@ -325,7 +325,7 @@ def _listed(row: CheckpointRow, label: str | None) -> CheckpointListed:
         created_at=row.created_at,
         changed_at=row.changed_at,
         tokens=row.tokens,
-        parts=row.parts,
+        parts=row.part_count,
     )
 
 

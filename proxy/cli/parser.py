@@ -20,6 +20,7 @@ from proxy.cli import (
     hygiene,
     key,
     migrate,
+    persona,
     redact,
     reembed,
     replay,
@@ -53,6 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     _sessions(commands)
     _memories(commands)
     _checkpoint(commands)
+    _persona(commands)
     _replay(commands)
     _hygiene(commands)
     _consolidate(commands)
@@ -197,6 +199,12 @@ def _checkpoint(commands: Commands) -> None:
     help_text = "Keep where a conversation stands under a name, compare, branch, and give it to a conversation again."
     parser = _command(commands, "checkpoint", checkpoint.run_checkpoint, help_text, checkpoint.TEACHES)
     checkpoint.arguments(parser, _with_service)  # its verbs bring their own `act`
+
+
+def _persona(commands: Commands) -> None:
+    help_text = "Keep how answers are asked to be under a name: tone, length, language, and words of your own."
+    parser = _command(commands, "persona", persona.run_persona, help_text, persona.TEACHES)
+    persona.arguments(parser, _with_service)  # its verbs bring their own `act`
 
 
 def _replay(commands: Commands) -> None:

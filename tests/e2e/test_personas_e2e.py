@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -132,3 +134,19 @@ def test_a_checkpoint_takes_a_persona_along_and_a_header_goes_before_it(
     assert text.index("Restored from a checkpoint:") < text.index("Style asked for:")
     ask(service, "Go on with it now.", user, checkpoint="c", persona="concise")
     assert styled(content(upstream)) == [f"[user, style] {CONCISE}"] and "Mind the gap." in content(upstream)
+
+
+def test_the_command_line_keeps_and_shows_them(service: Service, user: str) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "proxy", "persona", *words, "--url", service.url, "--user", user]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    made = run("save", "desk", "--tone", "dry", "--text", "Likes nautical words.")
+    assert made.returncode == 0, made.stderr
+    assert "The user asks for a dry tone. Likes nautical words." in made.stdout
+    assert "answers in Slovenian" in run("change", "desk", "--language", "sl").stdout
+    listed = run("list").stdout.splitlines()
+    assert listed[0].startswith("desk") and any("everybody" in line for line in listed[1:])
+    assert run("delete", "desk").returncode == 0 and run("show", "desk").returncode == 1
+    assert run("undelete", "desk").returncode == 0
+    assert run("save", "x", "--tone", "loud").returncode == 2

@@ -227,7 +227,9 @@ class ReadStore:
         if scope_id is None:
             return None
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            return _to_load(await tx.fetch("checkpoint_to_load", scope.tenant, scope_id, name, as_of))
+            if as_of is None:
+                return _to_load(await tx.fetch("checkpoint_to_load", scope.tenant, scope_id, name))
+            return _to_load(await tx.fetch("checkpoint_then", scope.tenant, scope_id, name, as_of))
 
     async def checkpoint_version(self, scope: Scope, checkpoint_id: UUID, version: int) -> ToLoad | None:
         """What a version of a checkpoint names; None where it is gone or deleted."""

@@ -20,12 +20,12 @@ WHERE tenant_id = $1 AND scope_id = $2 AND deleted_at IS NULL;
 -- name: checkpoint_by_name
 -- The live checkpoint of this name, in its current version.
 -- $1 tenant uuid, $2 scope_id int8, $3 name text
--- Uses: checkpoints_of_name. Rows: checkpoint_id, name, version, session_id, branched_from, branched_version, created_at,
--- changed_at, deleted_at, tokens, parts.
+-- Uses: checkpoints_name. Rows: checkpoint_id, name, version, session_id, branched_from, branched_version, created_at,
+-- changed_at, deleted_at, tokens, part_count.
 SELECT c.checkpoint_id, c.name, c.version, c.session_id, c.branched_from, c.branched_version, c.created_at, c.changed_at,
        c.deleted_at, v.tokens,
        (SELECT count(*) FROM checkpoint_parts p
-        WHERE p.tenant_id = $1 AND p.checkpoint_id = c.checkpoint_id AND p.version = c.version) AS parts
+        WHERE p.tenant_id = $1 AND p.checkpoint_id = c.checkpoint_id AND p.version = c.version) AS part_count
 FROM checkpoints c
 JOIN checkpoint_versions v ON v.tenant_id = $1 AND v.checkpoint_id = c.checkpoint_id AND v.version = c.version
 WHERE c.tenant_id = $1 AND c.scope_id = $2 AND c.name = $3 AND c.deleted_at IS NULL;
@@ -33,7 +33,7 @@ WHERE c.tenant_id = $1 AND c.scope_id = $2 AND c.name = $3 AND c.deleted_at IS N
 -- name: lock_checkpoint
 -- The live checkpoint of this name, locked to the end of the transaction.
 -- $1 tenant uuid, $2 scope_id int8, $3 name text
--- Uses: checkpoints_of_name. Rows: checkpoint_id, version, session_id.
+-- Uses: checkpoints_name. Rows: checkpoint_id, version, session_id.
 SELECT checkpoint_id, version, session_id
 FROM checkpoints
 WHERE tenant_id = $1 AND scope_id = $2 AND name = $3 AND deleted_at IS NULL
@@ -42,7 +42,7 @@ FOR UPDATE;
 -- name: deleted_checkpoint
 -- The checkpoint of this name that was deleted last.
 -- $1 tenant uuid, $2 scope_id int8, $3 name text
--- Uses: checkpoints_of_name. Rows: checkpoint_id, version, session_id, deleted_at.
+-- Uses: checkpoints_deleted. Rows: checkpoint_id, version, session_id, deleted_at.
 SELECT checkpoint_id, version, session_id, deleted_at
 FROM checkpoints
 WHERE tenant_id = $1 AND scope_id = $2 AND name = $3 AND deleted_at IS NOT NULL
@@ -53,11 +53,11 @@ LIMIT 1;
 -- Live checkpoints of a scope, of one conversation where it is named, newest first, from a cursor on.
 -- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 limit int8, $6 session_id uuid
 -- Uses: checkpoints_recent. Rows: checkpoint_id, name, version, session_id, branched_from, branched_version, created_at,
--- changed_at, deleted_at, tokens, parts.
+-- changed_at, deleted_at, tokens, part_count.
 SELECT c.checkpoint_id, c.name, c.version, c.session_id, c.branched_from, c.branched_version, c.created_at, c.changed_at,
        c.deleted_at, v.tokens,
        (SELECT count(*) FROM checkpoint_parts p
-        WHERE p.tenant_id = $1 AND p.checkpoint_id = c.checkpoint_id AND p.version = c.version) AS parts
+        WHERE p.tenant_id = $1 AND p.checkpoint_id = c.checkpoint_id AND p.version = c.version) AS part_count
 FROM checkpoints c
 JOIN checkpoint_versions v ON v.tenant_id = $1 AND v.checkpoint_id = c.checkpoint_id AND v.version = c.version
 WHERE c.tenant_id = $1 AND c.scope_id = $2 AND (c.created_at, c.checkpoint_id) < ($3, $4) AND c.deleted_at IS NULL
@@ -69,11 +69,11 @@ LIMIT $5;
 -- Live checkpoints of a scope, of one conversation where it is named, oldest first, from a cursor on.
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 session_id uuid
 -- Uses: checkpoints_recent. Rows: checkpoint_id, name, version, session_id, branched_from, branched_version, created_at,
--- changed_at, deleted_at, tokens, parts.
+-- changed_at, deleted_at, tokens, part_count.
 SELECT c.checkpoint_id, c.name, c.version, c.session_id, c.branched_from, c.branched_version, c.created_at, c.changed_at,
        c.deleted_at, v.tokens,
        (SELECT count(*) FROM checkpoint_parts p
-        WHERE p.tenant_id = $1 AND p.checkpoint_id = c.checkpoint_id AND p.version = c.version) AS parts
+        WHERE p.tenant_id = $1 AND p.checkpoint_id = c.checkpoint_id AND p.version = c.version) AS part_count
 FROM checkpoints c
 JOIN checkpoint_versions v ON v.tenant_id = $1 AND v.checkpoint_id = c.checkpoint_id AND v.version = c.version
 WHERE c.tenant_id = $1 AND c.scope_id = $2 AND (c.created_at, c.checkpoint_id) > ($3, $4) AND c.deleted_at IS NULL
@@ -144,18 +144,28 @@ WHERE tenant_id = $1 AND checkpoint_id = $2 AND version = $3
 ORDER BY ordinal;
 
 -- name: checkpoint_to_load
--- The parts of the checkpoint of this name: those of now, or those recorded at a moment. One row without a memory where
--- it has none; no row where there is no such checkpoint (then).
+-- The parts of the live checkpoint of this name; one row without a memory where it has none.
+-- $1 tenant uuid, $2 scope_id int8, $3 name text
+-- Uses: checkpoints_name, checkpoint_parts_pkey. Rows: checkpoint_id, version, session_id, part, memory_id,
+-- memory_version, own.
+SELECT c.checkpoint_id, c.version, c.session_id, p.part, p.memory_id, p.memory_version, p.own
+FROM checkpoints c
+LEFT JOIN checkpoint_parts p ON p.tenant_id = $1 AND p.checkpoint_id = c.checkpoint_id AND p.version = c.version
+WHERE c.tenant_id = $1 AND c.scope_id = $2 AND c.name = $3 AND c.deleted_at IS NULL
+ORDER BY p.ordinal;
+
+-- name: checkpoint_then
+-- The parts of the checkpoint that had this name at a moment, as they were recorded then, also where it was deleted since;
+-- one row without a memory where it had none.
 -- $1 tenant uuid, $2 scope_id int8, $3 name text, $4 moment timestamptz
--- Uses: checkpoints_of_name. Rows: checkpoint_id, version, session_id, part, memory_id, memory_version, own.
+-- Uses: checkpoint_versions_pkey, checkpoint_parts_pkey. Rows: checkpoint_id, version, session_id, part, memory_id,
+-- memory_version, own.
 SELECT c.checkpoint_id, v.version, c.session_id, p.part, p.memory_id, p.memory_version, p.own
 FROM checkpoints c
 JOIN checkpoint_versions v ON v.tenant_id = $1 AND v.checkpoint_id = c.checkpoint_id
-    AND CASE WHEN $4::timestamptz IS NULL THEN v.version = c.version
-             ELSE v.recorded_from <= $4 AND (v.recorded_to IS NULL OR v.recorded_to > $4) END
+    AND v.recorded_from <= $4 AND (v.recorded_to IS NULL OR v.recorded_to > $4)
 LEFT JOIN checkpoint_parts p ON p.tenant_id = $1 AND p.checkpoint_id = c.checkpoint_id AND p.version = v.version
-WHERE c.tenant_id = $1 AND c.scope_id = $2 AND c.name = $3
-  AND (c.deleted_at IS NULL OR c.deleted_at > $4::timestamptz)
+WHERE c.tenant_id = $1 AND c.scope_id = $2 AND c.name = $3 AND (c.deleted_at IS NULL OR c.deleted_at > $4)
 ORDER BY c.created_at DESC, p.ordinal;
 
 -- name: parts_to_load

@@ -11,7 +11,7 @@ RETURNING persona_id;
 -- name: personas_of_scope
 -- The live personas of a scope, by name.
 -- $1 tenant uuid, $2 scope_id int8, $3 limit int8
--- Uses: personas_of_name. Rows: persona_id, name, version, memory_id, facets, created_at, changed_at, deleted_at.
+-- Uses: personas_name. Rows: persona_id, name, version, memory_id, facets, created_at, changed_at, deleted_at.
 SELECT persona_id, name, version, memory_id, facets, created_at, changed_at, deleted_at
 FROM personas
 WHERE tenant_id = $1 AND scope_id = $2 AND deleted_at IS NULL
@@ -21,7 +21,7 @@ LIMIT $3;
 -- name: persona_by_name
 -- The live persona of this name.
 -- $1 tenant uuid, $2 scope_id int8, $3 name text
--- Uses: personas_of_name. Rows: persona_id, name, version, memory_id, facets, created_at, changed_at, deleted_at.
+-- Uses: personas_name. Rows: persona_id, name, version, memory_id, facets, created_at, changed_at, deleted_at.
 SELECT persona_id, name, version, memory_id, facets, created_at, changed_at, deleted_at
 FROM personas
 WHERE tenant_id = $1 AND scope_id = $2 AND name = $3 AND deleted_at IS NULL;
@@ -29,7 +29,7 @@ WHERE tenant_id = $1 AND scope_id = $2 AND name = $3 AND deleted_at IS NULL;
 -- name: lock_persona
 -- The live persona of this name, locked to the end of the transaction.
 -- $1 tenant uuid, $2 scope_id int8, $3 name text
--- Uses: personas_of_name. Rows: persona_id, version, memory_id.
+-- Uses: personas_name. Rows: persona_id, version, memory_id.
 SELECT persona_id, version, memory_id
 FROM personas
 WHERE tenant_id = $1 AND scope_id = $2 AND name = $3 AND deleted_at IS NULL
@@ -38,7 +38,7 @@ FOR UPDATE;
 -- name: deleted_persona
 -- The persona of this name that was deleted last.
 -- $1 tenant uuid, $2 scope_id int8, $3 name text
--- Uses: personas_of_name. Rows: persona_id, version, memory_id, deleted_at.
+-- Uses: personas_deleted. Rows: persona_id, version, memory_id, deleted_at.
 SELECT persona_id, version, memory_id, deleted_at
 FROM personas
 WHERE tenant_id = $1 AND scope_id = $2 AND name = $3 AND deleted_at IS NOT NULL

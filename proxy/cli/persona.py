@@ -1,0 +1,124 @@
+"""`memory-proxy persona …`: a name and facets in, what the running service says of personas out.
+
+By the service's API inside one scope. Exit codes: 0 done; 1 it cannot be, with the service's own sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from policies.persona import FACETS, LANGUAGES
+from proxy.cli.client import CallFailed, Client
+
+TEACHES: Final = """\
+  memory-proxy persona save "desk" --tone dry --verbosity short --text "Likes nautical words."
+  memory-proxy persona list                                   yours, then those that everybody has
+  memory-proxy persona change desk --language sl
+  memory-proxy persona delete desk                            undelete brings it back within 30 days
+
+A client asks for one with the header X-Memory-Persona: desk; for facets alone: tone=dry;verbosity=short; for both:
+desk;language=sl. What a prompt is given is a statement about the wish, quoted as data.
+"""
+_PATH: Final = "/memory/v1/personas"
+
+
+def arguments(parser: argparse.ArgumentParser, with_service: Callable[[argparse.ArgumentParser], None]) -> None:
+    """The verbs and their options."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    _verb(verbs, "list", _list, "List personas.")
+    save = _verb(verbs, "save", _save, "Keep a persona under a name.")
+    change = _verb(verbs, "change", _change, "The next version: what is given here replaces what was there.")
+    for one in (save, change):
+        one.add_argument("name")
+        for facet, values in (*FACETS.items(), ("language", LANGUAGES)):
+            one.add_argument(f"--{facet}", choices=list(values), metavar="VALUE", help=", ".join(values))
+        one.add_argument("--text", metavar="TEXT", help="what no facet says, as a statement about what you like")
+    for verb, act, what in (
+        ("show", _show, "Show a persona."),
+        ("delete", _delete, "Hide a persona."),
+        ("undelete", _undelete, "Bring back the one of this name that was deleted last."),
+    ):
+        _verb(verbs, verb, act, what).add_argument("name")
+    for one in verbs.choices.values():
+        one.add_argument("--json", action="store_true", help="the API's answer as it is")
+        with_service(one)
+
+
+def _verb(
+    verbs: Any, name: str, act: Callable[[Client, argparse.Namespace], Any], what: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
+    parser.set_defaults(act=act)
+    return parser
+
+
+def run_persona(options: argparse.Namespace) -> int:
+    """Do what the verb says."""
+    try:
+        answer = options.act(Client(options), options)
+    except (CallFailed, OSError) as fault:
+        sys.stderr.write(f"memory-proxy: {fault}\n")
+        return 1
+    if options.json:
+        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _told(options.verb, answer))
+    return 0
+
+
+def _list(client: Client, _options: argparse.Namespace) -> Any:
+    return client.get(_PATH)
+
+
+def _save(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("POST", _PATH, {"name": options.name, "facets": _facets(options), **_text(options)})
+
+
+def _change(client: Client, options: argparse.Namespace) -> Any:
+    known = client.get(_one(options.name))
+    facets = {**known["facets"], **_facets(options)}
+    return client.send("PATCH", _one(options.name), {"facets": facets, **_text(options)}, version=known["version"])
+
+
+def _show(client: Client, options: argparse.Namespace) -> Any:
+    return client.get(_one(options.name))
+
+
+def _delete(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("DELETE", _one(options.name))
+
+
+def _undelete(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("POST", f"{_one(options.name)}/undelete")
+
+
+def _one(name: str) -> str:
+    return f"{_PATH}/{quote(name, safe='')}"
+
+
+def _facets(options: argparse.Namespace) -> dict[str, str]:
+    return {facet: value for facet in (*FACETS, "language") if (value := getattr(options, facet)) is not None}
+
+
+def _text(options: argparse.Namespace) -> dict[str, str]:
+    return {} if options.text is None else {"description": options.text}
+
+
+def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
+    if verb == "list":
+        yield from (_line(one) for one in answer["data"])
+    elif verb == "delete":
+        yield f"{answer['name']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
+    else:
+        yield _line(answer)
+
+
+def _line(one: Mapping[str, Any]) -> str:
+    mark = "  (everybody's)" if one["built_in"] else ""
+    state = f" [{one['state']}]" if one["state"] else ""
+    return f"{one['name']:16} v{one['version']}  {one['text']}{state}{mark}"
