@@ -66,17 +66,18 @@ def _why(talk: Talk, words: str) -> None:
 
 
 def _given(record: Mapping[str, Any]) -> Iterator[str]:
-    """What was given in this answer: the block as it went, then each memory in it with the reason."""
+    """What was given in this answer: its blocks as they went, then each memory that is new in it, with the reason."""
+    for block in record["placed"]:
+        if block["since"] is not None:
+            yield f"placed earlier in this conversation, {len(block['memory_ids'])} memories:"
+        yield (block["text"] or "(its words are not kept any more)").rstrip()
+    if not record["placed"]:
+        yield "nothing was placed"
     given = [one for one in record["candidates"] if one["injected"]]
-    if record["block"]:
-        yield record["block"]
-    else:
-        expired = "its words are not kept any more" if record["texts"] != "available" else "nothing new was placed"
-        yield expired
     for one in given:
         yield f"{one['score']:6.3f}  {one['kind']} {one['id']}  {one.get('why') or 'given'}"
     left = len(record["candidates"]) - len(given)
-    yield f"{len(given)} given, {left} considered and left out; /why all shows them with their scores"
+    yield f"{len(given)} given, {left} considered and left out; /why all shows each with its scores"
 
 
 def _session(talk: Talk, words: str) -> None:
@@ -84,7 +85,7 @@ def _session(talk: Talk, words: str) -> None:
     if not words:
         known = talk.conversation
         named = known.session or "not named yet"
-        talk.screen.lines([f"session {named}: {len(known.exchanges)} exchanges are sent with the next question"])
+        talk.screen.lines([f"session {named}; exchanges sent with the next question: {len(known.exchanges)}"])
     elif verb == "list" and not rest:
         with heard():
             talk.screen.lines(_listed(talk))
@@ -122,7 +123,7 @@ def switch(talk: Talk, name: str) -> None:
     talk.screen.lines(
         line
         for one in talk.conversation.exchanges[-2:]
-        for line in (f"> {why.short(one.question, _TEXT_CHARS)}", why.short(one.answer, 3 * _TEXT_CHARS))
+        for line in (f"> {why.short(one.question or '', _TEXT_CHARS)}", why.short(one.answer, 3 * _TEXT_CHARS))
     )
 
 
@@ -214,7 +215,7 @@ def _undo(talk: Talk, words: str) -> None:
     talk.conversation = talk.conversation.undone()
     left = len(talk.conversation.exchanges)
     dropped = f"dropped “{why.short(question, 60)}”; " if question else ""
-    talk.screen.note(f"{dropped}{left} exchanges are sent with the next question. What was kept of it stays kept")
+    talk.screen.note(f"{dropped}exchanges sent with the next question: {left}. What was remembered of it stays")
 
 
 def _help(talk: Talk, words: str) -> None:

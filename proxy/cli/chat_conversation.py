@@ -17,9 +17,9 @@ MODES: Final[tuple[Mode, ...]] = ("on", "read", "write", "off")
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A question and its answer, which may have been cut off. `question` "": the answer follows another one."""
+    """A question and its answer, which may have been cut off. `question` None: the conversation begins with it."""
 
-    question: str
+    question: str | None
     answer: str
 
 
@@ -49,7 +49,7 @@ class Conversation:
         """The next request. The model must be known."""
         messages = [{"role": "system", "content": self.system}] if self.system else []
         for one in self.exchanges:
-            if one.question:
+            if one.question is not None:
                 messages.append({"role": "user", "content": one.question})
             messages.append({"role": "assistant", "content": one.answer})
         messages.append({"role": "user", "content": question})
@@ -79,7 +79,7 @@ class Conversation:
         """What /retry asks again."""
         if self.unanswered is not None:
             return self.unanswered
-        return self.exchanges[-1].question or None if self.exchanges else None
+        return self.exchanges[-1].question if self.exchanges else None
 
     def begun(self, session: str | None, exchanges: tuple[Exchange, ...] = ()) -> Conversation:
         """Another conversation, in the same mode, with the same model and system message."""
@@ -108,6 +108,6 @@ def exchanges_of(turns: Iterable[Mapping[str, Any]]) -> tuple[Exchange, ...]:
                 again = bool(turn.get("attempt", 0))
                 found.append(Exchange(last.question, text if again else f"{last.answer}\n\n{text}"))
             else:
-                found.append(Exchange(question or "", text))
+                found.append(Exchange(question, text))
             question = None
     return tuple(found)

@@ -7,7 +7,7 @@ a call, and closes its connection, so that the GPU is free; it ends nothing else
 from __future__ import annotations
 
 import argparse
-import secrets
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -139,7 +139,7 @@ class Talk:
 
 def session_name(now: datetime) -> str:
     """A name for a conversation: when it began, and four characters that tell two of one second apart."""
-    return f"chat-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"chat-{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def _placed(memory: Mapping[str, str]) -> str:
         counts = [f"{new} new"] if new != "0" else []
         counts += [f"{again} from before"] if again != "0" else []
         return f"{' and '.join(counts) or 'placed'}, {memory.get('tokens', '?')} tokens"
-    known = {"empty": "nothing fits", "off": "off", "degraded": "none this time"}
+    known = {"empty": "nothing recalled", "off": "off", "degraded": "none this time"}
     return known.get(word, word or "this is no memory-proxy")
 
 
