@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from proxy.cli.client import CallFailed, Client
+from proxy.cli.client import CallFailed, Client, with_service
 
 TEACHES: Final = """\
   memory-proxy checkpoint save "before the move" --session abc --notes "We stopped at the estimate."
@@ -29,7 +29,7 @@ A client names one with the header X-Memory-Checkpoint, or {"memory": {"checkpoi
 _PATH: Final = "/memory/v1/checkpoints"
 
 
-def arguments(parser: argparse.ArgumentParser, with_service: Callable[[argparse.ArgumentParser], None]) -> None:
+def arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs and their options."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     save = _verb(verbs, "save", _save, "Keep a conversation, and what you say here, under a name.")

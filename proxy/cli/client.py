@@ -11,8 +11,10 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from typing import IO, Any, Final
 from urllib.parse import quote, urlencode
+
+KEY_VARIABLE: Final = "MEMORY_PROXY_KEY"
 
 
 class CallFailed(Exception):
@@ -23,6 +25,27 @@ class CallFailed(Exception):
         self.status = status
 
 
+def with_service(parser: argparse.ArgumentParser) -> None:
+    """The options of a command that speaks to a running service: where it is, whose memory, with which key."""
+    parser.add_argument("--url", default="http://127.0.0.1:8080", help="the running proxy (default %(default)s)")
+    parser.add_argument("--user", help="whose memory (X-Memory-User)")
+    parser.add_argument("--project", help="project scope (X-Memory-Project)")
+    parser.add_argument("--agent", help="agent namespace (X-Memory-Agent)")
+    parser.add_argument("--key", help="API key, where the proxy runs with auth.mode keys")
+
+
+def scope_headers(options: argparse.Namespace) -> dict[str, str]:
+    """Whose memory, and the key, as headers."""
+    headers = {
+        f"X-Memory-{name.capitalize()}": quote(value, safe="")
+        for name in ("user", "project", "agent")
+        if (value := getattr(options, name))
+    }
+    if options.key:
+        headers["Authorization"] = f"Bearer {options.key}"
+    return headers
+
+
 class Client:
     """Calls one running proxy inside one scope."""
 
@@ -30,15 +53,9 @@ class Client:
         if not options.url.startswith(("http://", "https://")):
             raise CallFailed(f"--url must be an http:// or https:// URL, not {options.url}")
         self._base = options.url.rstrip("/")
-        self._headers = {
-            f"X-Memory-{name.capitalize()}": quote(value, safe="")
-            for name in ("user", "project", "agent")
-            if (value := getattr(options, name))
-        }
+        self._headers = scope_headers(options)
         if getattr(options, "budget", None) is not None:
             self._headers["X-Memory-Budget"] = str(options.budget)
-        if options.key:
-            self._headers["Authorization"] = f"Bearer {options.key}"
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """GET, parsed."""

@@ -75,11 +75,7 @@ def run_search(options: argparse.Namespace) -> int:
         return _as_json(answer)
     if options.explain:
         return _explained(answer)
-    for candidate in answer["candidates"]:
-        mark = "*" if candidate["admitted"] else " "
-        when = (candidate["occurred_at"] or "")[:10]
-        sys.stdout.write(f"{mark} {candidate['score']:.3f}  {when:10}  {_short(candidate['content'])}\n")
-    sys.stdout.write(f"{answer['admitted']} admitted (*), {answer['millis']:.1f} ms\n")
+    sys.stdout.writelines(line + "\n" for line in why.found(answer, _chars()))
     return 0
 
 
@@ -97,13 +93,7 @@ def _retrieval(client: Client, retrieval_id: str, *, as_json: bool) -> int:
     record = client.get(f"/memory/v1/retrievals/{quote(retrieval_id, safe='')}")
     if as_json:
         return _as_json(record)
-    when, status = record["created_at"], record["reason"] or record["status"]
-    sys.stdout.write(
-        f"{when}  {status}  {record['tokens']} tokens  {record['millis']:.1f} ms\n{record['query'] or ''}\n"
-    )
-    sys.stdout.writelines(line + "\n" for line in why.table(record["candidates"], "injected"))
-    sys.stdout.write(f"\n{record['block']}\n" if record["block"] else "nothing was placed\n")
-    sys.stdout.write(why.LEGEND)
+    sys.stdout.writelines(line + "\n" for line in why.record(record))
     return 0
 
 
@@ -168,4 +158,8 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: tuple[str, ...]) -> int:
 
 
 def _short(text: str) -> str:
-    return why.short(text, max(_TEXT_CHARS, shutil.get_terminal_size((140, 24)).columns - 40))
+    return why.short(text, _chars())
+
+
+def _chars() -> int:
+    return max(_TEXT_CHARS, shutil.get_terminal_size((140, 24)).columns - 40)

@@ -13,7 +13,6 @@ import asyncio
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from memory.errors import ConfigInvalid, StartFailed
 from memory.master import ENVIRONMENT, RECEIPTS, master_key
 from proxy.cli.beside import run_beside
 from proxy.cli.client import CallFailed, Client
+from proxy.cli.forgetting import Planned, forget_by_api, plan_words
 from proxy.cli.serve import settings_of
 
 TEACHES = """\
@@ -32,7 +32,6 @@ dump, and what was sealed can never be opened. --scrub also takes it out of the 
 rewrites Valkey's log and every table, drops the write-ahead log behind them, and looks through every file. With an
 external database that is its administrator's to do; the command says what.
 """
-_POLL_S = 0.5
 
 
 def run_forget(options: argparse.Namespace) -> int:
@@ -55,28 +54,25 @@ def run_forget(options: argparse.Namespace) -> int:
 
 
 def _by_api(options: argparse.Namespace, kind: str, value: str) -> int:
-    client = Client(_as_caller(options))
-    planned = client.send("POST", "/memory/v1/forget", {kind: value, "dry_run": True})
-    if options.dry_run or not _agreed(options, planned):
-        return _show(planned)
-    answer = client.send("POST", "/memory/v1/forget", {kind: value, "dry_run": False, "confirm": planned["confirm"]})
-    while answer.get("status") == "running":
-        sys.stderr.write(f"\r{answer['step']} ")
-        time.sleep(_POLL_S)
-        answer = client.get(f"/memory/v1/forget/{answer['id']}")
+    answer, is_receipt = forget_by_api(
+        Client(_as_caller(options)),
+        kind,
+        value,
+        agreed=lambda planned: not options.dry_run and _agreed(options, planned),
+        goes_on=lambda step: print(f"\r{step} ", end="", file=sys.stderr),
+    )
     _show(answer)
-    return 0 if answer["complete"] else 1
+    return 0 if not is_receipt or answer["complete"] else 1
 
 
-def _agreed(options: argparse.Namespace, planned: dict[str, Any]) -> bool:
+def _agreed(options: argparse.Namespace, planned: Planned) -> bool:
     """Whether it is to be done: --yes, or somebody who types it."""
     if options.yes:
         return True
     if not sys.stdin.isatty():
         sys.stderr.write("memory-proxy: this is what would go; --yes does it\n")
         return False
-    counts = ", ".join(f"{number} {name}" for name, number in planned["counts"].items())
-    sys.stderr.write(f"This goes for good: {counts}. Type yes: ")
+    sys.stderr.write(f"This goes for good: {plan_words(planned)}. Type yes: ")
     sys.stderr.flush()
     return sys.stdin.readline().strip() == "yes"
 

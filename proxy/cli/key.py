@@ -30,8 +30,8 @@ from policies.capability_token import (
 from policies.key_limits import Overflow
 from policies.labels import Sensitivity
 from proxy.cli.beside import run_beside
+from proxy.cli.client import KEY_VARIABLE
 
-KEY_VARIABLE: Final = "MEMORY_PROXY_KEY"
 TEACHES: Final = """\
   memory-proxy key create laptop --user ada --expires 90d       the secret on stdout, once
   memory-proxy key create ci --can memory:read:own --requests-per-minute 60 --model my-model

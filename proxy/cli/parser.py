@@ -10,6 +10,7 @@ from typing import TypeAlias
 from proxy.cli import (
     audit,
     bench,
+    chat,
     checkpoint,
     consolidate,
     data,
@@ -26,12 +27,14 @@ from proxy.cli import (
     replay,
     serve,
 )
+from proxy.cli.client import with_service as _with_service
 from proxy.cli.demo import run_demo
 
 _DESCRIPTION = """\
 An OpenAI-compatible proxy in front of vLLM that gives the model a memory. A client changes its base_url, nothing else.
 
   memory-proxy serve --upstream http://127.0.0.1:8000     then point your client at http://127.0.0.1:8080/v1
+  memory-proxy chat                                       talk to it, and see what is remembered
   memory-proxy demo                                       see it work with a small model, no vLLM needed
   memory-proxy doctor                                     check every part and say how to mend it
 """
@@ -48,6 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
     _init(commands)
     _doctor(commands)
     _demo(commands)
+    _chat(commands)
     _import(commands)
     _export(commands)
     _search(commands)
@@ -93,14 +97,6 @@ def _with_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="where databases, keys and spool live")
 
 
-def _with_service(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--url", default="http://127.0.0.1:8080", help="the running proxy (default %(default)s)")
-    parser.add_argument("--user", help="whose memory (X-Memory-User)")
-    parser.add_argument("--project", help="project scope (X-Memory-Project)")
-    parser.add_argument("--agent", help="agent namespace (X-Memory-Agent)")
-    parser.add_argument("--key", help="API key, where the proxy runs with auth.mode keys")
-
-
 def _serve(commands: Commands) -> None:
     parser = _command(
         commands, "serve", serve.run_serve, "Serve until SIGTERM; embedded Postgres and Valkey start with it."
@@ -133,6 +129,10 @@ def _demo(commands: Commands) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="where the demo keeps its memory (default: a fresh one)")
     parser.add_argument("--upstream", metavar="URL", help="use this vLLM instead of fetching a small model")
     parser.add_argument("--exit", action="store_true", help="stop after the conversation instead of staying up")
+
+
+def _chat(commands: Commands) -> None:
+    chat.arguments(_command(commands, "chat", chat.run_chat, chat.SAYS, chat.TEACHES))
 
 
 def _import(commands: Commands) -> None:
@@ -198,13 +198,13 @@ def _memories(commands: Commands) -> None:
 def _checkpoint(commands: Commands) -> None:
     help_text = "Keep where a conversation stands under a name, compare, branch, and give it to a conversation again."
     parser = _command(commands, "checkpoint", checkpoint.run_checkpoint, help_text, checkpoint.TEACHES)
-    checkpoint.arguments(parser, _with_service)  # its verbs bring their own `act`
+    checkpoint.arguments(parser)  # its verbs bring their own `act`
 
 
 def _persona(commands: Commands) -> None:
     help_text = "Keep how answers are asked to be under a name: tone, length, language, and words of your own."
     parser = _command(commands, "persona", persona.run_persona, help_text, persona.TEACHES)
-    persona.arguments(parser, _with_service)  # its verbs bring their own `act`
+    persona.arguments(parser)  # its verbs bring their own `act`
 
 
 def _replay(commands: Commands) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from policies.persona import FACETS, LANGUAGES
-from proxy.cli.client import CallFailed, Client
+from proxy.cli.client import CallFailed, Client, with_service
 
 TEACHES: Final = """\
   memory-proxy persona save "desk" --tone dry --verbosity short --text "Likes nautical words."
@@ -27,7 +27,7 @@ desk;language=sl. What a prompt is given is a statement about the wish, quoted a
 _PATH: Final = "/memory/v1/personas"
 
 
-def arguments(parser: argparse.ArgumentParser, with_service: Callable[[argparse.ArgumentParser], None]) -> None:
+def arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs and their options."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     _verb(verbs, "list", _list, "List personas.")

@@ -34,6 +34,25 @@ LEGEND: Final = (
 )
 
 
+def found(answer: Mapping[str, Any], chars: int) -> Iterable[str]:
+    """What a search found, best first, a line each: a star marks what would be given."""
+    for one in answer["candidates"]:
+        mark = "*" if one["admitted"] else " "
+        when = (one["occurred_at"] or "")[:10]
+        yield f"{mark} {one['score']:.3f}  {when:10}  {short(one['content'], chars)}"
+    yield f"{answer['admitted']} admitted (*), {answer['millis']:.1f} ms"
+
+
+def record(said: Mapping[str, Any]) -> Iterable[str]:
+    """What one request was given (`GET retrievals/{id}`): question, table, block, what the heads mean."""
+    status = said["reason"] or said["status"]
+    yield f"{said['created_at']}  {status}  {said['tokens']} tokens  {said['millis']:.1f} ms"
+    yield said["query"] or ""
+    yield from table(said["candidates"], "injected")
+    yield from ("", said["block"]) if said["block"] else ("nothing was placed",)
+    yield LEGEND.rstrip("\n")
+
+
 def table(candidates: Sequence[Mapping[str, Any]], given: str) -> Iterable[str]:
     """Two lines for each candidate under one head: its figures, then who said it when, in which words, and why.
 

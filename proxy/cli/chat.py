@@ -1,0 +1,160 @@
+"""`memory-proxy chat`: a talk with the served model at a terminal; or one question of a script, its answer on stdout.
+
+On a terminal it goes on until Ctrl-D, whatever fails: what is wrong is said with what to do, what was typed is kept.
+With -m, or where input or output is no terminal: one question, plain text, the answer alone on stdout and all else on
+stderr; exit code 0 for a whole answer, 1 for none or a part of one, 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+from proxy.cli.chat_commands import CommandRefused, offered, run_command, switch
+from proxy.cli.chat_conversation import MODES
+from proxy.cli.chat_line import LineFailed
+from proxy.cli.chat_screen import Screen
+from proxy.cli.chat_talk import Talk, heard
+from proxy.cli.chat_words import failure_words, remedy
+from proxy.cli.client import KEY_VARIABLE, CallFailed, with_service
+
+SAYS: Final = "Talk to the served model at a terminal, and see what it is given from memory."
+TEACHES: Final = """\
+  memory-proxy chat                                   with the service on http://127.0.0.1:8080; /help lists commands
+  memory-proxy chat --user ada --project kitchen      as Ada, in a project of hers
+  memory-proxy chat --session trip                    go on with the conversation called trip, or begin it
+  memory-proxy chat --mode off                        nothing recalled, nothing kept
+  memory-proxy chat -m "What is my boat called?"      one question, the answer on stdout
+  git diff | memory-proxy chat --system "Write a commit message for this."
+
+In a talk: /why shows what the last answer was given, /session list the conversations, /search WORDS what memory would
+recall, /forget erases. Ctrl-C stops an answer and frees the GPU, Ctrl-D ends. docs/chat.md has all of it.
+"""
+GREETING_S: Final = 2.0
+"""How long the greeting waits for the names of the models; the first question asks again."""
+
+
+class Prompt(Protocol):
+    """Where a person types."""
+
+    def asked(self) -> str:
+        """What was typed. Raises EOFError at the end."""
+        ...
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("-m", "--message", metavar="TEXT", help="ask this one question and end (- reads it from stdin)")
+    with_service(parser)
+    parser.set_defaults(key=(os.environ.get(KEY_VARIABLE) or "").strip() or None)
+    parser.add_argument(
+        "--session", metavar="NAME", help="go on with this conversation, or begin it (X-Memory-Session)"
+    )
+    parser.add_argument("--model", help="model to ask (default: the first of /v1/models)")
+    parser.add_argument("--mode", choices=MODES, default="on", help="what memory may do (X-Memory-Mode)")
+    parser.add_argument("--system", metavar="TEXT", help="a system message for the conversation")
+    parser.add_argument("--no-color", action="store_true", help="no colours (so does NO_COLOR in the environment)")
+    parser.add_argument("--no-history", action="store_true", help="keep nothing of what is typed in a file")
+
+
+def standing_alone() -> argparse.ArgumentParser:
+    """The command line of this command alone: what `memory-proxy chat` is parsed by."""
+    parser = argparse.ArgumentParser(
+        prog="memory-proxy chat",
+        description=SAYS,
+        epilog=TEACHES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments(parser)
+    parser.set_defaults(command="chat", run=run_chat)
+    return parser
+
+
+def run_chat(options: argparse.Namespace) -> int:
+    """Talk until the end."""
+    at_terminal = options.message is None and sys.stdin.isatty() and sys.stdout.isatty()
+    colour = at_terminal and not options.no_color and not os.environ.get("NO_COLOR")
+    for stream in (sys.stdin, sys.stdout, sys.stderr):  # what is not UTF-8, or cannot be shown, is a question mark
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    screen = Screen(sys.stdout, sys.stderr, live=at_terminal, colour=colour)
+    try:
+        talk = Talk(options, screen, datetime.now(UTC))
+        return _talking(talk, options, colour=colour) if at_terminal else _one(talk, options)
+    except (CallFailed, ValueError) as fault:
+        screen.bad(str(fault))
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nothing is said at the end
+        return 1
+
+
+def _one(talk: Talk, options: argparse.Namespace) -> int:
+    """One question, its answer."""
+    question = sys.stdin.read() if options.message in (None, "-") else options.message
+    if not question.strip():
+        talk.screen.bad("there is no question: say it with -m TEXT or on standard input")
+        return 1
+    if options.session:
+        talk.resume(options.session)
+    whole = talk.ask(question)
+    return 0 if whole else 128 + signal.SIGINT if talk.was_stopped else 1
+
+
+def _talking(talk: Talk, options: argparse.Namespace, *, colour: bool) -> int:
+    """Question after question, until Ctrl-D."""
+    # Loaded here, so that one question of a script does not wait a tenth of a second for what it never uses.
+    typing = importlib.import_module("proxy.cli.chat_prompt")
+    history = None if options.no_history else typing.history_path(os.environ, Path.home())
+    prompt: Prompt = typing.Prompt(history, offered, colour=colour)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # heard where something can be stopped, and as a key while typing
+    _greet(talk)
+    if options.session:
+        _obey(talk, lambda: switch(talk, options.session))
+    while True:
+        try:
+            text = prompt.asked()
+            if text.startswith("/"):
+                _obey(talk, partial(run_command, talk, text.strip()))
+            elif text.strip():
+                talk.ask(text.strip())
+        except EOFError:
+            return 0
+
+
+def _obey(talk: Talk, command: Callable[[], None]) -> None:
+    """Run a command; what goes wrong is said."""
+    try:
+        command()
+    except CommandRefused as fault:
+        talk.screen.bad(str(fault))
+    except CallFailed as fault:
+        code = str(fault).partition(":")[0].partition(" ")[2]
+        talk.screen.bad("\n".join(part for part in (str(fault), remedy(code)) if part))
+    except LineFailed as fault:
+        talk.screen.bad(failure_words(fault.failure, talk.url))
+    except KeyboardInterrupt:
+        talk.screen.note("stopped")
+
+
+def _greet(talk: Talk) -> None:
+    """Say where we are; a service that is away is told before somebody has typed a long question."""
+    try:
+        with heard():
+            if talk.conversation.model is None:
+                talk.conversation = replace(talk.conversation, model=talk.models(GREETING_S)[0])
+        talk.screen.note(f"{talk.conversation.model} at {talk.url}; /help lists the commands, Ctrl-D ends")
+    except LineFailed as fault:
+        talk.screen.bad(failure_words(fault.failure, talk.url))
+    except KeyboardInterrupt:
+        pass

@@ -1,0 +1,35 @@
+"""Forgetting by the API of a running service, for every command that does it: rehearse, agree, do, wait.
+
+In: a client, what is to go, and who agrees to it. Out: the receipt, or the plan where nobody agreed. Raises CallFailed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from proxy.cli.client import Client
+
+_POLL_S: Final = 0.5
+Planned = Mapping[str, Any]
+
+
+def forget_by_api(
+    client: Client, kind: str, value: str, *, agreed: Callable[[Planned], bool], goes_on: Callable[[str], None]
+) -> tuple[dict[str, Any], bool]:
+    """The service's last word, and whether it is a receipt. `goes_on` is told each step of a long one."""
+    planned = client.send("POST", "/memory/v1/forget", {kind: value, "dry_run": True})
+    if not agreed(planned):
+        return planned, False
+    answer = client.send("POST", "/memory/v1/forget", {kind: value, "dry_run": False, "confirm": planned["confirm"]})
+    while answer.get("status") == "running":
+        goes_on(answer["step"])
+        time.sleep(_POLL_S)
+        answer = client.get(f"/memory/v1/forget/{answer['id']}")
+    return answer, True
+
+
+def plan_words(planned: Planned) -> str:
+    """What would go, in a line."""
+    return ", ".join(f"{number} {name}" for name, number in planned["counts"].items())
