@@ -134,6 +134,16 @@ def test_a_memory_goes_with_what_it_rests_on(forgetting: Service) -> None:
     assert not any("Marjeta" in turn["content"] for turn in sessions["turns"])
 
 
+def test_an_audit_row_of_a_memory_is_no_trace_of_it(forgetting: Service) -> None:
+    take_in(forgetting, "eda", TALK[0])
+    (memory, *_) = forgetting.call("GET", "/memory/v1/memories", X_Memory_User="eda")["data"]
+    path = f"/memory/v1/memories/{memory['id']}"
+    forgetting.call("PATCH", path, {"pinned": True}, X_Memory_User="eda", If_Match=str(memory["version"]))
+    assert any(memory["id"] in row["ids"] for row in forgetting.call("GET", "/memory/v1/audit?limit=1000")["data"])
+    receipt = forget(forgetting, "eda", memory=memory["id"], dry_run=False)
+    assert receipt["complete"] is True, receipt["probe"]
+
+
 def test_bodies_that_name_none_or_two_are_refused(forgetting: Service) -> None:
     for body in ({}, {"user": "x", "project": "y"}, {"user": ""}, {"user": "x", "more": 1}, {"user": 7}):
         assert forget(forgetting, "x", **body)["error"]["code"] == "unprocessable"

@@ -21,7 +21,7 @@ from memory.erasure.wanted import Wanted
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _OWN_TABLES: Final = frozenset({"erasures", "erasure_items", "schema_migrations"})
-_KEPT: Final = frozenset({"outbox.object_id", "audit_log.object_id", "audit_log.detail"})
+_KEPT: Final = frozenset({"outbox.object_id", "audit_log.ids", "audit_log.detail"})
 
 
 class DatabaseProbe:
