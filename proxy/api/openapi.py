@@ -1,74 +1,25 @@
 """`/memory/openapi.json`: nothing in, the OpenAPI 3.1 document of the own API out.
 
 Schemas come from the models that bodies are checked against and answers are built from; calls, parameters and errors
-are the table below. A test holds the table against the routes and the document against the specification.
+are the table below, with that of the tools. A test holds the table against the routes and the document against the
+specification.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from proxy.api import schemas, schemas_forget, schemas_replay
+from proxy.api.calls import ADMISSION, BODY, CALLER, ERRORS, JSON, Call
+from proxy.api.calls_tools import TOOL_CALLS, TOOL_PARAMETERS
 from proxy.api.exports import NDJSON
 
 DOCUMENT_PATH: Final = "/memory/openapi.json"
 _REF: Final = "#/components/schemas/{model}"
-_JSON: Final = "application/json"
 _TEXT: Final = "text/plain"
-
-# Every error of the API by its code, with its status (DESIGN section 2).
-ERRORS: Final = {
-    "memory_invalid": (400, "A header, parameter or body that cannot be understood; `param` names it."),
-    "memory_conflict": (400, "Two places say different things."),
-    "invalid_api_key": (401, "No key, an unknown one, or one that was revoked or has expired."),
-    "scope_denied": (403, "The key fixes a scope and the request names another."),
-    "capability_missing": (403, "The key may not do this."),
-    "not_found": (404, "Not there, or not inside the caller's scope."),
-    "method_not_allowed": (405, "The path exists, the method does not; `Allow` lists what does."),
-    "conflict": (409, "The thing changed since it was read."),
-    "gone": (410, "It was here and cannot be rebuilt; the message says why, the body what is left of it."),
-    "too_large": (413, "Beyond a bound, which the message names."),
-    "unprocessable": (422, "A member that does not fit; the message says what was expected."),
-    "version_required": (428, "A change without If-Match."),
-    "rate_limited": (429, "The key has used up what it may; Retry-After says when to come again."),
-    "internal_error": (500, "A defect; the log has its place."),
-    "auth_unavailable": (503, "The key table cannot be read."),
-    "store_unavailable": (503, "A store does not answer, or was not reached yet."),
-    "timeout": (504, "It took longer than its bound."),
-}
-_ADMISSION: Final = ("invalid_api_key", "auth_unavailable")
-_CALLER: Final = (
-    *_ADMISSION,
-    "memory_invalid",
-    "scope_denied",
-    "capability_missing",
-    "rate_limited",
-    "store_unavailable",
-    "internal_error",
-)
-_BODY: Final = ("too_large", "unprocessable")
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call: what it takes, what it answers with, and by which codes it refuses."""
-
-    method: str
-    path: str
-    name: str
-    summary: str
-    answer: type[BaseModel] | None = None
-    answer_type: str = _JSON
-    body: type[BaseModel] | None = None
-    body_type: str = _JSON
-    parameters: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
-    also: tuple[tuple[int, str], ...] = ()  # other statuses with the same body
-
 
 CALLS: Final = (
     Call("GET", "/memory/health", "health", "200 while the process answers.", schemas.HealthSaid),
@@ -86,7 +37,7 @@ CALLS: Final = (
         "metrics",
         "Prometheus' text format, all workers merged. With keys it wants the capability metrics:read.",
         answer_type=_TEXT,
-        errors=(*_ADMISSION, "memory_invalid", "capability_missing", "internal_error"),
+        errors=(*ADMISSION, "memory_invalid", "capability_missing", "internal_error"),
     ),
     Call("GET", DOCUMENT_PATH, "openapi", "This document."),
     Call(
@@ -100,7 +51,7 @@ CALLS: Final = (
         schemas.ImportLineAsked,
         NDJSON,
         ("wait", "on_conflict", "scope", "session_header"),
-        (*_CALLER, "unprocessable"),
+        (*CALLER, "unprocessable"),
     ),
     Call(
         "GET",
@@ -110,7 +61,7 @@ CALLS: Final = (
         "The connection is cut when the store fails on the way.",
         answer_type=NDJSON,
         parameters=("of", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "POST",
@@ -120,7 +71,7 @@ CALLS: Final = (
         schemas.SearchSaid,
         body=schemas.SearchAsked,
         parameters=("scope", "as_of_header"),
-        errors=(*_CALLER, *_BODY, "memory_conflict", "timeout"),
+        errors=(*CALLER, *BODY, "memory_conflict", "timeout"),
     ),
     Call(
         "GET",
@@ -129,7 +80,7 @@ CALLS: Final = (
         "Memories that are neither hidden nor expired, newest first; or what is due for review, longest due first.",
         schemas.MemoryList,
         parameters=("limit", "cursor", "order", "kind", "session", "due", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "GET",
@@ -138,7 +89,7 @@ CALLS: Final = (
         "One memory; its version is the ETag.",
         schemas.MemorySaid,
         parameters=("id", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "PATCH",
@@ -148,7 +99,7 @@ CALLS: Final = (
         schemas.MemorySaid,
         body=schemas.MemoryPatch,
         parameters=("id", "if_match", "scope"),
-        errors=(*_CALLER, *_BODY, "not_found", "conflict", "version_required"),
+        errors=(*CALLER, *BODY, "not_found", "conflict", "version_required"),
     ),
     Call(
         "DELETE",
@@ -157,7 +108,7 @@ CALLS: Final = (
         "Hide a memory; `as_of` still sees it. It is kept for 30 days at least. Erasure is another call.",
         schemas.MemoryDeleted,
         parameters=("id", "if_match_optional", "scope"),
-        errors=(*_CALLER, "not_found", "conflict"),
+        errors=(*CALLER, "not_found", "conflict"),
     ),
     Call(
         "POST",
@@ -166,7 +117,7 @@ CALLS: Final = (
         "Show a hidden memory again, with the facts that were hidden with it; until the `undo_until` of its DELETE.",
         schemas.MemorySaid,
         parameters=("id", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "POST",
@@ -176,7 +127,7 @@ CALLS: Final = (
         schemas.SharedSaid,
         body=schemas.ShareAsked,
         parameters=("id", "scope"),
-        errors=(*_CALLER, *_BODY, "not_found"),
+        errors=(*CALLER, *BODY, "not_found"),
     ),
     Call(
         "POST",
@@ -186,7 +137,7 @@ CALLS: Final = (
         schemas.UnsharedSaid,
         body=schemas.ShareAsked,
         parameters=("id", "scope"),
-        errors=(*_CALLER, *_BODY, "not_found"),
+        errors=(*CALLER, *BODY, "not_found"),
     ),
     Call(
         "GET",
@@ -195,7 +146,7 @@ CALLS: Final = (
         "The tenant's audit log, newest first; wants the capability memory:admin.",
         schemas.AuditList,
         parameters=("limit", "cursor", "order", "action", "actor", "decision", "audited_id", "since", "until", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "GET",
@@ -204,7 +155,7 @@ CALLS: Final = (
         "The lifecycle feed: what became of memories, oldest first. Events are kept for 30 days.",
         schemas.EventList,
         parameters=("after", "limit", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "GET",
@@ -213,7 +164,7 @@ CALLS: Final = (
         "Conversations by when they began, newest first.",
         schemas.SessionList,
         parameters=("limit", "cursor", "order", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "GET",
@@ -222,7 +173,7 @@ CALLS: Final = (
         "One conversation with its turns in order, its rolling summary and its working context.",
         schemas.SessionSaid,
         parameters=("session_id", "turns_limit", "cursor", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "POST",
@@ -231,7 +182,7 @@ CALLS: Final = (
         "Say that a conversation has ended: its episode is told at the next sweep. What is said later goes on with it.",
         schemas.SessionListed,
         parameters=("session_id", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "GET",
@@ -240,7 +191,7 @@ CALLS: Final = (
         "What requests were given, newest first: ids and counts, no words.",
         schemas.RetrievalList,
         parameters=("limit", "cursor", "order", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "GET",
@@ -249,7 +200,7 @@ CALLS: Final = (
         "What one request was given: candidates, the exact block, where it was placed.",
         schemas.RetrievalSaid,
         parameters=("id", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "GET",
@@ -259,7 +210,7 @@ CALLS: Final = (
         "would have gone, and how its block differs. Wants trace:read.",
         schemas_replay.ReplaySaid,
         parameters=("id", "as_of", "without", "scope", "budget_header"),
-        errors=(*_CALLER, "not_found", "gone", "unprocessable", "timeout"),
+        errors=(*CALLER, "not_found", "gone", "unprocessable", "timeout"),
     ),
     Call(
         "POST",
@@ -269,7 +220,7 @@ CALLS: Final = (
         schemas_replay.ReplaySaid,
         body=schemas_replay.ReplayAsked,
         parameters=("id", "scope", "budget_header"),
-        errors=(*_CALLER, *_BODY, "not_found", "gone", "timeout"),
+        errors=(*CALLER, *BODY, "not_found", "gone", "timeout"),
     ),
     Call(
         "POST",
@@ -278,7 +229,7 @@ CALLS: Final = (
         "A capability token: a signed value that says less than the key or token it is asked with, and ends.",
         schemas.TokenSaid,
         body=schemas.TokenAsked,
-        errors=(*_CALLER, *_BODY, "conflict"),
+        errors=(*CALLER, *BODY, "conflict"),
     ),
     Call(
         "POST",
@@ -289,7 +240,7 @@ CALLS: Final = (
         schemas_forget.ForgetReceipt,
         body=schemas_forget.ForgetAsked,
         parameters=("scope",),
-        errors=(*_CALLER, *_BODY, "not_found", "conflict"),
+        errors=(*CALLER, *BODY, "not_found", "conflict"),
     ),
     Call(
         "GET",
@@ -298,7 +249,7 @@ CALLS: Final = (
         "How far an erasure is that took longer than 10 s: its receipt, or 202. Wants memory:erase.",
         schemas_forget.ForgetReceipt,
         parameters=("id", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "GET",
@@ -306,7 +257,7 @@ CALLS: Final = (
         "getQueue",
         "What is captured and not stored yet, of all tenants.",
         schemas.QueueSaid,
-        errors=_CALLER,
+        errors=CALLER,
         parameters=("scope",),
     ),
     Call(
@@ -315,7 +266,7 @@ CALLS: Final = (
         "listDeadLetters",
         "What could not be stored for its own fault: ids and reasons, never content.",
         schemas.DeadLetterList,
-        errors=_CALLER,
+        errors=CALLER,
         parameters=("limit", "scope"),
     ),
     Call(
@@ -324,9 +275,10 @@ CALLS: Final = (
         "replayDeadLetter",
         "Put a dead letter back into its lane.",
         schemas.ReplayedSaid,
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
         parameters=("dead_id", "scope"),
     ),
+    *TOOL_CALLS,
 )
 
 
@@ -355,7 +307,7 @@ def document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": definitions["$defs"],
-            "parameters": _PARAMETERS,
+            "parameters": {**_PARAMETERS, **TOOL_PARAMETERS},
             "responses": {code: _error(code) for code in ERRORS},
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer", "description": "A key of this proxy, in auth.mode keys."}
@@ -397,7 +349,7 @@ def _answer_schema(call: Call) -> dict[str, Any]:
         return {"oneOf": [_schema(schemas.ImportProgressSaid), _schema(schemas.ImportErrorSaid)]}
     if call.answer is not None:
         return _schema(call.answer)
-    return {"type": "object"} if call.answer_type == _JSON else {"type": "string"}
+    return {"type": "object"} if call.answer_type == JSON else {"type": "string"}
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -411,7 +363,7 @@ def _error(code: str) -> dict[str, Any]:
 def _error_content(codes: list[str]) -> dict[str, Any]:
     narrowed = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
     model = schemas_replay.GoneSaid if codes == ["gone"] else schemas.ErrorSaid
-    return {_JSON: {"schema": {"allOf": [_schema(model), narrowed]}}}
+    return {JSON: {"schema": {"allOf": [_schema(model), narrowed]}}}
 
 
 def _parameter(where: str, name: str, schema: dict[str, Any], text: str, *, required: bool = False) -> dict[str, Any]:

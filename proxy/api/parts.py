@@ -37,6 +37,7 @@ from memory.telemetry import Metrics
 from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted
 from policies.working import WorkingContext
+from proxy.api.tool_record import ToolRecords
 from proxy.app import Door
 from proxy.limits import KeyUse
 from proxy.passages import Passages
@@ -249,6 +250,7 @@ class OwnParts:
     feed: Feeds
     progress: ImportProgresses
     capture: TakesChunks
+    tool_records: ToolRecords
     queue: Depths
     hand_off: Holds
     spooled: Callable[[], int]
