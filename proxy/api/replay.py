@@ -43,6 +43,7 @@ from proxy.api.schemas_replay import (
     ReplayedBlock,
     ReplaySaid,
 )
+from proxy.api.tool_record import STATUS as TOOL_STATUS
 from proxy.cutting import Cut
 from proxy.gated import require_readable
 from proxy.identity import Ask
@@ -56,6 +57,7 @@ NOT_IDENTICAL: Final = (
     "placed by another version of the proxy"
 )
 _NO_WORKING: Final = "the lines of the working context were of that moment and are not made again"
+_NO_PROMPT: Final = "this was a tool's call: nothing was placed in a prompt, and nothing would be"
 _NO_LEDGER: Final = "a block of an earlier turn that holds a memory left out is left out whole"
 
 
@@ -213,6 +215,8 @@ class Replay:
         notes = [_NO_WORKING] if any(one["kind"] == "working" for one in kept.record.candidates) else []
         if len(left) != sum(one.kept for one in kept.placed):
             notes.append(_NO_LEDGER)
+        if kept.record.status == TOOL_STATUS:
+            notes.append(_NO_PROMPT)
         answer = _replayed(replace(kept, placed=tuple(placed), made=made))
         return answer.model_copy(
             update={

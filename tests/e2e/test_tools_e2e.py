@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import subprocess
+import sys
 from typing import Any
 
 import openai
@@ -191,6 +193,32 @@ def test_a_call_leaves_an_audit_row_and_a_record_that_replays_its_arguments(serv
     assert audited(service, "tool.memory_remember", made["id"])
     told = service.call("GET", f"/memory/v1/replay/{made['retrieval']}", X_Memory_User=user)
     assert json.loads(told["request"])["arguments"] == {"content": "The Weidmoor ferry sails on odd days."}
+
+
+def test_a_secret_that_a_tool_remembers_is_cut_before_anything_open_is_stored(service: Service, user: str) -> None:
+    secret = "ghp_" + "a8Kd02mQz7Lr5Xv1Ty9Bn3Cw6Ep4Hs0Jf2Gu"
+    made = call(service, "memory_remember", user, content=f"The pipeline of Weidmoor signs with {secret} since May.")
+    assert made["stored"] and secret not in json.dumps(made)
+    (best, *_) = call(service, "memory_search", user, query="What does the pipeline of Weidmoor sign with?")["memories"]
+    assert "signs with" in best["content"] and secret not in best["content"]
+    again = service.call("GET", f"/memory/v1/replay/{made['retrieval']}", X_Memory_User=user)
+    assert secret in again["request"], "sealed, it is as it came, like the request of a chat"
+
+
+def test_what_if_and_shadow_runs_take_no_tool_for_a_turn(service: Service, user: str) -> None:
+    made = call(service, "memory_remember", user, content=FACT)
+    service.settle()
+    path = f"/memory/v1/replay/{made['retrieval']}?without={made['id']}"
+    would = service.call("GET", path, X_Memory_User=user)
+    assert would["block"] is None and "no" in would["notes"][0] and "tool's call" in would["notes"][0]
+    ask(service, QUESTION, user)
+    service.settle()
+    argv = [sys.executable, "-m", "proxy", "replay", "--shadow", "--last", "5", "--json", "--url", service.url]
+    done = subprocess.run(
+        [*argv, "--user", user, "--config-set", "recall.facts_max=1"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["turns"] == 1
 
 
 def test_equal_words_remembered_twice_stay_two_and_lie_in_the_conversation_that_is_named(
