@@ -243,7 +243,11 @@ class Traffic:
 
     def _search(self, number: int) -> Call:
         me, other = self._pair()
-        body = {"query": self._question(other), "k": self._rng.choice((10, 50, 200))}
+        body: dict[str, Any] = {"query": self._question(other), "k": self._rng.choice((10, 50, 200))}
+        if number % 4 == 0:  # as an agent's tool asks: the same recall, behind another door
+            path = "/memory/v1/tools/memory_search"
+            tool = {**body, "k": min(50, body["k"])}
+            return Call("a tool's search", "POST", path, tuple(self._as(me)), tool, me.identity, SERVED)
         return Call("a search", "POST", "/memory/v1/search", tuple(self._as(me)), body, me.identity, SERVED)
 
     def _lists(self, number: int) -> Call:

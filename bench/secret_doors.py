@@ -129,6 +129,7 @@ class Doors:
         await self.in_halves()
         await self.encoded()
         await self.imported()
+        await self.tools()
         await self.named()
         await self.broken()
 
@@ -191,6 +192,19 @@ class Doors:
         )
         async with self.http.post(f"{self.url}/memory/v1/import", data=raw.encode()) as answer:
             self.pages["import's answer"] = await answer.read()
+
+    async def tools(self) -> None:
+        """The tools of agents: what they keep, what they ask for, and arguments that are none."""
+        kept = {"content": f"the pipeline signs with {self.secret('tool memory', 'github')} since May"}
+        await self._tool("memory_remember", kept)
+        await self._tool("memory_search", {"query": f"what is {self.secret('tool search', 'openai')}?"})
+        self.pages["tool's error"] = await self._tool(
+            "memory_search", {"query": "x", "k": self.secret("tool k", "aws")}
+        )
+
+    async def _tool(self, tool: str, arguments: dict[str, Any]) -> bytes:
+        async with self.http.post(f"{self.url}/memory/v1/tools/{tool}", json=arguments) as answer:
+            return await answer.read()
 
     async def named(self) -> None:
         """Header values: session, user, project and agent names, request ids, authorisation."""

@@ -155,14 +155,19 @@ def _order(candidate: Candidate) -> tuple[int, bool, datetime, int]:
     return section, candidate.occurred_at is not None, candidate.occurred_at or _EARLIEST, candidate.seq
 
 
-def _opened(candidate: Candidate, shown: Set[UUID]) -> str:
+def quoted(candidate: Candidate, shown: Set[UUID], excerpt: str, more: str) -> str:
+    """An item outside a block, for whoever asked by itself: as in one, with `more` of ours in its brackets."""
+    return _opened(candidate, shown, more) + _marked(excerpt)
+
+
+def _opened(candidate: Candidate, shown: Set[UUID], more: str = "") -> str:
     """How an item begins: when, who, from where, and whether it is said otherwise by a later one that is shown too."""
     date = f"{candidate.occurred_at:%Y-%m-%d} " if candidate.occurred_at else ""
     role = _NOT_A_NAME.sub(" ", candidate.role)
     origin = "" if role == candidate.integrity else _ORIGINS.get(candidate.integrity, "")
     changed = _CHANGED if candidate.later in shown else ""
     replaces = _REPLACES if candidate.replaces else ""
-    return f"[{date}{role}{', ' + origin if origin else ''}{changed}{replaces}] "
+    return f"[{date}{role}{', ' + origin if origin else ''}{changed}{replaces}{more}] "
 
 
 def _render(candidate: Candidate, chars_max: int | None, terms: Mapping[str, float], compressor: Compressor) -> str:
@@ -170,5 +175,9 @@ def _render(candidate: Candidate, chars_max: int | None, terms: Mapping[str, flo
     excerpt = candidate.content
     if chars_max is not None and chars_max < len(excerpt):
         excerpt = compressor.compress(excerpt, candidate.shown, terms, chars_max)
+    return _marked(excerpt)
+
+
+def _marked(excerpt: str) -> str:
     lines = [line for line in harmless(excerpt).splitlines() if line.strip()] or [""]
     return "\n| ".join(lines) + "\n"

@@ -29,6 +29,7 @@ Origin = Literal["live", "import"]
 ExchangeStatus = Literal["complete", "partial", "failed", "refused"]
 Mode = Literal["on", "read", "write", "off"]
 Status = Literal["injected", "empty", "off", "degraded"]
+RecordStatus = Status | Literal["tool"]  # a tool's call: what it found was not placed in a prompt of ours
 Reason = Literal["deadline", "store", "embedder", "queue", "ledger", "overflow", "auth", "overload", "error"]
 Rung = Literal["full", "no-rerank", "lexical", "ledger", "none"]
 
@@ -184,7 +185,7 @@ class Retrieval:
     """The record of what one request was given; `query` and the placed texts are stored sealed."""
 
     retrieval_id: UUID
-    status: Status
+    status: RecordStatus
     reason: Reason | None
     rung: Rung
     config_digest: str

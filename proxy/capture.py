@@ -110,6 +110,21 @@ class Capture:
         entry = await self.sealed(chunk.exchange_id, chunk.scope, "import", payload.pack_import(chunk))
         return await self._hand_off.hand_off(entry)
 
+    async def alone(self, captured: Captured) -> Where:
+        """Keep an exchange that no conversation goes on from, a tool's call; says where it is. Who leaves meanwhile
+        does not cut it short. Raises StoreUnavailable while no key is at hand.
+        """
+        found: list[Where] = []
+
+        async def keep() -> None:
+            packed = payload.pack_captured(captured)
+            entry = await self.sealed(captured.exchange_id, captured.scope, "exchange", packed)
+            found.append(await self._hand_off.hand_off(entry))
+
+        await asyncio.shield(self._begun(keep()))
+        self._metrics.captures.labels(found[0]).inc()
+        return found[0]
+
     async def sealed(self, object_id: UUID, scope: Scope, purpose: Purpose, plaintext: bytes) -> Entry:
         """The entry of a payload, sealed under the subject's key, or the tenant's while that one is not at hand."""
         subject = await self._keys.subject_id(scope.tenant, scope.user)

@@ -108,7 +108,11 @@ def parameters(request: web.Request, known: Collection[str]) -> dict[str, str]:
 
 def id_in_path(request: web.Request, what: str) -> UUID:
     """The `{id}` of the path. Raises NotFound for what is no id: it names nothing that exists."""
-    raw = request.match_info["id"]
+    return as_id(request.match_info["id"], what)
+
+
+def as_id(raw: str, what: str) -> UUID:
+    """A text as an id. Raises NotFound for what is none."""
     if _UUID.fullmatch(raw) is None:
         raise NotFound(f"there is no such {what} in this scope")
     return UUID(raw)

@@ -1,4 +1,7 @@
-"""One call of the own API as it is described, and the errors that any of them refuses with. Values only."""
+"""The form of a call's description, and what most calls have in common: nothing in, values out. Pure.
+
+The tables of calls (`openapi.CALLS`, `calls_records`, `calls_tools`) are written in it; `openapi` makes the document.
+"""
 
 from __future__ import annotations
 

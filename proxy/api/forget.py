@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from aiohttp import web
@@ -34,6 +35,8 @@ _QUERY_K: Final = 50
 _QUERY_S: Final = 10.0
 _KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document"})
 
+Answer = ForgetPlanned | ForgetWaits | Mapping[str, Any]  # the last: a receipt
+
 
 class Forget:
     """The handlers of erasure."""
@@ -46,13 +49,19 @@ class Forget:
         """Forget, or say what would go."""
         caller = caller_of(request, self._parts.door, "memory:erase")
         parameters(request, ())
-        asked = await body_as(request, ForgetAsked)
+        answer = await self.forgotten(caller, await body_as(request, ForgetAsked))
+        return _answered(answer)
+
+    async def forgotten(self, caller: Caller, asked: ForgetAsked) -> Answer:
+        """What would go, or the receipt of what went, or how far it is. Raises ScopeDenied, NotFound, Conflict,
+        StoreUnavailable.
+        """
         target = await self._target(asked, caller)
         dry = asked.dry_run if asked.dry_run is not None else target.kind == "query" and asked.confirm is None
         if dry or asked.confirm is not None:
             planned = await self._planned(target)
             if dry:
-                return said(planned)
+                return planned
             if not hmac.compare_digest(planned.confirm, asked.confirm or ""):
                 raise Conflict("what would be forgotten is not what was confirmed; ask with dry_run again")
         note = noted(caller.scope.tenant, caller.actor, "forget", why=target.kind, names={target.kind: target.value})
@@ -64,21 +73,18 @@ class Forget:
         """How far an erasure is."""
         caller = caller_of(request, self._parts.door, "memory:erase")
         parameters(request, ())
-        return await self._answer(caller, id_in_path(request, "erasure"), 0)
+        return _answered(await self._answer(caller, id_in_path(request, "erasure"), 0))
 
-    async def _answer(self, caller: Caller, erasure_id: UUID, wait_s: float) -> web.Response:
+    async def _answer(self, caller: Caller, erasure_id: UUID, wait_s: float) -> Answer:
         until_s = time.monotonic() + wait_s
         while True:
             job = await self._forgets.job(caller.scope.tenant, erasure_id)
             if job is None:
                 raise NotFound("there is no such erasure in this scope")
             if job.receipt is not None:
-                return json_answer(job.receipt)
+                return job.receipt
             if time.monotonic() >= until_s:
-                waits = ForgetWaits(id=str(erasure_id), status="running", step=job.step)
-                response = said(waits, 202)
-                response.headers["Location"] = f"/memory/v1/forget/{erasure_id}"
-                return response
+                return ForgetWaits(id=str(erasure_id), status="running", step=job.step)
             await asyncio.sleep(_POLL_S)
 
     async def _planned(self, target: Target) -> ForgetPlanned:
@@ -123,6 +129,14 @@ class Forget:
         if recall.rung == "none" and recall.reason is not None:
             raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
         return tuple(one.memory_id for one in recall.candidates if one.admitted)
+
+
+def _answered(answer: Answer) -> web.Response:
+    if isinstance(answer, ForgetWaits):
+        response = said(answer, 202)
+        response.headers["Location"] = f"/memory/v1/forget/{answer.id}"
+        return response
+    return said(answer) if isinstance(answer, ForgetPlanned) else json_answer(answer)
 
 
 def _refuse_beyond(caller: Caller, kind: str, value: str) -> None:

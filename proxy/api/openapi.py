@@ -1,7 +1,8 @@
 """`/memory/openapi.json`: nothing in, the OpenAPI 3.1 document of the own API out.
 
 Schemas come from the models that bodies are checked against and answers are built from; calls, parameters and errors
-are the table below. A test holds the table against the routes and the document against the specification.
+are the table below, with that of the tools. A test holds the table against the routes and the document against the
+specification.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pydantic.json_schema import models_json_schema
 from proxy.api import schemas, schemas_forget, schemas_replay
 from proxy.api.call import ADMISSION, BODY, CALLER, ERRORS, JSON, Call
 from proxy.api.calls_records import RECORDS
+from proxy.api.calls_tools import TOOL_CALLS, TOOL_PARAMETERS
 from proxy.api.exports import NDJSON
 
 DOCUMENT_PATH: Final = "/memory/openapi.json"
@@ -278,6 +280,7 @@ CALLS: Final = (
         parameters=("dead_id", "scope"),
     ),
     *RECORDS,
+    *TOOL_CALLS,
 )
 
 
@@ -306,7 +309,7 @@ def document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": definitions["$defs"],
-            "parameters": _PARAMETERS,
+            "parameters": {**_PARAMETERS, **TOOL_PARAMETERS},
             "responses": {code: _error(code) for code in ERRORS},
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer", "description": "A key of this proxy, in auth.mode keys."}

@@ -32,6 +32,8 @@ from proxy.api.search import Search
 from proxy.api.sessions import Labels, Sessions
 from proxy.api.sharing import SharingCalls
 from proxy.api.tokens import Tokens
+from proxy.api.tool_table import TOOLS, TOOLS_PATH
+from proxy.api.tools import Tools
 from proxy.app import note_refusal, refusal
 from proxy.chat import CREDENTIAL
 from proxy.passages import answered
@@ -98,6 +100,8 @@ class OwnApi:
         dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts)
         retrievals, checkpoints = Retrievals(parts, labels), Checkpoints(parts, labels)
         replay, personas = Replay(parts, retrievals), PersonaCalls(parts)
+        search = Search(parts, labels)
+        tools = Tools(parts, labels, search, forget, retrievals)
         return (
             Route("GET", "/memory/health", health.health),
             Route("HEAD", "/memory/health", health.health),
@@ -107,7 +111,7 @@ class OwnApi:
             Route("GET", DOCUMENT_PATH, self._openapi),
             Route("POST", "/memory/v1/import", Import(parts)),
             Route("GET", "/memory/v1/export", Export(parts)),
-            Route("POST", "/memory/v1/search", Search(parts, labels)),
+            Route("POST", "/memory/v1/search", search),
             Route("GET", "/memory/v1/memories", memories.list),
             Route("GET", "/memory/v1/memories/{id}", memories.show),
             Route("PATCH", "/memory/v1/memories/{id}", memories.change),
@@ -145,6 +149,8 @@ class OwnApi:
             Route("GET", "/memory/v1/queue", Waiting(parts).show),
             Route("GET", "/memory/v1/queue/dead", dead.list),
             Route("POST", "/memory/v1/queue/dead/{id}/replay", dead.replay),
+            Route("GET", TOOLS_PATH, tools.list),
+            *(Route("POST", tool.path, tools.handlers[tool.name]) for tool in TOOLS),
         )
 
     async def _openapi(self, request: web.Request) -> web.Response:

@@ -39,6 +39,7 @@ from policies.redaction import Redacted
 from policies.working import WorkingContext
 from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.keeps_personas import KeepsPersonas
+from proxy.api.tool_record import ToolRecords
 from proxy.app import Door
 from proxy.limits import KeyUse
 from proxy.passages import Passages
@@ -251,6 +252,7 @@ class OwnParts:
     feed: Feeds
     progress: ImportProgresses
     capture: TakesChunks
+    tool_records: ToolRecords
     queue: Depths
     hand_off: Holds
     spooled: Callable[[], int]

@@ -45,6 +45,7 @@ from proxy.api.schemas_replay import (
     ReplayedBlock,
     ReplaySaid,
 )
+from proxy.api.tool_record import STATUS as TOOL_STATUS
 from proxy.cutting import Cut
 from proxy.gated import require_readable
 from proxy.identity import Ask
@@ -59,6 +60,7 @@ NOT_IDENTICAL: Final = (
 )
 _NO_WORKING: Final = "the lines of the working context were of that moment and are not made again"
 _NO_STYLE: Final = "the style that a header asked for in words of ours is not asked for again"
+_NO_PROMPT: Final = "this was a tool's call: nothing was placed in a prompt, and nothing would be"
 _NO_LEDGER: Final = "a block of an earlier turn that holds a memory left out is left out whole"
 
 
@@ -219,6 +221,8 @@ class Replay:
             notes.append(_NO_LEDGER)
         if any(is_words(UUID(one["id"])) for one in kept.record.candidates):
             notes.append(_NO_STYLE)
+        if kept.record.status == TOOL_STATUS:
+            notes.append(_NO_PROMPT)
         answer = _replayed(replace(kept, placed=tuple(placed), made=made))
         return answer.model_copy(
             update={

@@ -27,7 +27,7 @@ from memory.stored import Label, RetrievalRecord
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity, derived_sensitivity
 from proxy.api.answers import said
-from proxy.api.asking import caller_of, holder_for, id_in_path, parameters
+from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters
 from proxy.api.paging import PARAMETERS, Page, bad_cursor, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import PlacedSaid, RetrievalList, RetrievalListed, RetrievalSaid
@@ -62,13 +62,17 @@ class Retrievals:
         """What one request was given."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
-        record = await self.found(caller.scope, id_in_path(request, "retrieval"), caller.now)
+        return said(await self.told(caller, id_in_path(request, "retrieval")))
+
+    async def told(self, caller: Caller, retrieval_id: UUID) -> RetrievalSaid:
+        """What one request was given, as far as the caller may see it. Raises NotFound, StoreUnavailable."""
+        record = await self.found(caller.scope, retrieval_id, caller.now)
         holder = await holder_for(caller, self._parts.keys)
         require_readable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=record.session_id), KIND)
         texts = await opened(self._parts.keys, caller.scope, record)
         record, texts = await self.let_through(caller.scope, holder, record, texts)
         labels = await self._labels.of(caller.scope, [record.session_id])
-        return said(retrieval_said(record, texts, labels.get(record.session_id)))
+        return retrieval_said(record, texts, labels.get(record.session_id))
 
     async def let_through(
         self, scope: Scope, holder: Holder, record: RetrievalRecord, texts: Texts

@@ -44,6 +44,26 @@ class Search:
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
         asked = await body_as(request, SearchAsked)
+        recall = await self.recalled(caller, asked, why="search")
+        labels = await self._labels.of(caller.scope, (c.session_id for c in recall.candidates))
+        candidates = [_candidate(c, caller.scope, labels, explain=asked.explain) for c in recall.candidates]
+        answer = SearchSaid(
+            candidates=candidates,
+            admitted=sum(candidate.admitted for candidate in candidates),
+            millis=round(recall.millis, 3),
+            rung=recall.rung,
+            reason=recall.reason,
+        )
+        body = answer.model_dump(mode="json")
+        if not asked.explain:
+            for candidate in body["candidates"]:
+                del candidate["explain"]
+        return json_answer(body)
+
+    async def recalled(self, caller: Caller, asked: SearchAsked, *, why: str) -> Recall:
+        """What is found in the caller's scope, as far as the caller may see it; what is seen in a wider one leaves an
+        audit row. Raises ScopeDenied, MemoryConflict, TimedOut, StoreUnavailable.
+        """
         recaller, holder = self._parts.recaller, await holder_for(caller, self._parts.keys)
         text = storable(asked.query)
         question = Question(
@@ -58,23 +78,10 @@ class Search:
         recall = await recaller.recall(question, await recaller.embed(text), DEADLINE_S)
         _refuse_faults(recall)
         recall = let_through(recall, holder)
-        labels = await self._labels.of(caller.scope, (c.session_id for c in recall.candidates))
         crossed = [c.memory_id for c in recall.candidates if c.visibility in ("project", "tenant")]
         if crossed:
-            self._parts.journal.note(caller.scope.tenant, caller.actor, "read.shared", why="search", ids=crossed)
-        candidates = [_candidate(c, caller.scope, labels, explain=asked.explain) for c in recall.candidates]
-        answer = SearchSaid(
-            candidates=candidates,
-            admitted=sum(candidate.admitted for candidate in candidates),
-            millis=round(recall.millis, 3),
-            rung=recall.rung,
-            reason=recall.reason,
-        )
-        body = answer.model_dump(mode="json")
-        if not asked.explain:
-            for candidate in body["candidates"]:
-                del candidate["explain"]
-        return json_answer(body)
+            self._parts.journal.note(caller.scope.tenant, caller.actor, "read.shared", why=why, ids=crossed)
+        return recall
 
     async def _where(self, caller: Caller, asked: SearchAsked) -> Filter:
         filters, scope = asked.filters, caller.scope

@@ -20,6 +20,7 @@ from proxy.cli import (
     forget,
     hygiene,
     key,
+    mcp,
     migrate,
     persona,
     redact,
@@ -69,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     _redact(commands)
     _migrate(commands)
     _forget(commands)
+    _mcp(commands)
     _bench(commands)
     _eval(commands)
     return parser
@@ -354,6 +356,11 @@ def _forget(commands: Commands) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file of the service")
     parser.add_argument("--data-dir", metavar="DIR", help="data directory of the service (--scrub, --verify)")
     parser.set_defaults(upstream=None, host=None, port=None)
+
+
+def _mcp(commands: Commands) -> None:
+    help_text = "Offer the memory as tools to agents, by the Model Context Protocol (stdio, or --http)."
+    mcp.arguments(_command(commands, "mcp", mcp.run_mcp, help_text, mcp.TEACHES))
 
 
 def _bench(commands: Commands) -> None:

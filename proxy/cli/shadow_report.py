@@ -103,8 +103,9 @@ def _listed(client: Client, most: int) -> Iterator[dict[str, Any]]:
     cursor, left = None, most
     while left > 0:
         page = client.get("/memory/v1/retrievals", {"limit": min(left, _PAGE), "cursor": cursor})
-        yield from page["data"]
-        left -= len(page["data"])
+        turns = [one for one in page["data"] if one["status"] != "tool"]  # a tool's call had no prompt
+        yield from turns
+        left -= len(turns)
         cursor = page["next_cursor"]
         if cursor is None:
             return

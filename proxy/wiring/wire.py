@@ -55,6 +55,7 @@ from memory.working_wiring import working_contexts
 from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.own import OwnApi, OwnParts
 from proxy.api.queue import WithBackground
+from proxy.api.tool_record import ToolRecords
 from proxy.app import Front
 from proxy.auth import KeyedDoor, OpenDoor
 from proxy.breakers import Breakers, both, breakers_of
@@ -342,6 +343,7 @@ def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Re
             feed=Feed(kept.database, kept.scopes),
             progress=ImportStore(kept.database, kept.scopes, kept.table),
             capture=parts.capture,
+            tool_records=ToolRecords(parts.capture, parts.config_digest, kept.embedder.model),
             queue=WithBackground(queued.queue, ExtractionStore(kept.database, kept.table).waiting),
             hand_off=queued.hand_off,
             spooled=partial(spooled, resolved(settings.data.dir, "data.dir") / "spool"),
