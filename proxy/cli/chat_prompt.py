@@ -137,6 +137,7 @@ def _keys() -> KeyBindings:
         event.current_buffer.newline(copy_margin=False)
 
     @keys.add("c-c")
+    @keys.add("<sigint>")  # one that came before the terminal made a key of it
     def _put_aside(event: KeyPressEvent) -> None:
         event.current_buffer.reset(append_to_history=True)
 
