@@ -41,6 +41,7 @@ class Prompt:
             complete_style=CompleteStyle.READLINE_LIKE,
             key_bindings=_keys(),
             multiline=True,
+            enable_suspend=True,
             prompt_continuation=_MORE,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
         )

@@ -225,6 +225,17 @@ def test_a_service_that_is_away_is_told_with_what_to_do_and_asked_again_when_it_
         leave(terminal)
 
 
+def test_a_server_that_is_no_memory_proxy_ends_nothing(start: Start, upstream: str) -> None:
+    with start(url=upstream) as terminal:
+        terminal.say("Hello.")
+        terminal.until("this is no memory-proxy")
+        terminal.say("/session list")
+        terminal.until("404 ")
+        terminal.say("/why")
+        terminal.until("no answer yet that memory had a part in")
+        leave(terminal)
+
+
 @pytest.mark.parametrize(
     ("status", "does"), [(429, "come again in 7 s"), (503, "/retry asks again"), (404, "/model lists")]
 )
