@@ -10,7 +10,7 @@ TEST_PROCESSES ?= $(shell echo $$(( ( $$(getconf _NPROCESSORS_ONLN) * 3 + 1 ) / 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev run demo test check format bench soak security faults test-long test-vllm audit lock image clean
+.PHONY: help install install-dev run demo test check format bench soak security faults recording test-long test-vllm audit lock image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -63,6 +63,9 @@ security: install-dev ## the security report: leaks, attacks, poison, secrets, f
 
 faults: install-dev ## break what is around a service, a verdict each, some minutes (ARGS="--only rounds --rounds 500": long)
 	$(BIN)/python -m bench.faults $(ARGS)
+
+recording: install-dev ## hold the talk of docs/recordings/chat.cast anew, and record it
+	$(BIN)/python -m tests.chat_recording docs/recordings/chat.cast
 
 test-long: install-dev ## tests of whole services that take half a minute and more each
 	$(BIN)/python -m pytest -q -m long $(ARGS)

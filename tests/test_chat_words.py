@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import unicodedata
 from typing import Any
 
@@ -237,6 +238,9 @@ def test_every_fault_says_what_to_do(failure: Failure, does: str) -> None:
     said = failure_words(failure, "http://h")
     assert does in said
     assert failure.message in said
+    in_a_script = failure_words(failure, "http://h", in_talk=False)
+    assert failure.message in in_a_script
+    assert not re.search(r"/(retry|undo|session|model)", in_a_script)
 
 
 def test_a_fault_of_a_command_has_a_remedy_only_where_its_code_has_one() -> None:

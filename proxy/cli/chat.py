@@ -8,6 +8,7 @@ stderr; exit code 0 for a whole answer, 1 for none or a part of one, 130 after C
 from __future__ import annotations
 
 import argparse
+import http.client
 import importlib
 import os
 import signal
@@ -38,6 +39,7 @@ TEACHES: Final = """\
 
 In a talk: /why shows what the last answer was given, /session list the conversations, /search WORDS what memory would
 recall, /forget erases. Ctrl-C stops an answer and frees the GPU, Ctrl-D ends. docs/chat.md has all of it.
+Without --key the key in MEMORY_PROXY_KEY is sent, if there is one.
 """
 GREETING_S: Final = 2.0
 """How long the greeting waits for the names of the models; the first question asks again."""
@@ -88,10 +90,11 @@ def run_chat(options: argparse.Namespace) -> int:
     screen = Screen(sys.stdout, sys.stderr, live=at_terminal, colour=colour)
     try:
         talk = Talk(options, screen, datetime.now(UTC))
-        return _talking(talk, options, colour=colour) if at_terminal else _one(talk, options)
-    except (CallFailed, ValueError) as fault:
+    except (CallFailed, ValueError) as fault:  # an address or a name that cannot be one
         screen.bad(str(fault))
         return 1
+    try:
+        return _talking(talk, options, colour=colour) if at_terminal else _one(talk, options)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
@@ -105,8 +108,8 @@ def _one(talk: Talk, options: argparse.Namespace) -> int:
     if not question.strip():
         talk.screen.bad("there is no question: say it with -m TEXT or on standard input")
         return 1
-    if options.session:
-        talk.resume(options.session)
+    if options.session and not _obey(talk, partial(talk.resume, options.session)):
+        return 1
     whole = talk.ask(question)
     return 0 if whole else 128 + signal.SIGINT if talk.was_stopped else 1
 
@@ -120,7 +123,7 @@ def _talking(talk: Talk, options: argparse.Namespace, *, colour: bool) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # heard where something can be stopped, and as a key while typing
     _greet(talk)
     if options.session:
-        _obey(talk, lambda: switch(talk, options.session))
+        _obey(talk, partial(switch, talk, options.session))
     while True:
         try:
             text = prompt.asked()
@@ -132,10 +135,11 @@ def _talking(talk: Talk, options: argparse.Namespace, *, colour: bool) -> int:
             return 0
 
 
-def _obey(talk: Talk, command: Callable[[], None]) -> None:
-    """Run a command; what goes wrong is said."""
+def _obey(talk: Talk, command: Callable[[], object]) -> bool:
+    """Run a command; what goes wrong is said. Whether it went well."""
     try:
         command()
+        return True
     except CommandRefused as fault:
         talk.screen.bad(str(fault))
     except CallFailed as fault:
@@ -143,8 +147,15 @@ def _obey(talk: Talk, command: Callable[[], None]) -> None:
         talk.screen.bad("\n".join(part for part in (str(fault), remedy(code)) if part))
     except LineFailed as fault:
         talk.screen.bad(failure_words(fault.failure, talk.url))
+    except (http.client.HTTPException, OSError) as fault:
+        talk.screen.bad(f"the service's answer broke off ({fault})")
+    except (ValueError, KeyError, TypeError, IndexError) as fault:  # another program's answer, or another version's
+        talk.screen.bad(
+            f"the answer of {talk.url} cannot be read ({fault!r}): is it a memory-proxy, as new as this one?"
+        )
     except KeyboardInterrupt:
         talk.screen.note("stopped")
+    return False
 
 
 def _greet(talk: Talk) -> None:
@@ -153,7 +164,8 @@ def _greet(talk: Talk) -> None:
         with heard():
             if talk.conversation.model is None:
                 talk.conversation = replace(talk.conversation, model=talk.models(GREETING_S)[0])
-        talk.screen.note(f"{talk.conversation.model} at {talk.url}; /help lists the commands, Ctrl-D ends")
+        mode = "" if talk.conversation.mode == "on" else f", mode {talk.conversation.mode}"
+        talk.screen.note(f"{talk.conversation.model} at {talk.url}{mode}; /help lists the commands, Ctrl-D ends")
     except LineFailed as fault:
         talk.screen.bad(failure_words(fault.failure, talk.url))
     except KeyboardInterrupt:

@@ -41,6 +41,7 @@ class Prompt:
             complete_style=CompleteStyle.READLINE_LIKE,
             key_bindings=_keys(),
             multiline=True,
+            enable_suspend=True,
             prompt_continuation=_MORE,
             color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
         )
@@ -137,6 +138,7 @@ def _keys() -> KeyBindings:
         event.current_buffer.newline(copy_margin=False)
 
     @keys.add("c-c")
+    @keys.add("<sigint>")  # one that came before the terminal made a key of it
     def _put_aside(event: KeyPressEvent) -> None:
         event.current_buffer.reset(append_to_history=True)
 

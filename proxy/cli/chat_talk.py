@@ -62,12 +62,12 @@ class Talk:
         except KeyboardInterrupt:
             self.was_stopped = True
             self.screen.ended()
-            self.screen.note(_LEFT)
+            self.screen.note(_LEFT if self.screen.live else "stopped")
         except LineFailed as fault:
             self.screen.ended()
             if self._is_named_by_its_token(fault.failure):
                 return self.ask(question)
-            self.screen.bad(failure_words(fault.failure, self.url))
+            self.screen.bad(failure_words(fault.failure, self.url, in_talk=self.screen.live))
         self.screen.ended()
         kept = whole or any(answer)
         said = "".join(answer)

@@ -6,6 +6,7 @@ set a title, write to the clipboard or turn the order of what is read.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ _CONTROLS: Final = {code: SHOWN_INSTEAD for code in (*range(32), *range(127, 160
 _LINES: Final = {13: "", 0x2028: "\n", 0x2029: "\n"}
 _TABLE: Final = {**_CONTROLS, **_LINES, **dict.fromkeys(_HIDDEN, SHOWN_INSTEAD)}
 
+_COMMAND: Final = re.compile(r"(?:\n|[.;,] )(?:What came is kept; )?/\w+ .*$")
 _REASONS: Final[Mapping[str, str]] = {
     "deadline": "it was not found in time",
     "store": "its store does not answer",
@@ -80,8 +82,13 @@ def _is_half(char: str) -> bool:
     return unicodedata.category(char) == "Cs"
 
 
-def failure_words(failure: Failure, url: str) -> str:
-    """One sentence or two: what happened, and what to do."""
+def failure_words(failure: Failure, url: str, *, in_talk: bool = True) -> str:
+    """One sentence or two: what happened, and what to do; of our commands only in a talk, where they can be typed."""
+    said = _failure_words(failure, url)
+    return said if in_talk else _COMMAND.sub("", said)
+
+
+def _failure_words(failure: Failure, url: str) -> str:
     if failure.kind == "away":
         return f"{url} does not answer ({failure.message}); is `memory-proxy serve` running there? --url says where"
     if failure.kind == "broke":
