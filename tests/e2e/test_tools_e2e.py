@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import openai
@@ -270,7 +275,28 @@ def test_a_model_that_calls_a_tool_is_served_by_its_client_through_the_api(scrip
 
 
 def test_the_bytes_of_the_definitions_are_pinned(service: Service) -> None:
-    import urllib.request
-
     with urllib.request.urlopen(f"{service.url}/memory/v1/tools", timeout=30) as answer:
         assert hashlib.sha256(answer.read()).hexdigest() == DEFINITIONS_SHA256
+
+
+def test_what_is_stored_late_is_durable_all_the_same_and_corrects_nothing_yet(
+    own_service: Callable[..., AbstractContextManager[Service]], user: str
+) -> None:
+    with own_service() as service:
+        tell(service, FACT, user)
+        known = call(service, "memory_search", user, query=QUESTION)["memories"][0]
+        service.settle()
+        workers = service.children(r"-m memory\b")
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            new = "The lock of the Weidmoor boathouse opens with a brass key."
+            made = call(service, "memory_correct", user, memory=known["id"], version=1, content=new)
+            assert (made["stored"], made["replaced"]) == (False, None)
+            assert "still stands" in made["text"]
+        finally:
+            for pid in workers:
+                os.kill(pid, signal.SIGCONT)
+        service.settle()
+        found = {one["id"] for one in call(service, "memory_search", user, query=QUESTION)["memories"]}
+        assert found == {known["id"], made["id"]}
