@@ -75,6 +75,23 @@ def _talk(terminal: Terminal, upstream: ScriptedUpstream, service: Service) -> N
         terminal.say(command, slowly=True)
         terminal.until(shows)
         terminal.read_for(2)
+    service.settle()
+    for command, shows in (
+        ("/checkpoint save the harbour -- Ask about the mooring.", "Ask about the mooring."),
+        ("/session new", "nothing said yet"),
+        ("/checkpoint load the harbour", "goes with your next question"),
+        ("/persona concise", "style asked for: concise"),
+    ):
+        terminal.say(command, slowly=True)
+        terminal.until(shows)
+        terminal.read_for(1)
+    upstream.then(*streamed(*words("At the harbour: you wanted to ask about the mooring.")), pause_s=0.08)
+    terminal.say("Where were we?", slowly=True)
+    terminal.until("in all")
+    terminal.say("/why", slowly=True)
+    terminal.until("Style asked for:")
+    terminal.until("left out")
+    terminal.read_for(2)
     terminal.until_prompt()
     terminal.type(CTRL_D)
     terminal.ended()

@@ -20,11 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from proxy.cli.chat_commands import CommandRefused, offered, run_command, switch
+from proxy.cli.chat_commands import offered, run_command, switch
 from proxy.cli.chat_conversation import MODES
 from proxy.cli.chat_line import LineFailed
 from proxy.cli.chat_screen import Screen
-from proxy.cli.chat_talk import Talk, heard
+from proxy.cli.chat_talk import CommandRefused, Talk, heard
 from proxy.cli.chat_words import failure_words, remedy
 from proxy.cli.client import KEY_VARIABLE, CallFailed, with_service
 
@@ -61,6 +61,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--session", metavar="NAME", help="go on with this conversation, or begin it (X-Memory-Session)"
     )
+    parser.add_argument("--checkpoint", metavar="NAME", help="begin with what was kept under this name")
+    parser.add_argument("--persona", metavar="NAME", help="how answers are asked to be: concise, tone=dry …")
     parser.add_argument("--model", help="model to ask (default: the first of /v1/models)")
     parser.add_argument("--mode", choices=MODES, default="on", help="what memory may do (X-Memory-Mode)")
     parser.add_argument("--system", metavar="TEXT", help="a system message for the conversation")

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from proxy.cli import why
 from proxy.cli.chat_conversation import MODES
-from proxy.cli.chat_talk import Talk, heard
+from proxy.cli.chat_records import CHECKPOINT_WORDS, checkpoint, persona
+from proxy.cli.chat_talk import CommandRefused, Talk, heard
 from proxy.cli.forgetting import Planned, forget_by_api, plan_words
 
 SESSIONS_SHOWN: Final = 15
@@ -23,10 +24,6 @@ MEMORIES_SHOWN: Final = 20
 _TEXT_CHARS: Final = 100
 _FORGETS: Final = {"memory": "memory", "session": "session", "source": "source_id", "query": "query", "user": "user",
                    "project": "project"}  # fmt: skip
-
-
-class CommandRefused(Exception):
-    """What was typed is no command; the text says how it is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +234,13 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "/session": Command(
         "[list | new [NAME] | NAME]", "the conversation: which, all, another", _session, ("list", "new")
     ),
+    "/checkpoint": Command(
+        "[list | save NAME -- NOTES | load NAME | show NAME | diff NAME -- OTHER]",
+        "keep where this stands; go on from there",
+        checkpoint,
+        CHECKPOINT_WORDS,
+    ),
+    "/persona": Command("[list | NAME | facet=value;… | -]", "how answers are asked to be; - for nothing", persona),
     "/search": Command("WORDS", "what memory would recall", _search),
     "/memories": Command("[KIND | review]", "the newest memories, or those to review", _memories, ("review",)),
     "/forget": Command("memory|session|source|query|… X", "erase, after asking you", _forget, tuple(_FORGETS)),

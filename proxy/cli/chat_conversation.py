@@ -28,6 +28,8 @@ class Conversation:
     """What is sent next, but for the question. `session` None: the service names it with its answer.
 
     `unanswered` is a question that got no word of an answer; `retrieval` and `memory` speak of the last answer.
+    `checkpoint` goes with the next question and no other: from then on it stands in the conversation. `persona` goes
+    with each.
     """
 
     session: str | None = None
@@ -37,12 +39,18 @@ class Conversation:
     system: str | None = None
     unanswered: str | None = None
     retrieval: str | None = None
+    checkpoint: str | None = None
+    persona: str | None = None
 
     def headers(self) -> dict[str, str]:
         """The X-Memory-* headers of the next request, but for whose memory it is."""
         said: dict[str, str] = {"X-Memory-Mode": self.mode}
         if self.session is not None:
             said["X-Memory-Session"] = quote(self.session, safe="")
+        if self.checkpoint is not None:
+            said["X-Memory-Checkpoint"] = quote(self.checkpoint, safe="")
+        if self.persona is not None:
+            said["X-Memory-Persona"] = quote(self.persona, safe="")
         return said
 
     def body(self, question: str) -> dict[str, Any]:
@@ -63,6 +71,7 @@ class Conversation:
             exchanges=(*self.exchanges, Exchange(question, answer)),
             unanswered=None,
             retrieval=memory.get("retrieval"),
+            checkpoint=None,
         )
 
     def failed(self, question: str) -> Conversation:

@@ -31,6 +31,10 @@ _ENDS: Final = {
 }
 
 
+class CommandRefused(Exception):
+    """What was typed is no command; the text says how it is meant."""
+
+
 class Talk:
     """One person's talk with one service. `line` and `client` raise; `asked` and `listed` say it on the screen."""
 
@@ -41,7 +45,12 @@ class Talk:
         self._line = Line(self.url, scope_headers(options))
         self._own: str | None = None if options.session else session_name(now)
         self.conversation = Conversation(
-            session=options.session or self._own, mode=options.mode, model=options.model, system=options.system
+            session=options.session or self._own,
+            mode=options.mode,
+            model=options.model,
+            system=options.system,
+            checkpoint=options.checkpoint,
+            persona=options.persona,
         )
         self.was_stopped = False
         self.listed: tuple[str, ...] = ()  # the names that /session list showed last, by their numbers

@@ -26,7 +26,7 @@ TEACHES: Final = """\
 
 A client names one with the header X-Memory-Checkpoint, or {"memory": {"checkpoint": NAME}} in its body.
 """
-_PATH: Final = "/memory/v1/checkpoints"
+PATH: Final = "/memory/v1/checkpoints"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def run_checkpoint(options: argparse.Namespace) -> int:
 
 
 def _save(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", _PATH, {"name": options.name, **_body(options), **_given(session=options.session)})
+    return client.send("POST", PATH, {"name": options.name, **_body(options), **_given(session=options.session)})
 
 
 def _change(client: Client, options: argparse.Namespace) -> Any:
@@ -109,7 +109,7 @@ def _change(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _list(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(_PATH, {"limit": options.limit, "session": options.session})
+    return client.get(PATH, {"limit": options.limit, "session": options.session})
 
 
 def _show(client: Client, options: argparse.Namespace) -> Any:
@@ -138,7 +138,7 @@ def _undelete(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _one(name: str) -> str:
-    return f"{_PATH}/{quote(name, safe='')}"
+    return f"{PATH}/{quote(name, safe='')}"
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:
@@ -162,27 +162,29 @@ def _given(**members: Any) -> dict[str, Any]:
 def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
     """An answer for people."""
     if verb == "list":
-        yield from (_listed(one) for one in answer["data"])
+        yield from (listed(one) for one in answer["data"])
         if not answer["data"]:
             yield "no checkpoint in this scope"
     elif verb == "diff":
-        yield from _differences(answer)
+        yield from differences(answer)
     elif verb == "load":
         parts, session = answer["parts"], answer["session"]
         yield f"{answer['name']} (version {answer['version']}, {parts} parts) goes to {session} with its next message"
     elif verb == "delete":
         yield f"{answer['name']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
     else:
-        yield from _held(answer)
+        yield from held(answer)
 
 
-def _listed(one: Mapping[str, Any]) -> str:
+def listed(one: Mapping[str, Any]) -> str:
+    """A line of a list."""
     of = f"  of {one['session']}" if one["session"] else ""
     size = f"{one['parts']:3} parts  {one['tokens']:5} tokens"
     return f"{one['changed_at'][:16]}  v{one['version']}  {size}  {one['name']}{of}"
 
 
-def _held(one: Mapping[str, Any]) -> Iterable[str]:
+def held(one: Mapping[str, Any]) -> Iterable[str]:
+    """What a checkpoint holds, for people."""
     yield f"{one['name']}, version {one['version']} of {one['current_version']}, about {one['tokens']} tokens"
     for part in one["parts"]:
         state = f" [{part['state']}]" if part["state"] else ""
@@ -195,7 +197,8 @@ def _held(one: Mapping[str, Any]) -> Iterable[str]:
         yield f"  {one['trimmed']} parts were left out: too long"
 
 
-def _differences(diff: Mapping[str, Any]) -> Iterable[str]:
+def differences(diff: Mapping[str, Any]) -> Iterable[str]:
+    """How two differ, for people."""
     names = diff["name"], diff["version"], diff["with_name"], diff["with_version"]
     yield "{} v{} -> {} v{}".format(*names)
     yield from (f"+ {one['part']}: {one['content']}" for one in diff["added"])

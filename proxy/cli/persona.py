@@ -24,7 +24,7 @@ TEACHES: Final = """\
 A client asks for one with the header X-Memory-Persona: desk; for facets alone: tone=dry;verbosity=short; for both:
 desk;language=sl. What a prompt is given is a statement about the wish, quoted as data.
 """
-_PATH: Final = "/memory/v1/personas"
+PATH: Final = "/memory/v1/personas"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,11 +72,11 @@ def run_persona(options: argparse.Namespace) -> int:
 
 
 def _list(client: Client, _options: argparse.Namespace) -> Any:
-    return client.get(_PATH)
+    return client.get(PATH)
 
 
 def _save(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", _PATH, {"name": options.name, "facets": _facets(options), **_text(options)})
+    return client.send("POST", PATH, {"name": options.name, "facets": _facets(options), **_text(options)})
 
 
 def _change(client: Client, options: argparse.Namespace) -> Any:
@@ -98,7 +98,7 @@ def _undelete(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _one(name: str) -> str:
-    return f"{_PATH}/{quote(name, safe='')}"
+    return f"{PATH}/{quote(name, safe='')}"
 
 
 def _facets(options: argparse.Namespace) -> dict[str, str]:
@@ -111,14 +111,15 @@ def _text(options: argparse.Namespace) -> dict[str, str]:
 
 def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
     if verb == "list":
-        yield from (_line(one) for one in answer["data"])
+        yield from (line_of(one) for one in answer["data"])
     elif verb == "delete":
         yield f"{answer['name']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
     else:
-        yield _line(answer)
+        yield line_of(answer)
 
 
-def _line(one: Mapping[str, Any]) -> str:
+def line_of(one: Mapping[str, Any]) -> str:
+    """A persona on one line, for people."""
     mark = "  (everybody's)" if one["built_in"] else ""
     state = f" [{one['state']}]" if one["state"] else ""
     return f"{one['name']:16} v{one['version']}  {one['text']}{state}{mark}"

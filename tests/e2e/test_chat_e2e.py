@@ -456,6 +456,62 @@ def test_a_reader_that_leaves_is_no_traceback(service: Service, user: str, upstr
     assert "Traceback" not in said
 
 
+# --- checkpoints and personas ----------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_kept_and_given_to_another_conversation_once(
+    start: Start, service: Service, upstream: str
+) -> None:
+    with start() as terminal:
+        next_answers(upstream, {"reply": "Gladly."})
+        terminal.say("Please help me moor the Halcyon.")
+        terminal.until("in all")
+        service.settle()
+        terminal.say("/checkpoint save the harbour -- Mind the tide.")
+        terminal.until("notes      Mind the tide.")
+        terminal.until("goal       Please help me moor the Halcyon.")
+        terminal.say("/checkpoint")
+        terminal.until("the harbour  of chat-")
+        terminal.say("/session new")
+        terminal.until("nothing said yet")
+        terminal.say("/checkpoint load the harbour")
+        terminal.until("goes with your next question")
+        next_answers(upstream, {"reply": "At the harbour."})
+        terminal.say("Where were we?")
+        terminal.until("At the harbour.")
+        terminal.until("in all")
+        sent = last(upstream)[0].json["messages"][-1]["content"]
+        assert "Restored from a checkpoint:" in sent and "Mind the tide." in sent
+        next_answers(upstream, {"reply": "Yes."})
+        terminal.say("And now?")
+        terminal.until("Yes.")
+        terminal.until("in all")
+        assert "Restored" not in last(upstream)[0].json["messages"][-1]["content"]
+        terminal.say("/checkpoint show nowhere")
+        terminal.until("no such checkpoint")
+        terminal.say("/checkpoint frobnicate")
+        terminal.until("/checkpoint list, save NAME")
+        leave(terminal)
+
+
+def test_a_style_is_asked_for_until_it_is_taken_back(start: Start, service: Service, upstream: str) -> None:
+    with start("--persona", "concise") as terminal:
+        for typed, wanted in (("One.", True), ("Two.", False)):
+            next_answers(upstream, {"reply": "Good."})
+            terminal.say(typed)
+            terminal.until("in all")
+            assert ("Style asked for:" in last(upstream)[0].json["messages"][-1]["content"]) is wanted, "said once"
+        terminal.say("/persona list")
+        terminal.until("playful")
+        terminal.say("/persona tone=loud")
+        terminal.until("style asked for: tone=loud")
+        terminal.say("Three.")
+        terminal.until("known: neutral")
+        terminal.say("/persona -")
+        terminal.until("style asked for: none")
+        leave(terminal)
+
+
 # --- the command line and the recording ------------------------------------------------------------------------------
 
 
