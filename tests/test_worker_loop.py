@@ -366,6 +366,38 @@ async def test_a_worker_that_slept_past_its_lease_stores_and_acknowledges_nothin
     assert len(reclaimed) > 0
 
 
+class TooLate(RedisQueue):
+    """A queue whose first answer that holds anything comes when the process has slept past its lease: as under SIGSTOP,
+    the entries are delivered, and nobody has them.
+    """
+
+    slept = False
+
+    async def take(self, lanes: Sequence[str], *, count: int, block_ms: int) -> list[Delivery]:
+        found = await super().take(lanes, count=count, block_ms=block_ms)
+        if found and not self.slept:
+            self.slept = True
+            time.sleep(1.2)
+            raise QueueUnavailable("the answer came too late")
+        return found
+
+
+async def test_what_was_delivered_to_a_worker_that_slept_is_done_when_its_lanes_are_its_own_again(
+    valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
+) -> None:
+    queue = TooLate(valkey.url, lanes=LANES)
+    entry = an_entry()
+    try:
+        async with working(queue, leases, store.handle, lease_s=1.0):
+            await asyncio.sleep(0.3)  # every lane has been looked through
+            await queue.put_all([entry])
+            async with asyncio.timeout(20):
+                await until_depth(queue, is_empty)
+        assert queue.slept and store.stored == [entry.exchange_id]
+    finally:
+        await queue.close()
+
+
 async def test_a_lane_that_is_leased_away_is_dropped_in_the_middle_of_its_work(
     queue: RedisQueue, leases: SharedLeases, store: FencedStore
 ) -> None:

@@ -91,6 +91,13 @@ class HeldLanes:
             return iter(())
         return iter([lane for name in self._want if (lane := self._lanes.get(name)) is not None and not lane.lost])
 
+    def distrust(self) -> None:
+        """Every lane is reclaimed before it is read again, also those whose lease has lapsed by our clock: a process
+        that slept finds them its own again, with the same fence, where nobody took them meanwhile.
+        """
+        for lane in self._lanes.values():
+            lane.reclaim = True
+
     async def keep(self) -> None:
         """Renew for ever, three times in a lease; run as a task. Waits for a store that is not there."""
         while True:

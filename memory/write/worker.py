@@ -275,8 +275,7 @@ class Worker:
 
     async def _distrust(self, stop: asyncio.Event) -> None:
         """After a fault of the queue entries may be with nobody: every lane is reclaimed before it is read again."""
-        for lane in self._held:
-            lane.reclaim = True
+        self._held.distrust()
         await _pause(stop, _IDLE_POLL_S)
 
     # ------------------------------------------------------------ handling
