@@ -89,8 +89,8 @@ async def _over_http(server: Server[Any], calls: ApiCalls, options: argparse.Nam
         )
         served = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False))
         shown = f"[{host}]" if ":" in host else host
-        # What uvicorn raises again when it has ended: it has ended well then.
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        # Before uvicorn has handlers of its own, and when it raises the signal again behind its end, which was well.
+        signal.signal(signal.SIGTERM, lambda *_: setattr(served, "should_exit", True))
         print(f"ready on http://{shown}:{port}{PATH}", flush=True)  # noqa: T201  what a script waits for
         await served.serve(sockets=[listener])
 
