@@ -173,6 +173,7 @@ class WritePath:
         placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
         held = await self._held_back(turns)
         said = [turn for turn in turns if turn.role != "assistant" or not repeats(turn.content, placed)]
+        said = [turn for turn in said if not _is_broken_off(turn, captured)]
         said += [turn for turn in turns if turn.event_id in held and turn not in said]
         memories = await self._embedded(self._episodes(said, delivery.entry, held, live=True))
         teaching = free(turns, held)
@@ -507,6 +508,13 @@ class WritePath:
         metrics.memories.labels("procedural").inc(done.procedures_new)
         metrics.facts_dropped.inc(done.facts_dropped)
         metrics.over_budget.inc(done.over_budget)
+
+
+def _is_broken_off(turn: Turn, captured: Captured) -> bool:
+    """Whether it is an answer whose end was never said. It stays in its conversation; half a sentence is recalled by
+    nobody, least of all by whoever asks the same again.
+    """
+    return captured.status != "complete" and turn.chain not in captured.digests
 
 
 def spoken(turn: Turn) -> str:

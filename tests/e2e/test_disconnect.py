@@ -80,6 +80,7 @@ async def test_exchange_of_a_client_that_left_is_kept_as_partial(
         assert turns[1]["role"] == "assistant"
         assert turns[1]["content"].startswith("The quick")
     assert await asyncio.to_thread(found, service, "lighthouse", user)
+    assert not [said for said in await asyncio.to_thread(found, service, "quick brown fox", user) if "quick" in said]
 
 
 def test_client_that_leaves_while_it_uploads_is_no_request(service: Service, upstream: str, user: str) -> None:
