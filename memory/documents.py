@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, Literal
 from uuid import UUID
 
-from memory.model import NewMemory, Scope, SealedToken
+from memory.model import NewMemory, Scope, SealedToken, SessionRef
 from memory.parse.blocks import Block
 
 COLLECTION: Final = "document"
@@ -15,8 +15,8 @@ COLLECTION: Final = "document"
 OF_SESSION: Final = "session-document"
 """Of those that one conversation alone recalls."""
 ORIGIN: Final = "document"
+ROLE: Final = "document"
 
-Saved = Literal["memory", "session"]
 Inline = Literal["auto", "always", "never"]
 Status = Literal["waiting", "working", "done", "failed"]
 
@@ -33,46 +33,61 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
-    """One file somebody gave: everything about it but its words. `session`: the label of the conversation it is of."""
+class FileFacts:
+    """What is known of a file beside its words."""
 
-    upload_id: UUID
-    name: str
     media_type: str
     sha256: bytes
     bytes_given: int
     chars: int
     pages: int
-    saved: Saved
-    inline: Inline
     integrity: str
     sensitivity: str
-    session: str | None
-    arrived_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """An upload in a worker's hands, with its blocks sealed as they were staged."""
+class Upload:
+    """One file somebody gave, to be staged. `only_for`: the conversation that alone is to have it; `shown_in`: the one
+    it was given in. `sealed`: its blocks, under the subject's key.
+    """
 
-    tenant_id: UUID
     upload_id: UUID
-    document_id: UUID
-    scope_id: int
-    session_id: UUID | None
-    scope: Scope
     subject_id: UUID
-    saved: Saved
-    integrity: str
-    sensitivity: str
-    created_at: datetime
-    takes: int
+    name: str
+    facts: FileFacts
+    inline: Inline
+    only_for: SessionRef | None
+    shown_in: SessionRef | None
     sealed: bytes
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentDue:
+    """An upload that waits, taken by this worker. `takes`: how often it was taken and not given back, now included."""
+
+    tenant: UUID
+    upload_id: UUID
+    scope_id: int
+    takes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What is stored of an upload that waits. `session_id`: of the conversation that alone is to have it."""
+
+    document_id: UUID
+    name: str
+    scope: Scope
+    session_id: UUID | None
+    subject_id: UUID
+    facts: FileFacts
+    sealed: bytes
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk as the store takes it: its memory, and its place in the document."""
+    """A chunk as the store takes it: its memory, without vectors where it is known already, and its place."""
 
     memory: NewMemory
     start: int
@@ -82,17 +97,17 @@ class StoredChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunks:
-    """All of one document, in order, with what redaction put behind tokens and the mark of its rules."""
+class Cut:
+    """All chunks of one document, in order, with what redaction put behind tokens and the mark of its rules."""
 
     chunks: tuple[StoredChunk, ...]
-    cleaned_by: str
+    cleaned_by: str = ""
     tokens: tuple[SealedToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What storing a document came to: chunks by what became of them, and the version of the scope."""
+    """What storing a document came to: the scope's version, and chunks by what became of them."""
 
     scope_version: int
     new: int
@@ -108,34 +123,29 @@ class UploadRecord:
     upload_id: UUID
     status: Status
     reason: str | None
+    media_type: str
     bytes_given: int
-    chars: int
-    pages: int
     chunks: int | None
     embedded: int
     new_chunks: int | None
     same_chunks: int | None
     gone_chunks: int | None
+    held_back: int | None
     created_at: datetime
     finished_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentRecord:
-    """A document as the API shows it: what is stored, and its last upload. `version` 0: nothing is stored yet."""
+    """A document as the API shows it: what is stored of it, and its last upload. `version` 0: nothing is stored yet."""
 
     document_id: UUID
     name: str
     version: int
-    media_type: str
-    sha256: bytes
-    bytes_given: int
-    pages: int
-    saved: Saved
+    facts: FileFacts
     inline: Inline
-    integrity: str
-    sensitivity: str
     session_id: UUID | None
+    shown_in: UUID | None
     chunks: int
     created_at: datetime
     changed_at: datetime
@@ -156,6 +166,7 @@ class ChunkRecord:
     page_to: int | None
     content: str
     heading: tuple[str, ...]
+    sensitivity: str
     hidden: str
 
 
@@ -169,3 +180,4 @@ class Citation:
     page_to: int | None
     start: int
     end: int
+    heading: tuple[str, ...] = ()

@@ -56,12 +56,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What is remembered as one. `headings` are those above it, outermost first; `start`, `end` and the pages are where
-    it stands in the document, with what it says again.
+    """What is remembered as one. `headings` are those above it, outermost first, `section` those above its first
+    paragraph: the ones that it begins with too. `start`, `end` and the pages are where it stands in the document, with
+    what it says again.
     """
 
     text: str
     headings: tuple[str, ...]
+    section: tuple[str, ...]
     start: int
     end: int
     page: int | None
@@ -107,6 +109,7 @@ class _Cutting:
     path: list[tuple[int, str]] = field(default_factory=list)  # level, words
     pieces: list[Piece] = field(default_factory=list)
     above: tuple[str, ...] = ()  # the headings above the first piece of the chunk under way
+    section: tuple[str, ...] | None = None  # those above its first paragraph, once it has one
     chars: int = 0
     found: list[Chunk] = field(default_factory=list)
 
@@ -141,7 +144,9 @@ class _Cutting:
 
     def _take(self, piece: Piece) -> None:
         if not self.pieces:
-            self.above = tuple(words for _, words in self.path)
+            self.above, self.section = self._said(), None
+        if self.section is None and self.blocks[piece.block].kind != "heading":
+            self.section = self._said()
         self.pieces.append(piece)
         self.chars += piece.end - piece.start + 2
 
@@ -160,17 +165,24 @@ class _Cutting:
     def _flush(self) -> None:
         """The chunk under way is whole; one of blank space alone is none."""
         if any(self.blocks[piece.block].text[piece.start : piece.end].strip() for piece in self.pieces):
-            self.found.append(_chunk(self.blocks, self.pieces, self.above))
+            section = self._said() if self.section is None else self.section
+            self.found.append(_chunk(self.blocks, self.pieces, self.above, section))
         self.pieces, self.chars = [], 0
 
+    def _said(self) -> tuple[str, ...]:
+        return tuple(words for _, words in self.path)
 
-def _chunk(blocks: Sequence[BlockOfText], pieces: Iterable[Piece], above: tuple[str, ...]) -> Chunk:
+
+def _chunk(
+    blocks: Sequence[BlockOfText], pieces: Iterable[Piece], above: tuple[str, ...], section: tuple[str, ...]
+) -> Chunk:
     kept = tuple(pieces)
     first, last = kept[0], kept[-1]
     pages = [page for piece in kept if (page := blocks[piece.block].page) is not None]
     return Chunk(
         text=_joined(blocks, kept),
         headings=above,
+        section=section,
         start=_place(blocks[first.block], first.start),
         end=_place(blocks[last.block], last.end),
         page=min(pages, default=None),

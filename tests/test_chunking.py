@@ -107,6 +107,7 @@ def test_headings_are_carried_and_end_with_their_section() -> None:
     plant, furnace, coast = ("heading", "Plant", 1), ("heading", "Furnace", 2), ("heading", "Coast", 1)
     chunks = chunked(laid(plant, body, furnace, body, body * 3, coast, body))
     assert [" > ".join(chunk.headings) for chunk in chunks] == ["", "Plant", "Plant > Furnace", ""]
+    assert [" > ".join(chunk.section) for chunk in chunks] == ["Plant", "Plant > Furnace", "Plant > Furnace", "Coast"]
     assert chunks[1].text.startswith("Furnace\n\nThe furnace")
     assert chunks[1].content == f"Plant\n{chunks[1].text}"
     assert chunks[2].content.startswith("Plant > Furnace\nThe furnace")

@@ -6,18 +6,17 @@ are the table below. A test holds the table against the routes and the document 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from proxy.api import schemas, schemas_forget, schemas_replay
+from proxy.api import calls_documents, schemas, schemas_forget, schemas_replay
+from proxy.api.calls import ADMISSION, BODY, CALLER, JSON, Call
 from proxy.api.exports import NDJSON
 
 DOCUMENT_PATH: Final = "/memory/openapi.json"
 _REF: Final = "#/components/schemas/{model}"
-_JSON: Final = "application/json"
 _TEXT: Final = "text/plain"
 
 # Every error of the API by its code, with its status (DESIGN section 2).
@@ -40,37 +39,9 @@ ERRORS: Final = {
     "store_unavailable": (503, "A store does not answer, or was not reached yet."),
     "timeout": (504, "It took longer than its bound."),
 }
-_ADMISSION: Final = ("invalid_api_key", "auth_unavailable")
-_CALLER: Final = (
-    *_ADMISSION,
-    "memory_invalid",
-    "scope_denied",
-    "capability_missing",
-    "rate_limited",
-    "store_unavailable",
-    "internal_error",
-)
-_BODY: Final = ("too_large", "unprocessable")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call: what it takes, what it answers with, and by which codes it refuses."""
-
-    method: str
-    path: str
-    name: str
-    summary: str
-    answer: type[BaseModel] | None = None
-    answer_type: str = _JSON
-    body: type[BaseModel] | None = None
-    body_type: str = _JSON
-    parameters: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
-    also: tuple[tuple[int, str], ...] = ()  # other statuses with the same body
-
-
-CALLS: Final = (
+_OLDER: Final = (
     Call("GET", "/memory/health", "health", "200 while the process answers.", schemas.HealthSaid),
     Call(
         "GET",
@@ -86,7 +57,7 @@ CALLS: Final = (
         "metrics",
         "Prometheus' text format, all workers merged. With keys it wants the capability metrics:read.",
         answer_type=_TEXT,
-        errors=(*_ADMISSION, "memory_invalid", "capability_missing", "internal_error"),
+        errors=(*ADMISSION, "memory_invalid", "capability_missing", "internal_error"),
     ),
     Call("GET", DOCUMENT_PATH, "openapi", "This document."),
     Call(
@@ -100,7 +71,7 @@ CALLS: Final = (
         schemas.ImportLineAsked,
         NDJSON,
         ("wait", "on_conflict", "scope", "session_header"),
-        (*_CALLER, "unprocessable"),
+        (*CALLER, "unprocessable"),
     ),
     Call(
         "GET",
@@ -110,7 +81,7 @@ CALLS: Final = (
         "The connection is cut when the store fails on the way.",
         answer_type=NDJSON,
         parameters=("of", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "POST",
@@ -120,7 +91,7 @@ CALLS: Final = (
         schemas.SearchSaid,
         body=schemas.SearchAsked,
         parameters=("scope", "as_of_header"),
-        errors=(*_CALLER, *_BODY, "memory_conflict", "timeout"),
+        errors=(*CALLER, *BODY, "memory_conflict", "timeout"),
     ),
     Call(
         "GET",
@@ -129,7 +100,7 @@ CALLS: Final = (
         "Memories that are neither hidden nor expired, newest first; or what is due for review, longest due first.",
         schemas.MemoryList,
         parameters=("limit", "cursor", "order", "kind", "session", "due", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "GET",
@@ -138,7 +109,7 @@ CALLS: Final = (
         "One memory; its version is the ETag.",
         schemas.MemorySaid,
         parameters=("id", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "PATCH",
@@ -148,7 +119,7 @@ CALLS: Final = (
         schemas.MemorySaid,
         body=schemas.MemoryPatch,
         parameters=("id", "if_match", "scope"),
-        errors=(*_CALLER, *_BODY, "not_found", "conflict", "version_required"),
+        errors=(*CALLER, *BODY, "not_found", "conflict", "version_required"),
     ),
     Call(
         "DELETE",
@@ -157,7 +128,7 @@ CALLS: Final = (
         "Hide a memory; `as_of` still sees it. It is kept for 30 days at least. Erasure is another call.",
         schemas.MemoryDeleted,
         parameters=("id", "if_match_optional", "scope"),
-        errors=(*_CALLER, "not_found", "conflict"),
+        errors=(*CALLER, "not_found", "conflict"),
     ),
     Call(
         "POST",
@@ -166,7 +137,7 @@ CALLS: Final = (
         "Show a hidden memory again, with the facts that were hidden with it; until the `undo_until` of its DELETE.",
         schemas.MemorySaid,
         parameters=("id", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "POST",
@@ -176,7 +147,7 @@ CALLS: Final = (
         schemas.SharedSaid,
         body=schemas.ShareAsked,
         parameters=("id", "scope"),
-        errors=(*_CALLER, *_BODY, "not_found"),
+        errors=(*CALLER, *BODY, "not_found"),
     ),
     Call(
         "POST",
@@ -186,7 +157,7 @@ CALLS: Final = (
         schemas.UnsharedSaid,
         body=schemas.ShareAsked,
         parameters=("id", "scope"),
-        errors=(*_CALLER, *_BODY, "not_found"),
+        errors=(*CALLER, *BODY, "not_found"),
     ),
     Call(
         "GET",
@@ -195,7 +166,7 @@ CALLS: Final = (
         "The tenant's audit log, newest first; wants the capability memory:admin.",
         schemas.AuditList,
         parameters=("limit", "cursor", "order", "action", "actor", "decision", "audited_id", "since", "until", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "GET",
@@ -204,7 +175,7 @@ CALLS: Final = (
         "The lifecycle feed: what became of memories, oldest first. Events are kept for 30 days.",
         schemas.EventList,
         parameters=("after", "limit", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "GET",
@@ -213,7 +184,7 @@ CALLS: Final = (
         "Conversations by when they began, newest first.",
         schemas.SessionList,
         parameters=("limit", "cursor", "order", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "GET",
@@ -222,7 +193,7 @@ CALLS: Final = (
         "One conversation with its turns in order, its rolling summary and its working context.",
         schemas.SessionSaid,
         parameters=("session_id", "turns_limit", "cursor", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "POST",
@@ -231,7 +202,7 @@ CALLS: Final = (
         "Say that a conversation has ended: its episode is told at the next sweep. What is said later goes on with it.",
         schemas.SessionListed,
         parameters=("session_id", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "GET",
@@ -240,7 +211,7 @@ CALLS: Final = (
         "What requests were given, newest first: ids and counts, no words.",
         schemas.RetrievalList,
         parameters=("limit", "cursor", "order", "scope"),
-        errors=_CALLER,
+        errors=CALLER,
     ),
     Call(
         "GET",
@@ -249,7 +220,7 @@ CALLS: Final = (
         "What one request was given: candidates, the exact block, where it was placed.",
         schemas.RetrievalSaid,
         parameters=("id", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "GET",
@@ -259,7 +230,7 @@ CALLS: Final = (
         "would have gone, and how its block differs. Wants trace:read.",
         schemas_replay.ReplaySaid,
         parameters=("id", "as_of", "without", "scope", "budget_header"),
-        errors=(*_CALLER, "not_found", "gone", "unprocessable", "timeout"),
+        errors=(*CALLER, "not_found", "gone", "unprocessable", "timeout"),
     ),
     Call(
         "POST",
@@ -269,7 +240,7 @@ CALLS: Final = (
         schemas_replay.ReplaySaid,
         body=schemas_replay.ReplayAsked,
         parameters=("id", "scope", "budget_header"),
-        errors=(*_CALLER, *_BODY, "not_found", "gone", "timeout"),
+        errors=(*CALLER, *BODY, "not_found", "gone", "timeout"),
     ),
     Call(
         "POST",
@@ -278,7 +249,7 @@ CALLS: Final = (
         "A capability token: a signed value that says less than the key or token it is asked with, and ends.",
         schemas.TokenSaid,
         body=schemas.TokenAsked,
-        errors=(*_CALLER, *_BODY, "conflict"),
+        errors=(*CALLER, *BODY, "conflict"),
     ),
     Call(
         "POST",
@@ -289,7 +260,7 @@ CALLS: Final = (
         schemas_forget.ForgetReceipt,
         body=schemas_forget.ForgetAsked,
         parameters=("scope",),
-        errors=(*_CALLER, *_BODY, "not_found", "conflict"),
+        errors=(*CALLER, *BODY, "not_found", "conflict"),
     ),
     Call(
         "GET",
@@ -298,7 +269,7 @@ CALLS: Final = (
         "How far an erasure is that took longer than 10 s: its receipt, or 202. Wants memory:erase.",
         schemas_forget.ForgetReceipt,
         parameters=("id", "scope"),
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
     ),
     Call(
         "GET",
@@ -306,7 +277,7 @@ CALLS: Final = (
         "getQueue",
         "What is captured and not stored yet, of all tenants.",
         schemas.QueueSaid,
-        errors=_CALLER,
+        errors=CALLER,
         parameters=("scope",),
     ),
     Call(
@@ -315,7 +286,7 @@ CALLS: Final = (
         "listDeadLetters",
         "What could not be stored for its own fault: ids and reasons, never content.",
         schemas.DeadLetterList,
-        errors=_CALLER,
+        errors=CALLER,
         parameters=("limit", "scope"),
     ),
     Call(
@@ -324,10 +295,13 @@ CALLS: Final = (
         "replayDeadLetter",
         "Put a dead letter back into its lane.",
         schemas.ReplayedSaid,
-        errors=(*_CALLER, "not_found"),
+        errors=(*CALLER, "not_found"),
         parameters=("dead_id", "scope"),
     ),
 )
+
+
+CALLS: Final = (*_OLDER, *calls_documents.CALLS)
 
 
 def document() -> dict[str, Any]:
@@ -397,7 +371,7 @@ def _answer_schema(call: Call) -> dict[str, Any]:
         return {"oneOf": [_schema(schemas.ImportProgressSaid), _schema(schemas.ImportErrorSaid)]}
     if call.answer is not None:
         return _schema(call.answer)
-    return {"type": "object"} if call.answer_type == _JSON else {"type": "string"}
+    return {"type": "object"} if call.answer_type == JSON else {"type": "string"}
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -411,7 +385,7 @@ def _error(code: str) -> dict[str, Any]:
 def _error_content(codes: list[str]) -> dict[str, Any]:
     narrowed = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
     model = schemas_replay.GoneSaid if codes == ["gone"] else schemas.ErrorSaid
-    return {_JSON: {"schema": {"allOf": [_schema(model), narrowed]}}}
+    return {JSON: {"schema": {"allOf": [_schema(model), narrowed]}}}
 
 
 def _parameter(where: str, name: str, schema: dict[str, Any], text: str, *, required: bool = False) -> dict[str, Any]:
@@ -470,6 +444,9 @@ _PARAMETERS: Final = {
     "until": _parameter("query", "until", {"type": "string", "format": "date-time"}, "Only rows of then or earlier."),
     "wait": _parameter(
         "query", "wait", {"enum": ["true", "false"], "default": "true"}, "false: end when all is accepted."
+    ),
+    "wait_stored": _parameter(
+        "query", "wait", {"enum": ["true", "false"], "default": "false"}, "true: answer when it is stored, or failed."
     ),
     "on_conflict": _parameter(
         "query",

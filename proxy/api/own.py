@@ -15,6 +15,7 @@ from aiohttp import web
 from memory.errors import NotFound, Refused
 from proxy.api.answers import json_answer
 from proxy.api.audit import AuditRows
+from proxy.api.documents import Documents
 from proxy.api.events import Events
 from proxy.api.exports import Export
 from proxy.api.forget import Forget
@@ -95,7 +96,7 @@ class OwnApi:
         health, memories, sessions = Health(parts), Memories(parts, labels), Sessions(parts)
         dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts)
         retrievals = Retrievals(parts, labels)
-        replay = Replay(parts, retrievals)
+        replay, documents = Replay(parts, retrievals), Documents(parts, labels)
         return (
             Route("GET", "/memory/health", health.health),
             Route("HEAD", "/memory/health", health.health),
@@ -113,6 +114,11 @@ class OwnApi:
             Route("POST", "/memory/v1/memories/{id}/undelete", memories.undelete),
             Route("POST", "/memory/v1/memories/{id}/share", sharing.share),
             Route("POST", "/memory/v1/memories/{id}/unshare", sharing.unshare),
+            Route("POST", "/memory/v1/documents", documents.upload),
+            Route("GET", "/memory/v1/documents", documents.list),
+            Route("GET", "/memory/v1/documents/{id}", documents.show),
+            Route("DELETE", "/memory/v1/documents/{id}", documents.hide),
+            Route("POST", "/memory/v1/documents/{id}/undelete", documents.undelete),
             Route("GET", "/memory/v1/audit", AuditRows(parts).list),
             Route("GET", "/memory/v1/events", Events(parts).list),
             Route("GET", "/memory/v1/sessions", sessions.list),

@@ -37,6 +37,7 @@ from memory.telemetry import Metrics
 from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted
 from policies.working import WorkingContext
+from proxy.api.parts_documents import DocumentParts
 from proxy.app import Door
 from proxy.limits import KeyUse
 from proxy.passages import Passages
@@ -267,3 +268,4 @@ class OwnParts:
     what_if: WhatIf
     retention: timedelta  # of sealed parts
     passages: Passages
+    documents: DocumentParts

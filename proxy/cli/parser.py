@@ -13,6 +13,7 @@ from proxy.cli import (
     consolidate,
     data,
     doctor,
+    documents,
     encryption,
     evaluate,
     forget,
@@ -51,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     _search(commands)
     _sessions(commands)
     _memories(commands)
+    _documents(commands)
     _replay(commands)
     _hygiene(commands)
     _consolidate(commands)
@@ -189,6 +191,13 @@ def _memories(commands: Commands) -> None:
     parser.add_argument("--limit", type=int, default=50)
     parser.add_argument("--json", action="store_true", help="the API's answer as it is")
     _with_service(parser)
+
+
+def _documents(commands: Commands) -> None:
+    help_text = "Have files remembered; list, show and hide what is remembered of them."
+    parser = _command(commands, "documents", documents.run_documents, help_text, documents.TEACHES)
+    for verb in documents.arguments(parser):
+        _with_service(verb)
 
 
 def _replay(commands: Commands) -> None:

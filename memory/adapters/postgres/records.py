@@ -7,18 +7,16 @@ leaves the old one to `as_of`. Raises StoreUnavailable, MemoryInvalid for a curs
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import facts, procedures
 from memory.adapters.postgres.audit import AuditLog, Witness
 from memory.adapters.postgres.classify import classify
+from memory.adapters.postgres.cursors import Order, encoded, read_cursor, read_position, written_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.outbox import announce, announce_patch
@@ -28,7 +26,7 @@ from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sealing import SEALED_LABELS
 from memory.audit import Note
-from memory.errors import Conflict, MemoryInvalid, NotFound
+from memory.errors import Conflict, NotFound
 from memory.model import Scope, ScopeId
 from memory.stored import (
     Counts,
@@ -45,12 +43,7 @@ from memory.stored import (
 from policies.labels import Sensitivity
 from policies.text import storable
 
-Order = Literal["desc", "asc"]
 UNDO: Final = timedelta(days=30)
-_EDGE: Final = {
-    "desc": (datetime(9999, 1, 1, tzinfo=UTC), UUID(int=2**128 - 1)),
-    "asc": (datetime(1, 1, 2, tzinfo=UTC), UUID(int=0)),
-}
 
 
 class Records:
@@ -70,14 +63,14 @@ class Records:
     ) -> Page[SessionRecord]:
         """Conversations by when they began."""
         scope_id = await self._scopes.find(scope)
-        at = _read_cursor(cursor, order)
+        at = read_cursor(cursor, order)
         if scope_id is None:
             return Page((), None)
         name = "sessions_newest" if order == "desc" else "sessions_oldest"
         async with self._reading(scope, scope_id) as tx:
             found = await tx.fetch(name, scope.tenant, scope_id, *at, limit + 1)
         rows = tuple(SessionRecord(**row) for row in found[:limit])
-        return Page(rows, _cursor(rows[-1].created_at, rows[-1].session_id) if len(found) > limit else None)
+        return Page(rows, written_cursor(rows[-1].created_at, rows[-1].session_id) if len(found) > limit else None)
 
     async def session(self, scope: Scope, name: str) -> SessionRecord:
         """A conversation by what the client calls it, else by its id. Raises NotFound."""
@@ -154,7 +147,7 @@ class Records:
         due for review, by since when.
         """
         scope_id = await self._scopes.find(scope)
-        at = _read_cursor(cursor, order)
+        at = read_cursor(cursor, order)
         if scope_id is None:
             return Page((), None)
         name = "memories_newest" if order == "desc" else "memories_oldest"
@@ -167,7 +160,9 @@ class Records:
         if len(found) <= limit:
             return Page(rows, None)
         last = rows[-1]
-        return Page(rows, _cursor((last.review_due_at if to_review else None) or last.created_at, last.memory_id))
+        return Page(
+            rows, written_cursor((last.review_due_at if to_review else None) or last.created_at, last.memory_id)
+        )
 
     async def memory(self, scope: Scope, memory_id: UUID, *, now: datetime | None = None) -> MemoryRecord:
         """One memory. Raises NotFound, also for one that is deleted, or expired `now`."""
@@ -291,14 +286,14 @@ class Records:
     async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page[ExportedTurn]:
         """Every turn once, session by session, in order."""
         scope_id = await self._scopes.find(scope)
-        after = (UUID(int=0), -1) if cursor is None else _read_position(cursor)
+        after = (UUID(int=0), -1) if cursor is None else read_position(cursor)
         if scope_id is None:
             return Page((), None)
         async with self._reading(scope, scope_id) as tx:
             found = await tx.fetch("turns_in_order", scope.tenant, scope_id, *after, limit + 1)
         rows = tuple(_exported(row) for row in found[:limit])
         last = rows[-1].turn if len(found) > limit else None
-        return Page(rows, _encode([str(last.session_id), last.seq]) if last else None)
+        return Page(rows, encoded([str(last.session_id), last.seq]) if last else None)
 
     async def retrieval_ids(
         self, scope: Scope, *, limit: int, after: UUID, order: Order = "asc"
@@ -410,38 +405,3 @@ def _uuid(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
-
-
-def _cursor(at: datetime, row_id: UUID) -> str:
-    return _encode([at.isoformat(), str(row_id)])
-
-
-def _read_cursor(cursor: str | None, order: Order) -> tuple[datetime, UUID]:
-    if cursor is None:
-        return _EDGE[order]
-    try:
-        at, row_id = _decode(cursor)
-        moment = datetime.fromisoformat(at)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)), UUID(row_id)
-    except (ValueError, TypeError, AttributeError) as exc:
-        raise MemoryInvalid("not a cursor of this list", param="cursor") from exc
-
-
-def _read_position(cursor: str) -> tuple[UUID, int]:
-    try:
-        session_id, seq = _decode(cursor)
-        return UUID(session_id), int(seq)
-    except (ValueError, TypeError, AttributeError) as exc:
-        raise MemoryInvalid("not a cursor of this list", param="cursor") from exc
-
-
-def _encode(parts: Sequence[str | int]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(parts).encode()).rstrip(b"=").decode()
-
-
-def _decode(cursor: str) -> Any:
-    """Raises ValueError."""
-    try:
-        return json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
-    except binascii.Error as exc:
-        raise ValueError("not base64") from exc
