@@ -194,16 +194,14 @@ class Documents:
 
     async def _sessions(self, caller: Caller, asked: DocumentAsked) -> tuple[SessionRef | None, SessionRef | None]:
         """The conversation that alone is to have it, and the one that it is given in."""
-        named = caller.ask.session
+        of_token, in_head, in_form = caller.credential.session, caller.ask.session, None
         if asked.session is not None:
-            label = caller.credential.hide(unicodedata.normalize("NFC", storable(asked.session)))
-            if named not in (None, label):
-                raise MemoryConflict("X-Memory-Session and the part session name different ones", param="session")
-            named = label
-        of_token = caller.credential.session
-        if of_token is not None and (asked.save != "session" or named not in (None, of_token)):
+            in_form = caller.credential.hide(unicodedata.normalize("NFC", storable(asked.session)))
+        if of_token is not None and (asked.save != "session" or in_form not in (None, of_token)):
             raise ScopeDenied("this token is for one session: save for it alone", param="save")
-        named = of_token or named
+        if in_form is not None and in_head not in (None, in_form):
+            raise MemoryConflict("X-Memory-Session and the part session name different ones", param="session")
+        named = of_token or in_form or in_head
         if named is None:
             if asked.save == "session":
                 raise Unprocessable("name the session that it is to be kept for", param="session")
