@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from bench.documents_files import TYPES, Hostile, docx, hostile, paragraphs, pdf, sound
 from memory.adapters.parsing import ParseBounds, ParseProcess
 from memory.documents import Parsed
-from memory.errors import RateLimited, Refused, TooLarge, Unprocessable
+from memory.errors import RateLimited, Refused, StoreUnavailable, TooLarge, Unprocessable
 from memory.parse import plain
 from memory.parse.blocks import BLOCK_CHARS_MAX, Block, Limits, Refusal, Sink, TooMuch, clean
 from memory.parse.sniff import CSV, DOCX, HTML, JSON, MARKDOWN, PDF, TEXT, recognised
@@ -310,6 +310,13 @@ async def test_more_than_may_wait_are_told_to_come_again() -> None:
     done = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(isinstance(one, RateLimited) for one in done) == 1
     assert sum(isinstance(one, Parsed) for one in done) == 2
+
+
+async def test_a_parser_that_does_not_start_is_our_fault_and_not_the_files() -> None:
+    parser = ParseProcess(ParseBounds())
+    parser._command = lambda *_: [sys.executable, "-c", "raise SystemExit(1)"]  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable, match="does not start"):
+        await parser.parse(b"words", "a.txt", "")
 
 
 async def test_what_says_odd_things_is_not_believed(tmp_path: Path) -> None:

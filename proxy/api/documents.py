@@ -11,6 +11,8 @@ import asyncio
 import hashlib
 import time
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -21,7 +23,7 @@ from memory import document_payload
 from memory.audit import noted
 from memory.documents import ChunkRecord, DocumentRecord, FileFacts, Inline, Parsed, Upload
 from memory.envelope import Binding, seal
-from memory.errors import MemoryConflict, MemoryInvalid, NotFound, Refused, ScopeDenied, Unprocessable
+from memory.errors import MemoryConflict, MemoryInvalid, NotFound, RateLimited, Refused, ScopeDenied, Unprocessable
 from memory.ids import new_id
 from memory.model import Scope, SessionRef
 from memory.read.conversation import session_ref
@@ -53,6 +55,8 @@ _NAME_CHARS_MAX: Final = 255
 _FIELDS: Final = frozenset({"name", "session", "save", "inline", "sensitivity"})
 _OVER: Final = frozenset({"done", "failed"})
 KIND: Final = "document"
+UPLOADS_MAX: Final = 16
+"""Under way at once in one process, each with up to `documents.bytes_max` in memory."""
 
 
 class Documents:
@@ -61,6 +65,7 @@ class Documents:
     def __init__(self, parts: OwnParts, labels: Labels) -> None:
         self._parts = parts
         self._labels = labels
+        self._under_way = 0
 
     async def upload(self, request: web.Request) -> web.Response:
         """Read a file and stage what it says."""
@@ -69,7 +74,8 @@ class Documents:
         require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         metrics = self._parts.metrics
         try:
-            document_id = await self._staged(request, caller)
+            with self._place():
+                document_id = await self._staged(request, caller)
         except Refused:
             metrics.documents.labels("refused").inc()
             raise
@@ -158,6 +164,17 @@ class Documents:
         return said(await self._said(caller.scope, record))
 
     # ------------------------------------------------------------ an upload
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """One of the places for uploads, while the body runs. Raises RateLimited."""
+        if self._under_way >= UPLOADS_MAX:
+            raise RateLimited(f"{UPLOADS_MAX} uploads are under way here; send it again", retry_after_s=2)
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
 
     async def _staged(self, request: web.Request, caller: Caller) -> UUID:
         parts = self._parts.documents

@@ -339,6 +339,12 @@ async def test_a_later_upload_takes_the_place_of_one_that_waits(shelf: Shelf) ->
     assert reasons == SUPERSEDED
 
 
+async def test_uploads_of_a_document_do_not_pile_up(shelf: Shelf) -> None:
+    for _ in range(4):
+        await shelf.put(PIRAN)
+    assert shelf.postgres.psql("SELECT count(*) FROM document_uploads") == "1"
+
+
 async def test_no_more_wait_than_may(shelf: Shelf) -> None:
     await shelf.stage(PIRAN, name="a", waiting_max=2)
     await shelf.stage(PIRAN, name="b", waiting_max=2)

@@ -223,6 +223,7 @@ async def _stage(tx: Transaction, place: Place, upload: Upload) -> UUID:
         facts.sensitivity,
         place.now,
     )
+    await tx.run("drop_ended_uploads", place.tenant, document_id)
     older = await tx.fetch("end_open_uploads", place.tenant, document_id, SUPERSEDED, place.now)
     await tx.run("drop_document_due", place.tenant, [row["upload_id"] for row in older])
     where = (place.tenant, upload.upload_id, document_id, place.scope_id, upload.subject_id)

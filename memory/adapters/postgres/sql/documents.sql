@@ -31,6 +31,13 @@ SET status = 'failed', reason = $3, sealed = NULL, finished_at = $4
 WHERE tenant_id = $1 AND document_id = $2 AND sealed IS NOT NULL
 RETURNING upload_id;
 
+-- name: drop_ended_uploads
+-- Uploads of a document that have ended: the next one is what is asked for from now on.
+-- $1 tenant uuid, $2 document_id uuid
+-- Uses: document_uploads_of_document. Rows: none.
+DELETE FROM document_uploads
+WHERE tenant_id = $1 AND document_id = $2 AND sealed IS NULL;
+
 -- name: add_upload
 -- A file that was given for a document.
 -- $1 tenant uuid, $2 upload_id uuid, $3 document_id uuid, $4 scope_id int8, $5 subject_id uuid, $6 media_type text,
