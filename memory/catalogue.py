@@ -356,6 +356,31 @@ class WriteMetrics:
         )
 
 
+class DocumentMetrics:
+    """Files that were uploaded: what came of them, and how long reading and storing one took."""
+
+    def __init__(self, own: CollectorRegistry) -> None:
+        self.documents = _begun(
+            Counter("memory_proxy_documents_total", "Uploads by what came of them.", ["outcome"], registry=own),
+            "taken",
+            "stored",
+            "failed",
+            "refused",
+        )
+        self.document_parse_seconds = Histogram(
+            "memory_proxy_document_parse_seconds",
+            "Reading of one uploaded file, in its own process.",
+            registry=own,
+            buckets=_LONG_SECONDS,
+        )
+        self.document_seconds = Histogram(
+            "memory_proxy_document_seconds",
+            "From a worker taking an upload to its chunks being stored.",
+            registry=own,
+            buckets=_LONG_SECONDS,
+        )
+
+
 class ExtractionMetrics:
     """Facts by a model, beside the lanes."""
 

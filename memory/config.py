@@ -23,6 +23,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
+from memory.config_documents import Documents
 from memory.config_file import FILE_BYTES_MAX, Problem, parse_config, parse_scalar
 from memory.config_sections import (
     Audit,
@@ -106,6 +107,7 @@ class Settings(Section):
     encryption: Encryption = Encryption()
     erasure: Erasure = Erasure()
     injection: Injection = Injection()
+    documents: Documents = Documents()
     data: Data = Data()
     log: Log = Log()
     telemetry: Telemetry = Telemetry()

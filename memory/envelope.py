@@ -26,7 +26,7 @@ KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _HEAD_BYTES: Final = 1 + 16 + _NONCE_BYTES
 
-Purpose = Literal["exchange", "import", "retrieval", "ledger", "key", "working", "token", "erasure"]
+Purpose = Literal["exchange", "import", "retrieval", "ledger", "key", "working", "token", "erasure", "document"]
 
 
 @dataclass(frozen=True, slots=True)

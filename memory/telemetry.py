@@ -22,6 +22,7 @@ from pydantic_core import to_json
 
 from memory.catalogue import (
     CaptureMetrics,
+    DocumentMetrics,
     ExtractionMetrics,
     LawMetrics,
     LedgerMetrics,
@@ -48,6 +49,7 @@ class Metrics(
     CaptureMetrics,
     WriteMetrics,
     ExtractionMetrics,
+    DocumentMetrics,
     UpkeepMetrics,
     LawMetrics,
     TraceMetrics,

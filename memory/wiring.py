@@ -50,6 +50,7 @@ from memory.adapters.vllm_load import VllmLoad
 from memory.canary import keep_planting
 from memory.config import Settings, effective_cache_salt
 from memory.consolidation import lives_of, terms_of
+from memory.documents_wiring import documents_loop
 from memory.erase_wiring import anew_of, erasing_on
 from memory.erasure.follower import Follower
 from memory.erasure.job import Erasing
@@ -265,6 +266,7 @@ async def jobs(
     measurer = Leadership(database, HYGIENE, shared.holder)
     found = {
         "retention": keep_dropping_expired(shared.store, settings.replay.retention_days),
+        "documents": documents_loop(shared.database, shared.scopes, shared.table, parts).run(),
         "extraction": keep_extracting(settings, ExtractionStore(database, shared.table), parts, shared.hot),
         "hygiene": keep_measuring(HygieneStore(database), measurer, parts.redactor, metrics),
         "audit": keep_audit_bounded(AuditLog(database, parts.keys.audit_key), settings.audit.retention_days),

@@ -280,6 +280,29 @@ def test_names_that_no_item_has_let_nothing_through() -> None:
     assert ask(index, "plan", Filter(scope_ids=frozenset())) == []
 
 
+def test_a_document_of_one_conversation_is_seen_by_that_one_alone() -> None:
+    ours, theirs = uuid5(SPACE, "ours"), uuid5(SPACE, "theirs")
+    of_session = {"kind": "document", "session_id": ours, "attributes": {"saved": "session"}}
+    index = index_of(
+        item("kept", "the boat plan", **of_session),
+        item("open", "the boat plan of all", kind="document", session_id=None),
+    )
+    assert ask(index, "boat plan") == ["open"]
+    assert ask(index, "boat plan", Filter(in_session_id=theirs)) == ["open"]
+    assert ask(index, "boat plan", Filter(exclude_session_id=theirs)) == ["open"]
+    assert set(ask(index, "boat plan", Filter(in_session_id=ours))) == {"kept", "open"}
+    assert ask(index, "boat plan", Filter(session_id=ours)) == ["kept"]
+
+
+def test_a_conversation_that_the_prompt_holds_still_has_its_documents() -> None:
+    ours = uuid5(SPACE, "ours")
+    index = index_of(
+        item("turn", "I asked for the boat plan", session_id=ours),
+        item("kept", "the boat plan", kind="document", session_id=ours, attributes={"saved": "session"}),
+    )
+    assert ask(index, "boat plan", Filter(exclude_session_id=ours)) == ["kept"]
+
+
 def test_a_removed_item_is_gone_from_words_vectors_and_filters() -> None:
     gone = item("gone", "zebra")
     index = index_of(gone, item("kept", "horse"))

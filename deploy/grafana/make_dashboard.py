@@ -335,6 +335,21 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (("{{what}}", rate("work_total", "what")),),
             ),
             Panel(
+                "Documents",
+                "ops",
+                "Uploads: taken or refused at the door, later stored or, seldom, failed: the document says why.",
+                (("{{outcome}}", rate("documents_total", "outcome")),),
+            ),
+            Panel(
+                "Documents, p95",
+                "s",
+                "Reading a file in its own process; from a worker taking an upload to its chunks being stored.",
+                (
+                    ("read", quantile(0.95, "document_parse_seconds")),
+                    ("stored", quantile(0.95, "document_seconds")),
+                ),
+            ),
+            Panel(
                 "Facts by a model",
                 "ops",
                 "With extract.by vllm or model: heard is good, the others were taken by the rules or come again.",

@@ -96,12 +96,13 @@ class Columns:
         self._role: NDArray[np.int32] = np.zeros(_START, np.int32)
         self._session: NDArray[np.int32] = np.zeros(_START, np.int32)
         self._sensitivity: NDArray[np.int8] = np.zeros(_START, np.int8)
+        self._alone: NDArray[np.bool_] = np.zeros(_START, np.bool_)  # of its conversation alone
         self._codes: dict[str | UUID, int] = {}
 
     @property
     def bytes_held(self) -> int:
         """Bytes of the arrays."""
-        return len(self.alive) * 71
+        return len(self.alive) * 72
 
     def put(self, slot: int, item: IndexItem, sensitivity: Sensitivity, demotion: float) -> None:
         """Fill a slot."""
@@ -120,6 +121,7 @@ class Columns:
         self._role[slot] = self._code(item.role)
         self._session[slot] = -2 if item.session_id is None else self._code(item.session_id)
         self._sensitivity[slot] = _SENSITIVITY[sensitivity]
+        self._alone[slot] = item.of_session_alone
 
     def count(self, slot: int, injected: int, last: datetime | None) -> None:
         """How often a slot's memory was injected, and when last."""
@@ -164,7 +166,12 @@ class Columns:
         if where.session_id is not None:
             mask &= self.of_session(where.session_id, count)
         if where.exclude_session_id is not None:
-            mask &= ~self.of_session(where.exclude_session_id, count)
+            said = self._kind[part] != self._codes.get("document", -1)  # a document of it is not in the prompt
+            mask &= ~(self.of_session(where.exclude_session_id, count) & said)
+        if self._alone[part].any():
+            mask &= ~self._alone[part] | np.isin(
+                self._session[part], [self._codes.get(one, -1) for one in where.asking]
+            )
         if where.occurred_after is not None:
             mask &= self.occurred[part] >= where.occurred_after.timestamp()
         if where.occurred_before is not None:
@@ -196,3 +203,4 @@ class Columns:
         self._role = grown(self._role, 0)
         self._session = grown(self._session, 0)
         self._sensitivity = grown(self._sensitivity, 0)
+        self._alone = grown(self._alone, False)

@@ -58,6 +58,11 @@ class IndexItem:
     outdates: tuple[UUID, ...] = ()  # the events that this fact has taken the place of something said in
 
     @property
+    def of_session_alone(self) -> bool:
+        """Whether no other conversation may see it than the one it was given to: a document of that conversation."""
+        return self.kind == "document" and self.attributes.get("saved") == "session"
+
+    @property
     def recalled_as(self) -> str:
         """Its kind; of a month of episodes `past`, since sessions' own summaries are not recalled."""
         return PAST if self.kind == "summary" and "month" in self.attributes else self.kind
@@ -77,7 +82,8 @@ class Filter:
     attributes: Mapping[str, Any] | None = None  # members that an item must have, each a JSON scalar
     exclude_memory_ids: frozenset[UUID] = frozenset()
     exclude_event_ids: frozenset[UUID] = frozenset()
-    exclude_session_id: UUID | None = None  # a conversation that the prompt itself contains
+    exclude_session_id: UUID | None = None  # a conversation that the prompt itself contains: its turns and summaries
+    in_session_id: UUID | None = None  # the conversation that asks: it sees what is kept for it alone
     unexpired_at: datetime | None = None  # nor expired by then: what is asked of a past moment is under the law of now
     visibilities: frozenset[Visibility] | None = None  # only scopes that are seen for one of these reasons
 
@@ -87,6 +93,12 @@ class Filter:
             return self
         ids = frozenset(scope_id for scope_id, why in seen.items() if why in self.visibilities)
         return replace(self, scope_ids=ids if self.scope_ids is None else ids & self.scope_ids)
+
+    @property
+    def asking(self) -> frozenset[UUID]:
+        """The conversations that ask: documents that are kept for one alone are seen by no other."""
+        named = (self.session_id, self.in_session_id, self.exclude_session_id)
+        return frozenset(one for one in named if one is not None)
 
     def reaches(self, scope_id: int, session_id: UUID | None) -> bool:
         """Whether a memory of this scope and session may be seen at all, whatever it says."""

@@ -4,8 +4,9 @@ With `of=user` everything about the user in one file: each scope of every projec
 with its conversations and the ids of its retrievals too.
 
 Each turn once, session by session in order, with what `import` takes and its `event_id`; then the memories, which are
-made from turns and carry no `role`. Read by pages, so nothing is held open while a slow client reads. A fault on the
-way cuts the connection before the last chunk: a client cannot take half an export for a whole one.
+made of turns or documents and carry no `role`; then the documents by name, whose files are not kept. Read by pages, so
+nothing is held open while a slow client reads. A fault on the way cuts the connection before the last chunk: a client
+cannot take half an export for a whole one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from uuid import UUID
 from aiohttp import web
 
 from memory.audit import noted
+from memory.documents import DocumentRecord
 from memory.errors import MemoryInvalid, MemoryProxyFault, ScopeDenied
 from memory.model import Scope
 from memory.stored import ExportedTurn, MemoryRecord, SessionRecord
@@ -101,11 +103,45 @@ class Export:
             yield _lines([memory_line(memory) for memory in readable(holder, memories.rows, partial(item_of, scope))])
             if (cursor := memories.next_cursor) is None:
                 break
+        async for page in self._documents(scope, holder):
+            yield page
+
+    async def _documents(self, scope: Scope, holder: Holder) -> AsyncIterator[bytes]:
+        """What documents there are; what they say is among the memories, their files are not kept."""
+        records, cursor = self._parts.documents.records, None
+        while True:
+            found = await records.documents(scope, limit=_PAGE_ROWS, cursor=cursor, order="asc")
+            yield _lines([document_line(one) for one in readable(holder, found.rows, partial(_document_item, scope))])
+            if (cursor := found.next_cursor) is None:
+                break
 
 
 def _turn_item(scope: Scope, exported: ExportedTurn) -> Item:
     turn = exported.turn
     return Item(scope.tenant, Sensitivity(turn.sensitivity), session_id=turn.session_id)
+
+
+def _document_item(scope: Scope, record: DocumentRecord) -> Item:
+    return Item(scope.tenant, Sensitivity(record.facts.sensitivity), session_id=record.session_id)
+
+
+def document_line(record: DocumentRecord) -> dict[str, Any]:
+    """A document as a line: without its file, so `import` refuses it and says to upload it again."""
+    facts = record.facts
+    return {
+        "type": "document",
+        "id": str(record.document_id),
+        "name": record.name,
+        "version": record.version,
+        "media_type": facts.media_type,
+        "sha256": facts.sha256.hex(),
+        "bytes": facts.bytes_given,
+        "pages": facts.pages,
+        "chunks": record.chunks,
+        "sensitivity": facts.sensitivity,
+        "session_id": str(record.session_id) if record.session_id else None,
+        "created_at": to_rfc3339(record.created_at),
+    }
 
 
 def turn_line(exported: ExportedTurn) -> dict[str, Any]:

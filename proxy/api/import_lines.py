@@ -34,7 +34,6 @@ DERIVED_TYPES: Final = frozenset(
         "checkpoint",
         "persona",
         "session",
-        "document",
         "entity",
         "relationship",
         "task",
@@ -148,6 +147,8 @@ def read_line(raw: RawLine) -> Given | Derived:
         raise LineRefused(TOO_LONG)
     value = _object(raw.content)
     kind = value.get("type")
+    if kind == "document" and "role" not in value:
+        raise LineRefused("an export names a document and has not its file; upload it again: POST /memory/v1/documents")
     if kind is not None and kind != "turn" and "role" not in value:
         if isinstance(kind, str) and kind in DERIVED_TYPES:
             return Derived(raw.number)

@@ -14,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 
 from proxy.api import schemas, schemas_forget, schemas_replay
 from proxy.api.call import ADMISSION, BODY, CALLER, ERRORS, JSON, Call
+from proxy.api.calls_documents import DOCUMENT_CALLS
 from proxy.api.calls_records import RECORDS
 from proxy.api.calls_tools import TOOL_CALLS, TOOL_PARAMETERS
 from proxy.api.exports import NDJSON
@@ -281,6 +282,7 @@ CALLS: Final = (
     ),
     *RECORDS,
     *TOOL_CALLS,
+    *DOCUMENT_CALLS,
 )
 
 
@@ -427,6 +429,9 @@ _PARAMETERS: Final = {
     "until": _parameter("query", "until", {"type": "string", "format": "date-time"}, "Only rows of then or earlier."),
     "wait": _parameter(
         "query", "wait", {"enum": ["true", "false"], "default": "true"}, "false: end when all is accepted."
+    ),
+    "wait_stored": _parameter(
+        "query", "wait", {"enum": ["true", "false"], "default": "false"}, "true: answer when it is stored, or failed."
     ),
     "on_conflict": _parameter(
         "query",

@@ -16,6 +16,7 @@ from memory.errors import NotFound, Refused
 from proxy.api.answers import json_answer
 from proxy.api.audit import AuditRows
 from proxy.api.checkpoints import Checkpoints
+from proxy.api.documents import Documents
 from proxy.api.events import Events
 from proxy.api.exports import Export
 from proxy.api.forget import Forget
@@ -100,6 +101,7 @@ class OwnApi:
         dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts)
         retrievals, checkpoints = Retrievals(parts, labels), Checkpoints(parts, labels)
         replay, personas = Replay(parts, retrievals), PersonaCalls(parts)
+        documents = Documents(parts, labels)
         search = Search(parts, labels)
         tools = Tools(parts, labels, search, forget, retrievals)
         return (
@@ -134,6 +136,11 @@ class OwnApi:
             Route("PATCH", "/memory/v1/personas/{id}", personas.change),
             Route("DELETE", "/memory/v1/personas/{id}", personas.delete),
             Route("POST", "/memory/v1/personas/{id}/undelete", personas.undelete),
+            Route("POST", "/memory/v1/documents", documents.upload),
+            Route("GET", "/memory/v1/documents", documents.list),
+            Route("GET", "/memory/v1/documents/{id}", documents.show),
+            Route("DELETE", "/memory/v1/documents/{id}", documents.hide),
+            Route("POST", "/memory/v1/documents/{id}/undelete", documents.undelete),
             Route("GET", "/memory/v1/audit", AuditRows(parts).list),
             Route("GET", "/memory/v1/events", Events(parts).list),
             Route("GET", "/memory/v1/sessions", sessions.list),

@@ -39,6 +39,7 @@ from policies.redaction import Redacted
 from policies.working import WorkingContext
 from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.keeps_personas import KeepsPersonas
+from proxy.api.parts_documents import DocumentParts
 from proxy.api.tool_record import ToolRecords
 from proxy.app import Door
 from proxy.limits import KeyUse
@@ -273,3 +274,4 @@ class OwnParts:
     what_if: WhatIf
     retention: timedelta  # of sealed parts
     passages: Passages
+    documents: DocumentParts

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -28,6 +28,7 @@ from policies.gate import Holder, Item
 from policies.labels import Sensitivity, derived_sensitivity
 from proxy.api.answers import said
 from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters
+from proxy.api.cited import cited
 from proxy.api.paging import PARAMETERS, Page, bad_cursor, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import PlacedSaid, RetrievalList, RetrievalListed, RetrievalSaid
@@ -71,6 +72,7 @@ class Retrievals:
         require_readable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=record.session_id), KIND)
         texts = await opened(self._parts.keys, caller.scope, record)
         record, texts = await self.let_through(caller.scope, holder, record, texts)
+        record = replace(record, candidates=await self._cited(caller.scope, record.candidates))
         labels = await self._labels.of(caller.scope, [record.session_id])
         return retrieval_said(record, texts, labels.get(record.session_id))
 
@@ -103,6 +105,13 @@ class Retrievals:
         whole = all(set(placement["memory_ids"]) <= ids_seen for placement in record.placements)
         kept = replace(record, candidates=list(seen), placements=record.placements if whole else [])
         return kept, texts if whole else replace(texts, blocks=())
+
+    async def _cited(self, scope: Scope, candidates: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The candidates, those of uploaded documents with where they stand in them now."""
+        ids = [UUID(one["id"]) for one in candidates if one["kind"] == "document"]
+        places = await self._parts.documents.records.citations(scope, ids) if ids else {}
+        found = ((one, places.get(UUID(one["id"]))) for one in candidates)
+        return [one if place is None else {**one, "document": cited(place).model_dump()} for one, place in found]
 
     async def list(self, request: web.Request) -> web.Response:
         """What requests were given, newest first: ids and counts, no words."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from proxy.api.asking import rfc3339, to_rfc3339
+from proxy.api.cited import DocumentCited
 from proxy.api.working import WorkingSaid
 
 QUERY_CHARS_MAX = 100_000
@@ -131,6 +132,7 @@ class CandidateSaid(Said):
     source_ids: list[str] = Field(description="Ids of the turns whose text is shown, primary first.")
     event_ids: list[str]
     admitted: bool = Field(description="Whether a chat completion would be given it.")
+    document: DocumentCited | None = Field(description="Where it stands in an uploaded document; null for the rest.")
     explain: Explained | None = Field(default=None, description="Only where it was asked for.")
 
 

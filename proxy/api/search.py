@@ -13,6 +13,7 @@ from uuid import UUID
 
 from aiohttp import web
 
+from memory.documents import Citation
 from memory.errors import MemoryConflict, ScopeDenied, StoreUnavailable, TimedOut
 from memory.model import Candidate, Recall, Scope
 from memory.read.conversation import session_ref
@@ -22,6 +23,7 @@ from policies.labels import Sensitivity
 from policies.text import storable, storable_json
 from proxy.api.answers import json_answer
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
+from proxy.api.cited import cited
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import CandidateSaid, Explained, ScopeSaid, SearchAsked, SearchSaid
 from proxy.api.sessions import Labels
@@ -46,7 +48,12 @@ class Search:
         asked = await body_as(request, SearchAsked)
         recall = await self.recalled(caller, asked, why="search")
         labels = await self._labels.of(caller.scope, (c.session_id for c in recall.candidates))
-        candidates = [_candidate(c, caller.scope, labels, explain=asked.explain) for c in recall.candidates]
+        of_documents = [c.memory_id for c in recall.candidates if c.kind == "document"]
+        places = await self._parts.documents.records.citations(caller.scope, of_documents) if of_documents else {}
+        candidates = [
+            _candidate(c, caller.scope, labels, places.get(c.memory_id), explain=asked.explain)
+            for c in recall.candidates
+        ]
         answer = SearchSaid(
             candidates=candidates,
             admitted=sum(candidate.admitted for candidate in candidates),
@@ -144,7 +151,9 @@ def _explained(candidate: Candidate) -> Explained:
     )
 
 
-def _candidate(candidate: Candidate, scope: Scope, labels: dict[UUID, str], *, explain: bool) -> CandidateSaid:
+def _candidate(
+    candidate: Candidate, scope: Scope, labels: dict[UUID, str], place: Citation | None, *, explain: bool
+) -> CandidateSaid:
     why = _explained(candidate) if explain else None
     return CandidateSaid(
         id=str(candidate.memory_id),
@@ -160,5 +169,6 @@ def _candidate(candidate: Candidate, scope: Scope, labels: dict[UUID, str], *, e
         source_ids=list(candidate.source_ids),
         event_ids=[str(event_id) for event_id in candidate.event_ids],
         admitted=candidate.admitted,
+        document=None if place is None else cited(place),
         explain=why,
     )

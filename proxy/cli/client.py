@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import secrets
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -71,12 +72,35 @@ class Client:
         """An NDJSON answer line by line; `body` is streamed."""
         yield from self._open(method, path, body)
 
-    def _open(self, method: str, path: str, body: bytes | IO[bytes] | None = None, version: int | None = None) -> Any:
+    def upload(self, path: str, fields: Mapping[str, str], name: str, kind: str, content: bytes) -> Any:
+        """POST a file with these other parts, parsed."""
+        boundary = secrets.token_hex(16)
+        parts = [
+            f'Content-Disposition: form-data; name="{one}"\r\n\r\n{value}'.encode() for one, value in fields.items()
+        ]
+        quoted = name.translate({34: "%22", 13: "%0D", 10: "%0A"})
+        head = f'Content-Disposition: form-data; name="file"; filename="{quoted}"\r\nContent-Type: {kind}\r\n\r\n'
+        parts.append(head.encode() + content)
+        edge = f"--{boundary}\r\n".encode()
+        body = b"".join(edge + part + b"\r\n" for part in parts) + f"--{boundary}--\r\n".encode()
+        raw = self._open("POST", path, body, kind=f"multipart/form-data; boundary={boundary}").read()
+        return json.loads(raw)
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        body: bytes | IO[bytes] | None = None,
+        version: int | None = None,
+        kind: str | None = None,
+    ) -> Any:
         headers = dict(self._headers)
         if version is not None:
             headers["If-Match"] = f'"{version}"'
         if body is not None:
-            headers["Content-Type"] = "application/json" if isinstance(body, bytes) else "application/x-ndjson"
+            headers["Content-Type"] = kind or (
+                "application/json" if isinstance(body, bytes) else "application/x-ndjson"
+            )
         request = urllib.request.Request(self._base + path, data=body, method=method, headers=headers)  # noqa: S310  checked above
         try:
             return urllib.request.urlopen(request)  # noqa: S310

@@ -15,6 +15,7 @@ from proxy.cli import (
     consolidate,
     data,
     doctor,
+    documents,
     encryption,
     evaluate,
     forget,
@@ -60,6 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     _memories(commands)
     _checkpoint(commands)
     _persona(commands)
+    _documents(commands)
     _replay(commands)
     _hygiene(commands)
     _consolidate(commands)
@@ -207,6 +209,13 @@ def _persona(commands: Commands) -> None:
     help_text = "Keep how answers are asked to be under a name: tone, length, language, and words of your own."
     parser = _command(commands, "persona", persona.run_persona, help_text, persona.TEACHES)
     persona.arguments(parser)  # its verbs bring their own `act`
+
+
+def _documents(commands: Commands) -> None:
+    help_text = "Have files remembered; list, show and hide what is remembered of them."
+    parser = _command(commands, "documents", documents.run_documents, help_text, documents.TEACHES)
+    for verb in documents.arguments(parser):
+        _with_service(verb)
 
 
 def _replay(commands: Commands) -> None:

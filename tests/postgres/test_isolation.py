@@ -20,11 +20,12 @@ TENANT_TABLES = (
     "audit_log",
     "audit_heads",
     "reembed_progress",
+    "document_due",
 )
 SCOPE_TABLES = (
     "sessions", "exchanges", "turns", "memories", "memory_versions", "memory_access", "provenance", "derivations",
     "retrievals", "ledger", "import_chunks", "outbox", "checkpoints", "checkpoint_versions", "checkpoint_parts",
-    "personas",
+    "personas", "documents", "document_uploads", "document_chunks",
 )  # fmt: skip
 OTHERS = (("eve", "p", "a"), ("ada", "q", "a"), ("ada", "p", "b"))
 
@@ -53,6 +54,15 @@ async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
             "INSERT INTO checkpoint_versions SELECT tenant_id, checkpoint_id, 1, scope_id, 0, now() FROM checkpoints",
             "INSERT INTO checkpoint_parts SELECT tenant_id, checkpoint_id, 1, 0, scope_id, 'fact', memory_id, 1, false "
             "FROM checkpoints JOIN memories USING (tenant_id, scope_id) LIMIT 1",
+            "INSERT INTO documents SELECT tenant_id, session_id, scope_id, NULL, 'd' || session_id, 0, 'text/plain', "
+            f"{key}, 1, 1, 0, 'auto', NULL, 'user', 'internal', now(), now(), NULL FROM sessions",
+            "INSERT INTO document_uploads (tenant_id, upload_id, document_id, scope_id, subject_id, status, media_type,"
+            " sha256, bytes, chars, pages, integrity, sensitivity, sealed, created_at) SELECT tenant_id, document_id,"
+            " document_id, scope_id, document_id, 'waiting', '', sha256, 1, 1, 0, 'user', 'internal', 'x', now() FROM"
+            " documents",
+            "INSERT INTO document_due SELECT tenant_id, upload_id, scope_id, now() FROM document_uploads",
+            "INSERT INTO document_chunks SELECT m.tenant_id, d.document_id, row_number() OVER (), m.scope_id,"
+            " m.memory_id, 0, 1 FROM memories m, (SELECT document_id FROM documents LIMIT 1) d",
         ):
             postgres.psql(statement)
         for names in OTHERS:

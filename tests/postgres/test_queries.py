@@ -118,6 +118,23 @@ INSERT INTO import_chunks SELECT id, pg_temp.id(id, 'import', n / 50), n, id, 1,
     FROM t, generate_series(1, 4000) n;
 INSERT INTO shares SELECT tenant_id, md5(memory_id::text || 'of')::uuid, memory_id, scope_id, scope_id, now()
     FROM memories;
+INSERT INTO documents (tenant_id, document_id, scope_id, session_id, name, media_type, sha256, bytes, chars, pages,
+                       inline_as, integrity, sensitivity, created_at, changed_at)
+    SELECT id, pg_temp.id(id, 'document', n), 1 + n % 20, CASE WHEN n % 9 = 0 THEN pg_temp.id(id, 'session', n) END,
+           'd' || n, 'text/plain', pg_temp.key(id, 'file', n), 9, 9, 0, 'auto', 'user', 'internal',
+           now() - n * interval '1 s', now()
+    FROM t, generate_series(0, 1999) n;
+INSERT INTO document_uploads (tenant_id, upload_id, document_id, scope_id, subject_id, status, media_type, sha256,
+                              bytes, chars, pages, integrity, sensitivity, sealed, created_at)
+    SELECT tenant_id, md5(document_id::text || n)::uuid, document_id, scope_id, document_id,
+           CASE WHEN n = 1 AND scope_id = 7 THEN 'waiting' ELSE 'done' END, 'text/plain', sha256, 9, 9, 0, 'user',
+           'internal', CASE WHEN n = 1 AND scope_id = 7 THEN 'x'::bytea END, now() - n * interval '1 s'
+    FROM documents, generate_series(1, 3) n;
+INSERT INTO document_due SELECT tenant_id, upload_id, scope_id, created_at FROM document_uploads;
+INSERT INTO document_chunks
+    SELECT tenant_id, pg_temp.id(tenant_id, 'document', changed_version % 100 * 20 + (scope_id + 19) % 20),
+           (changed_version / 100)::int, scope_id, memory_id, 0, 9
+    FROM memories WHERE scope_id <= 20;
 INSERT INTO outbox SELECT tenant_id, memory_id, scope_id, 'created', memory_id,
     now() - changed_version * interval '1 h', changed_version FROM memories;
 INSERT INTO checkpoints

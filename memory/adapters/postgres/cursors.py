@@ -39,6 +39,15 @@ def read_cursor(cursor: str | None, order: Order) -> tuple[datetime, UUID]:
         raise MemoryInvalid("not a cursor of this list", param="cursor") from exc
 
 
+def read_position(cursor: str) -> tuple[UUID, int]:
+    """A session and a number again. Raises MemoryInvalid."""
+    try:
+        session_id, seq = decoded(cursor)
+        return UUID(session_id), int(seq)
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise MemoryInvalid("not a cursor of this list", param="cursor") from exc
+
+
 def encoded(parts: Sequence[str | int]) -> str:
     """Some values as one opaque text."""
     return base64.urlsafe_b64encode(json.dumps(parts).encode()).rstrip(b"=").decode()

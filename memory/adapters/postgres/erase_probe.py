@@ -16,6 +16,7 @@ from uuid import UUID
 
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.queries import Query
+from memory.documents import ORIGIN
 from memory.erasure.shingles import Shingles
 from memory.erasure.wanted import Wanted
 
@@ -40,8 +41,17 @@ class DatabaseProbe:
             words.said(row[0])
             made.said(row[0])
             names.add(row[1])
-        async for row in self._rows(tenant, scopes, "memory_versions", ["content"]):
-            made.said(row[0])
+        async for content, origin, attributes in self._rows(
+            tenant, scopes, "memory_versions", ["content", "origin", "attributes"]
+        ):
+            made.said(content)
+            if origin == ORIGIN:  # somebody's file says so, whoever else has
+                words.said(content)
+                words.said(str(attributes))
+                made.said(str(attributes))
+        async for (name,) in self._rows(tenant, scopes, "documents", ["name"]):
+            words.said(name)
+            made.said(name)
         return names
 
     async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Wanted) -> Counter[str]:

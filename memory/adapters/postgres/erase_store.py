@@ -180,6 +180,8 @@ class _Deletion:
         self._counts["ledger"] += await tx.run("erase_nodes", tenant, *nodes)
         await self._rows("event_id", [row["event_id"] for row in single])
         await self._rows("session_id", sessions)
+        if any(row["kind"] == "document" for row in others.values()):
+            self._counts["documents"] += len(await tx.fetch("erase_empty_documents", tenant, touched))
         await self._empty(partly)
         self._gone += [("turn", str(row["event_id"]), row["scope_id"]) for row in gone_turns]
         self._gone += [("memory", str(one), row["scope_id"]) for one, row in made.items() if _is_new(row)]

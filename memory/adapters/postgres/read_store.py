@@ -84,6 +84,10 @@ class Narrowing(Protocol):
         """With these members among their attributes, each a scalar."""
 
     @property
+    def asking(self) -> frozenset[UUID]:
+        """Of what is kept for one conversation alone: only of these."""
+
+    @property
     def exclude_memory_ids(self) -> frozenset[UUID]:
         """None of these."""
 
@@ -169,7 +173,7 @@ class ReadStore:
         scopes = [one for one in scope_ids if where.scope_ids is None or one in where.scope_ids]
         asked = (_listed(where.kinds), _listed(where.roles), where.session_id, where.occurred_after)
         shown = (where.occurred_before, _below(where.ceiling), list(where.exclude_memory_ids))
-        rest = (list(where.exclude_event_ids), now or datetime.now(UTC), where.attributes)
+        rest = (list(where.exclude_event_ids), now or datetime.now(UTC), where.attributes, sorted(where.asking))
         windows = math.ceil(k * _WINDOWS_PER_MEMORY)
         async with self._database.transaction(tenant, scopes, read_only=True) as tx:
             while True:

@@ -16,7 +16,7 @@ from uuid import UUID
 from memory.adapters.postgres import facts, procedures
 from memory.adapters.postgres.audit import AuditLog, Witness
 from memory.adapters.postgres.classify import classify
-from memory.adapters.postgres.cursors import Order, cursor_of, decoded, encoded, read_cursor
+from memory.adapters.postgres.cursors import Order, cursor_of, encoded, read_cursor, read_position
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.outbox import announce, announce_patch
@@ -26,7 +26,7 @@ from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sealing import SEALED_LABELS
 from memory.audit import Note
-from memory.errors import Conflict, MemoryInvalid, NotFound
+from memory.errors import Conflict, NotFound
 from memory.model import Scope, ScopeId
 from memory.stored import (
     Counts,
@@ -284,7 +284,7 @@ class Records:
     async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page[ExportedTurn]:
         """Every turn once, session by session, in order."""
         scope_id = await self._scopes.find(scope)
-        after = (UUID(int=0), -1) if cursor is None else _read_position(cursor)
+        after = (UUID(int=0), -1) if cursor is None else read_position(cursor)
         if scope_id is None:
             return Page((), None)
         async with self._reading(scope, scope_id) as tx:
@@ -403,11 +403,3 @@ def _uuid(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
-
-
-def _read_position(cursor: str) -> tuple[UUID, int]:
-    try:
-        session_id, seq = decoded(cursor)
-        return UUID(session_id), int(seq)
-    except (ValueError, TypeError, AttributeError) as exc:
-        raise MemoryInvalid("not a cursor of this list", param="cursor") from exc

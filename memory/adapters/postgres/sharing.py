@@ -28,7 +28,7 @@ from policies.labels import Sensitivity, within_ceiling
 CEILING: Final = Sensitivity.INTERNAL
 """What is above it is never shared (DESIGN section 7)."""
 _KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document"})
-_COLLECTIONS: Final = frozenset({"episode", "month", "canary"})
+_COLLECTIONS: Final = frozenset({"episode", "month", "canary", "session-document"})
 
 
 class Sharing:

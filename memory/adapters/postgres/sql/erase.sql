@@ -419,6 +419,15 @@ WHERE e.tenant_id = $1 AND e.session_id = ANY ($2)
       WHERE t.tenant_id = $1 AND t.session_id = e.session_id AND t.exchange_id = e.exchange_id)
 RETURNING exchange_id;
 
+-- name: erase_empty_documents
+-- Documents of these scopes of which something was stored and no chunk is left, with their uploads.
+-- $1 tenant uuid, $2 scope_ids int8[]
+-- Uses: documents_recent, document_chunks_pkey. Rows: document_id.
+DELETE FROM documents d
+WHERE d.tenant_id = $1 AND d.scope_id = ANY ($2) AND d.version > 0
+  AND NOT EXISTS (SELECT FROM document_chunks c WHERE c.tenant_id = $1 AND c.document_id = d.document_id)
+RETURNING document_id;
+
 -- ---------------------------------------------------------------- users
 
 -- name: users_of_scopes

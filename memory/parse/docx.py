@@ -1,0 +1,191 @@
+"""Word documents as blocks: the bytes of a .docx in, headings, paragraphs and table rows with their page out.
+
+Only `word/document.xml`, the styles (which of them are headings) and the title are unpacked, each within a bound that
+counts real bytes, whatever the archive says. XML is read as a stream by defusedxml, which refuses document types and
+entities: Word writes neither. Pages are those of the last time the document was laid out. Refuses other archives.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from typing import Final
+from xml.sax import SAXException
+from xml.sax.handler import ContentHandler
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.sax import make_parser
+
+from memory.parse.blocks import Limits, Refusal, Running, Sink, TooMuch, cells
+
+_PIECE_BYTES: Final = 65_536
+_HEADING: Final = re.compile(r"heading ([1-9])", re.I)
+_DEPTH_MAX: Final = 256
+_BROKEN: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, KeyError)
+
+
+def document(content: bytes, sink: Sink) -> str:
+    """Hand on the blocks of a document; returns its title. Raises Refusal, TooMuch."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = set(archive.namelist())
+            styles, core = _Styles(), _Core()
+            if "word/styles.xml" in names:
+                _read(archive, "word/styles.xml", styles, sink.limits)
+            body = _Body(Running(sink), styles.levels)
+            _read(archive, "word/document.xml", body, sink.limits)
+            if "docProps/core.xml" in names:
+                _read(archive, "docProps/core.xml", core, sink.limits)
+    except DefusedXmlException as fault:
+        raise Refusal("the Word document declares XML entities or a document type, which none has to") from fault
+    except SAXException as fault:
+        raise Refusal("the Word document is broken: a part of it is no XML") from fault
+    except _BROKEN as fault:
+        raise Refusal(f"the Word document is broken or cut off ({type(fault).__name__})") from fault
+    return " ".join("".join(core.title).split())[:300]
+
+
+def _read(archive: zipfile.ZipFile, name: str, handler: ContentHandler, limits: Limits) -> None:
+    """Stream one part into a handler. Raises TooMuch."""
+    parser = make_parser()
+    parser.forbid_dtd = True
+    parser.setContentHandler(handler)
+    left = limits.unpacked_bytes_max
+    with archive.open(name) as part:
+        while piece := part.read(_PIECE_BYTES):
+            left -= len(piece)
+            if left < 0:
+                raise TooMuch(f"a part of the Word document unpacks to more than {limits.unpacked_bytes_max} bytes")
+            parser.feed(piece)
+    parser.close()
+
+
+class _Styles(ContentHandler):
+    """Which style is a heading, of which level: by its name, which Word keeps in English whatever its language."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.levels: dict[str, int] = {}
+        self._style = ""
+
+    def startElement(self, name: str, attrs: object) -> None:
+        """Note a style's id, then its name."""
+        if name == "w:style":
+            self._style = _value(attrs, "w:styleId")
+        elif name == "w:name" and self._style:
+            said = _value(attrs, "w:val")
+            if found := _HEADING.fullmatch(said):
+                self.levels[self._style] = min(int(found[1]), 6)
+            elif said.lower() == "title":
+                self.levels[self._style] = 1
+
+    def endElement(self, name: str) -> None:
+        """A style ends."""
+        if name == "w:style":
+            self._style = ""
+
+
+class _Core(ContentHandler):
+    """The title among the document's properties."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.title: list[str] = []
+        self._inside = False
+
+    def startElement(self, name: str, attrs: object) -> None:
+        """The title begins."""
+        self._inside = name == "dc:title"
+
+    def endElement(self, name: str) -> None:
+        """It ends."""
+        self._inside = False
+
+    def characters(self, content: str) -> None:
+        """A part of it."""
+        if self._inside and len(self.title) < 100:
+            self.title.append(content)
+
+
+@dataclass(slots=True)
+class _Paragraph:
+    text: list[str] = field(default_factory=list)
+    level: int = 0
+
+
+class _Body(ContentHandler):
+    """The paragraphs and rows, in order."""
+
+    def __init__(self, out: Running, levels: dict[str, int]) -> None:
+        super().__init__()
+        self._out = out
+        self._levels = levels
+        self._page = 1
+        self._open: list[_Paragraph] = []
+        self._row: list[str] = []
+        self._rows = 0
+        self._cell: list[str] = []
+        self._in_text = False
+        self._depth = 0
+
+    def startElement(self, name: str, attrs: object) -> None:
+        """What Word's elements begin."""
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            raise Refusal(f"the Word document is nested deeper than {_DEPTH_MAX} elements")
+        if name == "w:p":
+            self._open.append(_Paragraph())
+        elif name == "w:t":
+            self._in_text = True
+        elif name == "w:tr":
+            self._rows += 1
+        elif self._open:
+            self._mark(name, attrs)
+
+    def endElement(self, name: str) -> None:
+        """What they end."""
+        self._depth -= 1
+        if name == "w:t":
+            self._in_text = False
+        elif name == "w:p" and self._open:
+            self._ended(self._open.pop())
+        elif name == "w:tc":
+            self._row.append(" ".join(self._cell))
+            self._cell = []
+        elif name == "w:tr":
+            self._rows -= 1
+            if self._rows == 0:
+                self._out.put(cells(self._row), "row", page=self._page)
+                self._row = []
+
+    def characters(self, content: str) -> None:
+        """Words."""
+        if self._in_text and self._open:
+            self._open[-1].text.append(content)
+
+    def _mark(self, name: str, attrs: object) -> None:
+        """What stands inside a paragraph beside its words."""
+        said = self._open[-1].text
+        if name == "w:tab":
+            said.append("\t")
+        elif name in ("w:br", "w:cr"):
+            self._page += _value(attrs, "w:type") == "page"
+            said.append("\n")
+        elif name == "w:lastRenderedPageBreak":
+            self._page += 1
+        elif name == "w:pStyle":
+            self._open[-1].level = self._levels.get(_value(attrs, "w:val"), 0)
+
+    def _ended(self, one: _Paragraph) -> None:
+        text = "".join(one.text)
+        if self._rows:
+            self._cell.append(" ".join(text.split()))
+        else:
+            self._out.put(text, "heading" if one.level else "paragraph", page=self._page, level=one.level)
+
+
+def _value(attrs: object, name: str) -> str:
+    return str(attrs.get(name, "")) if hasattr(attrs, "get") else ""

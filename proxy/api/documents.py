@@ -1,0 +1,336 @@
+"""`/memory/v1/documents`: files in, documents with their progress, chunks and places out.
+
+A file is read at once, in a process of its own, so whoever sends one that cannot be read is told what is wrong with it.
+What was read is sealed under the subject's key and staged in one transaction with its mark: what is answered is kept.
+The file itself is not. DELETE hides. Raises Unprocessable, TooLarge, RateLimited, NotFound, Conflict, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from aiohttp import web
+
+from memory import document_payload
+from memory.audit import noted
+from memory.documents import ChunkRecord, DocumentRecord, FileFacts, Inline, Parsed, Upload
+from memory.envelope import Binding, seal
+from memory.errors import MemoryConflict, MemoryInvalid, NotFound, RateLimited, Refused, ScopeDenied, Unprocessable
+from memory.ids import new_id
+from memory.model import Scope, SessionRef
+from memory.read.conversation import session_ref
+from policies.gate import Item
+from policies.inlining import way_of
+from policies.labels import Integrity, Sensitivity
+from policies.text import storable
+from proxy.api.answers import said
+from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters, validated
+from proxy.api.forms import Form, read_form
+from proxy.api.memories import UNDO
+from proxy.api.paging import PARAMETERS, page_of
+from proxy.api.parts import OwnParts
+from proxy.api.schemas_documents import (
+    ChunkSaid,
+    DocumentAsked,
+    DocumentDeleted,
+    DocumentList,
+    DocumentSaid,
+    DocumentShown,
+    UploadSaid,
+)
+from proxy.api.sessions import Labels
+from proxy.gated import holder_of, readable, require_readable, require_writable
+
+WAIT_S: Final = 60.0
+_ASK_EVERY_S: Final = (0.05, 0.1, 0.2, 0.4)
+_NAME_CHARS_MAX: Final = 255
+_FIELDS: Final = frozenset({"name", "session", "save", "inline", "sensitivity"})
+_OVER: Final = frozenset({"done", "failed"})
+KIND: Final = "document"
+UPLOADS_MAX: Final = 16
+"""Under way at once in one process, each with up to `documents.bytes_max` in memory."""
+
+
+class Documents:
+    """The handlers of documents."""
+
+    def __init__(self, parts: OwnParts, labels: Labels) -> None:
+        self._parts = parts
+        self._labels = labels
+        self._under_way = 0
+
+    async def upload(self, request: web.Request) -> web.Response:
+        """Read a file and stage what it says."""
+        caller = caller_of(request, self._parts.door, "memory:write")
+        wait = _wait(parameters(request, ("wait",)).get("wait", "false"))
+        require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
+        metrics = self._parts.metrics
+        try:
+            with self._place():
+                document_id = await self._staged(request, caller)
+        except Refused:
+            metrics.documents.labels("refused").inc()
+            raise
+        metrics.documents.labels("taken").inc()
+        record = await self._parts.documents.records.document(caller.scope, document_id)
+        if wait:
+            record = await self._followed(caller.scope, record)
+        return said(await self._said(caller.scope, record), 200 if record.upload.status in _OVER else 202)
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Documents that are not deleted, newest first; `session` narrows the list to those of one conversation."""
+        caller = caller_of(request, self._parts.door, "memory:read:own")
+        given = parameters(request, PARAMETERS | {"session"})
+        page = page_of(given, "documents")
+        session_id: UUID | None = None
+        if "session" in given:
+            try:
+                session_id = (await self._parts.records.session(caller.scope, given["session"])).session_id
+            except NotFound:
+                return said(DocumentList(data=[], next_cursor=None))
+        found = await self._parts.documents.records.documents(
+            caller.scope, limit=page.limit, cursor=page.cursor, order=page.order, session_id=session_id
+        )
+        holder = await holder_for(caller, self._parts.keys)
+        shown = readable(holder, found.rows, partial(_item, caller.scope))
+        rows = [await self._said(caller.scope, record) for record in shown]
+        return said(DocumentList(data=rows, next_cursor=page.next_cursor(found.next_cursor)))
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One document, with a page of its chunks."""
+        caller = caller_of(request, self._parts.door, "memory:read:own")
+        given = parameters(request, ("limit", "cursor"))
+        document_id = id_in_path(request, KIND)
+        page = page_of(given, f"chunks of {document_id}", default="asc")
+        records = self._parts.documents.records
+        record = await records.document(caller.scope, document_id)
+        holder = await holder_for(caller, self._parts.keys)
+        require_readable(holder, _item(caller.scope, record), KIND)
+        start = int(page.cursor) if page.cursor and page.cursor.isdecimal() else 0
+        found = await records.chunks(caller.scope, document_id, limit=page.limit, start=start)
+
+        def item_of(chunk: ChunkRecord) -> Item:
+            return Item(caller.scope.tenant, Sensitivity(chunk.sensitivity), session_id=record.session_id)
+
+        shown = readable(holder, found.rows, item_of)
+        head = await self._said(caller.scope, record)
+        return said(
+            DocumentShown(
+                **dict(head),
+                data=[_chunk(one) for one in shown],
+                next_cursor=page.next_cursor(found.next_cursor),
+                withheld=len(found.rows) - len(shown),
+            )
+        )
+
+    async def hide(self, request: web.Request) -> web.Response:
+        """Hide a document with its chunks."""
+        caller = caller_of(request, self._parts.door, "memory:write")
+        parameters(request, ())
+        document_id, records = id_in_path(request, KIND), self._parts.documents.records
+        record = await records.document(caller.scope, document_id)
+        holder = await holder_for(caller, self._parts.keys)
+        note = noted(caller.scope.tenant, caller.actor, "document.delete", ids=[document_id], at=caller.now)
+
+        def may(known: DocumentRecord) -> None:
+            require_writable(holder, _item(caller.scope, known), KIND)
+
+        chunks = await records.hide(caller.scope, document_id, caller.now, note=note, may=may)
+        await self._parts.tells.changed(caller.scope)
+        times = {"deleted_at": caller.now, "undo_until": caller.now + UNDO}
+        return said(DocumentDeleted(id=str(document_id), name=record.name, chunks=chunks, **times))
+
+    async def undelete(self, request: web.Request) -> web.Response:
+        """Show a hidden document again."""
+        caller = caller_of(request, self._parts.door, "memory:write")
+        parameters(request, ())
+        document_id = id_in_path(request, KIND)
+        holder = await holder_for(caller, self._parts.keys)
+        note = noted(caller.scope.tenant, caller.actor, "document.undelete", ids=[document_id], at=caller.now)
+
+        def may(known: DocumentRecord) -> None:
+            require_writable(holder, _item(caller.scope, known), KIND)
+
+        record = await self._parts.documents.records.show(caller.scope, document_id, caller.now, note=note, may=may)
+        await self._parts.tells.changed(caller.scope)
+        return said(await self._said(caller.scope, record))
+
+    # ------------------------------------------------------------ an upload
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """One of the places for uploads, while the body runs. Raises RateLimited."""
+        if self._under_way >= UPLOADS_MAX:
+            raise RateLimited(f"{UPLOADS_MAX} uploads are under way here; send it again", retry_after_s=2)
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+
+    async def _staged(self, request: web.Request, caller: Caller) -> UUID:
+        parts = self._parts.documents
+        form = await read_form(request, _FIELDS, file_bytes_max=parts.bytes_max, idle_s=parts.idle_s)
+        content = form.content or b""
+        asked = validated(DocumentAsked, {"file": content, **form.fields})
+        name = caller.credential.hide(_name(asked.name, form))
+        only_for, shown_in = await self._sessions(caller, asked)
+        began_s = time.monotonic()
+        try:
+            parsed = await parts.parser.parse(content, form.filename or name, form.declared)
+        finally:
+            self._parts.metrics.document_parse_seconds.observe(time.monotonic() - began_s)
+        upload_id, keys, scope = new_id(), self._parts.keys, caller.scope
+        subject_id = await keys.subject_id(scope.tenant, scope.user)
+        key = await keys.subject_key(scope.tenant, scope.user)
+        binding = Binding(scope.tenant, subject_id, upload_id, "document")
+        sealed = await asyncio.to_thread(lambda: seal(key, binding, document_payload.packed(parsed)))
+        trusted = caller.credential.can("memory:import:trusted")
+        upload = Upload(
+            upload_id=upload_id,
+            subject_id=subject_id,
+            name=name,
+            facts=_facts(content, parsed, trusted=trusted, sensitivity=asked.sensitivity),
+            inline=_inline(asked.inline),
+            only_for=only_for,
+            shown_in=shown_in,
+            sealed=sealed,
+        )
+        kind = parsed.media_type.rpartition("/")[2][:64]
+        said_of: dict[str, str | bool] = {"save": asked.save, "media_type": kind, "trusted": trusted}
+        note = noted(scope.tenant, caller.actor, "document.upload", ids=[upload_id], detail=said_of, at=caller.now)
+        return await parts.store.stage(scope, upload, waiting_max=parts.waiting_max, now=caller.now, note=note)
+
+    async def _sessions(self, caller: Caller, asked: DocumentAsked) -> tuple[SessionRef | None, SessionRef | None]:
+        """The conversation that alone is to have it, and the one that it is given in."""
+        of_token, in_head, in_form = caller.credential.session, caller.ask.session, None
+        if asked.session is not None:
+            in_form = caller.credential.hide(unicodedata.normalize("NFC", storable(asked.session)))
+        if of_token is not None and (asked.save != "session" or in_form not in (None, of_token)):
+            raise ScopeDenied("this token is for one session: save for it alone", param="save")
+        if in_form is not None and in_head not in (None, in_form):
+            raise MemoryConflict("X-Memory-Session and the part session name different ones", param="session")
+        named = of_token or in_form or in_head
+        if named is None:
+            if asked.save == "session":
+                raise Unprocessable("name the session that it is to be kept for", param="session")
+            return None, None
+        ref = session_ref(await self._parts.keys.chain_key(caller.scope.tenant), caller.scope, named)
+        return (ref if asked.save == "session" else None), ref
+
+    async def _followed(self, scope: Scope, record: DocumentRecord) -> DocumentRecord:
+        """The document once its upload is over, or as it is after WAIT_S."""
+        until, upload_id, delays = time.monotonic() + WAIT_S, record.upload.upload_id, list(_ASK_EVERY_S)
+        while record.upload.status not in _OVER and record.upload.upload_id == upload_id and time.monotonic() < until:
+            await asyncio.sleep(delays.pop(0) if len(delays) > 1 else delays[0])
+            record = await self._parts.documents.records.document(scope, record.document_id)
+        return record
+
+    async def _said(self, scope: Scope, record: DocumentRecord) -> DocumentSaid:
+        session_id = record.session_id or record.shown_in
+        labels = await self._labels.of(scope, [session_id])
+        session = labels.get(session_id) if session_id else None
+        return document_said(record, session, self._parts.documents.budget_tokens)
+
+
+def document_said(record: DocumentRecord, session: str | None, budget_tokens: int) -> DocumentSaid:
+    """A document as the API shows it."""
+    facts, upload = record.facts, record.upload
+    return DocumentSaid(
+        id=str(record.document_id),
+        name=record.name,
+        version=record.version,
+        media_type=facts.media_type,
+        sha256=facts.sha256.hex(),
+        bytes=facts.bytes_given,
+        chars=facts.chars,
+        pages=facts.pages,
+        chunks=record.chunks,
+        save="session" if record.session_id else "memory",
+        session=session,
+        inline=record.inline,
+        given=way_of(record.inline, facts.chars, budget_tokens),
+        integrity=facts.integrity,
+        sensitivity=facts.sensitivity,
+        created_at=record.created_at,
+        changed_at=record.changed_at,
+        upload=UploadSaid(
+            id=str(upload.upload_id),
+            status=upload.status,
+            reason=upload.reason,
+            media_type=upload.media_type,
+            bytes=upload.bytes_given,
+            chunks=upload.chunks,
+            embedded=upload.embedded,
+            new=upload.new_chunks,
+            same=upload.same_chunks,
+            gone=upload.gone_chunks,
+            held_back=upload.held_back,
+            created_at=upload.created_at,
+            finished_at=upload.finished_at,
+        ),
+    )
+
+
+def _chunk(one: ChunkRecord) -> ChunkSaid:
+    return ChunkSaid(
+        ordinal=one.ordinal,
+        memory_id=str(one.memory_id),
+        version=one.version,
+        heading=list(one.heading),
+        page=one.page,
+        page_to=one.page_to,
+        start=one.start,
+        end=one.end,
+        content=one.content,
+        hidden=one.hidden,
+    )
+
+
+def _item(scope: Scope, record: DocumentRecord) -> Item:
+    return Item(scope.tenant, Sensitivity(record.facts.sensitivity), session_id=record.session_id)
+
+
+def _facts(content: bytes, parsed: Parsed, *, trusted: bool, sensitivity: str) -> FileFacts:
+    """A file that a trusted key gives is its user's word; another's vouches for nothing, as with imports."""
+    integrity = Integrity.USER if trusted else Integrity.IMPORTED
+    digest = hashlib.sha256(content).digest()
+    return FileFacts(
+        media_type=parsed.media_type,
+        sha256=digest,
+        bytes_given=len(content),
+        chars=parsed.chars,
+        pages=parsed.pages,
+        integrity=integrity.value,
+        sensitivity=sensitivity,
+    )
+
+
+def _name(asked: str | None, form: Form) -> str:
+    """What the document is called: as asked, else the last part of the file's name."""
+    name = asked if asked is not None else form.filename.replace("\\", "/").rpartition("/")[2]
+    name = unicodedata.normalize("NFC", storable(name)).strip()
+    if not 1 <= len(name) <= _NAME_CHARS_MAX or not name.isprintable():
+        raise Unprocessable(
+            f"name the document, in 1 to {_NAME_CHARS_MAX} printable characters: by a part called name, or by the file",
+            param="name",
+        )
+    return name
+
+
+def _inline(name: str) -> Inline:
+    return "always" if name == "always" else "never" if name == "never" else "auto"
+
+
+def _wait(raw: str) -> bool:
+    if raw not in ("true", "false"):
+        raise MemoryInvalid("wait must be true or false", param="wait")
+    return raw == "true"

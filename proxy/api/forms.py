@@ -1,0 +1,102 @@
+"""An upload as it arrives: `multipart/form-data` in, the bytes of its one file and its other parts as text out.
+
+Bounded in all it holds, and in how long it waits for the next piece. Refuses another body (422), parts that are unknown
+or given twice, a file beyond its bound (413), an upload that ends in the middle (422) or stops coming (408).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from aiohttp import BodyPartReader, web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from memory.errors import TooLarge, TooSlow, Unprocessable
+from proxy.api.asking import refuse_encodings
+
+T = TypeVar("T")
+FIELD_BYTES_MAX: Final = 2_048
+_PIECE_BYTES: Final = 65_536
+_FRAME_BYTES_MAX: Final = 65_536  # of the form beside the file
+_BROKEN: Final = (ValueError, AssertionError, RuntimeError, KeyError, LookupError, HttpProcessingError)
+_CUT: Final = "the form is broken or ends in the middle: send it again, whole"
+
+
+@dataclass(slots=True)
+class Form:
+    """What was sent. `declared` is the file's own Content-Type, "" for none. Mutable while it is read."""
+
+    content: bytes | None = None
+    filename: str = ""
+    declared: str = ""
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+async def read_form(request: web.Request, known: Collection[str], *, file_bytes_max: int, idle_s: float) -> Form:
+    """Read an upload with a part `file`; the others must be `known`."""
+    refuse_encodings(request)
+    if request.content_type != "multipart/form-data":
+        raise Unprocessable('send the file as multipart/form-data, in a part called "file"', param="Content-Type")
+    if (request.content_length or 0) > file_bytes_max + _FRAME_BYTES_MAX:
+        raise too_large(file_bytes_max)
+    form = Form()
+    try:
+        reader = await request.multipart()
+        while (part := await _within(reader.next(), idle_s)) is not None:
+            if not isinstance(part, BodyPartReader) or not part.name:
+                raise Unprocessable("a part of the form has no name, or is a form itself", param="body")
+            await _take(part, form, known, file_bytes_max, idle_s)
+    except _BROKEN as fault:
+        raise Unprocessable(_CUT, param="body") from fault
+    if form.content is None:
+        raise Unprocessable('the form has no part "file"', param="file")
+    return form
+
+
+def too_large(bytes_max: int) -> TooLarge:
+    """The refusal of a file beyond its bound."""
+    return TooLarge(f"the file has more than {bytes_max} bytes (documents.bytes_max)", param="file")
+
+
+async def _take(part: BodyPartReader, form: Form, known: Collection[str], bytes_max: int, idle_s: float) -> None:
+    """One part into the form."""
+    name = part.name or ""
+    if name == "file":
+        if form.content is not None:
+            raise Unprocessable("one file an upload; this one has two", param="file")
+        form.filename, form.declared = part.filename or "", part.headers.get("Content-Type", "")
+        form.content = await _bytes_of(part, bytes_max, too_large(bytes_max), idle_s)
+        return
+    if name not in known:
+        raise Unprocessable(
+            f"{name[:64]} is not a part of this form; known: file, {', '.join(sorted(known))}", param=name[:64]
+        )
+    if name in form.fields:
+        raise Unprocessable(f"the part {name} was given twice; give it once", param=name)
+    beyond = Unprocessable(f"the part {name} has more than {FIELD_BYTES_MAX} bytes", param=name)
+    raw = await _bytes_of(part, FIELD_BYTES_MAX, beyond, idle_s)
+    try:
+        form.fields[name] = raw.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        raise Unprocessable(f"the part {name} is not UTF-8", param=name) from fault
+
+
+async def _bytes_of(part: BodyPartReader, bytes_max: int, beyond: TooLarge | Unprocessable, idle_s: float) -> bytes:
+    found = bytearray()
+    while piece := await _within(part.read_chunk(_PIECE_BYTES), idle_s):
+        found += part.decode(piece)
+        if len(found) > bytes_max:
+            raise beyond
+    return bytes(found)
+
+
+async def _within(coming: Awaitable[T], idle_s: float) -> T:
+    """The next piece, as long as one may be waited for."""
+    try:
+        async with asyncio.timeout(idle_s):
+            return await coming
+    except TimeoutError:
+        raise TooSlow(f"nothing came for {idle_s:g} s in the middle of the upload") from None

@@ -1,0 +1,197 @@
+"""`memory-proxy documents …`: files in, what a running proxy remembers of them out, with progress.
+
+Exit codes: 0 done; 1 a file was refused or could not be stored, or the service does not answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mimetypes
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from proxy.cli.client import CallFailed, Client
+from proxy.cli.why import short
+
+TEACHES: Final = """\
+  memory-proxy documents add report.pdf notes.md      read, cut, embedded and stored; shows how far it is
+  memory-proxy documents add plan.docx --session s1   for this conversation alone
+  memory-proxy documents list
+  memory-proxy documents show report.pdf              its chunks, with page and place
+  memory-proxy documents delete report.pdf            out of recall; `undelete ID` within 30 days undoes it
+
+A second file of the same name is the document's next version: what is in both keeps its ids and vectors.
+"""
+PATH: Final = "/memory/v1/documents"
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ASK_EVERY_S: Final = 0.3
+_OVER: Final = frozenset({"done", "failed"})
+Verbs = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def arguments(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """The verbs and their options; each verb's parser, for the options of the service."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    add = _verb(verbs, "add", _add, "Have files remembered: text, Markdown, CSV, JSON, PDF, HTML, DOCX.")
+    add.add_argument("files", nargs="+", metavar="FILE")
+    add.add_argument("--name", help="what it is called (default: the file's name; one file only)")
+    add.add_argument("--type", help='its media type, like "text/plain; charset=windows-1252" (default: by its name)')
+    add.add_argument("--session", help="for this conversation alone, not for all that comes")
+    add.add_argument("--sensitivity", choices=["public", "internal", "confidential", "secret"], default="internal")
+    add.add_argument("--no-wait", action="store_true", help="end when it is taken, not when it is stored")
+    listed = _verb(verbs, "list", _list, "List documents, newest first.")
+    listed.add_argument("--limit", type=int, default=50)
+    shown = _verb(verbs, "show", _show, "Show a document and its chunks.")
+    shown.add_argument("document", help="its name or id")
+    deleted = _verb(verbs, "delete", _delete, "Hide a document and its chunks from recall.")
+    deleted.add_argument("document", help="its name or id")
+    undeleted = _verb(verbs, "undelete", _undelete, "Show a hidden document again.")
+    undeleted.add_argument("document", help="its id")
+    for one in (listed, shown):
+        one.add_argument("--json", action="store_true", help="the API's answer as it is")
+    return [add, listed, shown, deleted, undeleted]
+
+
+def run_documents(options: argparse.Namespace) -> int:
+    """Run the verb that was asked for."""
+    try:
+        code: int = options.run_verb(Client(options), options)
+    except (CallFailed, OSError) as fault:
+        sys.stderr.write(f"memory-proxy: {fault}\n")
+        return 1
+    return code
+
+
+def _verb(verbs: Any, name: str, run: Any, help_text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=help_text, description=help_text)
+    parser.set_defaults(run_verb=run)
+    return parser
+
+
+def _add(client: Client, options: argparse.Namespace) -> int:
+    """Each file in turn; those behind one that is refused are sent all the same."""
+    if options.name is not None and len(options.files) > 1:
+        raise CallFailed("--name is for one file; give one")
+    failed = 0
+    for file in options.files:
+        path = Path(file)
+        try:
+            record = _sent(client, path, options)
+            failed += not _followed(client, record, path.name, wait=not options.no_wait)
+        except (CallFailed, OSError) as fault:
+            sys.stderr.write(f"{path.name}: {fault}\n")
+            failed += 1
+    return 1 if failed else 0
+
+
+def _sent(client: Client, path: Path, options: argparse.Namespace) -> Mapping[str, Any]:
+    kept = {"session": options.session, "save": "session"} if options.session else {}
+    fields = {"name": options.name or path.name, "sensitivity": options.sensitivity, **kept}
+    kind = options.type or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    found: Mapping[str, Any] = client.upload(PATH, fields, path.name, kind, path.read_bytes())
+    return found
+
+
+def _followed(client: Client, record: Mapping[str, Any], name: str, *, wait: bool) -> bool:
+    """Tell how far an upload is until it is over; whether it ended well."""
+    upload_id, ends = record["upload"]["id"], "\r" if sys.stderr.isatty() else "\n"
+    told = ""
+    while wait and record["upload"]["status"] not in _OVER and record["upload"]["id"] == upload_id:
+        said = _progress(record["upload"])
+        if said != told:
+            sys.stderr.write(f"{name}: {said}{ends}")
+            sys.stderr.flush()
+            told = said
+        time.sleep(_ASK_EVERY_S)
+        record = client.get(f"{PATH}/{record['id']}", {"limit": 1})
+    upload = record["upload"]
+    if upload["status"] == "failed":
+        sys.stderr.write(f"{name}: {upload['reason']}\n")
+        return False
+    sys.stdout.write(f"{record['id']}  {record['name']}  {_progress(upload)}\n")
+    return True
+
+
+def _progress(upload: Mapping[str, Any]) -> str:
+    if upload["status"] == "done":
+        held = f", {upload['held_back']} held back for review" if upload["held_back"] else ""
+        counts = f"{upload['new']} new, {upload['same']} as before, {upload['gone']} gone"
+        return f"stored, {upload['chunks']} chunks ({counts}{held})"
+    if upload["chunks"] is None:
+        return str(upload["status"])
+    return f"{upload['embedded']} of {upload['chunks']} chunks"
+
+
+def _list(client: Client, options: argparse.Namespace) -> int:
+    answer = client.get(PATH, {"limit": options.limit})
+    if options.json:
+        return _as_json(answer)
+    for one in answer["data"]:
+        state = "" if one["upload"]["status"] == "done" else f"  {one['upload']['status']}"
+        sys.stdout.write(f"{one['id']}  {one['chunks']:5} chunks  {one['media_type']:24.24}  {one['name']}{state}\n")
+    if not answer["data"]:
+        sys.stdout.write("none yet\n")
+    return 0
+
+
+def _show(client: Client, options: argparse.Namespace) -> int:
+    path = f"{PATH}/{_id_of(client, options.document)}"
+    answer = client.get(path, {"limit": 1000})
+    if options.json:
+        return _as_json(answer)
+    pages = f", {answer['pages']} pages" if answer["pages"] else ""
+    sys.stdout.write(
+        f"{answer['name']}  version {answer['version']}, {answer['media_type']}, {answer['bytes']} bytes{pages}\n"
+        f"{_progress(answer['upload'])}{': ' + answer['upload']['reason'] if answer['upload']['reason'] else ''}\n"
+    )
+    while True:
+        for one in answer["data"]:
+            page = f"p. {one['page']:<4} " if one["page"] else ""
+            hidden = f" [{one['hidden']}]" if one["hidden"] else ""
+            sys.stdout.write(f"{one['ordinal']:5}  {page}{one['start']:>8}  {short(one['content'], 90)}{hidden}\n")
+        if answer["next_cursor"] is None:
+            return 0
+        answer = client.get(path, {"limit": 1000, "cursor": answer["next_cursor"]})
+
+
+def _delete(client: Client, options: argparse.Namespace) -> int:
+    answer = client.send("DELETE", f"{PATH}/{_id_of(client, options.document)}")
+    sys.stdout.write(f"hidden: {answer['name']} ({answer['id']}), {answer['chunks']} chunks\n")
+    return 0
+
+
+def _undelete(client: Client, options: argparse.Namespace) -> int:
+    answer = client.send("POST", f"{PATH}/{quote(options.document, safe='')}/undelete")
+    sys.stdout.write(f"shown again: {answer['name']}, {answer['chunks']} chunks\n")
+    return 0
+
+
+def _id_of(client: Client, document: str) -> str:
+    """The id of a document by its id or its name. Raises CallFailed."""
+    if _UUID.fullmatch(document.lower()):
+        return document
+    found = [one for one in _all(client) if one["name"] == document]
+    if len(found) != 1:
+        several = "; ".join(f"{one['id']} of session {one['session']}" for one in found)
+        raise CallFailed(f"several are called {document}: {several}" if found else f"no document is called {document}")
+    return str(found[0]["id"])
+
+
+def _all(client: Client) -> Iterator[Mapping[str, Any]]:
+    cursor: str | None = None
+    while True:
+        answer = client.get(PATH, {"limit": 1000, "cursor": cursor})
+        yield from answer["data"]
+        if (cursor := answer["next_cursor"]) is None:
+            return
+
+
+def _as_json(answer: Any) -> int:
+    sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    return 0

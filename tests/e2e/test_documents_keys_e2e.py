@@ -1,0 +1,95 @@
+"""Documents with keys: who may upload, what a key's files vouch for, and what a ceiling or a token shows of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_documents_e2e import BOUNDARY, GUIDE, PIRAN, form
+from tests.e2e.test_keys_e2e import Keyed
+from tests.service_fixture import serving
+
+QUESTION = "Who is the harbour master of Piran?"
+
+
+@pytest.fixture(scope="module")
+def keyed(upstream: str) -> Iterator[Keyed]:
+    with serving(upstream, env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
+        yield Keyed(service)
+
+
+def upload(keyed: Keyed, secret: str, content: str = GUIDE, **fields: str) -> Any:
+    body = form(content.encode(), **fields)
+    kind = f"multipart/form-data; boundary={BOUNDARY}"
+    return keyed.own(secret, "POST", "/memory/v1/documents?wait=true", body, Content_Type=kind)
+
+
+def listed(keyed: Keyed, secret: str) -> list[str]:
+    return [one["name"] for one in keyed.own(secret, "GET", "/memory/v1/documents")["data"]]
+
+
+def found(keyed: Keyed, secret: str, **more: Any) -> list[dict[str, Any]]:
+    candidates: list[dict[str, Any]] = keyed.own(secret, "POST", "/memory/v1/search", {"query": QUESTION, **more})[
+        "candidates"
+    ]
+    return candidates
+
+
+def test_a_file_vouches_for_as_much_as_its_key(keyed: Keyed) -> None:
+    usual = keyed.make("usual", "--user", "usual")["secret"]
+    trusted = keyed.make("trusted", "--user", "trusted", "--can", "memory:import:trusted", "--can", "memory:write",
+                         "--can", "memory:read:own")["secret"]  # fmt: skip
+    assert upload(keyed, usual)["integrity"] == "imported"
+    assert upload(keyed, trusted)["integrity"] == "user"
+    assert found(keyed, usual)[0]["integrity"] == "imported"
+    answer = keyed.ask(usual, QUESTION)
+    record = keyed.own(usual, "GET", f"/memory/v1/retrievals/{answer.headers['X-Memory-Retrieval']}")
+    assert PIRAN in record["block"] and "[document, imported, unverified]" in record["block"]
+
+
+def test_who_may_not_write_may_not_upload_and_who_may_not_read_sees_none(keyed: Keyed) -> None:
+    reads = keyed.make("reads", "--user", "split", "--can", "memory:read:own")["secret"]
+    writes = keyed.make("writes", "--user", "split", "--can", "memory:write")["secret"]
+    assert upload(keyed, reads)["error"]["code"] == "capability_missing"
+    assert upload(keyed, writes)["upload"]["status"] == "done"
+    assert keyed.own(writes, "GET", "/memory/v1/documents")["error"]["code"] == "capability_missing"
+    (document,) = keyed.own(reads, "GET", "/memory/v1/documents")["data"]
+    refused = keyed.own(reads, "DELETE", f"/memory/v1/documents/{document['id']}")
+    assert refused["error"]["code"] == "capability_missing"
+
+
+def test_what_is_above_a_ceiling_looks_like_what_is_not_there(keyed: Keyed) -> None:
+    low = keyed.make("low", "--user", "ceilings")["secret"]
+    high = keyed.make("high", "--user", "ceilings", "--sensitivity-max", "secret")["secret"]
+    said = upload(keyed, high, sensitivity="confidential")
+    assert said["sensitivity"] == "confidential" and listed(keyed, high) == ["guide.md"]
+    assert listed(keyed, low) == [] and found(keyed, low) == []
+    path = f"/memory/v1/documents/{said['id']}"
+    for method in ("GET", "DELETE"):
+        assert keyed.own(low, method, path)["error"]["code"] == "not_found"
+    assert keyed.own(high, "GET", path)["data"][0]["content"].endswith("a month.")
+
+
+def test_a_token_for_one_conversation_has_documents_of_that_one_alone(keyed: Keyed) -> None:
+    secret = keyed.make("tokens", "--user", "tokens")["secret"]
+    token = keyed.own(secret, "POST", "/memory/v1/tokens", {"session": "talk", "expires_in_s": 600})["token"]
+    assert upload(keyed, token)["error"]["code"] == "scope_denied"
+    assert upload(keyed, token, save="session", session="other")["error"]["code"] == "scope_denied"
+    said = upload(keyed, token, save="session")
+    assert said["save"] == "session" and said["session"] == "talk"
+    whole = upload(keyed, secret, f"{PIRAN} Of the whole scope.", name="whole.md")
+    assert listed(keyed, token) == ["guide.md"] and len(listed(keyed, secret)) == 2
+    assert keyed.own(token, "GET", f"/memory/v1/documents/{whole['id']}")["error"]["code"] == "not_found"
+
+
+def test_uploads_and_deletes_leave_audit_rows(keyed: Keyed) -> None:
+    secret = keyed.make("audited", "--user", "audited")["secret"]
+    admin = keyed.make("admin", "--can", "memory:admin")["secret"]
+    said = upload(keyed, secret)
+    keyed.own(secret, "DELETE", f"/memory/v1/documents/{said['id']}")
+    for action in ("document.upload", "document.delete"):
+        rows = keyed.own(admin, "GET", f"/memory/v1/audit?action={action}")["data"]
+        assert rows and "guide" not in json.dumps(rows), "no name that a client chose"

@@ -1,0 +1,334 @@
+"""Parsing of uploaded files: each type gives its words with their places, and no file does any harm."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.documents_files import TYPES, Hostile, docx, hostile, paragraphs, pdf, sound
+from memory.adapters.parsing import ParseBounds, ParseProcess
+from memory.documents import Parsed
+from memory.errors import RateLimited, Refused, StoreUnavailable, TooLarge, Unprocessable
+from memory.parse import plain
+from memory.parse.blocks import BLOCK_CHARS_MAX, Block, Limits, Refusal, Sink, TooMuch, clean
+from memory.parse.sniff import CSV, DOCX, HTML, JSON, MARKDOWN, PDF, TEXT, recognised
+from memory.parse.tables import table, tree
+
+ROOT = Path(__file__).parent.parent
+MEDIA = {"txt": TEXT, "md": MARKDOWN, "csv": CSV, "json": JSON, "html": HTML, "docx": DOCX, "pdf": PDF}
+HOSTILE = list(hostile())
+
+
+def parse(content: bytes, name: str, declared: str = "", bounds: ParseBounds | None = None) -> Parsed:
+    return asyncio.run(ParseProcess(bounds or ParseBounds()).parse(content, name, declared))
+
+
+class Taking:
+    """A sink that keeps what it is given."""
+
+    def __init__(self, **limits: int) -> None:
+        self.blocks: list[Block] = []
+        self.sink = Sink(self._take, Limits(**{"chars_max": 10_000_000, **limits}))
+
+    def _take(self, raw: str) -> None:
+        said = json.loads(raw)
+        self.blocks.append(Block(*(said[name] for name in ("t", "k", "s", "e", "p", "l"))))
+
+
+# ---------------------------------------------------------------- what each type gives
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_sound_file_of_each_type_is_read_whole(kind: str) -> None:
+    content = sound(kind, 20_000)
+    parsed = parse(content, f"report.{kind}")
+    assert parsed.media_type == MEDIA[kind]
+    said = " ".join(" ".join(block.text.split()) for block in parsed.blocks)
+    for text in paragraphs(1, 4_000) if kind not in ("csv", "json") else ():
+        assert " ".join(text.split()) in said
+    assert parsed.chars == sum(len(block.text) for block in parsed.blocks)
+
+
+def test_a_pdf_says_its_pages_and_its_title() -> None:
+    parsed = parse(pdf([["First page, first line."], ["Second page."]], compress=True), "a.pdf")
+    assert parsed.title == "A report"
+    assert parsed.pages == 2
+    assert [(block.page, block.text) for block in parsed.blocks] == [
+        (1, "First page, first line."),
+        (2, "Second page."),
+    ]
+
+
+def test_a_word_document_says_headings_whatever_its_language_and_pages_as_last_laid_out() -> None:
+    parsed = parse(docx([f"Text {at}." for at in range(9)]), "a.docx")
+    assert parsed.title == "A report"
+    headings = [(block.text, block.level) for block in parsed.blocks if block.kind == "heading"]
+    assert headings == [("Part 0", 1), ("Part 1", 1)]
+    assert [block.page for block in parsed.blocks if block.text in ("Text 3.", "Text 4.", "Text 8.")] == [1, 2, 2]
+
+
+def test_html_leaves_out_what_is_not_shown() -> None:
+    page = (
+        "<!doctype html><title>Hidden words</title><h1>Head</h1><script>no()</script><style>no</style>"
+        "<p style='display: none'>no</p><p hidden>no</p><!-- no --><p>Yes &amp; <b>more</b></p>"
+        "<table><tr><th>a<th>b<tr><td>1<td><p>2</p></table><pre>x\n  y</pre>"
+    )
+    parsed = parse(page.encode(), "a.html")
+    assert parsed.title == "Hidden words"
+    assert [(block.kind, block.text) for block in parsed.blocks] == [
+        ("heading", "Head"), ("paragraph", "Yes & more"), ("row", "a | b"), ("row", "1 | 2"), ("code", "x\n  y"),
+    ]  # fmt: skip
+
+
+def test_rows_of_a_table_name_their_columns_and_their_place() -> None:
+    text = 'name;town\nAda;"Bled;\nLake"\n\nBob;Graz\n'
+    taken = Taking()
+    table(text, taken.sink)
+    assert [block.text for block in taken.blocks] == [
+        "name | town",
+        "name: Ada; town: Bled; Lake",
+        "name: Bob; town: Graz",
+    ]
+    assert text[taken.blocks[1].start : taken.blocks[1].end] == 'Ada;"Bled;\nLake"\n'
+    assert text[taken.blocks[2].start : taken.blocks[2].end].strip() == "Bob;Graz"
+
+
+def test_members_of_json_are_said_with_their_paths_and_their_place() -> None:
+    text = '{"team": {"lead": {"name": "Ada"}, "size": 3}, "open": true, "towns": [{"a": "Bled"}, {"a": "Graz"}]}'
+    taken = Taking()
+    tree(text, taken.sink)
+    assert [block.text for block in taken.blocks] == [
+        "team", "lead.name: Ada; size: 3", "open: true", "towns", "a: Bled", "a: Graz",
+    ]  # fmt: skip
+    assert text[taken.blocks[1].start : taken.blocks[1].end] == '"team": {"lead": {"name": "Ada"}, "size": 3}'
+
+
+def test_markdown_gives_headings_fences_and_paragraphs_as_they_stand() -> None:
+    text = "Title\n=====\n\nSome *text*\nof two lines.\n\n## Part ##\n```py\n# no heading\n\n```\n- a\n- b\n"
+    taken = Taking()
+    plain.markdown(text, taken.sink)
+    assert [(block.kind, block.level, block.text) for block in taken.blocks] == [
+        ("heading", 1, "Title"),
+        ("paragraph", 0, "Some *text*\nof two lines."),
+        ("heading", 2, "Part"),
+        ("code", 0, "```py\n# no heading\n\n```"),
+        ("paragraph", 0, "- a\n- b"),
+    ]
+
+
+@given(st.text(alphabet="ab#`~=-\n\r \t\f*é🐝", max_size=400))
+def test_blocks_of_text_and_markdown_are_slices_that_lose_no_word(text: str) -> None:
+    for read in (plain.paragraphs, plain.markdown):
+        taken = Taking()
+        read(text, taken.sink)
+        assert all(clean(text[block.start : block.end]) == block.text for block in taken.blocks)
+        places = [(block.start, block.end) for block in taken.blocks]
+        assert all(one[1] <= two[0] for one, two in itertools.pairwise(places))
+        covered = {at for start, end in places for at in range(start, end)}
+        lost = "".join(text[at] for at in range(len(text)) if at not in covered)
+        assert set(lost) <= set("#=- \t\r\n\f"), "only marks of headings and space stand between blocks"
+
+
+def test_a_long_paragraph_leaves_in_pieces_that_keep_their_place() -> None:
+    text = "x" * (BLOCK_CHARS_MAX * 2 + 5)
+    taken = Taking()
+    plain.paragraphs(text, taken.sink)
+    assert [(block.start, block.end) for block in taken.blocks] == [
+        (0, BLOCK_CHARS_MAX), (BLOCK_CHARS_MAX, 2 * BLOCK_CHARS_MAX), (2 * BLOCK_CHARS_MAX, 2 * BLOCK_CHARS_MAX + 5),
+    ]  # fmt: skip
+
+
+def test_a_sink_stops_a_parser_that_says_too_much() -> None:
+    with pytest.raises(TooMuch, match="more than 10 characters"):
+        plain.paragraphs("words and more words", Taking(chars_max=10).sink)
+    with pytest.raises(TooMuch, match="more than 2 paragraphs"):
+        plain.paragraphs("a\n\nb\n\nc", Taking(blocks_max=2).sink)
+
+
+# ---------------------------------------------------------------- the type of a file
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "declared", "found"),
+    [
+        (b"words", "a", "", TEXT),
+        (b"words", "a.md", "", MARKDOWN),
+        (b"words", "a.md", "text/plain", MARKDOWN),
+        (b"words", "a.csv", "application/vnd.ms-excel", CSV),
+        (b'{"a": 1}', "a", "", JSON),
+        (b'{"a": 1}', "a.txt", "", TEXT),
+        (b"{not json", "a", "", TEXT),
+        (b"12", "a", "", TEXT),
+        (b" <!-- x --><HTML><p>x", "a", "application/octet-stream", HTML),
+        (b"<b>x</b> words", "a", "", TEXT),
+        (b"<p>a fragment", "a.html", "", HTML),
+        ("Gr\u00fc\u00dfe".encode("cp1252"), "a.txt", 'text/plain; charset="windows-1252"', TEXT),
+        ("\ufeffword".encode("utf-16-be"), "a", "", TEXT),
+        (b"About the mark %PDF-1.4 in a text", "a.txt", "", TEXT),
+    ],
+)
+def test_a_type_goes_by_what_the_file_holds(content: bytes, name: str, declared: str, found: str) -> None:
+    assert recognised(content, name, declared).media_type == found
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "declared", "both"),
+    [
+        (pdf([["x"]]), "a.txt", "", (TEXT, PDF)),
+        (pdf([["x"]]), "a", DOCX, (DOCX, PDF)),
+        (docx(["x"]), "a.pdf", "", (PDF, DOCX)),
+        (b"PK\x03\x04 no archive", "a.pdf", "", (PDF, "ZIP")),
+        (b"words", "a.pdf", "", (PDF, "text")),
+        (b"words", "a", HTML, (HTML, TEXT)),
+        (b"words", "a", JSON, (JSON, TEXT)),
+        (b'{"a": 1}', "a", CSV, (CSV, JSON)),
+        (b"\x89PNG\r\n", "a", PDF, (PDF, "PNG")),
+        (b"words", "a", "image/png", ("image/png", "taken")),
+    ],
+)
+def test_a_declared_type_that_differs_is_refused_and_both_are_named(
+    content: bytes, name: str, declared: str, both: tuple[str, str]
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        recognised(content, name, declared)
+    assert both[0] in str(refused.value) and both[1] in str(refused.value)
+
+
+# ---------------------------------------------------------------- hostile files, and the process
+
+
+@pytest.mark.parametrize("file", HOSTILE, ids=[one.name for one in HOSTILE])
+def test_a_hostile_file_is_taken_or_refused_with_its_reason(file: Hostile) -> None:
+    if file.status == 200:
+        parsed = parse(file.content, file.name, file.declared)
+        assert parsed.blocks and all("\0" not in block.text for block in parsed.blocks)
+        return
+    with pytest.raises(Refused) as refused:
+        parse(file.content, file.name, file.declared)
+    assert refused.value.status == file.status
+    assert file.why in refused.value.message
+
+
+def test_there_are_thirty_hostile_files_at_least() -> None:
+    assert len({one.name for one in HOSTILE}) == len(HOSTILE) >= 30
+
+
+def test_a_file_that_takes_too_long_is_given_up() -> None:
+    slow = b"<html><p " + b" ".join(b"a%d='x'" % n for n in range(150_000)) + b">words"
+    with pytest.raises(TooLarge, match="longer than 1 s"):
+        parse(slow, "a.html", bounds=ParseBounds(wall_s=1))
+    with pytest.raises(TooLarge, match="longer than"):
+        parse(slow, "a.html", bounds=ParseBounds(cpu_s=1))
+
+
+def test_a_file_that_needs_too_much_memory_is_refused() -> None:
+    wide = b"[" + b",".join(b'{"a%d": [%d]}' % (n, n) for n in range(300_000)) + b"]"
+    with pytest.raises(Refused) as refused:
+        parse(wide, "a.json", bounds=ParseBounds(memory_bytes=160 << 20))
+    assert refused.value.status in (413, 422)
+
+
+def test_what_leaves_is_bounded() -> None:
+    with pytest.raises(TooLarge, match="more than 1000 characters"):
+        parse(b"word " * 1_000, "a.txt", bounds=ParseBounds(chars_max=1_000))
+
+
+def test_the_process_imports_nothing_of_the_program_and_opens_nothing_once_it_has_read() -> None:
+    probe = (
+        "import sys, socket, os\n"
+        "from memory.parse import __main__, sandbox\n"
+        "sandbox.bound(1 << 30, 30, 30)\n"
+        "ours = {n for n in sys.modules if n.split('.')[0] in ('memory', 'proxy', 'policies', 'bench')}\n"
+        "assert all(n == 'memory' or n.startswith('memory.parse') for n in ours), ours\n"
+        "heavy = {'aiohttp', 'asyncpg', 'numpy', 'onnxruntime', 'pydantic', 'redis'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+        "sandbox.open_no_more()\n"
+        "for what in (lambda: open('/etc/hostname'), socket.socket, os.pipe):\n"
+        "    try: what()\n"
+        "    except OSError: continue\n"
+        "    raise SystemExit('opened')\n"
+        "sys.stdout.write('sound')\n"
+    )
+    command, env = [sys.executable, "-P", "-s", "-c", probe], {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert "sound" in done.stdout, done.stderr
+
+
+async def test_it_is_given_no_environment_but_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY_PROXY_MASTER_KEY", "secret")
+    parser = ParseProcess(ParseBounds())
+    asking = asyncio.create_task(
+        parser.parse(b"<html><p " + b" ".join(b"a%d=x" % n for n in range(60_000)), "a.html", "")
+    )
+    try:
+        for _ in range(200):
+            await asyncio.sleep(0.02)
+            children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+            found = [one for one in children if b"memory.parse" in Path(f"/proc/{one}/cmdline").read_bytes()]
+            if found:
+                break
+        environ = Path(f"/proc/{found[0]}/environ").read_bytes()
+        assert b"secret" not in environ
+        assert {one.split(b"=")[0] for one in environ.split(b"\0") if one} <= {
+            b"PYTHONPATH",
+            b"PYTHONUTF8",
+            b"PATH",
+            b"LANG",
+        }
+        os.kill(int(found[0]), signal.SIGKILL)
+        with pytest.raises(TooLarge):
+            await asking
+    finally:
+        asking.cancel()
+
+
+async def test_who_leaves_takes_the_process_along() -> None:
+    parser = ParseProcess(ParseBounds())
+    slow = b"<html><p " + b" ".join(b"a%d=x" % n for n in range(150_000))
+    asking = asyncio.create_task(parser.parse(slow, "a.html", ""))
+    await asyncio.sleep(0.5)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    assert not [one for one in children if b"memory.parse" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+async def test_more_than_may_wait_are_told_to_come_again() -> None:
+    parser = ParseProcess(ParseBounds(parallel=1, waiting_max=1))
+    asked = [asyncio.create_task(parser.parse(b"words", "a.txt", "")) for _ in range(3)]
+    done = await asyncio.gather(*asked, return_exceptions=True)
+    assert sum(isinstance(one, RateLimited) for one in done) == 1
+    assert sum(isinstance(one, Parsed) for one in done) == 2
+
+
+async def test_a_parser_that_does_not_start_is_our_fault_and_not_the_files() -> None:
+    parser = ParseProcess(ParseBounds())
+    parser._command = lambda *_: [sys.executable, "-c", "raise SystemExit(1)"]  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable, match="does not start"):
+        await parser.parse(b"words", "a.txt", "")
+
+
+async def test_what_says_odd_things_is_not_believed(tmp_path: Path) -> None:
+    """As a file would that has got hold of the process."""
+    parser = ParseProcess(ParseBounds())
+    for said in (
+        '{"t": 5}',
+        '{"t": "x", "k": "paragraph", "s": 9, "e": 1, "p": null, "l": 0}',
+        "[]",
+        "no json",
+        '{"type": 1}',
+    ):
+        parser._command = lambda *_, said=said: [sys.executable, "-c", f"print({said!r})"]  # type: ignore[method-assign]
+        with pytest.raises(Unprocessable, match="odd"):
+            await parser.parse(b"x", "a.txt", "")
