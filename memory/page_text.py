@@ -22,6 +22,7 @@ from memory.page_bytes import decoded, plain, plain_lines
 from memory.web import Block, BlockKind, PageText
 
 TITLE_CHARS_MAX: Final = 300
+BLOCKS_MAX: Final = 2_000
 _UNSEEN: Final = frozenset(
     """script style template noscript svg math iframe object embed canvas audio video picture map head button select
     textarea input dialog datalist menu""".split()  # noqa: SIM905
@@ -126,10 +127,11 @@ def read_page(raw: bytes, media_type: str, charset: str, *, chars_max: int) -> P
 
 
 def _within(blocks: list[Block], chars_max: int) -> tuple[tuple[Block, ...], bool]:
-    left, kept = chars_max, []
+    kept: list[Block] = []
+    left = chars_max
     for block in blocks:
-        if len(block.text) > left:
-            if left:
+        if len(block.text) > left or len(kept) == BLOCKS_MAX:
+            if left and len(kept) < BLOCKS_MAX:
                 kept.append(Block(block.kind, block.text[:left].rstrip()))
             return tuple(kept), True
         kept.append(block)

@@ -23,8 +23,9 @@ AT_ONCE: Final = 2
 WALL_S: Final = 10.0
 CPU_S: Final = 5.0
 MEMORY_BYTES_MAX: Final = 536_870_912
-# JSON of the text and of as many blocks as characters: 4 bytes a character and 32 a block would be the most.
-_ANSWER_BYTES_A_CHAR: Final = 40
+# JSON of the text at 6 bytes a character, and around it: title, date, 2,000 blocks of 32 bytes.
+_ANSWER_BYTES_A_CHAR: Final = 6
+_ANSWER_BYTES_AROUND: Final = 131_072
 _KINDS: Final = frozenset(get_args(BlockKind))
 
 
@@ -83,7 +84,7 @@ class PageProcess:
         return raw
 
     async def _answer(self, process: Process) -> bytes:
-        bound = 4_096 + _ANSWER_BYTES_A_CHAR * self._chars_max
+        bound = _ANSWER_BYTES_AROUND + _ANSWER_BYTES_A_CHAR * self._chars_max
         raw = bytearray()
         while chunk := await _stream(process.stdout).read(65_536):
             raw += chunk
