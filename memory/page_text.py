@@ -296,8 +296,8 @@ def _published(tree: LexborHTMLParser) -> str:
     said = [named[name] for name in _DATE_NAMES if name in named]
     for node in tree.css('script[type="application/ld+json"]'):
         said.extend(_JSON_DATE.findall(node.text()[:_JSON_CHARS_READ]))
-    if (node := tree.css_first("time[datetime]")) is not None:
-        said.append(node.attributes.get("datetime") or "")
+    if (stamp := tree.css_first("time[datetime]")) is not None:
+        said.append(stamp.attributes.get("datetime") or "")
     return next((date for date in map(_date, said) if date), "")
 
 

@@ -98,7 +98,7 @@ class SystemResolver:
 
 
 class WebFetcher:
-    """Fetches within `reach` and `bounds`. `contact`: mail address or URL for who reads the sites' logs, "" for none."""
+    """Fetches within `reach` and `bounds`. `contact`: mail address or URL for those who read a site's logs."""
 
     def __init__(
         self,
@@ -196,7 +196,6 @@ class WebFetcher:
             force_close=True,
             limit=1,
             use_dns_cache=False,
-            ssl_shutdown_timeout=0,
         )
         session = await stack.enter_async_context(
             aiohttp.ClientSession(
