@@ -18,6 +18,7 @@ _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _META: Final = re.compile(rb"""<meta[^>]{0,400}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{2,40})""", re.IGNORECASE)
+_NOT_ASCII: Final = re.compile("[^\x00-\x7f]")
 _META_BYTES_READ: Final = 4_096
 # By Python's names. As the WHATWG reads them, latin-1 and ASCII mean windows-1252, gb2312 means gb18030.
 _CHARSETS: Final = frozenset(
@@ -56,11 +57,12 @@ def decoded(raw: bytes, said: str) -> str:
     for name in ("utf-8", *names):
         if _fits(raw, name):
             return raw.decode(name)
-    # Bytes that fit nothing: as UTF-8 where most of it is, with a few broken letters, else by what was said.
+    # Bytes that fit nothing: UTF-8 where more of its letters are whole than broken, else what was said beside it.
     text = raw.decode("utf-8", "replace")
-    if text.count("\ufffd") * 100 < len(text):
+    broken = text.count("\ufffd")
+    if len(_NOT_ASCII.findall(text)) > 2 * broken:
         return text
-    return raw.decode(names[0] if names else "cp1252", "replace")
+    return raw.decode(next((name for name in names if name != "utf-8"), "cp1252"), "replace")
 
 
 def plain(text: str) -> str:

@@ -33,7 +33,7 @@ _FRAME_ROLES: Final = frozenset(
 )
 _BLOCKS: Final = frozenset(
     """address article blockquote body center dd details div dl dt fieldset figcaption figure footer h1 h2 h3 h4 h5 h6
-    header hr html li main ol p pre section summary table tbody td tfoot th thead tr ul br""".split()  # noqa: SIM905
+    header hr html li main ol p pre section summary table tbody tfoot thead tr ul br""".split()  # noqa: SIM905
 )
 _HEADINGS: Final = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 # Whole words of class and id: "nav-bar", "siteFooter", "related_links", not "navy" or "shared-code".
@@ -174,6 +174,8 @@ class _Walk:
         if tag in _BLOCKS:
             self._begin(inside)
             self._stack.append((None, place))
+        if tag in ("td", "th") and self._current.parts:
+            self._current.add(" | ", in_link=False)
         children = list(node.iter(include_text=True))
         self._stack.extend((child, inside) for child in reversed(children))
 

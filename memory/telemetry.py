@@ -26,6 +26,7 @@ from memory.catalogue import (
     LawMetrics,
     LedgerMetrics,
     LoadMetrics,
+    OutsideMetrics,
     PrefixCacheMetrics,
     RecallMetrics,
     RequestMetrics,
@@ -50,6 +51,7 @@ class Metrics(
     ExtractionMetrics,
     UpkeepMetrics,
     LawMetrics,
+    OutsideMetrics,
     TraceMetrics,
 ):
     """Every metric of this project. Built once per process and passed down."""
