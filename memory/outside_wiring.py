@@ -6,6 +6,7 @@ personal data of every kind is dropped, whatever `personal.*` keeps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 
 from memory.adapters.fetch import FetchBounds, WebFetcher
@@ -29,12 +30,11 @@ def outside_of(settings: Settings, audit: Audit, metrics: Metrics) -> Outside | 
         return None
     reach = reach_of(settings)
     bounds = FetchBounds(page_bytes_max=outside.page_bytes_max, head_s=outside.head_s, total_s=outside.page_s)
-    leaving = PersonalRedactor(Redactor(secret_detectors()), dropping())
     parts = OutsideParts(
         search=SearxngSearch(outside.search_url, results_max=outside.results_max, wall_s=outside.search_s),
         fetcher=WebFetcher(reach, bounds, contact=outside.contact or ""),
         reader=PageProcess(chars_max=outside.page_chars_max),
-        redact=lambda text: leaving.redact(text).text,
+        redact=leaving(),
         audit=audit,
         metrics=metrics,
     )
@@ -48,7 +48,9 @@ def reach_of(settings: Settings) -> Reach:
     return Reach(outside.allow, deny, outside.ports)
 
 
-def dropping() -> PersonalPolicy:
-    """Every kind of personal data dropped."""
+def leaving() -> Callable[[str], str]:
+    """A text as it may leave the machine: placeholders where a secret stood, nothing where personal data did."""
     drop: Action = "drop"
-    return PersonalPolicy(**{kind.name: drop for kind in fields(PersonalPolicy)})
+    policy = PersonalPolicy(**{kind.name: drop for kind in fields(PersonalPolicy)})
+    redactor = PersonalRedactor(Redactor(secret_detectors()), policy)
+    return lambda text: redactor.redact(text).text

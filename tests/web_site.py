@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
+from typing import Any
 
-Script = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
+Script = bytes | Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]]
 HERE = IPv4Address("127.0.0.1")
 
 
@@ -30,7 +31,7 @@ def redirect(to: str, status: str = "302 Found") -> bytes:
 
 @dataclass
 class Site:
-    """What it answers by path, and what it was asked: request heads in order. `gone` counts closed connections."""
+    """What it answers by path, and what it was asked: request heads in order."""
 
     scripts: dict[str, Script] = field(default_factory=lambda: {"/robots.txt": answer(b"", status="404 Not Found")})
     heads: list[str] = field(default_factory=list)
@@ -61,12 +62,23 @@ class Site:
                 writer.write(script)
                 await writer.drain()
             else:
-                await script(writer)
+                await _until_left(script(writer), reader)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             self.open -= 1
             writer.close()
+
+
+async def _until_left(work: Coroutine[Any, Any, None], reader: asyncio.StreamReader) -> None:
+    """The script, until it has ended or the client has closed its connection."""
+    script, left = asyncio.create_task(work), asyncio.create_task(reader.read())
+    try:
+        await asyncio.wait((script, left), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        script.cancel()
+        left.cancel()
+        await asyncio.gather(script, left, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
@@ -79,7 +91,8 @@ async def site(tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
-        await running.serve(reader, writer)
+        with contextlib.suppress(asyncio.CancelledError):
+            await running.serve(reader, writer)
         tasks.discard(task)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
