@@ -1,10 +1,10 @@
 """Outside knowledge for one question: who asks, the question and what recall found in; pages of the web out.
 
-Does the question need it? Then its words, without secrets and personal data, go to a search service; of what that
-finds the first few that may be fetched are fetched and read, two of a host at most. What fails is told by reason,
-counted, and costs the page alone; past `total_s` what is there is given. Every page has the integrity `web`: quoted as
-data, never an instruction, a preference or a procedure, and judged as foreign where it is stored. Storing is the
-caller's. Takes seconds: never on the way of a request that has not asked for it.
+Does the question need it? Then its words go to a search service, without personal data, and not at all where it holds a
+secret or is confidential; of what that finds the first few that may be fetched are fetched and read, two of a host at
+most. What fails is told by reason, counted, and costs the page alone; past `total_s` what is there is given. Every page
+has the integrity `web`: quoted as data, never an instruction, a preference or a procedure, and judged as foreign where
+it is stored. Storing is the caller's. Takes seconds: never on the way of a request that has not asked for it.
 
 Every search and every fetch leaves a row in the audit log, written down before it is sent, with HMACs of the query, the
 URL and its host: where somebody looked tells what was asked. Raises no fault of the web.
@@ -26,6 +26,7 @@ from memory.audit import Audit
 from memory.errors import FetchRefused, OutsideUnavailable, PageUnreadable, WebReason
 from memory.telemetry import Metrics
 from memory.web import Block, Fetcher, Found, PageReader, SearchProvider
+from policies.labels import Integrity, Sensitivity, is_sealed
 from policies.redaction import PLACEHOLDER
 from policies.web_address import Reach, WebAddress, address_of
 from policies.web_need import Known, Need, need_of, query_of
@@ -37,10 +38,11 @@ SearchOutcome = Literal["", "found", "nothing", "withheld"] | WebReason
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """For whom: the tenant, and the key's id as the audit log names it ("open" without keys)."""
+    """For whom: the tenant, the key's id as the audit log names it ("open" without keys), and the question's label."""
 
     tenant: UUID
     actor: str
+    sensitivity: Sensitivity = Sensitivity.INTERNAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class WebPage:
     blocks: tuple[Block, ...]
     cut: bool
     why: Need
-    integrity: Literal["web"] = "web"
+    integrity: Integrity = Integrity.WEB
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class Outside:
 
     async def look_for(self, asker: Asker, question: str, need: Need) -> Gained:
         """Pages for a question that needs them. A cancelled call ends what it began."""
-        query = self._query(question)
+        query = "" if is_sealed(asker.sensitivity) else self._query(question)
         if not query:
             self._parts.metrics.outside_searches.labels("withheld").inc()
             return Gained(need, "withheld")

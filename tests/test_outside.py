@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
@@ -18,11 +20,12 @@ from memory.adapters.fetch import FetchBounds, WebFetcher
 from memory.adapters.page_process import PageProcess
 from memory.adapters.searxng import SearxngSearch
 from memory.audit import Note, noted
-from memory.config import Settings
+from memory.config import Settings, load_settings
 from memory.config_outside import Outside as OutsideSettings
 from memory.outside import Asker, Missed, Outside, OutsideBounds, OutsideParts
 from memory.outside_wiring import leaving, outside_of, reach_of
 from memory.telemetry import Metrics
+from policies.labels import Integrity, Sensitivity
 from policies.web_address import Reach
 from policies.web_need import FRESH, Known
 from tests.web_site import Names, Script, Site, answer, is_here, redirect, site
@@ -112,7 +115,7 @@ async def test_a_question_that_needs_the_web_gets_pages_with_where_they_are_from
     assert (gained.need, gained.search) == ("news", "found")
     assert [page.url for page in gained.pages] == [world.web.url("/17"), world.web.url("/18", "other.example.org")]
     page = gained.pages[0]
-    assert (page.title, page.integrity, page.why) == ("/17", "web", "news")
+    assert (page.title, page.integrity, page.why) == ("/17", Integrity.WEB, "news")
     assert page.blocks[0].text.startswith("The newest release is /17")
     assert abs(datetime.now(UTC) - page.fetched_at) < timedelta(minutes=1)
     assert world.queries == ["What is the latest version of PostgreSQL"]
@@ -139,6 +142,13 @@ async def test_a_question_with_a_secret_is_not_searched_for(world: World, secret
     assert (gained.need, gained.search, gained.pages) == ("asked", "withheld", ())
     assert (world.service.heads, world.journal.notes) == ([], [])
     assert world.counted("searches") == {"withheld": 1}
+
+
+async def test_a_confidential_question_is_not_searched_for(world: World) -> None:
+    for label in (Sensitivity.CONFIDENTIAL, Sensitivity.SECRET):
+        gained = await world.looks().look(Asker(UUID(int=7), "open", label), NEWS, NOTHING)
+        assert (gained.need, gained.search) == ("news", "withheld")
+    assert (world.service.heads, world.journal.notes) == ([], [])
 
 
 async def test_personal_data_is_taken_out_of_a_query_whatever_the_store_keeps(world: World) -> None:
@@ -253,6 +263,16 @@ async def test_it_is_off_until_it_is_turned_on_and_then_is_built_of_the_settings
     settings = Settings(outside=on)
     assert isinstance(outside_of(settings, journal, metrics), Outside)
     assert [str(rule) for rule in reach_of(settings).deny] == ["203.0.113.0/24", "example.com"]
+
+
+def test_the_settings_of_the_page_load_and_its_snippet_runs(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "outside-knowledge.md").read_text()
+    (config,) = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "config.yaml").write_text(config)
+    settings = load_settings(tmp_path / "config.yaml", {}, {})
+    assert outside_of(settings, Journal(), Metrics()) is not None
+    (snippet,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exec(compile(snippet, "outside-knowledge.md", "exec"), {})
 
 
 async def test_wired_by_the_settings_it_reaches_no_address_of_loopback(world: World) -> None:
