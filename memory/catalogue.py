@@ -475,6 +475,28 @@ class LawMetrics:
         )
 
 
+class OutsideMetrics:
+    """The web: what was asked for, what came, and why not."""
+
+    def __init__(self, own: CollectorRegistry) -> None:
+        self.outside_needs = Counter(
+            "memory_proxy_outside_needs_total", "Questions looked at, by why they need the web.", ["need"], registry=own
+        )
+        self.outside_searches = Counter(
+            "memory_proxy_outside_searches_total", "Searches by what came of them.", ["outcome"], registry=own
+        )
+        self.outside_pages = Counter(
+            "memory_proxy_outside_pages_total", "Pages by what came of them.", ["outcome"], registry=own
+        )
+        self.outside_seconds = Histogram(
+            "memory_proxy_outside_seconds",
+            "Time for the web, by step.",
+            ["step"],
+            registry=own,
+            buckets=_LAG_SECONDS,
+        )
+
+
 class TraceMetrics:
     """Spans on their way to the collector."""
 

@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 
 from memory.config_documents import Documents
 from memory.config_file import FILE_BYTES_MAX, Problem, parse_config, parse_scalar
+from memory.config_outside import Outside
 from memory.config_sections import (
     Audit,
     Auth,
@@ -108,6 +109,7 @@ class Settings(Section):
     erasure: Erasure = Erasure()
     injection: Injection = Injection()
     documents: Documents = Documents()
+    outside: Outside = Outside()
     data: Data = Data()
     log: Log = Log()
     telemetry: Telemetry = Telemetry()
@@ -371,6 +373,12 @@ def _cross_problems(settings: Settings, given: Mapping[str, Given]) -> Iterator[
         yield Problem(where("redis.cache_url"), "redis.cache_url", "expected redis.url as well")
     if settings.extract.by == "model" and settings.chat_model.model is None:
         yield Problem(where("extract.by"), "extract.by", "expected chat_model.model as well, for extract.by model")
+    if settings.outside.enabled and settings.outside.search_url is None:
+        yield Problem(
+            where("outside.enabled"),
+            "outside.enabled",
+            "expected outside.search_url as well, the address of a SearXNG-compatible service",
+        )
 
 
 def _expose(value: object) -> object:

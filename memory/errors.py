@@ -32,6 +32,11 @@
     |- LeaseLost                   another worker owns the lane: the transaction is rolled back
     |- TokenizerUnavailable        the served model's count is not to be had: an estimate is used
     |- ChatModelUnavailable        no generative answer: the heuristic path takes over
+    |- OutsideUnavailable          nothing of the web now; `reason` is one of a closed list: the answer goes on without
+    |  |- FetchRefused             our own law: refused_address, robots
+    |  |- FetchFailed              the other side: redirects, http_status, media_type, too_large, too_slow, unreachable
+    |  |- SearchFailed             the search service: the same reasons, or unreadable
+    |  `- PageUnreadable           a page that is not read within its bounds: unreadable
     |- ModelFileInvalid            a model's file is missing, altered, or not of the kind that is needed
     |- ConfigInvalid               the configuration cannot be used: the start stops
     `- StartFailed                 a part that must run does not: the start stops, with the remedy
@@ -40,6 +45,22 @@ Foreign exceptions are translated into these where they arise, `raise ... from e
 """
 
 from __future__ import annotations
+
+from typing import Literal, get_args
+
+WebReason = Literal[
+    "refused_address",
+    "robots",
+    "redirects",
+    "http_status",
+    "media_type",
+    "too_large",
+    "too_slow",
+    "unreachable",
+    "unreadable",
+]
+"""Why something of the web was not had. Counted and audited; a closed list."""
+WEB_REASONS: tuple[WebReason, ...] = get_args(WebReason)
 
 
 class MemoryProxyFault(Exception):
@@ -225,6 +246,33 @@ class ExtractorUnavailable(MemoryProxyFault):
 
 class ExtractorRefused(MemoryProxyFault):
     """The serving vLLM refuses the question itself (a 4xx) or answers it without end: asking again cannot help."""
+
+
+class OutsideUnavailable(MemoryProxyFault):
+    """Something of the web that was not had. The text names a host at most, never a query or a page's words."""
+
+    def __init__(self, reason: WebReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class FetchRefused(OutsideUnavailable):
+    """An address that our lists, the law of addresses or the site's robots.txt keep us from."""
+
+
+class FetchFailed(OutsideUnavailable):
+    """The other side did not give a page within the bounds."""
+
+
+class SearchFailed(OutsideUnavailable):
+    """The search service gave no results that can be read within the bounds."""
+
+
+class PageUnreadable(OutsideUnavailable):
+    """A page whose text was not found within the bounds of time and memory."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("unreadable", message)
 
 
 class ModelFileInvalid(MemoryProxyFault):

@@ -27,6 +27,7 @@ from memory.catalogue import (
     LawMetrics,
     LedgerMetrics,
     LoadMetrics,
+    OutsideMetrics,
     PrefixCacheMetrics,
     RecallMetrics,
     RequestMetrics,
@@ -52,6 +53,7 @@ class Metrics(
     DocumentMetrics,
     UpkeepMetrics,
     LawMetrics,
+    OutsideMetrics,
     TraceMetrics,
 ):
     """Every metric of this project. Built once per process and passed down."""

@@ -486,6 +486,32 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             ),
         ),
     ),
+    (
+        "Outside knowledge",
+        (
+            Panel(
+                "Questions that need the web",
+                "ops",
+                "Questions looked at, by why they need it. A share of some per cent of none: the rules fire too often.",
+                (("{{need}}", rate("outside_needs_total", "need", 'need!="none"')),),
+            ),
+            Panel(
+                "Searches and pages by outcome",
+                "ops",
+                "found, nothing, withheld; read; else the reason: refused_address, robots, http_status and so on.",
+                (
+                    ("search {{outcome}}", rate("outside_searches_total", "outcome")),
+                    ("page {{outcome}}", rate("outside_pages_total", "outcome")),
+                ),
+            ),
+            Panel(
+                "Time for the web, p95",
+                "s",
+                "By step; all is one question. Near outside.total_s: sites or the search service are slow.",
+                (("{{step}}", quantile(0.95, "outside_seconds", "step")),),
+            ),
+        ),
+    ),
 )
 
 

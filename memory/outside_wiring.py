@@ -1,0 +1,56 @@
+"""Outside knowledge as a program is wired with it: settings, metrics, audit in; what looks outside, or None, out.
+
+A query leaves the machine, so more is taken out of it than of what is stored: secrets keep it in altogether, and
+personal data of every kind is dropped, whatever `personal.*` keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+
+from memory.adapters.fetch import FetchBounds, WebFetcher
+from memory.adapters.page_process import PageProcess
+from memory.adapters.searxng import SearxngSearch
+from memory.adapters.secret_rules import secret_detectors
+from memory.audit import Audit
+from memory.config import Settings
+from memory.outside import Outside, OutsideBounds, OutsideParts
+from memory.telemetry import Metrics
+from memory.write.personal import PersonalRedactor
+from memory.write.redact import Redactor
+from policies.personal import Action, PersonalPolicy
+from policies.web_address import Reach, rule_of
+
+
+def outside_of(settings: Settings, audit: Audit, metrics: Metrics) -> Outside | None:
+    """What looks outside; None where that is off."""
+    outside = settings.outside
+    if not outside.enabled or outside.search_url is None:
+        return None
+    reach = reach_of(settings)
+    bounds = FetchBounds(page_bytes_max=outside.page_bytes_max, head_s=outside.head_s, total_s=outside.page_s)
+    parts = OutsideParts(
+        search=SearxngSearch(outside.search_url, results_max=outside.results_max, wall_s=outside.search_s),
+        fetcher=WebFetcher(reach, bounds, contact=outside.contact or ""),
+        reader=PageProcess(chars_max=outside.page_chars_max),
+        redact=leaving(),
+        audit=audit,
+        metrics=metrics,
+    )
+    return Outside(parts, reach, OutsideBounds(outside.pages_max, outside.total_s))
+
+
+def reach_of(settings: Settings) -> Reach:
+    """The lists of the configuration."""
+    outside = settings.outside
+    deny = tuple(rule_of(entry, networks=True) for entry in outside.deny)
+    return Reach(outside.allow, deny, outside.ports)
+
+
+def leaving() -> Callable[[str], str]:
+    """A text as it may leave the machine: placeholders where a secret stood, nothing where personal data did."""
+    drop: Action = "drop"
+    policy = PersonalPolicy(**{kind.name: drop for kind in fields(PersonalPolicy)})
+    redactor = PersonalRedactor(Redactor(secret_detectors()), policy)
+    return lambda text: redactor.redact(text).text
