@@ -7,25 +7,15 @@ again, a store is not there yet or another consolidates; 2 final, the reason is 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import importlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import uvloop
-
-from memory.adapters.language import LanguageModel
-from memory.adapters.postgres.database import Database
-from memory.adapters.postgres.migrate import check, lacks, migrate, pending
-from memory.adapters.postgres.serving_store import ServingStore
-from memory.adapters.served_model import configured_files
-from memory.audit_command import AuditAsked, audited
 from memory.config import Settings, settings_from_environ
-from memory.encryption_command import encryption
 from memory.erasure.model import KINDS
 from memory.errors import (
     ConfigInvalid,
@@ -36,20 +26,14 @@ from memory.errors import (
     StartFailed,
     StoreUnavailable,
 )
-from memory.forget_command import Asked as Wanted
-from memory.forget_command import cleaned, forgotten
-from memory.key_command import keys
-from memory.key_wiring import with_keys
-from memory.redact_command import RedactAsked, redacted
-from memory.reembed_command import Asked, reembedded
-from memory.settling import settle
-from memory.telemetry import Metrics, configure_logging, event
-from memory.wiring import NIGHTLY, consolidation, holder_name, prepared, step_back, work
-from memory.write.consolidate import Standing
-from memory.write.consolidate_report import shown, told
+from memory.telemetry import configure_logging, event
 
 log = logging.getLogger("memory_proxy.memory")
-TRY_AGAIN = 75
+TRY_AGAIN: Final = 75
+PREPARE: Final = "prepare-model"
+WHAT: Final = (
+    "worker", "migrate", PREPARE, "consolidate", "reembed", "key", "audit", "encryption", "redact", "forget"
+)  # fmt: skip
 
 
 def main() -> int:
@@ -58,7 +42,7 @@ def main() -> int:
     try:
         settings = settings_from_environ(os.environ)
         configure_logging(settings.log.level, settings.log.format)
-        return COMMANDS[given.what](settings, given)
+        return _command(given.what)(settings, given)
     except (StoreUnavailable, QueueUnavailable, EmbedderUnavailable, LeaseLost) as fault:
         event(log, "not_there_yet", logging.WARNING, what=given.what, fault=str(fault))
         return TRY_AGAIN
@@ -67,9 +51,16 @@ def main() -> int:
         return 2
 
 
+def _command(what: str) -> Callable[[Settings, argparse.Namespace], int]:
+    """Loaded by itself: what a worker imports takes .8 s, and preparing a model runs at every start."""
+    home = importlib.import_module("memory.prepare_command" if what == PREPARE else "memory.commands")
+    run: Callable[[Settings, argparse.Namespace], int] = home.COMMANDS[what]
+    return run
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
-    parser.add_argument("what", choices=list(COMMANDS))
+    parser.add_argument("what", choices=WHAT)
     parser.add_argument("asked", nargs="?", help="of key: what the command line asks for, as JSON")
     parser.add_argument(
         "--mode",
@@ -91,129 +82,6 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("user", "project", "agent"):
         parser.add_argument(f"--as-{name}", default="default", help="of forget: in whose scope")
     return parser
-
-
-def _work(settings: Settings, _: argparse.Namespace) -> int:
-    uvloop.run(work(settings))
-    return 0
-
-
-def _migrate(settings: Settings, given: argparse.Namespace) -> int:
-    if given.mode == "check":
-        return uvloop.run(compared(settings))
-    uvloop.run(migrated(settings))
-    return 0
-
-
-def _prepare(settings: Settings, _: argparse.Namespace) -> int:
-    configured_files(settings, lambda step: event(log, "model", step=step))
-    return 0
-
-
-def _consolidate(settings: Settings, given: argparse.Namespace) -> int:
-    return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
-
-
-def _reembed(settings: Settings, given: argparse.Namespace) -> int:
-    asked = Asked(given.mode, given.to, given.directory, given.rest, given.json)
-    return uvloop.run(reembedded(settings, asked))
-
-
-def _key(settings: Settings, given: argparse.Namespace) -> int:
-    return uvloop.run(keys(settings, given.asked))
-
-
-def _audit(settings: Settings, given: argparse.Namespace) -> int:
-    named = {name: getattr(given, name) for name in ("tenant", "action", "actor", "id", "head", "limit")}
-    return uvloop.run(audited(settings, AuditAsked(given.mode, as_json=given.json, **named)))
-
-
-def _encryption(settings: Settings, given: argparse.Namespace) -> int:
-    return uvloop.run(encryption(settings, given.mode, given.older_days, as_json=given.json))
-
-
-def _redact(settings: Settings, given: argparse.Namespace) -> int:
-    return uvloop.run(redacted(settings, RedactAsked(given.mode, given.again, given.token, given.json)))
-
-
-def _forget(settings: Settings, given: argparse.Namespace) -> int:
-    wanted = Wanted(given.tenant or "default", given.kind, given.value, given.as_user, given.as_project, given.as_agent)
-    return uvloop.run(forgotten(settings, wanted))
-
-
-COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {
-    "worker": _work,
-    "migrate": _migrate,
-    "prepare-model": _prepare,
-    "consolidate": _consolidate,
-    "reembed": _reembed,
-    "key": _key,
-    "audit": _audit,
-    "encryption": _encryption,
-    "redact": _redact,
-    "forget": _forget,
-}
-
-
-async def migrated(settings: Settings) -> None:
-    """Bring the schema up to date, make the model's table. Raises StoreUnavailable, StartFailed, ModelFileInvalid."""
-    url = _owner(settings)
-    await migrate(url)
-    if lacking := await lacks(url):
-        named = ", ".join(lacking[:3])
-        raise StartFailed(
-            f"the database has no {named}{' …' if len(lacking) > 3 else ''} ({len(lacking)} in all), although every "
-            "migration is noted as applied: another build made it; remedy: `memory-proxy export` with that build, and "
-            "import into a database of its own (embedded: another data directory)"
-        )
-    await settle(settings, url)
-    await cleaned(settings)
-
-
-async def compared(settings: Settings) -> int:
-    """Say on stdout what of the live schema differs from this version's. The exit code: 1 where anything does."""
-    url = _owner(settings)
-    waiting, differences = await pending(url), await check(url)
-    if waiting:
-        differences.insert(0, f"- {waiting} migrations, which `memory-proxy migrate` applies")
-    sys.stdout.write("".join(f"{line}\n" for line in differences) or "the schema is this version's\n")
-    return 1 if differences else 0
-
-
-def _owner(settings: Settings) -> str:
-    url = settings.database.owner_url or settings.database.url
-    if url is None:
-        raise ConfigInvalid("database.url is not resolved")
-    return url.get_secret_value()
-
-
-async def consolidated(settings: Settings, mode: str, *, as_json: bool) -> int:
-    """Consolidate now, rehearse it, or show the last run: progress on stderr, the report on stdout. The exit code."""
-    step_back()
-    if settings.database.url is None:
-        raise ConfigInvalid("database.url is not resolved")
-    database, _ = with_keys(settings, await Database.open(settings.database.url.get_secret_value(), NIGHTLY))
-    try:
-        serving = await ServingStore(database).serving()
-        if serving is None:
-            raise StoreUnavailable("the store has not been started yet")
-        embedder, languages = await asyncio.gather(
-            asyncio.to_thread(prepared, settings, serving.model), asyncio.to_thread(LanguageModel)
-        )
-        one = consolidation(settings, database, embedder, languages, Metrics(), holder_name(), serving.model.table)
-        if mode == "last":
-            sys.stdout.write(shown(await one.last(), as_json=as_json))
-            return 0
-        began = datetime.now(UTC)
-        report = await (one.rehearse(told) if mode == "dry-run" else one.run(told))
-    finally:
-        await database.close()
-    if report is None:
-        sys.stderr.write("another process consolidates; `memory-proxy consolidate` shows how far it is\n")
-        return TRY_AGAIN
-    standing = Standing(began, datetime.now(UTC), tuple(one.as_json() for one in report))
-    sys.stdout.write(shown(standing, as_json=as_json, rehearsed=mode == "dry-run"))
-    return 0
 
 
 if __name__ == "__main__":

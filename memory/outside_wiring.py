@@ -6,17 +6,28 @@ personal data of every kind is dropped, whatever `personal.*` keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
 
 from memory.adapters.fetch import FetchBounds, WebFetcher
 from memory.adapters.page_process import PageProcess
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.document_records import DocumentRecords
+from memory.adapters.postgres.document_store import DocumentStore
+from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.redaction import redactor_of
 from memory.adapters.searxng import SearxngSearch
 from memory.adapters.secret_rules import secret_detectors
-from memory.audit import Audit
+from memory.audit import Audit, Journal
 from memory.config import Settings
+from memory.keys import KeyRing
 from memory.outside import Outside, OutsideBounds, OutsideParts
 from memory.telemetry import Metrics
+from memory.web_documents import Stages, WebDocuments
+from memory.write.outside import LooksBehind
 from memory.write.personal import PersonalRedactor
 from memory.write.redact import Redactor
 from policies.personal import Action, PersonalPolicy
@@ -39,6 +50,44 @@ def outside_of(settings: Settings, audit: Audit, metrics: Metrics) -> Outside | 
         metrics=metrics,
     )
     return Outside(parts, reach, OutsideBounds(outside.pages_max, outside.total_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What looks outside behind the answers of a worker: what hears of them, and what runs beside the lanes."""
+
+    looks: LooksBehind
+    journal: Journal
+
+    @property
+    def jobs(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """Its loops, by name."""
+        return {"looking outside": self.looks.run(), "noting what left": self.journal.keep_writing()}
+
+
+def behind_answers(
+    settings: Settings,
+    database: Database,
+    scopes: Scopes,
+    table: str,
+    keys: KeyRing,
+    metrics: Metrics,
+    clock: Callable[[], datetime],
+) -> Behind | None:
+    """What looks outside in a memory worker; None where that is off."""
+    audit = AuditLog(database, keys.audit_key)
+    journal = Journal(audit, metrics)
+    outside = outside_of(settings, journal, metrics)
+    if outside is None:
+        return None
+    pages = web_documents(settings, DocumentStore(database, scopes, table, audit), keys)
+    return Behind(LooksBehind(outside, pages, DocumentRecords(database, scopes, audit), metrics, clock), journal)
+
+
+def web_documents(settings: Settings, store: Stages, keys: KeyRing) -> WebDocuments:
+    """What keeps pages."""
+    redactor = redactor_of(settings)
+    return WebDocuments(store, keys, lambda text: redactor.redact(text).text, settings.documents.waiting_max)
 
 
 def reach_of(settings: Settings) -> Reach:

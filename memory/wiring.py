@@ -59,6 +59,7 @@ from memory.errors import ConfigInvalid
 from memory.hygiene import keep_measuring
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
+from memory.outside_wiring import Behind, behind_answers
 from memory.serving import StoredModel, until_moved
 from memory.settling import until_settled
 from memory.telemetry import Metrics, event
@@ -137,8 +138,10 @@ async def work_with_one_model(settings: Settings, metrics: Metrics, over: asynci
         shared = await opened(settings, closing, metrics, over)
         if shared is None:
             return
-        path, stop = write_path(shared), asyncio.Event()
+        behind = _behind(shared)
+        path, stop = write_path(shared, behind), asyncio.Event()
         named = await jobs(shared, path.parts, closing)
+        named |= behind.jobs if behind else {}
         named["following the model"] = _until_moved(shared, over, stop)
         await closing.enter_async_context(beside(named))
         await run_worker(
@@ -213,7 +216,13 @@ def budgets_of(settings: Settings) -> Budgets:
     return Budgets(given.foreign_writes_per_hour, given.session_writes_per_hour)
 
 
-def write_path(shared: Shared) -> WritePath:
+def _behind(shared: Shared) -> Behind | None:
+    return behind_answers(
+        shared.settings, shared.database, shared.scopes, shared.table, shared.keys, shared.metrics, _now
+    )
+
+
+def write_path(shared: Shared, behind: Behind | None = None) -> WritePath:
     """What one captured exchange goes through."""
     settings, database, embedder = shared.settings, shared.database, shared.embedder
     summary = settings.summary
@@ -250,6 +259,7 @@ def write_path(shared: Shared) -> WritePath:
             borders=borders(),
             keeping=redactor.keeping if tokenises(redactor.policy) else None,
             cleaned_by=mark_of(redactor.policy),
+            outside=behind.looks.heard if behind else None,
         )
     )
 

@@ -28,6 +28,8 @@ STALE_AFTER: Final = timedelta(days=7)
 FRESH: Final = timedelta(hours=6)
 _SPACE: Final = re.compile(r"\s+")
 _WORDS_MIN: Final = 2
+_TO_WHAT: Final = re.compile(r"^\W*(?:for|about|on|nach|über|pour|sur|por|sobre|acerca de)\s+")
+"""What joins "search the web" to what is searched for; it begins no question."""
 _WHO: Final = re.compile(r"\W*(?:who|wer|qui|quién)\b")
 
 
@@ -63,6 +65,7 @@ def query_of(question: str, chars_max: int = QUESTION_CHARS_MAX) -> str:
     asked = _SPACE.sub(" ", question.replace("’", "'")).strip()
     said = asked.casefold()
     bare = _SPACE.sub(" ", ASKED.sub(" ", LEAD_IN.sub(" ", said).strip(" ,")))
+    bare = _TO_WHAT.sub("", bare) if ASKED.search(said) else bare
     kept = asked if bare == said or len(bare.split()) < _WORDS_MIN else bare
     return kept.strip(" ,.;:?!")[:chars_max].rstrip()
 

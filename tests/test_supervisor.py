@@ -524,6 +524,8 @@ def test_the_supervisor_loads_neither_the_serving_nor_the_remembering_side() -> 
         "memory",
         "memory.errors",
         "memory.metric_files",
+        "policies",
+        "policies.web_address",  # the form of the names in outside.allow and outside.deny
     }
 
 

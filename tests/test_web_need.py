@@ -129,7 +129,7 @@ def test_a_long_message_is_no_question() -> None:
     [
         ("What is the latest version of PostgreSQL?", "What is the latest version of PostgreSQL"),
         ("Could you please look up the population of Utrecht?", "the population of utrecht"),
-        ("Search the web for  Louvre\nopening hours", "for louvre opening hours"),
+        ("Search the web for  Louvre\nopening hours", "louvre opening hours"),
         ("Look it up online.", "Look it up online"),
     ],
 )

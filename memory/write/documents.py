@@ -156,7 +156,7 @@ class Documents:
             origin=ORIGIN,
             importance=0.5,
             confidence=1.0,
-            occurred_at=None,
+            occurred_at=staged.created_at if staged.facts.integrity == Integrity.WEB.value else None,
             extractor_version=EXTRACTOR_VERSION,
             source_turns=(),
             attributes=attributes,

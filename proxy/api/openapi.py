@@ -15,6 +15,7 @@ from pydantic.json_schema import models_json_schema
 from proxy.api import schemas, schemas_forget, schemas_replay
 from proxy.api.call import ADMISSION, BODY, CALLER, ERRORS, JSON, Call
 from proxy.api.calls_documents import DOCUMENT_CALLS
+from proxy.api.calls_outside import OUTSIDE_CALLS
 from proxy.api.calls_records import RECORDS
 from proxy.api.calls_tools import TOOL_CALLS, TOOL_PARAMETERS
 from proxy.api.exports import NDJSON
@@ -283,6 +284,7 @@ CALLS: Final = (
     *RECORDS,
     *TOOL_CALLS,
     *DOCUMENT_CALLS,
+    *OUTSIDE_CALLS,
 )
 
 

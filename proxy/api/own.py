@@ -24,6 +24,7 @@ from proxy.api.health import Health
 from proxy.api.imports import Import
 from proxy.api.memories import Memories
 from proxy.api.openapi import DOCUMENT_PATH, document
+from proxy.api.outside import OutsideCalls
 from proxy.api.parts import OwnParts
 from proxy.api.personas import PersonaCalls
 from proxy.api.queue import DeadLetters, Waiting
@@ -101,7 +102,7 @@ class OwnApi:
         dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts)
         retrievals, checkpoints = Retrievals(parts, labels), Checkpoints(parts, labels)
         replay, personas = Replay(parts, retrievals), PersonaCalls(parts)
-        documents = Documents(parts, labels)
+        documents, outside = Documents(parts, labels), OutsideCalls(parts)
         search = Search(parts, labels)
         tools = Tools(parts, labels, search, forget, retrievals)
         return (
@@ -141,6 +142,7 @@ class OwnApi:
             Route("GET", "/memory/v1/documents/{id}", documents.show),
             Route("DELETE", "/memory/v1/documents/{id}", documents.hide),
             Route("POST", "/memory/v1/documents/{id}/undelete", documents.undelete),
+            Route("POST", "/memory/v1/outside", outside.look),
             Route("GET", "/memory/v1/audit", AuditRows(parts).list),
             Route("GET", "/memory/v1/events", Events(parts).list),
             Route("GET", "/memory/v1/sessions", sessions.list),

@@ -39,7 +39,7 @@ from policies.redaction import Redacted
 from policies.working import WorkingContext
 from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.keeps_personas import KeepsPersonas
-from proxy.api.parts_documents import DocumentParts
+from proxy.api.parts_documents import DocumentParts, OutsideCall
 from proxy.api.tool_record import ToolRecords
 from proxy.app import Door
 from proxy.limits import KeyUse
@@ -275,3 +275,4 @@ class OwnParts:
     retention: timedelta  # of sealed parts
     passages: Passages
     documents: DocumentParts
+    outside: OutsideCall | None  # None: it is off

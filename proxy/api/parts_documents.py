@@ -9,17 +9,12 @@ from typing import Protocol
 from uuid import UUID
 
 from memory.audit import Note
-from memory.documents import ChunkRecord, Citation, DocumentRecord, Parsed, Upload
+from memory.documents import ChunkRecord, Citation, DocumentRecord, Parsed
 from memory.model import Scope
+from memory.outside import Outside
 from memory.stored import Page
+from memory.web_documents import Stages, WebDocuments
 from proxy.api.paging import Order
-
-
-class Stages(Protocol):
-    """Where uploads wait to be stored."""
-
-    async def stage(self, scope: Scope, upload: Upload, *, waiting_max: int, now: datetime, note: Note) -> UUID:
-        """Keep one; its document's id. Raises RateLimited, StoreUnavailable."""
 
 
 class ReadsDocuments(Protocol):
@@ -74,3 +69,11 @@ class DocumentParts:
     waiting_max: int
     idle_s: float
     budget_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideCall:
+    """What looks outside, and what keeps the pages."""
+
+    looks: Outside
+    keeps: WebDocuments

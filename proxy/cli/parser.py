@@ -23,6 +23,7 @@ from proxy.cli import (
     key,
     mcp,
     migrate,
+    outside,
     persona,
     redact,
     reembed,
@@ -62,6 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     _checkpoint(commands)
     _persona(commands)
     _documents(commands)
+    _outside(commands)
     _replay(commands)
     _hygiene(commands)
     _consolidate(commands)
@@ -216,6 +218,11 @@ def _documents(commands: Commands) -> None:
     parser = _command(commands, "documents", documents.run_documents, help_text, documents.TEACHES)
     for verb in documents.arguments(parser):
         _with_service(verb)
+
+
+def _outside(commands: Commands) -> None:
+    help_text = "Look for a question in the web now, and keep the pages as documents."
+    outside.arguments(_command(commands, "outside", outside.run_outside, help_text, outside.TEACHES))
 
 
 def _replay(commands: Commands) -> None:

@@ -1,4 +1,4 @@
-"""What the calls of documents are made of: settings and opened stores in, their parts out."""
+"""What the calls of documents and of outside knowledge are made of: settings and opened stores in, their parts out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from memory.adapters.parsing import ParseBounds, ParseProcess
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.document_records import DocumentRecords
 from memory.adapters.postgres.document_store import DocumentStore
+from memory.audit import Audit
 from memory.config import Settings
-from proxy.api.parts_documents import DocumentParts
+from memory.outside_wiring import outside_of, web_documents
+from memory.telemetry import Metrics
+from proxy.api.parts_documents import DocumentParts, OutsideCall
 from proxy.wiring.stores import Kept
 
 
@@ -30,3 +33,14 @@ def document_parts(settings: Settings, kept: Kept, audit: AuditLog) -> DocumentP
         idle_s=settings.limits.body_idle_timeout_s,
         budget_tokens=settings.recall.budget_tokens_max,
     )
+
+
+def outside_call(
+    settings: Settings, kept: Kept, audit: AuditLog, journal: Audit, metrics: Metrics
+) -> OutsideCall | None:
+    """What looks outside when it is asked to, in one proxy worker; None where that is off."""
+    looks = outside_of(settings, journal, metrics)
+    if looks is None:
+        return None
+    store = DocumentStore(kept.database, kept.scopes, kept.table, audit)
+    return OutsideCall(looks, web_documents(settings, store, kept.keys))

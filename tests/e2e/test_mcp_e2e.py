@@ -292,7 +292,7 @@ def test_without_the_extra_the_command_says_what_to_install() -> None:
 
 def test_the_service_never_loads_the_sdk() -> None:
     look = (
-        "import sys, proxy.worker, memory.__main__, proxy.cli.parser;"
+        "import sys, proxy.worker, memory.commands, proxy.cli.parser;"
         "sys.exit(bool({'mcp', 'mcp_types', 'starlette', 'uvicorn'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", look], timeout=60).returncode == 0

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memory.__main__ import migrated
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import (
@@ -22,6 +21,7 @@ from memory.adapters.postgres.migrate import (
     pending,
 )
 from memory.adapters.postgres.scopes import Scopes
+from memory.commands import migrated
 from memory.config import load_settings
 from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
 from memory.model import Scope

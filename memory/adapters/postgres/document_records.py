@@ -87,6 +87,13 @@ class DocumentRecords:
         headings = {row["memory_id"]: _heading(row) for row in said}
         return {row["memory_id"]: _citation(row, headings.get(row["memory_id"], ())) for row in found}
 
+    async def newest_page(self, scope: Scope, memory_ids: Sequence[UUID]) -> datetime | None:
+        """When the newest page of the web that one of these memories is of was stored; None where none is of any."""
+        seen = [one.scope_id for one in await self._scopes.visible(scope)]
+        async with self._database.transaction(scope.tenant, seen, read_only=True) as tx:
+            at: datetime | None = await tx.value("newest_page_of_memories", scope.tenant, list(memory_ids))
+        return at
+
     async def hide(
         self, scope: Scope, document_id: UUID, now: datetime, *, note: Note, may: Callable[[DocumentRecord], None]
     ) -> int:

@@ -308,6 +308,16 @@ FROM unnest($2::uuid[]) AS w (memory_id)
 JOIN document_chunks c ON c.tenant_id = $1 AND c.memory_id = w.memory_id
 JOIN documents d ON d.tenant_id = $1 AND d.document_id = c.document_id;
 
+-- name: newest_page_of_memories
+-- When the newest page of the web that one of these memories is a chunk of was stored.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: document_chunks_of_memory, documents_pkey. Rows: at.
+SELECT max(d.changed_at) AS at
+FROM unnest($2::uuid[]) AS w (memory_id)
+JOIN document_chunks c ON c.tenant_id = $1 AND c.memory_id = w.memory_id
+JOIN documents d ON d.tenant_id = $1 AND d.document_id = c.document_id
+WHERE d.integrity = 'web';
+
 -- ---------------------------------------------------------------- hidden and shown
 
 -- name: hide_document

@@ -1,0 +1,154 @@
+"""The commands of `python -m memory`, each with all that it is made of: settings and options in, an exit code out.
+
+Loaded by `memory.__main__` for the command that needs it: preparing a model does not wait for what a worker imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import uvloop
+
+from memory.adapters.language import LanguageModel
+from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.migrate import check, lacks, migrate, pending
+from memory.adapters.postgres.serving_store import ServingStore
+from memory.audit_command import AuditAsked, audited
+from memory.config import Settings
+from memory.encryption_command import encryption
+from memory.errors import ConfigInvalid, StartFailed, StoreUnavailable
+from memory.forget_command import Asked as Wanted
+from memory.forget_command import cleaned, forgotten
+from memory.key_command import keys
+from memory.key_wiring import with_keys
+from memory.redact_command import RedactAsked, redacted
+from memory.reembed_command import Asked, reembedded
+from memory.settling import settle
+from memory.telemetry import Metrics
+from memory.wiring import NIGHTLY, consolidation, holder_name, prepared, step_back, work
+from memory.write.consolidate import Standing
+from memory.write.consolidate_report import shown, told
+
+TRY_AGAIN: Final = 75
+
+
+def _work(settings: Settings, _: argparse.Namespace) -> int:
+    uvloop.run(work(settings))
+    return 0
+
+
+def _migrate(settings: Settings, given: argparse.Namespace) -> int:
+    if given.mode == "check":
+        return uvloop.run(compared(settings))
+    uvloop.run(migrated(settings))
+    return 0
+
+
+def _consolidate(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
+
+
+def _reembed(settings: Settings, given: argparse.Namespace) -> int:
+    asked = Asked(given.mode, given.to, given.directory, given.rest, given.json)
+    return uvloop.run(reembedded(settings, asked))
+
+
+def _key(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(keys(settings, given.asked))
+
+
+def _audit(settings: Settings, given: argparse.Namespace) -> int:
+    named = {name: getattr(given, name) for name in ("tenant", "action", "actor", "id", "head", "limit")}
+    return uvloop.run(audited(settings, AuditAsked(given.mode, as_json=given.json, **named)))
+
+
+def _encryption(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(encryption(settings, given.mode, given.older_days, as_json=given.json))
+
+
+def _redact(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(redacted(settings, RedactAsked(given.mode, given.again, given.token, given.json)))
+
+
+def _forget(settings: Settings, given: argparse.Namespace) -> int:
+    wanted = Wanted(given.tenant or "default", given.kind, given.value, given.as_user, given.as_project, given.as_agent)
+    return uvloop.run(forgotten(settings, wanted))
+
+
+COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {
+    "worker": _work,
+    "migrate": _migrate,
+    "consolidate": _consolidate,
+    "reembed": _reembed,
+    "key": _key,
+    "audit": _audit,
+    "encryption": _encryption,
+    "redact": _redact,
+    "forget": _forget,
+}
+
+
+async def migrated(settings: Settings) -> None:
+    """Bring the schema up to date, make the model's table. Raises StoreUnavailable, StartFailed, ModelFileInvalid."""
+    url = _owner(settings)
+    await migrate(url)
+    if lacking := await lacks(url):
+        named = ", ".join(lacking[:3])
+        raise StartFailed(
+            f"the database has no {named}{' …' if len(lacking) > 3 else ''} ({len(lacking)} in all), although every "
+            "migration is noted as applied: another build made it; remedy: `memory-proxy export` with that build, and "
+            "import into a database of its own (embedded: another data directory)"
+        )
+    await settle(settings, url)
+    await cleaned(settings)
+
+
+async def compared(settings: Settings) -> int:
+    """Say on stdout what of the live schema differs from this version's. The exit code: 1 where anything does."""
+    url = _owner(settings)
+    waiting, differences = await pending(url), await check(url)
+    if waiting:
+        differences.insert(0, f"- {waiting} migrations, which `memory-proxy migrate` applies")
+    sys.stdout.write("".join(f"{line}\n" for line in differences) or "the schema is this version's\n")
+    return 1 if differences else 0
+
+
+def _owner(settings: Settings) -> str:
+    url = settings.database.owner_url or settings.database.url
+    if url is None:
+        raise ConfigInvalid("database.url is not resolved")
+    return url.get_secret_value()
+
+
+async def consolidated(settings: Settings, mode: str, *, as_json: bool) -> int:
+    """Consolidate now, rehearse it, or show the last run: progress on stderr, the report on stdout. The exit code."""
+    step_back()
+    if settings.database.url is None:
+        raise ConfigInvalid("database.url is not resolved")
+    database, _ = with_keys(settings, await Database.open(settings.database.url.get_secret_value(), NIGHTLY))
+    try:
+        serving = await ServingStore(database).serving()
+        if serving is None:
+            raise StoreUnavailable("the store has not been started yet")
+        embedder, languages = await asyncio.gather(
+            asyncio.to_thread(prepared, settings, serving.model), asyncio.to_thread(LanguageModel)
+        )
+        one = consolidation(settings, database, embedder, languages, Metrics(), holder_name(), serving.model.table)
+        if mode == "last":
+            sys.stdout.write(shown(await one.last(), as_json=as_json))
+            return 0
+        began = datetime.now(UTC)
+        report = await (one.rehearse(told) if mode == "dry-run" else one.run(told))
+    finally:
+        await database.close()
+    if report is None:
+        sys.stderr.write("another process consolidates; `memory-proxy consolidate` shows how far it is\n")
+        return TRY_AGAIN
+    standing = Standing(began, datetime.now(UTC), tuple(one.as_json() for one in report))
+    sys.stdout.write(shown(standing, as_json=as_json, rehearsed=mode == "dry-run"))
+    return 0

@@ -1,0 +1,25 @@
+"""`python -m memory prepare-model`: the configured model's files, verified and built where needed. Exit code 0.
+
+Raises ModelFileInvalid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from memory.adapters.served_model import configured_files
+from memory.config import Settings
+from memory.telemetry import event
+
+log = logging.getLogger("memory_proxy.memory")
+
+
+def _prepare(settings: Settings, _: argparse.Namespace) -> int:
+    configured_files(settings, lambda step: event(log, "model", step=step))
+    return 0
+
+
+COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"prepare-model": _prepare}
