@@ -154,7 +154,7 @@ async def test_a_confidential_question_is_not_searched_for(world: World) -> None
 async def test_personal_data_is_taken_out_of_a_query_whatever_the_store_keeps(world: World) -> None:
     world.finds()
     await world.looks().look(ASKER, "Search the web for bob@example.com and the Louvre", NOTHING)
-    assert world.queries == ["for and the louvre"]
+    assert world.queries == ["and the louvre"]
     gained = await world.looks().look(ASKER, "Google bob@example.com", NOTHING)
     assert "bob" not in "".join(world.queries)
     assert gained.pages == ()
