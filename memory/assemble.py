@@ -39,8 +39,10 @@ _TIER: Final = {
     "working": "working",
 }
 _SECTIONS: Final = ("document", "semantic", "summary", "episodic", "procedural")
+_APART: Final = ("", "given", "persona")  # sections that do not stand under "Restored from a checkpoint"
 _BEFORE: Final = "Earlier in this conversation:\n"
 _RESTORED: Final = "Restored from a checkpoint:\n"
+_GIVEN: Final = "From a document that this conversation was given:\n"
 STYLE: Final = "Style asked for:\n"
 _RECALLED: Final = "From earlier conversations:\n"  # only where something restored stands before it
 _CHANGED: Final = ", changed later"
@@ -79,8 +81,8 @@ def build_block(
 
     What is `standing` in the conversation since an earlier turn is not said again, and counts within its tier: it is
     given all the same. `limits` gives the most items per tier (`episodes`, `facts`, `procedures`, `replay`, `working`,
-    `checkpoint`), `terms` the idf of each term of the question. What does not fit is skipped, so that a short good one
-    behind a long one still gets in; what is restored is whole or not there: half a note is a wrong note.
+    `checkpoint`, `given`), `terms` the idf of each term of the question. What does not fit is skipped, so that a short
+    good one behind a long one still gets in; what is restored is whole or not there: half a note is a wrong note.
     """
     headings = (_BEFORE if any(map(_is_of_session, candidates)) else "") + _headings(candidates)
     frame = counter.count(OPENING + CLOSING + headings)
@@ -113,13 +115,15 @@ def build_block(
         return Block("", 0, (), left_out)
     taken.sort(key=lambda pair: _order(pair[0]))
     shown = {candidate.memory_id for candidate, _ in taken}
-    restored = "".join(_opened(one, shown) + item for one, item in taken if one.section not in ("", "persona"))
+    restored = "".join(_opened(one, shown) + item for one, item in taken if one.section not in _APART)
+    given = "".join(_opened(one, shown) + item for one, item in taken if one.section == "given")
     style = "".join(_opened(one, shown) + item for one, item in taken if one.section == "persona")
     recalled = "".join(_opened(one, shown) + item for one, item in taken if not one.section and not _is_of_session(one))
     before = "".join(_opened(one, shown) + item for one, item in taken if _is_of_session(one))
-    if restored or style:
+    if restored or given or style:
         recalled = _RECALLED + recalled if recalled else ""
-    sections = (_RESTORED + restored if restored else "") + (STYLE + style if style else "")
+    sections = (_RESTORED + restored if restored else "") + (_GIVEN + given if given else "")
+    sections += STYLE + style if style else ""
     text = OPENING + sections + recalled + (_BEFORE + before if before else "") + CLOSING
     return Block(text, counter.count(text), tuple(candidate for candidate, _ in taken), left_out)
 
@@ -131,18 +135,19 @@ def _is_of_session(candidate: Candidate) -> bool:
 
 def _apart(used: Mapping[str, int]) -> int:
     """How many stand under headings of their own: they take no room from what is recalled."""
-    return used.get("replay", 0) + used.get("working", 0) + used.get("checkpoint", 0) + used.get("persona", 0)
+    return sum(used.get(tier, 0) for tier in ("replay", "working", "checkpoint", "given", "persona"))
 
 
 def _tier(candidate: Candidate) -> str:
     if candidate.section:
-        return "persona" if candidate.section == "persona" else "checkpoint"
+        return candidate.section if candidate.section in _APART else "checkpoint"
     return "replay" if candidate.replayed else _TIER.get(candidate.kind, "facts")
 
 
 def _headings(candidates: Sequence[Candidate]) -> str:
     """The headings that items of a section bring along."""
-    return _RESTORED + STYLE + _RECALLED if any(one.section for one in candidates) else ""
+    given = _GIVEN if any(one.section == "given" for one in candidates) else ""
+    return given + _RESTORED + STYLE + _RECALLED if any(one.section for one in candidates) else ""
 
 
 def _order(candidate: Candidate) -> tuple[int, bool, datetime, int]:

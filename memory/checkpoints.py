@@ -11,7 +11,7 @@ from typing import Literal
 from uuid import UUID
 
 from memory.model import Candidate, NewMemory, Reason
-from policies.checkpoint import Part
+from policies.checkpoint import Part, Section
 
 PartState = Literal["", "hidden", "quarantined", "rejected", "superseded", "expired"]
 
@@ -93,7 +93,7 @@ class Checkpoint:
 class NamedPart:
     """A part by its memory, in the version that was saved; `own`: made for the checkpoint."""
 
-    part: Part
+    part: Section
     memory_id: UUID
     version: int
     own: bool

@@ -48,7 +48,8 @@ class FileFacts:
 @dataclass(frozen=True, slots=True)
 class Upload:
     """One file somebody gave, to be staged. `only_for`: the conversation that alone is to have it; `shown_in`: the one
-    it was given in. `sealed`: its blocks, under the subject's key.
+    it was given in. `sealed`: its blocks, under the subject's key; `is_given`:
+    the conversation is to have it whole.
     """
 
     upload_id: UUID
@@ -59,6 +60,7 @@ class Upload:
     only_for: SessionRef | None
     shown_in: SessionRef | None
     sealed: bytes
+    is_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,15 @@ class Kept:
     same: int
     gone: int
     held_back: int
+
+
+@dataclass(frozen=True, slots=True)
+class GivenChunk:
+    """A chunk of a document that was given in a conversation, with what decides whether it is placed whole there."""
+
+    memory_id: UUID
+    inline: Inline
+    chars: int
 
 
 @dataclass(frozen=True, slots=True)

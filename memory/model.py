@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from memory.chain import Digest
 from policies.cascade import Visibility
-from policies.checkpoint import Part
+from policies.checkpoint import Section
 from policies.fact import Fact
 from policies.labels import Integrity, Sensitivity
 from policies.procedure import Procedure
@@ -102,7 +102,7 @@ class Candidate:
     replayed: bool = False  # of the same conversation, whose client does not send it again
     sensitivity: str = "internal"
     replaces: bool = False  # it has taken the place of something that this conversation was given
-    section: Part | Literal[""] = ""  # of a checkpoint: it stands under a heading of its own, in the order of `seq`
+    section: Section | Literal[""] = ""  # it stands under a heading of its own, in the order of `seq`
 
 
 @dataclass(frozen=True, slots=True)

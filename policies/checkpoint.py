@@ -17,6 +17,8 @@ from policies.labels import Integrity
 Part = Literal[
     "notes", "goal", "plan", "open", "task", "persona", "preference", "entity", "fact", "document", "summary"
 ]
+Section = Part | Literal["given"]
+"""What stands under a heading of its own: a part, or what a conversation was given as a file."""
 
 PARTS: Final[tuple[Part, ...]] = (
     "notes",
@@ -32,7 +34,7 @@ PARTS: Final[tuple[Part, ...]] = (
     "summary",
 )
 """The order in which a checkpoint is told."""
-LABELS: Final[dict[Part, str]] = {
+LABELS: Final[dict[Section, str]] = {
     "notes": "notes",
     "goal": "goal",
     "plan": "plan",
@@ -44,6 +46,7 @@ LABELS: Final[dict[Part, str]] = {
     "fact": "",
     "document": "",
     "summary": "summary",
+    "given": "",
 }
 """What stands beside the speaker of an item of this part; "" where the item says itself what it is."""
 IN_PROMPT: Final[frozenset[Part]] = frozenset({"goal", "plan", "open", "task", "summary"})

@@ -23,6 +23,7 @@ from memory.model import Candidate, Entry, Placed, Reason, Recall, Retrieval, Ru
 from memory.ports import Compressor, ContextRouter, TokenCounter
 from memory.read.entries import print_of
 from memory.read.ledger import Kept
+from memory.read.restore import GIVEN_CHUNKS_MAX
 from memory.read.working_lines import LINES_MAX
 from policies.labels import Sensitivity, derived_sensitivity
 from proxy.cutting import Cut, bytes_of, members_of
@@ -141,6 +142,7 @@ def limits_of(settings: Settings) -> dict[str, int]:
         "replay": settings.session.replay_turns,
         "working": LINES_MAX,
         "checkpoint": settings.checkpoint.parts_max,
+        "given": GIVEN_CHUNKS_MAX,
         "persona": PERSONA_ITEMS_MAX,
     }
 

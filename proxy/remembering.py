@@ -25,13 +25,13 @@ from memory.keys import KeyRing
 from memory.model import Entry, Recall, Rung, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import lap
-from memory.read.conversation import CUT, RESTORE, Conversation, Conversations, unrecognised
+from memory.read.conversation import CUT, GIVEN, RESTORE, Conversation, Conversations, Marks, unrecognised
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
 from memory.read.ledger import Kept, Ledgers, in_time, noted
 from memory.read.personas import Personas
 from memory.read.recall import Question, Recaller
-from memory.read.restore import Restorer, restored_in_time, styled_in_time
+from memory.read.restore import Restorer, given_in_time, restored_in_time, styled_in_time
 from memory.read.working import WorkingContexts
 from memory.read.working_lines import affordable, with_working
 from policies.labels import Sensitivity
@@ -131,7 +131,7 @@ class Remembering:
         conversation = await self._conversation(asked, chat)
         lap("find")
         try:
-            restored = await self._restored(asked, chat, conversation, conversation.ledger.get(RESTORE), rung)
+            restored = await self._restored(asked, chat, conversation, marks_of(conversation), rung)
         except NotFound:
             if embedding is not None:
                 embedding.cancel()
@@ -173,18 +173,23 @@ class Remembering:
     ) -> Remembered:
         """With what the ledger keeps; where Redis has lost it, the store may know of a checkpoint that was loaded."""
         kept, restored = await in_time(keeping, self._left_s(asked)), has.restored
+        marks = marks_of(has.conversation)
         known = asked.ask.checkpoint is not None or RESTORE in has.conversation.ledger
-        if kept.restore is not None and not known:
-            restored = await self._restored(asked, chat, has.conversation, kept.restore, rung)
+        lost = Marks(marks.restore if known else kept.restore, marks.given or kept.given)
+        if lost != marks:
+            restored = await self._restored(asked, chat, has.conversation, lost, rung)
         return replace(has, kept=kept, restored=restored)
 
     async def _restored(
-        self, asked: Asked, chat: ChatRequest, conversation: Conversation, mark: bytes | None, rung: Rung
+        self, asked: Asked, chat: ChatRequest, conversation: Conversation, marks: Marks, rung: Rung
     ) -> Restored:
-        """What the checkpoint that is named, else the one loaded for this message, gives this prompt. NotFound."""
-        ask, name = asked.ask, asked.ask.checkpoint
+        """What the checkpoint that is named, else the one loaded for this message, gives this prompt, and the documents
+        that its conversation was given. NotFound.
+        """
+        ask, name, mark = asked.ask, asked.ask.checkpoint, marks.restore
+        given = marks.given and ask.as_of is None
         wants = ask.inserts and ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
-        if not (name or mark or ask.persona) or not wants or rung == "none" or not chat.placeable:
+        if not (name or mark or given or ask.persona) or not wants or rung == "none" or not chat.placeable:
             return NOTHING_RESTORED
         if self._has_decided(chat, conversation):
             return NOTHING_RESTORED
@@ -198,6 +203,10 @@ class Remembering:
         elif mark:
             reading = restorer.pending(ask.scope, mark, where, now=now, in_prompt=whole)
             restored = await restored_in_time(reading, self._left_s(asked))
+        if given:
+            budget = self._parts.settings.recall.budget_tokens_max
+            found = restorer.given(ask.scope, session, where, now=now, budget_tokens=budget)
+            restored = await given_in_time(restored, found, self._left_s(asked))
         if ask.persona is None:
             return restored
         style = self._parts.personas.of(ask.scope, ask.persona, where, now)
@@ -264,7 +273,7 @@ class Remembering:
             most, cap = parts.settings.recall.budget_tokens_max, asked.credential.limits.injected_tokens_max
             sections = {one.section for one in restored.candidates}
             most += PERSONA_TOKENS_MAX if "persona" in sections else 0
-            most += parts.settings.checkpoint.tokens_max if sections - {"persona"} else 0
+            most += parts.settings.checkpoint.tokens_max if sections - {"persona", "given"} else 0
             wanted = wanted_tokens(asked.ask, most if cap is None else min(most, cap))
         room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models, cut)
         newest = chat.newest_user
@@ -377,6 +386,11 @@ class Remembering:
         ledgers, session = self._parts.ledgers, conversation.session
         work = ledgers.note(asked.ask.scope, session, entries, found, withdrawn, anew=anew, cut=cut)
         self._parts.capture.in_background(noted(work))
+
+
+def marks_of(conversation: Conversation) -> Marks:
+    """What Redis says the conversation is to be given."""
+    return Marks(conversation.ledger.get(RESTORE), bool(conversation.ledger.get(GIVEN)))
 
 
 def _contained(conversation: Conversation, summarises: bool) -> UUID | None:

@@ -31,6 +31,7 @@ CREATE TABLE documents (
 CREATE UNIQUE INDEX documents_name ON documents (tenant_id, scope_id, name, session_id) NULLS NOT DISTINCT
     WHERE deleted_at IS NULL;
 CREATE INDEX documents_recent ON documents (tenant_id, scope_id, created_at DESC, document_id DESC);
+CREATE INDEX documents_shown_in ON documents (tenant_id, shown_in) WHERE shown_in IS NOT NULL;
 CREATE INDEX documents_of_session ON documents (tenant_id, session_id) WHERE session_id IS NOT NULL;
 
 -- Each file that was given for a document. `sealed`: its text as blocks, sealed envelope v1 under the subject's key, from

@@ -25,6 +25,10 @@ CUT: Final = Digest(b"cut".ljust(32, b"\x00"))
 """The place in a conversation's ledger that says from which message on it is sent: that one's digest."""
 RESTORE: Final = Digest(b"restore".ljust(32, b"\x00"))
 """The place in a conversation's ledger that says which checkpoint its next message is to be given."""
+GIVEN: Final = Digest(b"given".ljust(32, b"\x00"))
+"""The place in a conversation's ledger that says that it was given documents."""
+MARKS: Final = (CUT, RESTORE, GIVEN)
+"""The places that are no message's."""
 WITHDRAWN: Final = b"-"
 """What the hot ledger has where a block was withdrawn; it has b"" where nothing was placed."""
 
@@ -32,6 +36,14 @@ WITHDRAWN: Final = b"-"
 ANSWERS_AT_HAND_MAX: Final = 50_000
 # The answers to look a prefix up by, newest first: one round trip, and a client that edits goes back a few turns.
 ANSWERS_LOOKED_UP_MAX: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a conversation is to be given beside what recall finds: the mark of a load, and whether it has documents."""
+
+    restore: bytes | None = None
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +279,7 @@ def _asked(
         opening=None if named is not None else _tip(digests) if answers else _opening_digest(messages, digests),
         scope_ids=scope_ids,
         session_id=named.session_id if named is not None else None,
-        marks=[*user_digests(messages, digests).values(), CUT, RESTORE],  # of very many the first ones are left out
+        marks=[*user_digests(messages, digests).values(), *MARKS],  # of very many the first ones are left out
     )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from memory.breaker import Breaker
 from memory.chain import Digest
 from memory.checkpoints import ToLoad
+from memory.documents import GivenChunk
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.ports import Embedder
 from memory.read.conversation import Asked, ChainStore, Hot, HotState
@@ -92,6 +93,10 @@ class GuardedReads:
     async def checkpoint_version(self, scope: Scope, checkpoint_id: UUID, version: int) -> ToLoad | None:
         """What a version of a checkpoint names. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.checkpoint_version(scope, checkpoint_id, version))
+
+    async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
+        """The chunks of what was given in a conversation. Raises StoreUnavailable."""
+        return await self._breaker.call(lambda: self._reads.given(scope, session_id, limit))
 
     async def persona(self, scope: Scope, name: str) -> UUID | None:
         """The memory of a persona. Raises StoreUnavailable."""

@@ -23,7 +23,7 @@ from memory.errors import EnvelopeUnreadable, MemoryProxyFault
 from memory.ids import is_words
 from memory.keys import KeyRing
 from memory.model import Candidate, Entry, IndexRow, Placed, Quoted, Scope, ScopeVersion, SessionRef, Withdrawn
-from memory.read.conversation import CUT, RESTORE, WITHDRAWN, Conversation, scope_key
+from memory.read.conversation import CUT, GIVEN, MARKS, RESTORE, WITHDRAWN, Conversation, scope_key
 from memory.read.entries import EntryCache, packed, print_of, unpacked
 from memory.read.hot import HotScope, HotScopes, ScopeTooLarge, item_of
 from memory.read.items import Filter, IndexItem
@@ -77,7 +77,8 @@ class Kept:
     block; `withdrawn` are not sent again; `owed` is to be said in the newest message whatever it asks: what has taken
     the place of something that stands, and what the client has dropped. `found` is what the hot ledger did not know,
     `cut` the first message that is sent, where what is before it did not fit; `restore` the mark of a checkpoint that
-    was loaded and not placed yet. `fault`: it could not be read in time, so nothing stands again.
+    was loaded and not placed yet; `given`: it was given documents. `fault`: it could not be read in time, so nothing
+    stands again.
     """
 
     blocks: Mapping[int, Placed] = field(default_factory=dict)
@@ -87,6 +88,7 @@ class Kept:
     found: Mapping[Digest, bytes] = field(default_factory=dict)
     cut: Digest | None = None
     restore: bytes | None = None
+    given: bool = False
     fault: bool = False
 
     @property
@@ -167,7 +169,7 @@ class Ledgers:
         entries = {at: entry for at, entry in opened.items() if entry is not None}
         known = frozenset(at for at, digest in places.items() if digest in raw)
         cut, restore = Digest(raw[CUT]) if raw.get(CUT) else None, raw.get(RESTORE) or None
-        kept = Kept(known=known, found=found, cut=cut, restore=restore)
+        kept = Kept(known=known, found=found, cut=cut, restore=restore, given=bool(raw.get(GIVEN)))
         if not entries and not conversation.dropped:
             return kept
         quoted = [one for entry in entries.values() for one in entry.memory_ids]
@@ -190,13 +192,13 @@ class Ledgers:
         what happens at every turn.
         """
         session = conversation.session
-        wanted = (CUT, RESTORE, *places.values())
+        wanted = (*MARKS, *places.values())
         raw = {digest: conversation.ledger[digest] for digest in wanted if digest in conversation.ledger}
         unknown = [digest for digest in wanted if digest not in raw]
         found = self._entries.raw(scope.tenant, session.session_id, unknown)
         asked = [digest for digest in unknown if digest not in found]
         undecided = places.get(newest) if newest is not None else None
-        if not conversation.is_new and any(digest not in (undecided, CUT, RESTORE) for digest in asked):
+        if not conversation.is_new and any(digest not in (undecided, *MARKS) for digest in asked):
             stored = await self._store.ledger(scope, session.session_id, asked)
             found |= {Digest(chain): value for chain, value in stored.items() if value or chain != undecided}
         return {**raw, **found}, found
@@ -234,9 +236,16 @@ class Ledgers:
         """Have a conversation's next message be given what this mark says; b"": nothing any more. Raises
         QueueUnavailable, StoreUnavailable.
         """
-        self._entries.put(scope.tenant, session_id, RESTORE, mark, None)
+        await self._mark(scope, session_id, RESTORE, mark)
+
+    async def mark_given(self, scope: Scope, session_id: UUID, mark: bytes) -> None:
+        """Have a conversation's messages be given what its documents say. Raises QueueUnavailable, StoreUnavailable."""
+        await self._mark(scope, session_id, GIVEN, mark)
+
+    async def _mark(self, scope: Scope, session_id: UUID, place: Digest, mark: bytes) -> None:
+        self._entries.put(scope.tenant, session_id, place, mark, None)
         chain_key = await self._keys.chain_key(scope.tenant)
-        await self._hot.note(scope, scope_key(chain_key, scope), session_id, {RESTORE: mark}, [], anew=True)
+        await self._hot.note(scope, scope_key(chain_key, scope), session_id, {place: mark}, [], anew=True)
 
     async def summary(
         self, scope: Scope, conversation: Conversation, where: Filter, now: datetime

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from memory.checkpoints import NamedPart, Restored, ToLoad
+from memory.documents import GivenChunk
 from memory.errors import MemoryProxyFault, NotFound, StoreUnavailable
 from memory.ids import is_words
 from memory.model import Candidate, IndexRow, Quoted, Scope, ScopeVersion
@@ -25,10 +26,13 @@ from memory.read.recall import as_candidate
 from memory.telemetry import event
 from policies.cascade import Visibility
 from policies.checkpoint import IN_PROMPT, LABELS
+from policies.inlining import way_of
 from policies.labels import Sensitivity, within_ceiling
 
 log: Final = logging.getLogger("memory_proxy.restore")
 WHY: Final = "restored from a checkpoint"
+WHY_GIVEN: Final = "given in this conversation"
+GIVEN_CHUNKS_MAX: Final = 64
 OWN: Final = "checkpoint"
 """The kind of a candidate that was made for a checkpoint: it is no memory that recall finds."""
 # Facts that were superseded since are followed so far: a fact is seldom corrected oftener before it is asked for.
@@ -49,6 +53,9 @@ class RestoreStore(Protocol):
 
     async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
         """What memories said in these versions."""
+
+    async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
+        """The chunks of the documents that were given in a conversation of this very scope, in order."""
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
         """The scopes this identity may see."""
@@ -93,6 +100,17 @@ class Restorer:
         given = await self._given(scope, _unsaid(found, in_prompt), where, now, None)
         return Restored(given, None, found.checkpoint_id, pending=True)
 
+    async def given(
+        self, scope: Scope, session_id: UUID, where: Filter, *, now: datetime, budget_tokens: int
+    ) -> tuple[Candidate, ...]:
+        """What a prompt is given whole of the documents of its conversation: those that are small enough, and those
+        that were to be whole. Raises StoreUnavailable.
+        """
+        found = await self._store.given(scope, session_id, GIVEN_CHUNKS_MAX)
+        whole = [one for one in found if way_of(one.inline, one.chars, budget_tokens) != "retrieved"]
+        parts = [NamedPart("given", one.memory_id, 0, own=False) for one in whole]
+        return await self._given(scope, parts, where, now, None) if parts else ()
+
     async def again(
         self, scope: Scope, parts: Sequence[NamedPart], where: Filter, *, now: datetime, as_of: datetime
     ) -> tuple[Candidate, ...]:
@@ -136,9 +154,10 @@ class Restorer:
         one = as_candidate(item_of(self._clean(row)))
         label = LABELS[part.part]
         role = f"{one.role}, {label}" if label and label != one.role else one.role
+        why = WHY_GIVEN if part.part == "given" else WHY
         kind = OWN if one.kind == "working" else one.kind
         said_at = None if part.part == "persona" else one.occurred_at  # a wish has no date
-        return replace(one, kind=kind, role=role, occurred_at=said_at, seq=place, section=part.part, why=WHY)
+        return replace(one, kind=kind, role=role, occurred_at=said_at, seq=place, section=part.part, why=why)
 
 
 def mark_of(checkpoint_id: UUID, version: int) -> bytes:
@@ -192,6 +211,19 @@ async def restored_in_time(reading: Coroutine[Any, Any, Restored], deadline_s: f
     except (MemoryProxyFault, TimeoutError) as fault:
         event(log, "checkpoint_not_read", logging.WARNING, fault=type(fault).__name__)
         return Restored(fault="store" if isinstance(fault, StoreUnavailable) else "deadline")
+
+
+async def given_in_time(
+    restored: Restored, given: Coroutine[Any, Any, tuple[Candidate, ...]], deadline_s: float
+) -> Restored:
+    """What was restored, and behind it what the conversation's documents say, where that is read in time."""
+    try:
+        found = await asyncio.wait_for(given, deadline_s)
+    except (MemoryProxyFault, TimeoutError) as fault:
+        event(log, "documents_not_read", logging.WARNING, fault=type(fault).__name__)
+        return replace(restored, fault="store" if isinstance(fault, StoreUnavailable) else "deadline")
+    said = {one.memory_id for one in restored.candidates}
+    return replace(restored, candidates=(*restored.candidates, *(one for one in found if one.memory_id not in said)))
 
 
 async def styled_in_time(

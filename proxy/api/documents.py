@@ -23,7 +23,17 @@ from memory import document_payload
 from memory.audit import noted
 from memory.documents import ChunkRecord, DocumentRecord, FileFacts, Inline, Parsed, Upload
 from memory.envelope import Binding, seal
-from memory.errors import MemoryConflict, MemoryInvalid, NotFound, RateLimited, Refused, ScopeDenied, Unprocessable
+from memory.errors import (
+    MemoryConflict,
+    MemoryInvalid,
+    NotFound,
+    QueueUnavailable,
+    RateLimited,
+    Refused,
+    ScopeDenied,
+    StoreUnavailable,
+    Unprocessable,
+)
 from memory.ids import new_id
 from memory.model import Scope, SessionRef
 from memory.read.conversation import session_ref
@@ -194,6 +204,7 @@ class Documents:
         binding = Binding(scope.tenant, subject_id, upload_id, "document")
         sealed = await asyncio.to_thread(lambda: seal(key, binding, document_payload.packed(parsed)))
         trusted = caller.credential.can("memory:import:trusted")
+        is_given = shown_in is not None and self._is_whole(_inline(asked.inline), parsed.chars)
         upload = Upload(
             upload_id=upload_id,
             subject_id=subject_id,
@@ -203,11 +214,25 @@ class Documents:
             only_for=only_for,
             shown_in=shown_in,
             sealed=sealed,
+            is_given=is_given,
         )
         kind = parsed.media_type.rpartition("/")[2][:64]
         said_of: dict[str, str | bool] = {"save": asked.save, "media_type": kind, "trusted": trusted}
         note = noted(scope.tenant, caller.actor, "document.upload", ids=[upload_id], detail=said_of, at=caller.now)
-        return await parts.store.stage(scope, upload, waiting_max=parts.waiting_max, now=caller.now, note=note)
+        document_id = await parts.store.stage(scope, upload, waiting_max=parts.waiting_max, now=caller.now, note=note)
+        if is_given and shown_in is not None:
+            await self._mark(scope, shown_in.session_id, upload_id)
+        return document_id
+
+    def _is_whole(self, choice: Inline, chars: int) -> bool:
+        return way_of(choice, chars, self._parts.documents.budget_tokens) != "retrieved"
+
+    async def _mark(self, scope: Scope, session_id: UUID, upload_id: UUID) -> None:
+        """Have every process know that the conversation was given a document. The upload is kept whatever comes."""
+        try:
+            await self._parts.checkpoints.ledgers.mark_given(scope, session_id, upload_id.bytes)
+        except QueueUnavailable as fault:
+            raise StoreUnavailable(f"the queue does not answer, send it again: {fault}", retry_after_s=1) from fault
 
     async def _sessions(self, caller: Caller, asked: DocumentAsked) -> tuple[SessionRef | None, SessionRef | None]:
         """The conversation that alone is to have it, and the one that it is given in."""

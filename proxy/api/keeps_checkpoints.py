@@ -76,6 +76,9 @@ class MarksLoads(Protocol):
         StoreUnavailable.
         """
 
+    async def mark_given(self, scope: Scope, session_id: UUID, mark: bytes) -> None:
+        """Have a conversation's messages be given what its documents say. Raises QueueUnavailable, StoreUnavailable."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointParts:

@@ -6,8 +6,7 @@ StoreUnavailable.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -28,32 +27,19 @@ from proxy.api.schemas import SessionList, SessionListed, SessionSaid, TurnSaid
 from proxy.api.working import working_said
 from proxy.gated import readable, require_readable, require_writable
 
-LABELS_HELD_MAX: Final = 20_000
 _PAGE_OF_ONE: Final = frozenset({"limit", "cursor"})
 
 
 class Labels:
-    """What clients call sessions, by session id. Labels never change, so the latest asked for are held."""
+    """What clients call sessions, by session id. Asked of the store each time: a forgotten session has no name left."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        self._held: OrderedDict[tuple[Scope, UUID], str] = OrderedDict()
 
     async def of(self, scope: Scope, session_ids: Iterable[UUID | None]) -> dict[UUID, str]:
         """The labels of these sessions; one that is gone has none. Raises StoreUnavailable."""
-        wanted = {session_id for session_id in session_ids if session_id is not None}
-        found = {one: self._held[scope, one] for one in wanted if (scope, one) in self._held}
-        missing = sorted(wanted - found.keys())
-        if missing:
-            asked = await self._records.labels(scope, missing)
-            found |= asked
-            self._hold(scope, asked)
-        return found
-
-    def _hold(self, scope: Scope, labels: Mapping[UUID, str]) -> None:
-        self._held.update({(scope, session_id): label for session_id, label in labels.items()})
-        while len(self._held) > LABELS_HELD_MAX:
-            self._held.popitem(last=False)
+        wanted = sorted({session_id for session_id in session_ids if session_id is not None})
+        return dict(await self._records.labels(scope, wanted)) if wanted else {}
 
 
 class Sessions:

@@ -8,24 +8,26 @@ stores nothing. Raises StoreUnavailable, after which the same may be tried again
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from memory.adapters.postgres import batch
+from memory.adapters.postgres import batch, rows
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.batch import Numbered
 from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce_events
-from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.documents import COLLECTION, OF_SESSION, Cut, DocumentDue, FileFacts, Kept, Staged, StoredChunk, Upload
 from memory.errors import RateLimited, StoreRefused, StoreUnavailable
 from memory.ids import new_id
-from memory.model import Scope
+from memory.model import LedgerNode, Scope
+from memory.read.conversation import GIVEN
 from memory.stored import Digests
 from policies.text import storable
 
@@ -229,6 +231,10 @@ async def _stage(tx: Transaction, place: Place, upload: Upload) -> UUID:
     where = (place.tenant, upload.upload_id, document_id, place.scope_id, upload.subject_id)
     await tx.run("add_upload", *where, *file, facts.integrity, facts.sensitivity, upload.sealed, place.now)
     await tx.run("add_document_due", place.tenant, upload.upload_id, place.scope_id, place.now)
+    if upload.is_given and upload.shown_in:
+        mark = upload.upload_id.bytes
+        node = LedgerNode(GIVEN, -1, None, mark, hashlib.sha256(mark).digest(), 0, upload.upload_id, anew=True)
+        await tx.run("add_ledger_node", *rows.node_row(place, OpenSession(upload.shown_in.session_id, 0, 0), node))
     return document_id
 
 

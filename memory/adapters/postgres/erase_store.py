@@ -180,6 +180,7 @@ class _Deletion:
         self._counts["ledger"] += await tx.run("erase_nodes", tenant, *nodes)
         await self._rows("event_id", [row["event_id"] for row in single])
         await self._rows("session_id", sessions)
+        await tx.run("forget_where_shown", tenant, sessions)
         if any(row["kind"] == "document" for row in others.values()):
             self._counts["documents"] += len(await tx.fetch("erase_empty_documents", tenant, touched))
         await self._empty(partly)

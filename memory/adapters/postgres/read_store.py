@@ -22,6 +22,7 @@ from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
 from memory.checkpoints import NamedPart, ToLoad
+from memory.documents import GivenChunk
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.read.conversation import WITHDRAWN
 from memory.read.items import INDEXED_KINDS
@@ -242,6 +243,15 @@ class ReadStore:
             return None
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             return _to_load(await tx.fetch("parts_to_load", scope.tenant, scope_id, checkpoint_id, version))
+
+    async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
+        """The chunks of the documents that were given in a conversation of this very scope, in order."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return []
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("chunks_given", scope.tenant, scope_id, session_id, limit)
+        return [GivenChunk(row["memory_id"], row["inline_as"], row["chars"]) for row in found]
 
     async def persona(self, scope: Scope, name: str) -> UUID | None:
         """The memory of the persona of this name in this very scope; None for no such one."""

@@ -308,6 +308,17 @@ FROM unnest($2::uuid[]) AS w (memory_id)
 JOIN document_chunks c ON c.tenant_id = $1 AND c.memory_id = w.memory_id
 JOIN documents d ON d.tenant_id = $1 AND d.document_id = c.document_id;
 
+-- name: chunks_given
+-- The chunks of the documents that were given in a conversation, in order, the oldest document first.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 limit int8
+-- Uses: documents_shown_in, document_chunks_pkey. Rows: memory_id, inline_as, chars.
+SELECT c.memory_id, d.inline_as, d.chars
+FROM documents d
+JOIN document_chunks c ON c.tenant_id = $1 AND c.document_id = d.document_id
+WHERE d.tenant_id = $1 AND d.shown_in = $3 AND d.scope_id = $2 AND d.deleted_at IS NULL AND d.inline_as <> 'never'
+ORDER BY d.created_at, d.document_id, c.ordinal
+LIMIT $4;
+
 -- name: newest_page_of_memories
 -- When the newest page of the web that one of these memories is a chunk of was stored.
 -- $1 tenant uuid, $2 memory_ids uuid[]

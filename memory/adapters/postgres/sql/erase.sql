@@ -419,6 +419,14 @@ WHERE e.tenant_id = $1 AND e.session_id = ANY ($2)
       WHERE t.tenant_id = $1 AND t.session_id = e.session_id AND t.exchange_id = e.exchange_id)
 RETURNING exchange_id;
 
+-- name: forget_where_shown
+-- Documents that were given in these conversations stay and were given in none.
+-- $1 tenant uuid, $2 session_ids uuid[]
+-- Uses: documents_shown_in. Rows: none.
+UPDATE documents
+SET shown_in = NULL
+WHERE tenant_id = $1 AND shown_in = ANY ($2);
+
 -- name: erase_empty_documents
 -- Documents of these scopes of which something was stored and no chunk is left, with their uploads.
 -- $1 tenant uuid, $2 scope_ids int8[]
