@@ -84,6 +84,8 @@ def test_a_dry_run_takes_nothing_and_its_word_holds_for_exactly_that(forgetting:
     assert len(planned["sample_ids"]) >= 2
     assert found(forgetting, "dana", "carniolan bees")
     take_in(forgetting, "dana", {"session": "s1", "role": "user", "content": "The mill was sold to a baker in May."})
+    odd = forget(forgetting, "dana", session="s1", confirm="\u00e9\ud83d\ude00")
+    assert odd["error"]["code"] == "conflict", "what nobody confirmed, in whatever letters"
     refused = forget(forgetting, "dana", session="s1", dry_run=False, confirm=planned["confirm"])
     assert refused["error"]["code"] == "conflict"
     planned = forget(forgetting, "dana", session="s1", dry_run=True)

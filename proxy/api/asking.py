@@ -29,6 +29,7 @@ from proxy.chat import CREDENTIAL
 from proxy.gated import holder_of
 from proxy.identity import Ask, Credential, identify
 
+SESSION_CHARS_MAX: Final = 256
 # Bound of a body that is read whole, in bytes. An import is not: it is read line by line.
 BODY_BYTES_MAX: Final = 1_048_576
 _RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -103,6 +104,8 @@ def parameters(request: web.Request, known: Collection[str]) -> dict[str, str]:
         if name in found:
             raise MemoryInvalid(f"the parameter {name} was given twice; give it once", param=name)
         found[name] = value
+    if not 1 <= len(found.get("session", "s")) <= SESSION_CHARS_MAX:
+        raise MemoryInvalid(f"a session has 1 to {SESSION_CHARS_MAX} characters", param="session")
     return found
 
 

@@ -60,3 +60,5 @@ class Call:
     parameters: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     also: tuple[tuple[int, str], ...] = ()  # other statuses with the same body
+    or_answer: type[BaseModel] | None = None  # what else a 200 may hold
+    waits: type[BaseModel] | None = None  # what a 202 holds where that is another body

@@ -62,7 +62,9 @@ class Forget:
             planned = await self._planned(target)
             if dry:
                 return planned
-            if not hmac.compare_digest(planned.confirm, asked.confirm or ""):
+            if not hmac.compare_digest(
+                planned.confirm.encode(), (asked.confirm or "").encode("utf-8", "surrogatepass")
+            ):
                 raise Conflict("what would be forgotten is not what was confirmed; ask with dry_run again")
         note = noted(caller.scope.tenant, caller.actor, "forget", why=target.kind, names={target.kind: target.value})
         await self._parts.audit.record([note])

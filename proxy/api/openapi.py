@@ -244,6 +244,9 @@ CALLS: Final = (
         body=schemas_forget.ForgetAsked,
         parameters=("scope",),
         errors=(*CALLER, *BODY, "not_found", "conflict"),
+        also=((202, "It goes on: ask `/memory/v1/forget/{id}`."),),
+        or_answer=schemas_forget.ForgetPlanned,
+        waits=schemas_forget.ForgetWaits,
     ),
     Call(
         "GET",
@@ -253,6 +256,8 @@ CALLS: Final = (
         schemas_forget.ForgetReceipt,
         parameters=("id", "scope"),
         errors=(*CALLER, "not_found"),
+        also=((202, "It goes on; ask again."),),
+        waits=schemas_forget.ForgetWaits,
     ),
     Call(
         "GET",
@@ -291,7 +296,9 @@ CALLS: Final = (
 def document() -> dict[str, Any]:
     """The whole document."""
     models = {schemas.ErrorSaid, schemas.ImportErrorSaid, schemas_replay.GoneSaid}
-    models |= {model for call in CALLS for model in (call.answer, call.body) if model is not None}
+    models |= {
+        model for call in CALLS for model in (call.answer, call.or_answer, call.waits, call.body) if model is not None
+    }
     inputs: list[tuple[Any, Literal["validation", "serialization"]]] = [
         (model, "serialization" if issubclass(model, schemas.Said) else "validation")
         for model in sorted(models, key=lambda model: model.__name__)
@@ -328,7 +335,9 @@ def _operation(call: Call) -> dict[str, Any]:
     if names:
         operation["parameters"] = [{"$ref": f"#/components/parameters/{name}"} for name in names]
     if call.body is not None:
-        operation["requestBody"] = {"required": True, "content": {call.body_type: {"schema": _schema(call.body)}}}
+        # No lines are an import of nothing.
+        needed = call.body_type != NDJSON
+        operation["requestBody"] = {"required": needed, "content": {call.body_type: {"schema": _schema(call.body)}}}
     operation["responses"] = _responses(call)
     return operation
 
@@ -337,7 +346,8 @@ def _responses(call: Call) -> dict[str, Any]:
     content = {call.answer_type: {"schema": _answer_schema(call)}}
     responses: dict[str, Any] = {"200": {"description": call.summary, "content": content}}
     for status, why in call.also:
-        responses[str(status)] = {"description": why, "content": content}
+        other = {JSON: {"schema": _schema(call.waits)}} if call.waits and status == 202 else content
+        responses[str(status)] = {"description": why, "content": other}
     by_status: dict[int, list[str]] = {}
     for code in (*call.errors, "method_not_allowed"):
         by_status.setdefault(ERRORS[code][0], []).append(code)
@@ -353,6 +363,8 @@ def _responses(call: Call) -> dict[str, Any]:
 def _answer_schema(call: Call) -> dict[str, Any]:
     if call.name == "importTurns":
         return {"oneOf": [_schema(schemas.ImportProgressSaid), _schema(schemas.ImportErrorSaid)]}
+    if call.answer is not None and call.or_answer is not None:
+        return {"oneOf": [_schema(call.answer), _schema(call.or_answer)]}
     if call.answer is not None:
         return _schema(call.answer)
     return {"type": "object"} if call.answer_type == JSON else {"type": "string"}
