@@ -58,7 +58,8 @@ def checked(service: Service, *options: str) -> None:
     config = service.data.parent / "schemathesis.toml"
     config.write_text(LINES_FAIL_BY_THEMSELVES)
     argv = [
-        str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(config), "run", f"{service.url}/memory/openapi.json",
+        str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(config), "run",
+        f"{service.url}/memory/openapi.json",
         "--url", service.url, "--exclude-checks", NOT_ASKED, "--phases", "examples,coverage,fuzzing,stateful",
         "--seed", "7", "--max-examples", str(EXAMPLES), "--request-timeout", "60", "--workers", "2",
         "--continue-on-failure", "--no-color", *options,
