@@ -17,6 +17,7 @@ from proxy.api.call import ADMISSION, BODY, CALLER, ERRORS, JSON, Call
 from proxy.api.calls_documents import DOCUMENT_CALLS
 from proxy.api.calls_outside import OUTSIDE_CALLS
 from proxy.api.calls_records import RECORDS
+from proxy.api.calls_tasks import TASK_CALLS
 from proxy.api.calls_tools import TOOL_CALLS, TOOL_PARAMETERS
 from proxy.api.exports import NDJSON
 
@@ -290,6 +291,7 @@ CALLS: Final = (
     *TOOL_CALLS,
     *DOCUMENT_CALLS,
     *OUTSIDE_CALLS,
+    *TASK_CALLS,
 )
 
 
@@ -395,6 +397,13 @@ _PARAMETERS: Final = {
     "project": _parameter("header", "X-Memory-Project", _LABEL, "Project scope."),
     "agent": _parameter("header", "X-Memory-Agent", _LABEL, "Agent namespace."),
     "session_header": _parameter("header", "X-Memory-Session", _LABEL, "Where lines without a session go."),
+    "session_of_tasks": _parameter("header", "X-Memory-Session", _LABEL, "The conversation that the tasks come from."),
+    "task_status": _parameter(
+        "query",
+        "status",
+        {"type": "string", "pattern": "^[a-z]+(,[a-z]+)*$"},
+        "open, or some of queued, running, blocked, validating, done, failed, cancelled, with commas.",
+    ),
     "session_of_checkpoint": _parameter(
         "header", "X-Memory-Session", _LABEL, "The conversation to save, where the body names none."
     ),

@@ -33,6 +33,7 @@ from proxy.api.retrievals import Retrievals
 from proxy.api.search import Search
 from proxy.api.sessions import Labels, Sessions
 from proxy.api.sharing import SharingCalls
+from proxy.api.tasks import TaskCalls
 from proxy.api.tokens import Tokens
 from proxy.api.tool_table import TOOLS, TOOLS_PATH
 from proxy.api.tools import Tools
@@ -103,6 +104,7 @@ class OwnApi:
         retrievals, checkpoints = Retrievals(parts, labels), Checkpoints(parts, labels)
         replay, personas = Replay(parts, retrievals), PersonaCalls(parts)
         documents, outside = Documents(parts, labels), OutsideCalls(parts)
+        tasks = TaskCalls(parts, labels)
         search = Search(parts, labels)
         tools = Tools(parts, labels, search, forget, retrievals)
         return (
@@ -142,6 +144,14 @@ class OwnApi:
             Route("GET", "/memory/v1/documents/{id}", documents.show),
             Route("DELETE", "/memory/v1/documents/{id}", documents.hide),
             Route("POST", "/memory/v1/documents/{id}/undelete", documents.undelete),
+            Route("POST", "/memory/v1/tasks", tasks.add),
+            Route("GET", "/memory/v1/tasks", tasks.list),
+            Route("GET", "/memory/v1/tasks/graph", tasks.graph),
+            Route("GET", "/memory/v1/tasks/{id}", tasks.show),
+            Route("GET", "/memory/v1/tasks/{id}/history", tasks.history),
+            Route("PATCH", "/memory/v1/tasks/{id}", tasks.change),
+            Route("DELETE", "/memory/v1/tasks/{id}", tasks.delete),
+            Route("POST", "/memory/v1/tasks/{id}/undelete", tasks.undelete),
             Route("POST", "/memory/v1/outside", outside.look),
             Route("GET", "/memory/v1/audit", AuditRows(parts).list),
             Route("GET", "/memory/v1/events", Events(parts).list),

@@ -39,6 +39,7 @@ from policies.redaction import Redacted
 from policies.working import WorkingContext
 from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.keeps_personas import KeepsPersonas
+from proxy.api.keeps_tasks import KeepsTasks
 from proxy.api.parts_documents import DocumentParts, OutsideCall
 from proxy.api.tool_record import ToolRecords
 from proxy.app import Door
@@ -266,6 +267,7 @@ class OwnParts:
     sharing: Shares
     checkpoints: CheckpointParts
     personas: KeepsPersonas
+    tasks: KeepsTasks
     audit: AuditReads
     journal: Audit
     canaries: Canaries

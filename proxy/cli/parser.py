@@ -29,6 +29,7 @@ from proxy.cli import (
     reembed,
     replay,
     serve,
+    tasks,
 )
 from proxy.cli.client import with_service as _with_service
 from proxy.cli.demo import run_demo
@@ -63,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     _checkpoint(commands)
     _persona(commands)
     _documents(commands)
+    _tasks(commands)
     _outside(commands)
     _replay(commands)
     _hygiene(commands)
@@ -218,6 +220,11 @@ def _documents(commands: Commands) -> None:
     parser = _command(commands, "documents", documents.run_documents, help_text, documents.TEACHES)
     for verb in documents.arguments(parser):
         _with_service(verb)
+
+
+def _tasks(commands: Commands) -> None:
+    help_text = "Keep what is to be done, say where it stands, and see what waits for what."
+    tasks.arguments(_command(commands, "tasks", tasks.run_tasks, help_text, tasks.TEACHES))
 
 
 def _outside(commands: Commands) -> None:

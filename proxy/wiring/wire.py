@@ -26,6 +26,7 @@ from memory.adapters.postgres.outbox import Feed
 from memory.adapters.postgres.persona_store import PersonaStore
 from memory.adapters.postgres.records import Records
 from memory.adapters.postgres.sharing import Sharing
+from memory.adapters.postgres.task_store import TaskStore
 from memory.adapters.redaction import again, redactor_of
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.spool import count as spooled
@@ -362,6 +363,7 @@ def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Re
                 parts.memory.rules.counter,
                 settings.checkpoint,
             ),
+            tasks=TaskStore(kept.database, kept.scopes, kept.table, audit),
             personas=PersonaStore(kept.database, kept.scopes, kept.table, audit),
             audit=audit,
             journal=parts.journal,

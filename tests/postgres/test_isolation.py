@@ -25,7 +25,7 @@ TENANT_TABLES = (
 SCOPE_TABLES = (
     "sessions", "exchanges", "turns", "memories", "memory_versions", "memory_access", "provenance", "derivations",
     "retrievals", "ledger", "import_chunks", "outbox", "checkpoints", "checkpoint_versions", "checkpoint_parts",
-    "personas", "documents", "document_uploads", "document_chunks",
+    "personas", "tasks", "task_edges", "task_history", "documents", "document_uploads", "document_chunks",
 )  # fmt: skip
 OTHERS = (("eve", "p", "a"), ("ada", "q", "a"), ("ada", "p", "b"))
 
@@ -51,6 +51,11 @@ async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
             "now() FROM memories LIMIT 1",
             "INSERT INTO personas SELECT tenant_id, gen_random_uuid(), scope_id, 'p', 1, memory_id, '{}', now(), now() "
             "FROM memories LIMIT 1",
+            "INSERT INTO tasks SELECT tenant_id, memory_id, scope_id, memory_id, 1, 'queued', NULL, now(), now() "
+            "FROM memories",
+            "INSERT INTO task_edges SELECT a.tenant_id, a.task_id, b.task_id, a.scope_id FROM tasks a JOIN tasks b "
+            "USING (tenant_id, scope_id) WHERE a.task_id < b.task_id",
+            "INSERT INTO task_history SELECT tenant_id, task_id, 1, scope_id, NULL, status, 'open', now() FROM tasks",
             "INSERT INTO checkpoint_versions SELECT tenant_id, checkpoint_id, 1, scope_id, 0, now() FROM checkpoints",
             "INSERT INTO checkpoint_parts SELECT tenant_id, checkpoint_id, 1, 0, scope_id, 'fact', memory_id, 1, false "
             "FROM checkpoints JOIN memories USING (tenant_id, scope_id) LIMIT 1",

@@ -141,6 +141,15 @@ INSERT INTO checkpoints
     SELECT id, pg_temp.id(id, 'checkpoint', n), 1 + n % 20, 'name ' || n, 1, pg_temp.id(id, 'session', n % 1000), NULL,
            NULL, now() - n * interval '1 s', now(), CASE WHEN n % 3 = 0 THEN now() END
     FROM t, generate_series(1, 4000) n;
+INSERT INTO tasks
+    SELECT tenant_id, memory_id, scope_id, memory_id, 1, (ARRAY['queued', 'running', 'done'])[1 + changed_version % 3],
+           session_id, created_at, created_at
+    FROM memories WHERE scope_id <= 20;
+INSERT INTO task_edges
+    SELECT tenant_id, task_id, needs, scope_id
+    FROM (SELECT *, lead(task_id) OVER (PARTITION BY tenant_id, scope_id ORDER BY task_id) AS needs FROM tasks) t
+    WHERE needs IS NOT NULL;
+INSERT INTO task_history SELECT tenant_id, task_id, 1, scope_id, NULL, status, 'open', created_at FROM tasks;
 INSERT INTO personas
     SELECT tenant_id, memory_id, scope_id, 'name ' || changed_version, 1, memory_id, '{}', created_at, now(),
            CASE WHEN changed_version % 3 = 0 THEN now() END

@@ -196,11 +196,11 @@ ORDER BY p.memory_id;
 -- name: add_own_memory
 -- The identity of a memory that is made for a record.
 -- $1 tenant uuid, $2 memory_id uuid, $3 scope_id int8, $4 content_key bytea, $5 session_id uuid, $6 subject_id uuid,
--- $7 changed_version int8, $8 now timestamptz, $9 collection text
+-- $7 changed_version int8, $8 now timestamptz, $9 collection text, $10 kind text, $11 pinned bool
 -- Uses: none. Rows: none.
 INSERT INTO memories (tenant_id, memory_id, scope_id, kind, collection, content_key, session_id, subject_id,
-                      changed_version, created_at)
-VALUES ($1, $2, $3, 'working', $9, $4, $5, $6, $7, $8);
+                      changed_version, created_at, pinned)
+VALUES ($1, $2, $3, $10, $9, $4, $5, $6, $7, $8, $11);
 
 -- name: memories_to_keep
 -- Which of these memories stand, locked to the end of the transaction against going away: their versions.

@@ -1,0 +1,304 @@
+"""Tasks in Postgres: a scope and what is to be done in, tasks with the words of their memories out.
+
+Each act is one transaction with its audit row, or nothing: several tasks with what they need of each other are stored
+whole, and a circle of needs is found before anything is written. Writers of a scope wait for one another on its
+version. Raises NotFound, Conflict, TooLarge, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres import batch
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.cursors import cursor_of, read_cursor
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.own_memory import add_own_memory, add_own_version
+from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.scopes import Scopes
+from memory.audit import Note
+from memory.errors import Conflict, NotFound, TooLarge
+from memory.ids import new_id
+from memory.model import Scope, ScopeId, SessionRef
+from memory.stored import Page
+from memory.tasks import WORDS, NewTask, Task, TaskChange, TaskStep
+from policies.task import OPEN, STATUSES, Status, checked_move, cycle_in
+
+UNDO: Final = timedelta(days=30)
+OPEN_MAX: Final = 1_000
+"""Open tasks of a scope: the graph is read whole where it changes."""
+HISTORY_MAX: Final = 10_000
+_NONE: Final = "there is no such task in this scope"
+
+
+class TaskStore:
+    """The tasks of one store. `embeddings` is the table that their vectors go to."""
+
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str, audit: AuditLog) -> None:
+        self._database = database
+        self._scopes = scopes
+        self._audit = audit
+        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+
+    async def add(
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        new: Sequence[NewTask],
+        session: SessionRef | None,
+        actor: str,
+        *,
+        now: datetime,
+        note: Note,
+    ) -> list[Task]:
+        """Keep all of them, or none, as of a conversation. Raises NotFound for a need that is not there, Conflict for a
+        circle, TooLarge.
+        """
+        scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            if session is not None:
+                await batch.open_session(tx, Place(scope.tenant, scope_id, subject_id, new_id(), now), session, now)
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await tx.fetch("tasks_newest", scope.tenant, scope_id, *_first(), list(OPEN), None, OPEN_MAX)
+            if len(known) + len(new) > OPEN_MAX:
+                raise TooLarge(f"a scope has at most {OPEN_MAX} open tasks; end or delete some", param="tasks")
+            made = {one.task_id: one for one in new}
+            session_id = session.session_id if session else None
+            await _require_needs(tx, scope, scope_id, made, new)
+            for one in new:
+                place = Place(scope.tenant, scope_id, subject_id, one.task_id, now)
+                await add_own_memory(
+                    tx,
+                    place,
+                    one.memory,
+                    "task",
+                    session_id=session_id,
+                    changed=changed,
+                    add_embedding=self._add_embedding,
+                )
+                row = (one.task_id, scope_id, one.memory.memory_id, one.status, session_id, now)
+                await tx.run("add_task", scope.tenant, *row)
+                await tx.run("add_task_step", scope.tenant, one.task_id, 1, scope_id, None, one.status, actor, now)
+            await tx.run_many("add_task_edge", _edges(scope, scope_id, {one.task_id: one.needs for one in new}))
+            told = [one.memory.memory_id for one in new]
+            await announce(tx, scope.tenant, scope_id, "created", told, by="api", at=now)
+            await witness(tx)
+        found = {one.task_id: one for one in await self.some(scope, list(made))}
+        return [found[one.task_id] for one in new]
+
+    async def change(
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        task_id: UUID,
+        version: int,
+        new: TaskChange,
+        actor: str,
+        *,
+        now: datetime,
+        note: Note,
+    ) -> Task:
+        """The next version of a task. Raises NotFound, Conflict: another version, a move that is none, a circle."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await _locked(tx, scope, scope_id, task_id)
+            if known["version"] != version:
+                raise Conflict(f"the task is at version {known['version']}, the change was made from version {version}")
+            if new.needs is not None:
+                await _require_acyclic(tx, scope, scope_id, {task_id: new.needs})
+                await tx.run("drop_task_edges", scope.tenant, task_id)
+                await tx.run_many("add_task_edge", _edges(scope, scope_id, {task_id: new.needs}))
+            await _require_move(tx, scope, scope_id, known, new.status)
+            memory_id, place = UUID(int=known["memory_id"].int), Place(scope.tenant, scope_id, subject_id, task_id, now)
+            at = await tx.value("current_version_of", scope.tenant, memory_id)
+            await tx.run("close_version", scope.tenant, memory_id, now)
+            memory = replace(new.memory, memory_id=memory_id)
+            await add_own_version(tx, place, memory, at + 1, add_embedding=self._add_embedding)
+            await tx.run("point_memory", scope.tenant, memory_id, at + 1, changed)
+            await tx.run("change_task", scope.tenant, task_id, version + 1, new.status, now)
+            step = (task_id, version + 1, scope_id, known["status"], new.status, actor, now)
+            await tx.run("add_task_step", scope.tenant, *step)
+            await announce(tx, scope.tenant, scope_id, "updated", [memory_id], by="api", at=now)
+            await witness(tx)
+        return await self.one(scope, task_id)
+
+    async def delete(self, scope: Scope, task_id: UUID, *, now: datetime, note: Note) -> None:
+        """Hide it; what needed it does not wait for it any more. Raises NotFound."""
+        await self._hide(scope, task_id, now, now, note)
+
+    async def undelete(self, scope: Scope, task_id: UUID, *, now: datetime, note: Note) -> Task:
+        """Bring it back, within 30 days. Raises NotFound, Conflict for a circle that would be closed."""
+        await self._hide(scope, task_id, None, now, note)
+        return await self.one(scope, task_id)
+
+    async def _hide(self, scope: Scope, task_id: UUID, at: datetime | None, now: datetime, note: Note) -> None:
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await tx.row("lock_task", scope.tenant, scope_id, task_id)
+            gone = known is not None and known["deleted_at"] is not None
+            if known is None or gone != (at is None) or (gone and known["deleted_at"] < now - UNDO):
+                raise NotFound(_NONE if at else f"no such task was deleted in the last {UNDO.days} days")
+            await tx.run("mark_task_deleted", scope.tenant, task_id, at)
+            if at is None:
+                await _require_acyclic(tx, scope, scope_id, {})
+            memory_id = UUID(int=known["memory_id"].int)
+            await tx.run("hide_memory", scope.tenant, memory_id, at, changed)
+            await announce(tx, scope.tenant, scope_id, "deleted" if at else "restored", [memory_id], by="api", at=now)
+            await witness(tx)
+
+    # ------------------------------------------------------------ reading
+
+    async def one(self, scope: Scope, task_id: UUID) -> Task:
+        """A task. Raises NotFound."""
+        found = await self.some(scope, [task_id])
+        if not found:
+            raise NotFound(_NONE)
+        return found[0]
+
+    async def some(self, scope: Scope, task_ids: Sequence[UUID]) -> list[Task]:
+        """Those of these tasks that are there."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return []
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            return await _with_words(
+                tx, scope, scope_id, await tx.fetch("tasks_by_id", scope.tenant, scope_id, list(task_ids))
+            )
+
+    async def page(
+        self,
+        scope: Scope,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        statuses: Sequence[Status] = STATUSES,
+        session_id: UUID | None = None,
+    ) -> Page[Task]:
+        """Tasks, newest first. Raises MemoryInvalid for a bad cursor."""
+        scope_id, at = await self._scopes.find(scope), read_cursor(cursor, "desc")
+        if scope_id is None:
+            return Page((), None)
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            asked = (*at, list(statuses), session_id, limit + 1)
+            rows = await tx.fetch("tasks_newest", scope.tenant, scope_id, *asked)
+            found = await _with_words(tx, scope, scope_id, rows[:limit])
+        last = rows[limit - 1] if len(rows) > limit else None
+        return Page(tuple(found), cursor_of(last["created_at"], last["task_id"]) if last else None)
+
+    async def history(self, scope: Scope, task_id: UUID) -> list[TaskStep]:
+        """How a task came where it is, oldest first. Raises NotFound."""
+        await self.one(scope, task_id)
+        scope_id = await self._known(scope)
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("history_of_task", scope.tenant, task_id, HISTORY_MAX)
+        return [TaskStep(row["version"], row["was"], row["status"], row["actor"], row["at"]) for row in found]
+
+    async def _known(self, scope: Scope) -> ScopeId:
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            raise NotFound(_NONE)
+        return scope_id
+
+
+def _first() -> tuple[datetime, UUID]:
+    return read_cursor(None, "desc")
+
+
+def _edges(scope: Scope, scope_id: int, needs: Mapping[UUID, frozenset[UUID]]) -> list[tuple[Any, ...]]:
+    return [(scope.tenant, task, one, scope_id) for task, wanted in needs.items() for one in sorted(wanted)]
+
+
+async def _locked(tx: Transaction, scope: Scope, scope_id: int, task_id: UUID) -> Any:
+    row = await tx.row("lock_task", scope.tenant, scope_id, task_id)
+    if row is None or row["deleted_at"] is not None:
+        raise NotFound(_NONE)
+    return row
+
+
+async def _require_needs(
+    tx: Transaction, scope: Scope, scope_id: int, made: Mapping[UUID, NewTask], new: Sequence[NewTask]
+) -> None:
+    """What new tasks need is there, in no circle, and does not stand against where they begin."""
+    needs = {one.task_id: one.needs for one in new}
+    await _require_acyclic(tx, scope, scope_id, needs)
+    wanted = sorted({need for one in new for need in one.needs} - made.keys())
+    rows = await tx.fetch("tasks_by_id", scope.tenant, scope_id, wanted) if wanted else []
+    status: dict[UUID, Status] = {row["task_id"]: row["status"] for row in rows}
+    status |= {one.task_id: one.status for one in new}
+    for one in new:
+        waits = [str(need) for need in sorted(one.needs) if status[need] != "done"]
+        _refused(one.status, one.status, waits)
+
+
+async def _require_acyclic(tx: Transaction, scope: Scope, scope_id: int, new: Mapping[UUID, frozenset[UUID]]) -> None:
+    """With these needs no task of the scope waits for itself. Raises NotFound, Conflict that names the circle."""
+    rows = await tx.fetch("tasks_newest", scope.tenant, scope_id, *_first(), list(STATUSES), None, 10 * OPEN_MAX)
+    known = {UUID(int=row["task_id"].int) for row in rows}
+    missing = sorted({need for wanted in new.values() for need in wanted} - known - new.keys())
+    if missing:
+        raise NotFound(f"{_NONE}: {missing[0]}", param="needs")
+    needs: dict[UUID, set[UUID]] = defaultdict(set)
+    for row in await tx.fetch("edges_of_tasks", scope.tenant, sorted(known - new.keys())):
+        needs[UUID(int=row["task_id"].int)].add(UUID(int=row["needs"].int))
+    needs |= {task: set(wanted) for task, wanted in new.items()}
+    if circle := cycle_in(needs):
+        raise Conflict(f"these tasks would wait for one another: {' -> '.join(map(str, circle))}", param="needs")
+
+
+async def _require_move(tx: Transaction, scope: Scope, scope_id: int, known: Any, to: Status) -> None:
+    """It may go there, and what it needs is done. Raises Conflict."""
+    edges = await tx.fetch("edges_of_tasks", scope.tenant, [known["task_id"]])
+    needed = [row["needs"] for row in edges]
+    rows = await tx.fetch("tasks_by_id", scope.tenant, scope_id, needed) if needed else []
+    _refused(known["status"], to, [str(row["task_id"]) for row in rows if row["status"] != "done"])
+
+
+def _refused(was: Status, to: Status, waits_for: Sequence[str]) -> None:
+    try:
+        checked_move(was, to, waits_for)
+    except ValueError as fault:
+        raise Conflict(str(fault), param="status") from None
+
+
+async def _with_words(tx: Transaction, scope: Scope, scope_id: int, found: Sequence[Any]) -> list[Task]:
+    ids = [row["memory_id"] for row in found]
+    standing = await tx.fetch("memories_standing", scope.tenant, [scope_id], ids) if ids else []
+    words = {row["memory_id"]: row for row in standing}
+    edges = await tx.fetch("edges_of_tasks", scope.tenant, [row["task_id"] for row in found]) if found else []
+    needs: dict[UUID, list[UUID]] = defaultdict(list)
+    for edge in edges:
+        needs[edge["task_id"]].append(UUID(int=edge["needs"].int))
+    return [
+        _task(row, said, tuple(sorted(needs[row["task_id"]])))
+        for row in found
+        if (said := words.get(row["memory_id"])) is not None
+    ]
+
+
+def _task(row: Any, said: Any, needs: tuple[UUID, ...]) -> Task:
+    title, notes, given, output = (str(said["attributes"].get(name, "")) for name in WORDS)
+    return Task(
+        task_id=UUID(int=row["task_id"].int),
+        version=row["version"],
+        status=row["status"],
+        title=title,
+        notes=notes,
+        input=given,
+        output=output,
+        needs=needs,
+        session_id=row["session_id"],
+        memory_id=UUID(int=row["memory_id"].int),
+        integrity=said["integrity"],
+        sensitivity=said["sensitivity"],
+        hidden=said["hidden"],
+        created_at=row["created_at"],
+        changed_at=row["changed_at"],
+    )

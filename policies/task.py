@@ -1,0 +1,66 @@
+"""Tasks: where one stands, where it may go from there, what waits for what, and the sentence that says it. Pure.
+
+Refuses (ValueError, in words for whoever asked) a move that is none; a cycle of dependencies is given back, not raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence, Set
+from graphlib import CycleError, TopologicalSorter
+from typing import Final, Literal, TypeVar
+
+Status = Literal["queued", "running", "blocked", "validating", "done", "failed", "cancelled"]
+
+MOVES: Final[Mapping[Status, tuple[Status, ...]]] = {
+    "queued": ("running", "blocked", "done", "cancelled"),
+    "running": ("queued", "blocked", "validating", "done", "failed", "cancelled"),
+    "blocked": ("queued", "running", "failed", "cancelled"),
+    "validating": ("running", "done", "failed", "cancelled"),
+    "done": ("queued", "running"),
+    "failed": ("queued", "running", "cancelled"),
+    "cancelled": ("queued",),
+}
+"""Where a task may go; what is over is taken up again by queueing it."""
+STATUSES: Final[tuple[Status, ...]] = tuple(MOVES)
+OPEN: Final[frozenset[Status]] = frozenset({"queued", "running", "blocked", "validating"})
+_NEEDS_WHAT_IT_WAITS_FOR: Final[frozenset[Status]] = frozenset({"running", "validating", "done"})
+TITLE_CHARS_MAX: Final = 200
+WORDS_CHARS_MAX: Final = 8_000
+"""Of notes, input and output each."""
+SHOWN_CHARS_MAX: Final = 400
+"""Of notes and output each, in the sentence that a prompt is given."""
+K = TypeVar("K", bound=Hashable)
+
+
+def checked_move(was: Status, to: Status, waits_for: Sequence[str] = ()) -> None:
+    """Whether a task may go there. `waits_for`: titles of what it needs and is not done. Raises ValueError."""
+    if to != was and to not in MOVES[was]:
+        raise ValueError(f"a task that is {was} may become {', '.join(MOVES[was])}, not {to}")
+    if to in _NEEDS_WHAT_IT_WAITS_FOR and waits_for:
+        raise ValueError(f"it cannot be {to} before what it needs is done: {', '.join(waits_for)}")
+
+
+def cycle_in(needs: Mapping[K, Set[K]]) -> list[K]:
+    """Tasks that wait for one another in a circle, the first one again at the end; empty where there is no circle."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as found:
+        return list(found.args[1])
+    return []
+
+
+def in_order(needs: Mapping[K, Set[K]]) -> list[K]:
+    """Every task after what it needs. Raises CycleError."""
+    return list(TopologicalSorter(needs).static_order())
+
+
+def told(status: Status, title: str, notes: str = "", output: str = "") -> str:
+    """A task as a prompt is given it: a statement of how it stands."""
+    said = [f"Task ({status}): {title}"]
+    said += [_short(notes)] if notes else []
+    said += [f"Output: {_short(output)}"] if output else []
+    return "\n".join(said)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1].rstrip() + "…"

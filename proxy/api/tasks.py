@@ -1,0 +1,337 @@
+"""`/memory/v1/tasks`: what is to be done in, where it stands and what waits for what out.
+
+A task's words pass redaction and are refused where they address the model: a task that a tool wrote would be an
+instruction by another name. A prompt is given it as a statement of how it stands. Raises NotFound, Conflict, TooLarge,
+VersionRequired, Unprocessable, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Final, get_args
+from uuid import UUID
+
+from aiohttp import web
+
+from memory.audit import Note, noted
+from memory.errors import (
+    EmbedderUnavailable,
+    MemoryConflict,
+    MemoryInvalid,
+    NotFound,
+    StoreUnavailable,
+    Unprocessable,
+    VersionRequired,
+)
+from memory.ids import new_id
+from memory.model import NewMemory, SessionRef
+from memory.read.conversation import session_ref
+from memory.tasks import WORDS, NewTask, Task, TaskChange
+from memory.write.windows import dated, split_windows
+from policies.gate import Holder, Item
+from policies.injection.judge import judge
+from policies.labels import Integrity, Sensitivity
+from policies.task import OPEN, STATUSES, TITLE_CHARS_MAX, WORDS_CHARS_MAX, Status, in_order, told
+from policies.text import storable
+from proxy.api.answers import said
+from proxy.api.asking import Caller, as_id, body_as, caller_of, holder_for, id_in_path, parameters
+from proxy.api.memories import version_in
+from proxy.api.paging import PARAMETERS, page_of
+from proxy.api.parts import OwnParts
+from proxy.api.schemas_task import (
+    StatusName,
+    TaskAsked,
+    TaskDeleted,
+    TaskGraphSaid,
+    TaskHistorySaid,
+    TaskList,
+    TaskPatch,
+    TaskSaid,
+    TasksAsked,
+    TasksMade,
+    TaskStepSaid,
+)
+from proxy.api.sessions import Labels
+from proxy.api.task_words import task_said, waiting
+from proxy.gated import readable, require_readable, require_writable
+
+UNDO: Final = timedelta(days=30)
+EXTRACTOR: Final = "task/1"
+GRAPH_MAX: Final = 1_000
+KIND: Final = "task"
+_READS: Final = "memory:read:own"
+_WRITES: Final = "memory:write"
+_NAMES: Final = frozenset(get_args(StatusName))
+
+
+class TaskCalls:
+    """The handlers of tasks."""
+
+    def __init__(self, parts: OwnParts, labels: Labels) -> None:
+        self._parts = parts
+        self._labels = labels
+
+    async def add(self, request: web.Request) -> web.Response:
+        """Keep tasks, all or none."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        asked = await body_as(request, TasksAsked)
+        return said(TasksMade(data=[*await self.added(caller, asked, Integrity.USER)]))
+
+    async def added(self, caller: Caller, asked: TasksAsked, integrity: Integrity) -> Sequence[TaskSaid]:
+        """Keep tasks as somebody's words."""
+        session = await self._session(caller, asked.session)
+        item = Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id if session else None)
+        require_writable(await holder_for(caller, self._parts.keys), item, "scope")
+        ids = _named(asked.tasks)
+        memories = [
+            await self._memory(caller, one.status, _words(one), one.sensitivity, integrity) for one in asked.tasks
+        ]
+        new = [
+            NewTask(task_id, one.status, memory, frozenset(_need(need, ids) for need in one.needs))
+            for task_id, one, memory in zip(_ids(asked.tasks, ids), asked.tasks, memories, strict=True)
+        ]
+        subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
+        note = _note(caller, "add", [one.task_id for one in new])
+        made = await self._parts.tasks.add(caller.scope, subject, new, session, caller.actor, now=caller.now, note=note)
+        await self._changed(caller, "added", len(made))
+        return await self._said(caller, made)
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Tasks, newest first; `status` (one, or several with commas, or `open`) and `session` narrow the list."""
+        caller = caller_of(request, self._parts.door, _READS)
+        given = parameters(request, PARAMETERS | {"status", "session"})
+        page = page_of(given, "tasks")
+        if page.order != "desc":
+            raise MemoryInvalid("tasks are listed newest first", param="order")
+        session_id: UUID | None = None
+        if "session" in given:
+            try:
+                session_id = (await self._parts.records.session(caller.scope, given["session"])).session_id
+            except NotFound:
+                return said(TaskList(data=[], next_cursor=None))
+        found = await self._parts.tasks.page(
+            caller.scope,
+            limit=page.limit,
+            cursor=page.cursor,
+            statuses=_statuses(given.get("status")),
+            session_id=session_id,
+        )
+        holder = await holder_for(caller, self._parts.keys)
+        rows = await self._said(caller, readable(holder, found.rows, partial(_item, caller)))
+        return said(TaskList(data=[*rows], next_cursor=page.next_cursor(found.next_cursor)))
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One task; its version is the ETag."""
+        caller = caller_of(request, self._parts.door, _READS)
+        parameters(request, ())
+        known = await self._known(caller, await self._holder(caller), id_in_path(request, KIND))
+        return await self._shown(caller, known)
+
+    async def history(self, request: web.Request) -> web.Response:
+        """How a task came where it is."""
+        caller = caller_of(request, self._parts.door, _READS)
+        parameters(request, ())
+        known = await self._known(caller, await self._holder(caller), id_in_path(request, KIND))
+        steps = await self._parts.tasks.history(caller.scope, known.task_id)
+        rows = [TaskStepSaid(version=s.version, was=s.was, status=s.status, actor=s.actor, at=s.at) for s in steps]
+        return said(TaskHistorySaid(data=rows))
+
+    async def graph(self, request: web.Request) -> web.Response:
+        """The open tasks: in which order they can be done, what is ready, what waits for what."""
+        caller = caller_of(request, self._parts.door, _READS)
+        parameters(request, ())
+        page = await self._parts.tasks.page(caller.scope, limit=GRAPH_MAX, statuses=sorted(OPEN))
+        seen = readable(await self._holder(caller), page.rows, partial(_item, caller))
+        open_ = {one.task_id for one in seen}
+        needs = {one.task_id: {need for need in one.needs if need in open_} for one in seen}
+        ready = [str(one.task_id) for one in seen if one.status == "queued" and not needs[one.task_id]]
+        waits = {str(task): sorted(map(str, wanted)) for task, wanted in needs.items() if wanted}
+        return said(TaskGraphSaid(order=list(map(str, in_order(needs))), ready=ready, waiting=waits))
+
+    async def change(self, request: web.Request) -> web.Response:
+        """The next version of a task."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        task_id, version = id_in_path(request, KIND), version_in(request)
+        asked = await body_as(request, TaskPatch)
+        if version is None:
+            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
+        return await self._shown(caller, await self.changed(caller, task_id, version, asked, Integrity.USER))
+
+    async def changed(
+        self, caller: Caller, task_id: UUID, version: int, asked: TaskPatch, integrity: Integrity
+    ) -> Task:
+        """The next version of a task, as somebody's words: never above those that it had."""
+        holder = await self._holder(caller)
+        known = await self._known(caller, holder, task_id)
+        require_writable(holder, _item(caller, known), KIND)
+        given = asked.model_fields_set
+        words = {name: getattr(asked if name in given else known, name) for name in WORDS}
+        status: Status = asked.status if "status" in given else known.status
+        lower = integrity if known.integrity == Integrity.USER.value else Integrity(known.integrity)
+        memory = await self._memory(caller, status, words, known.sensitivity, lower)
+        needs = frozenset(as_id(need, KIND) for need in asked.needs) if "needs" in given else None
+        subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
+        note = _note(caller, "change", [task_id])
+        made = await self._parts.tasks.change(
+            caller.scope,
+            subject,
+            task_id,
+            version,
+            TaskChange(status, memory, needs),
+            caller.actor,
+            now=caller.now,
+            note=note,
+        )
+        await self._changed(caller, "changed")
+        return made
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Hide a task: what needed it does not wait for it any more."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        holder = await self._holder(caller)
+        known = await self._known(caller, holder, id_in_path(request, KIND))
+        require_writable(holder, _item(caller, known), KIND)
+        note = _note(caller, "delete", [known.task_id])
+        await self._parts.tasks.delete(caller.scope, known.task_id, now=caller.now, note=note)
+        await self._changed(caller, "deleted")
+        until = caller.now + UNDO
+        return said(TaskDeleted(id=str(known.task_id), deleted_at=caller.now, undo_until=until))
+
+    async def undelete(self, request: web.Request) -> web.Response:
+        """Bring back a task that was deleted."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        task_id = id_in_path(request, KIND)
+        note = _note(caller, "undelete", [task_id])
+        back = await self._parts.tasks.undelete(caller.scope, task_id, now=caller.now, note=note)
+        await self._changed(caller, "undeleted")
+        return await self._shown(caller, back)
+
+    # ------------------------------------------------------------ steps
+
+    async def _holder(self, caller: Caller) -> Holder:
+        return await holder_for(caller, self._parts.keys)
+
+    async def _known(self, caller: Caller, holder: Holder, task_id: UUID) -> Task:
+        known = await self._parts.tasks.one(caller.scope, task_id)
+        require_readable(holder, _item(caller, known), KIND)
+        return known
+
+    async def _changed(self, caller: Caller, what: str, count: int = 1) -> None:
+        await self._parts.tells.changed(caller.scope)
+        self._parts.metrics.tasks.labels(what).inc(count)
+
+    async def _session(self, caller: Caller, in_body: str | None) -> SessionRef | None:
+        of_token, in_head = caller.credential.session, caller.ask.session
+        named = caller.credential.hide(storable(in_body)) if in_body is not None else None
+        if named is not None and (of_token or in_head) not in (None, named):
+            raise MemoryConflict("the body and the request name different sessions", param="session")
+        label = of_token or named or in_head
+        if label is None:
+            return None
+        return session_ref(await self._parts.keys.chain_key(caller.scope.tenant), caller.scope, label)
+
+    async def _said(self, caller: Caller, found: Sequence[Task]) -> Sequence[TaskSaid]:
+        labels = await self._labels.of(caller.scope, [one.session_id for one in found])
+        needed = sorted({need for one in found for need in one.needs})
+        not_done = waiting(await self._parts.tasks.some(caller.scope, needed)) if needed else frozenset()
+        return [task_said(one, labels, not_done) for one in found]
+
+    async def _shown(self, caller: Caller, one: Task) -> web.Response:
+        (body,) = await self._said(caller, [one])
+        answer = said(body)
+        answer.headers["ETag"] = f'"{one.version}"'
+        return answer
+
+    async def _memory(
+        self, caller: Caller, status: Status, words: Mapping[str, str], sensitivity: str, integrity: Integrity
+    ) -> NewMemory:
+        """The words of a task as they are stored. Raises Unprocessable, StoreUnavailable."""
+        clean = await asyncio.to_thread(self._cleaned, words, integrity)
+        text = told(status, clean["title"], clean["notes"], clean["output"])
+        windows = split_windows(text, self._parts.windows)
+        try:
+            vectors = await self._parts.embedder.embed_documents([dated(text[a:b], caller.now) for a, b in windows])
+        except EmbedderUnavailable as fault:
+            raise StoreUnavailable(f"this cannot be embedded now: {fault}", retry_after_s=1) from fault
+        return NewMemory(
+            memory_id=new_id(),
+            kind="semantic",
+            content=text,
+            content_key=b"",
+            role="user" if integrity is Integrity.USER else "assistant",
+            integrity=integrity,
+            sensitivity=Sensitivity(sensitivity),
+            origin=KIND,
+            importance=0.5,
+            confidence=1.0,
+            occurred_at=caller.now,
+            extractor_version=EXTRACTOR,
+            source_turns=(),
+            windows=tuple(windows),
+            vectors=vectors,
+            attributes={name: said for name, said in clean.items() if said},
+        )
+
+    def _cleaned(self, words: Mapping[str, str], integrity: Integrity) -> dict[str, str]:
+        clean = {name: self._parts.redactor.redact(storable(raw)).text.strip() for name, raw in words.items()}
+        if not clean["title"]:
+            raise Unprocessable("a title says what is to be done; nothing is left of this one", param="title")
+        for name, text in clean.items():
+            if len(text) > 2 * (TITLE_CHARS_MAX if name == "title" else WORDS_CHARS_MAX):  # a place may be longer
+                raise Unprocessable(f"{name} is too long once its secrets are cut out", param=name)
+            verdict = judge(text, "own" if integrity is Integrity.USER else "model")
+            if verdict.quarantined:
+                raise Unprocessable(
+                    f"{name} addresses the model ({verdict.reason}): say what is to be done, not what it is to do",
+                    param=name,
+                )
+        return clean
+
+
+def _words(one: TaskAsked) -> dict[str, str]:
+    return {"title": one.title, "notes": one.notes, "input": one.input, "output": one.output}
+
+
+def _named(asked: Sequence[TaskAsked]) -> dict[str, UUID]:
+    """Ids of the tasks that have a name in this body. Raises Unprocessable for a name that two have."""
+    ids: dict[str, UUID] = {}
+    for one in asked:
+        if one.name in ids:
+            raise Unprocessable(f"two tasks of this body are called {one.name}", param="tasks")
+        if one.name is not None:
+            ids[one.name] = new_id()
+    return ids
+
+
+def _ids(asked: Sequence[TaskAsked], named: Mapping[str, UUID]) -> list[UUID]:
+    return [named[one.name] if one.name is not None else new_id() for one in asked]
+
+
+def _need(need: str, named: Mapping[str, UUID]) -> UUID:
+    return named[need] if need in named else as_id(need, KIND)
+
+
+def _statuses(given: str | None) -> Sequence[Status]:
+    if given is None:
+        return STATUSES
+    asked = set(given.split(","))
+    if "open" in asked:
+        asked = asked - {"open"} | OPEN
+    if not asked <= _NAMES:
+        raise MemoryInvalid(f"status is open or some of {', '.join(STATUSES)}, with commas", param="status")
+    return [one for one in STATUSES if one in asked]
+
+
+def _note(caller: Caller, what: str, ids: Sequence[UUID]) -> Note:
+    return noted(caller.scope.tenant, caller.actor, f"task.{what}", ids=ids, at=caller.now)
+
+
+def _item(caller: Caller, one: Task) -> Item:
+    return Item(caller.scope.tenant, Sensitivity(one.sensitivity), session_id=one.session_id)

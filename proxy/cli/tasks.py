@@ -1,0 +1,133 @@
+"""`memory-proxy tasks …`: what is to be done in, what the running service says of it out.
+
+By the service's API inside one scope. Exit codes: 0 done; 1 it cannot be, with the service's own sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from policies.task import STATUSES
+from proxy.cli.client import CallFailed, Client, with_service
+
+TEACHES: Final = """\
+  memory-proxy tasks add "Order the timber" --notes "Oak, 4 m."
+  memory-proxy tasks add "Build the jetty" --needs ID
+  memory-proxy tasks list                                     open ones; --all: also what is over
+  memory-proxy tasks move ID running
+  memory-proxy tasks graph                                    what is ready, what waits for what
+  memory-proxy tasks history ID
+
+A task is recalled when a question is about it, with how it stands; a prompt has it as a statement, quoted as data.
+"""
+PATH: Final = "/memory/v1/tasks"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs and their options."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    add = _verb(verbs, "add", _add, "Keep a task.")
+    add.add_argument("title", help="what is to be done, in a sentence")
+    add.add_argument("--notes", default="", help="what helps to do it")
+    add.add_argument("--needs", action="append", default=[], metavar="ID", help="what is to be done first")
+    add.add_argument("--session", help="the conversation it comes from")
+    listed = _verb(verbs, "list", _list, "List tasks, newest first.")
+    listed.add_argument("--all", action="store_true", help="also what is done, failed or cancelled")
+    listed.add_argument("--limit", type=int, default=50)
+    move = _verb(verbs, "move", _move, "Say where a task stands now.")
+    move.add_argument("task", metavar="ID")
+    move.add_argument("status", choices=STATUSES)
+    move.add_argument("--output", help="what came of it")
+    _verb(verbs, "graph", _graph, "What is ready, and what waits for what.")
+    for verb, act, what in (
+        ("show", _show, "Show a task."),
+        ("history", _history, "How a task came where it is."),
+        ("delete", _delete, "Hide a task."),
+        ("undelete", _undelete, "Bring back a task that was deleted."),
+    ):
+        _verb(verbs, verb, act, what).add_argument("task", metavar="ID")
+    for one in verbs.choices.values():
+        one.add_argument("--json", action="store_true", help="the API's answer as it is")
+        with_service(one)
+
+
+def _verb(
+    verbs: Any, name: str, act: Callable[[Client, argparse.Namespace], Any], what: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
+    parser.set_defaults(act=act)
+    return parser
+
+
+def run_tasks(options: argparse.Namespace) -> int:
+    """Do what the verb says."""
+    try:
+        answer = options.act(Client(options), options)
+    except (CallFailed, OSError) as fault:
+        sys.stderr.write(f"memory-proxy: {fault}\n")
+        return 1
+    if options.json:
+        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _told(options.verb, answer))
+    return 0
+
+
+def _add(client: Client, options: argparse.Namespace) -> Any:
+    task = {"title": options.title, "notes": options.notes, "needs": options.needs}
+    body = {"tasks": [task], **({"session": options.session} if options.session else {})}
+    return client.send("POST", PATH, body)["data"][0]
+
+
+def _list(client: Client, options: argparse.Namespace) -> Any:
+    return client.get(f"{PATH}?limit={options.limit}{'' if options.all else '&status=open'}")
+
+
+def _move(client: Client, options: argparse.Namespace) -> Any:
+    known = client.get(f"{PATH}/{options.task}")
+    change = {"status": options.status, **({"output": options.output} if options.output is not None else {})}
+    return client.send("PATCH", f"{PATH}/{options.task}", change, version=known["version"])
+
+
+def _graph(client: Client, _options: argparse.Namespace) -> Any:
+    return client.get(f"{PATH}/graph")
+
+
+def _show(client: Client, options: argparse.Namespace) -> Any:
+    return client.get(f"{PATH}/{options.task}")
+
+
+def _history(client: Client, options: argparse.Namespace) -> Any:
+    return client.get(f"{PATH}/{options.task}/history")
+
+
+def _delete(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("DELETE", f"{PATH}/{options.task}")
+
+
+def _undelete(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("POST", f"{PATH}/{options.task}/undelete")
+
+
+def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
+    if verb == "list":
+        yield from (_line(one) for one in answer["data"])
+    elif verb == "history":
+        yield from (f"{one['at'][:19]}  {one['was'] or '':10} -> {one['status']}" for one in answer["data"])
+    elif verb == "graph":
+        yield from (f"ready    {one}" for one in answer["ready"])
+        yield from (f"waiting  {one}  for {', '.join(wanted)}" for one, wanted in answer["waiting"].items())
+    elif verb == "delete":
+        yield f"{answer['id']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
+    else:
+        yield _line(answer)
+
+
+def _line(one: Mapping[str, Any]) -> str:
+    """A task on one line, for people."""
+    waits = f"  (waits for {', '.join(one['waits_for'])})" if one["waits_for"] else ""
+    return f"{one['id']}  {one['status']:10} {one['title']}{waits}"
