@@ -33,6 +33,7 @@ from proxy.api.retrievals import Retrievals
 from proxy.api.search import Search
 from proxy.api.sessions import Labels, Sessions
 from proxy.api.sharing import SharingCalls
+from proxy.api.task_tools import TaskTools
 from proxy.api.tasks import TaskCalls
 from proxy.api.tokens import Tokens
 from proxy.api.tool_table import TOOLS, TOOLS_PATH
@@ -104,9 +105,10 @@ class OwnApi:
         retrievals, checkpoints = Retrievals(parts, labels), Checkpoints(parts, labels)
         replay, personas = Replay(parts, retrievals), PersonaCalls(parts)
         documents, outside = Documents(parts, labels), OutsideCalls(parts)
-        tasks = TaskCalls(parts, labels)
         search = Search(parts, labels)
         tools = Tools(parts, labels, search, forget, retrievals)
+        tasks = TaskCalls(parts, labels)
+        handlers = {**tools.handlers, **TaskTools(parts, tasks).handlers}
         return (
             Route("GET", "/memory/health", health.health),
             Route("HEAD", "/memory/health", health.health),
@@ -169,7 +171,7 @@ class OwnApi:
             Route("GET", "/memory/v1/queue/dead", dead.list),
             Route("POST", "/memory/v1/queue/dead/{id}/replay", dead.replay),
             Route("GET", TOOLS_PATH, tools.list),
-            *(Route("POST", tool.path, tools.handlers[tool.name]) for tool in TOOLS),
+            *(Route("POST", tool.path, handlers[tool.name]) for tool in TOOLS),
         )
 
     async def _openapi(self, request: web.Request) -> web.Response:

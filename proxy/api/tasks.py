@@ -98,7 +98,7 @@ class TaskCalls:
         note = _note(caller, "add", [one.task_id for one in new])
         made = await self._parts.tasks.add(caller.scope, subject, new, session, caller.actor, now=caller.now, note=note)
         await self._changed(caller, "added", len(made))
-        return await self._said(caller, made)
+        return await self.shown(caller, made)
 
     async def list(self, request: web.Request) -> web.Response:
         """Tasks, newest first; `status` (one, or several with commas, or `open`) and `session` narrow the list."""
@@ -121,7 +121,7 @@ class TaskCalls:
             session_id=session_id,
         )
         holder = await holder_for(caller, self._parts.keys)
-        rows = await self._said(caller, readable(holder, found.rows, partial(_item, caller)))
+        rows = await self.shown(caller, readable(holder, found.rows, partial(_item, caller)))
         return said(TaskList(data=[*rows], next_cursor=page.next_cursor(found.next_cursor)))
 
     async def show(self, request: web.Request) -> web.Response:
@@ -237,14 +237,15 @@ class TaskCalls:
             return None
         return session_ref(await self._parts.keys.chain_key(caller.scope.tenant), caller.scope, label)
 
-    async def _said(self, caller: Caller, found: Sequence[Task]) -> Sequence[TaskSaid]:
+    async def shown(self, caller: Caller, found: Sequence[Task]) -> Sequence[TaskSaid]:
+        """Tasks as they are shown."""
         labels = await self._labels.of(caller.scope, [one.session_id for one in found])
         needed = sorted({need for one in found for need in one.needs})
         not_done = waiting(await self._parts.tasks.some(caller.scope, needed)) if needed else frozenset()
         return [task_said(one, labels, not_done) for one in found]
 
     async def _shown(self, caller: Caller, one: Task) -> web.Response:
-        (body,) = await self._said(caller, [one])
+        (body,) = await self.shown(caller, [one])
         answer = said(body)
         answer.headers["ETag"] = f'"{one.version}"'
         return answer

@@ -30,7 +30,8 @@ from tests.service_fixture import Service, serving
 
 FACT = "The windmill of Harlinghausen grinds only on Thursdays after the second bell."
 QUESTION = "When does the windmill of Harlinghausen grind?"
-NAMES = ["memory_search", "memory_remember", "memory_correct", "memory_forget", "memory_why"]
+TASKS = ["task_add", "task_update", "task_list"]
+NAMES = ["memory_search", "memory_remember", "memory_correct", "memory_forget", "memory_why", *TASKS]
 
 
 def over_stdio(*options: str, mode: str = "auto", **env: str) -> AbstractAsyncContextManager[Client]:
@@ -89,7 +90,11 @@ async def goes_through_its_day(client: Client) -> None:
     """Remember, find, correct, find, be told why, forget."""
     listed = (await client.list_tools()).tools
     assert [one.name for one in listed] == NAMES
-    assert [one.name for one in listed if one.annotations and one.annotations.read_only_hint] == [NAMES[0], NAMES[4]]
+    assert [one.name for one in listed if one.annotations and one.annotations.read_only_hint] == [
+        "memory_search",
+        "memory_why",
+        "task_list",
+    ]
     made = await values(client, "memory_remember", content=FACT)
     assert (made["stored"], made["integrity"]) == (True, "assistant")
     answer = await client.call_tool("memory_search", {"query": QUESTION})

@@ -1,0 +1,52 @@
+"""The bodies of the tools for tasks, in and out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
+from proxy.api.schemas import Asked
+from proxy.api.schemas_task import StatusName, TaskSaid
+from proxy.api.schemas_tools import Id, ToolSaid
+
+TASKS_DEFAULT = 20
+_Words = Annotated[str, Field(max_length=WORDS_CHARS_MAX)]
+
+
+class TaskAddArguments(Asked):
+    """What is to be done."""
+
+    title: str = Field(min_length=1, max_length=TITLE_CHARS_MAX, description="What is to be done, in a sentence.")
+    notes: _Words | None = Field(default=None, description="What helps to do it.")
+    needs: list[Id] | None = Field(default=None, max_length=64, description="Ids of tasks that are to be done first.")
+
+
+class TaskUpdateArguments(Asked):
+    """Where a task stands now."""
+
+    task: Id = Field(description="The id of the task, from task_list.")
+    version: int = Field(ge=1, description="Its version, from task_list.")
+    status: StatusName | None = Field(default=None, description="Where it stands now; left out, where it stood.")
+    notes: _Words | None = Field(default=None, description="What helps to do it, in place of what was noted.")
+    output: _Words | None = Field(default=None, description="What came of it.")
+
+
+class TaskListArguments(Asked):
+    """Which tasks."""
+
+    k: int | None = Field(default=None, ge=1, le=100, description=f"Most tasks to give; {TASKS_DEFAULT} without it.")
+    over: bool | None = Field(default=None, description="true: also what is done, failed or cancelled.")
+
+
+class TaskToolSaid(ToolSaid):
+    """The task as it is now."""
+
+    task: TaskSaid
+
+
+class TaskListToolSaid(ToolSaid):
+    """Tasks, newest first."""
+
+    tasks: list[TaskSaid]
