@@ -10,7 +10,7 @@ TEST_PROCESSES ?= $(shell echo $$(( ( $$(getconf _NPROCESSORS_ONLN) * 3 + 1 ) / 
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev run demo test check format bench soak security faults recording test-long test-vllm audit lock image clean
+.PHONY: help install install-dev run demo test types check format bench soak security faults recording test-long test-vllm audit lock image clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -43,9 +43,11 @@ test: install-dev ## the test suite, on real parts, in several processes
 check: install-dev ## format, lint, types, import contracts, generated files, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --config importlinter.toml
-	$(MAKE) --no-print-directory test
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target types test
+
+types: install-dev # takes what the tests leave of the processors
+	nice $(BIN)/mypy
+	nice $(BIN)/lint-imports --config importlinter.toml
 
 format: install-dev ## format and fix what can be fixed
 	$(BIN)/ruff format .
