@@ -43,7 +43,7 @@ test: install-dev ## the test suite, on real parts, in several processes
 check: install-dev ## format, lint, types, import contracts, generated files, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target types test
+	$(MAKE) --no-print-directory --jobs 2 types test
 
 types: install-dev # takes what the tests leave of the processors
 	nice $(BIN)/mypy

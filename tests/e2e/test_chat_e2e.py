@@ -555,6 +555,6 @@ def test_the_recording_is_an_asciicast_of_a_talk_with_why() -> None:
     assert "/tmp/" not in shown
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_recording_can_be_made_anew() -> None:
     assert "<memory>" in checked(recorded())
