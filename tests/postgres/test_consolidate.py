@@ -322,6 +322,22 @@ async def test_what_was_never_used_is_hidden_can_come_back_and_goes_later(night:
     assert events(postgres, "deleted") == 2
 
 
+async def test_what_a_checkpoint_names_is_not_hidden_while_that_is_there(night: Night, postgres: TestDatabase) -> None:
+    named, _ = await tell(night, "named", "not named")
+    row = "SELECT tenant_id, gen_random_uuid(), scope_id, 'c', 1, NULL, NULL, NULL, now(), now() FROM memories"
+    for statement in (
+        f"INSERT INTO checkpoints {row} WHERE memory_id = '{named}'",
+        "INSERT INTO checkpoint_versions SELECT tenant_id, checkpoint_id, 1, scope_id, 0, now() FROM checkpoints",
+        "INSERT INTO checkpoint_parts SELECT tenant_id, checkpoint_id, 1, 0, scope_id, 'fact', "
+        f"'{named}', 1, false FROM checkpoints",
+    ):
+        postgres.psql(statement)
+    assert await night.run(T0 + 101 * DAY) == {"unused": 1}
+    assert await contents(night) == {"named"}
+    postgres.psql("UPDATE checkpoints SET deleted_at = now()")
+    assert await night.run(T0 + 102 * DAY) == {"unused": 1}
+
+
 async def test_what_a_person_hid_is_not_erased(night: Night, postgres: TestDatabase) -> None:
     ids = await tell(night, "hidden")
     await night.stores.records.delete_memory(night.stores.scope(), ids[0], T0)

@@ -228,9 +228,10 @@ LIMIT $4;
 
 -- name: due_unused
 -- Which of these were never placed in a prompt since a moment by which they were there, and nothing rests on their being
--- there: a fact that took the place of another would bring that back. Episodes are no candidates, and become a month.
+-- there: a fact that took the place of another would bring that back, and a checkpoint would lose what it names. Episodes
+-- are no candidates, and become a month.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
--- Uses: memories_pkey, memory_access_pkey, memory_versions_current. Rows: memory_id.
+-- Uses: memories_pkey, memory_access_pkey, memory_versions_current, checkpoint_parts_of_memory. Rows: memory_id.
 SELECT m.memory_id
 FROM memories m
 WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.created_at < $3 AND m.deleted_at IS NULL AND NOT m.pinned
@@ -241,6 +242,10 @@ WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.created_at < $3 AND m.de
   AND NOT EXISTS (SELECT FROM memories o WHERE o.tenant_id = $1 AND o.superseded_by = m.memory_id)
   AND NOT EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.memory_id = m.memory_id)
   AND NOT EXISTS (
+      SELECT FROM checkpoint_parts p
+      JOIN checkpoints c ON c.tenant_id = $1 AND c.checkpoint_id = p.checkpoint_id AND c.deleted_at IS NULL
+      WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id)
+  AND NOT EXISTS (
       SELECT FROM memory_versions v
       WHERE v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.recorded_to IS NULL
         AND v.validation_status = 'confirmed')
@@ -249,13 +254,17 @@ LIMIT $4;
 -- name: due_over_bound
 -- Which of these may be hidden to keep a bound.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
--- Uses: memories_pkey. Rows: memory_id.
+-- Uses: memories_pkey, checkpoint_parts_of_memory. Rows: memory_id.
 SELECT m.memory_id
 FROM memories m
 WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.created_at < $3 AND m.deleted_at IS NULL AND NOT m.pinned
   AND m.superseded_by IS NULL AND m.kind IN ('episodic', 'semantic', 'document')
   AND NOT EXISTS (SELECT FROM memories o WHERE o.tenant_id = $1 AND o.superseded_by = m.memory_id)
   AND NOT EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.memory_id = m.memory_id)
+  AND NOT EXISTS (
+      SELECT FROM checkpoint_parts p
+      JOIN checkpoints c ON c.tenant_id = $1 AND c.checkpoint_id = p.checkpoint_id AND c.deleted_at IS NULL
+      WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id)
 LIMIT $4;
 
 -- name: due_evidence
@@ -437,11 +446,14 @@ CROSS JOIN LATERAL (
 -- What the worth of these follows from, those that are not hidden; bytes are those of the current version's text and
 -- vectors. may_go: a bound may hide it.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: memories_pkey, memory_versions_pkey, memory_access_pkey, {embeddings}_pkey.
+-- Uses: memories_pkey, memory_versions_pkey, memory_access_pkey, checkpoint_parts_of_memory, {embeddings}_pkey.
 -- Rows: memory_id, scope_id, bytes, importance, injected, born_at, used_at, may_go.
 SELECT m.memory_id, m.scope_id, (octet_length(v.content) + e.bytes)::int8 AS bytes, v.importance,
        coalesce(a.injected, 0) AS injected, m.created_at AS born_at, a.last_injected_at AS used_at,
-       NOT m.pinned AND m.superseded_by IS NULL AND m.kind IN ('episodic', 'semantic', 'document') AS may_go
+       NOT m.pinned AND m.superseded_by IS NULL AND m.kind IN ('episodic', 'semantic', 'document') AND NOT EXISTS (
+           SELECT FROM checkpoint_parts p
+           JOIN checkpoints c ON c.tenant_id = $1 AND c.checkpoint_id = p.checkpoint_id AND c.deleted_at IS NULL
+           WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id) AS may_go
 FROM unnest($2::uuid[]) AS w (memory_id)
 JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id AND m.deleted_at IS NULL
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version

@@ -11,7 +11,7 @@ LIMIT $3;
 
 -- name: hygiene_memories
 -- Memories of a scope that are neither deleted nor quarantined, oldest first, from a cursor on, each text cut at `chars`
--- characters. What is sealed is not measured.
+-- characters. What is sealed is not measured, nor what was made for a record: a checkpoint repeats by its nature.
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 chars int4
 -- Uses: memories_recent, memory_versions_pkey, memory_access_pkey. Rows: memory_id, kind, created_at, content, injected,
 -- shown.
@@ -23,6 +23,7 @@ JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_i
 LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3, $4) AND m.deleted_at IS NULL
   AND m.quarantined_at IS NULL AND v.sensitivity IN ('public', 'internal')
+  AND m.collection NOT IN ('checkpoint', 'persona', 'task')
 ORDER BY m.created_at, m.memory_id
 LIMIT $5;
 
