@@ -51,7 +51,9 @@ async def saved(http: aiohttp.ClientSession, url: str, one: Dialogue) -> None:
 
 async def asked(http: aiohttp.ClientSession, url: str, model: str, user: str, question: str, named: bool) -> str:
     """The model's answer in a conversation of its own. Raises CallFailed."""
-    headers = {**user_header(user), **({"X-Memory-Checkpoint": quote(NAME)} if named else {}), "X-Memory-Mode": "read"}
+    # A session of its own: the same opening again is another attempt at one conversation, and keeps its block.
+    of = {"X-Memory-Session": quote(f"{named} {question}"), "X-Memory-Mode": "read"}
+    headers = {**user_header(user), **of, **({"X-Memory-Checkpoint": quote(NAME)} if named else {})}
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": question}],
