@@ -33,6 +33,7 @@ from policies.gate import Holder, Item
 from policies.injection.judge import judge
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
 from policies.persona import BUILT_IN, rendered, style_of
+from policies.task import OPEN
 from policies.text import storable
 from proxy.api.asking import Caller
 from proxy.api.conversation_parts import Words, words_of
@@ -208,6 +209,8 @@ class Saving:
         pieces = [self._piece(one) for one in spoken if one.part in wanted]
         facts = await self._learnt(caller, holder, session.session_id)
         pieces += [self._standing("fact", one) for one in facts if "fact" in wanted]
+        if "task" in wanted:
+            pieces += await self._pending(caller, holder, session.session_id)
         known = {one.memory_id for one in facts}
         pieces += [
             piece for piece in await self._placed(caller, holder, session.session_id, known) if piece.part in wanted
@@ -255,14 +258,20 @@ class Saving:
         ]
 
     async def _learnt(self, caller: Caller, holder: Holder, session_id: UUID) -> list[MemoryRecord]:
-        """The newest facts that were learnt in it and hold."""
+        """The newest facts that were learnt in it and hold; its tasks are told of by themselves."""
         page = await self._parts.records.memories(
             caller.scope, limit=200, kind="semantic", session_id=session_id, now=caller.now
         )
-        holding = [one for one in page.rows if _holds(one)]
+        holding = [one for one in page.rows if _holds(one) and one.collection != "task"]
         return list(readable(holder, holding, partial(item_of, caller.scope)))[
             : self._parts.checkpoints.bounds.facts_max
         ]
+
+    async def _pending(self, caller: Caller, holder: Holder, session_id: UUID) -> list[Piece]:
+        """The tasks that came from it and are open, by reference."""
+        most = self._parts.checkpoints.bounds.facts_max
+        page = await self._parts.tasks.page(caller.scope, limit=most, statuses=sorted(OPEN), session_id=session_id)
+        return [piece for one in page.rows for piece in await self._if_readable(caller, holder, "task", one.memory_id)]
 
     async def _placed(self, caller: Caller, holder: Holder, session_id: UUID, known: Collection[UUID]) -> list[Piece]:
         """Facts of other conversations and documents that it was given."""

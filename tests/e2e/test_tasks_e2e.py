@@ -152,6 +152,20 @@ def test_what_an_agent_writes_by_its_tools_is_the_assistants_and_stays_so(
     assert why["status"] == "tool"
 
 
+def test_a_checkpoint_takes_the_open_tasks_of_its_conversation(service: Service, upstream: str, user: str) -> None:
+    ask(service, "Good morning to you.\nsay: Good morning.", user, session="harbour")
+    service.settle()
+    done, open_ = add(service, user, {"title": TIMBER}, {"title": JETTY}, session="harbour")
+    move(service, user, done, "done")
+    body = {"name": "camp", "session": "harbour"}
+    made = service.call("POST", "/memory/v1/checkpoints", body, X_Memory_User=user)
+    tasks = [part for part in made["parts"] if part["part"] == "task"]
+    assert [part["memory_id"] for part in tasks] == [open_["memory_id"]] and not tasks[0]["own"]
+    assert not [part for part in made["parts"] if part["part"] == "fact"]
+    ask(service, "Please go on.", user, checkpoint="camp")
+    assert f"Task (queued): {JETTY}" in content(upstream) and TIMBER not in content(upstream)
+
+
 def test_a_forgotten_conversation_takes_its_tasks(service: Service, user: str) -> None:
     add(service, user, {"title": TIMBER}, session="harbour")
     kept = add(service, user, {"title": JETTY})
