@@ -130,6 +130,7 @@ class Doors:
         await self.encoded()
         await self.imported()
         await self.tools()
+        await self.records()
         await self.named()
         await self.broken()
 
@@ -201,6 +202,28 @@ class Doors:
         self.pages["tool's error"] = await self._tool(
             "memory_search", {"query": "x", "k": self.secret("tool k", "aws")}
         )
+
+    async def records(self) -> None:
+        """Documents, tasks, checkpoints and personas: their words, their names, and bodies that are refused."""
+        form = aiohttp.FormData()
+        text = f"# Deployment\n\nThe service signs with {self.secret('document', 'github')} since May.\n"
+        form.add_field("file", text.encode(), filename=f"{self.secret('file name', 'openai')}.md")
+        async with self.http.post(f"{self.url}/memory/v1/documents?wait=true", data=form) as answer:
+            self.pages["document's answer"] = await answer.read()
+        words = ("title", "notes", "input", "output")
+        task = {name: f"deploy with {self.secret(f'task {name}', 'github')}" for name in words}
+        await self._sent("/memory/v1/tasks", {"tasks": [{**task, "name": self.secret("task name", "slack")}]})
+        await self._sent("/memory/v1/tasks", {"tasks": [{"title": "x", "needs": [self.secret("task need", "openai")]}]})
+        await self._tool("task_add", {"title": f"rotate {self.secret('task tool', 'github')} today"})
+        camp = {"name": self.secret("checkpoint name", "github"), "notes": f"use {self.secret('notes', 'openai')}"}
+        await self._sent("/memory/v1/checkpoints", {**camp, "entities": [f"{self.secret('entity', 'slack')}: a key"]})
+        desk = {"name": self.secret("persona name", "github"), "facets": {"tone": "dry"}}
+        await self._sent("/memory/v1/personas", {**desk, "description": f"likes {self.secret('persona', 'openai')}"})
+        await self._sent("/memory/v1/personas", {"name": "x", "facets": {self.secret("facet", "github"): "dry"}})
+
+    async def _sent(self, path: str, body: dict[str, Any]) -> None:
+        async with self.http.post(self.url + path, json=body) as answer:
+            self.pages[f"{path[11:]}'s answer"] = await answer.read()
 
     async def _tool(self, tool: str, arguments: dict[str, Any]) -> bytes:
         async with self.http.post(f"{self.url}/memory/v1/tools/{tool}", json=arguments) as answer:

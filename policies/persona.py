@@ -121,9 +121,9 @@ def checked(facets: Mapping[str, str]) -> dict[str, str]:
     for facet, value in facets.items():
         values = LANGUAGES if facet == "language" else FACETS.get(facet)
         if values is None:
-            raise ValueError(f"no facet {facet[:40]!r}; known: {', '.join([*FACETS, 'language'])}")
+            raise ValueError(f"a facet of that name is not there; known: {', '.join([*FACETS, 'language'])}")
         if value not in values:
-            raise ValueError(f"no {facet} {value[:40]!r}; known: {', '.join(values)}")
+            raise ValueError(f"{facet} has no such value; known: {', '.join(values)}")
     return dict(facets)
 
 

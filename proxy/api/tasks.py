@@ -305,7 +305,7 @@ def _named(asked: Sequence[TaskAsked]) -> dict[str, UUID]:
     ids: dict[str, UUID] = {}
     for one in asked:
         if one.name in ids:
-            raise Unprocessable(f"two tasks of this body are called {one.name}", param="tasks")
+            raise Unprocessable("two tasks of this body have one name", param="tasks")
         if one.name is not None:
             ids[one.name] = new_id()
     return ids
