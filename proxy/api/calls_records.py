@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proxy.api import schemas_checkpoint, schemas_persona
+from proxy.api import schemas_checkpoint, schemas_persona, schemas_preference
 from proxy.api.call import BODY, CALLER, Call
 
 _PATH: Final = "/memory/v1/checkpoints"
@@ -97,6 +97,25 @@ RECORDS: Final = (
         schemas_checkpoint.CheckpointDiffSaid,
         parameters=("checkpoint", "with", "from_version", "to_version", "scope"),
         errors=(*CALLER, "not_found"),
+    ),
+    Call(
+        "GET",
+        "/memory/v1/preferences",
+        "listPreferences",
+        "What was learnt of the user's taste and holds, strongest first, with its evidence.",
+        schemas_preference.PreferenceList,
+        parameters=("scope",),
+        errors=CALLER,
+    ),
+    Call(
+        "POST",
+        "/memory/v1/preferences/reset",
+        "resetPreferences",
+        "Hide preferences, or all of them; each can be shown again as a memory for 30 days.",
+        schemas_preference.PreferencesGone,
+        body=schemas_preference.PreferencesReset,
+        parameters=("scope",),
+        errors=(*CALLER, *BODY, "not_found"),
     ),
     Call(
         "GET",

@@ -27,6 +27,7 @@ from proxy.api.openapi import DOCUMENT_PATH, document
 from proxy.api.outside import OutsideCalls
 from proxy.api.parts import OwnParts
 from proxy.api.personas import PersonaCalls
+from proxy.api.preferences import PreferenceCalls
 from proxy.api.queue import DeadLetters, Waiting
 from proxy.api.replay import Replay
 from proxy.api.retrievals import Retrievals
@@ -107,7 +108,7 @@ class OwnApi:
         documents, outside = Documents(parts, labels), OutsideCalls(parts)
         search = Search(parts, labels)
         tools = Tools(parts, labels, search, forget, retrievals)
-        tasks = TaskCalls(parts, labels)
+        tasks, preferences = TaskCalls(parts, labels), PreferenceCalls(parts)
         handlers = {**tools.handlers, **TaskTools(parts, tasks).handlers}
         return (
             Route("GET", "/memory/health", health.health),
@@ -146,6 +147,8 @@ class OwnApi:
             Route("GET", "/memory/v1/documents/{id}", documents.show),
             Route("DELETE", "/memory/v1/documents/{id}", documents.hide),
             Route("POST", "/memory/v1/documents/{id}/undelete", documents.undelete),
+            Route("GET", "/memory/v1/preferences", preferences.list),
+            Route("POST", "/memory/v1/preferences/reset", preferences.reset),
             Route("POST", "/memory/v1/tasks", tasks.add),
             Route("GET", "/memory/v1/tasks", tasks.list),
             Route("GET", "/memory/v1/tasks/graph", tasks.graph),

@@ -40,7 +40,7 @@ from policies.working import WorkingContext
 from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.keeps_personas import KeepsPersonas
 from proxy.api.keeps_tasks import KeepsTasks
-from proxy.api.parts_documents import DocumentParts, OutsideCall
+from proxy.api.parts_documents import DocumentParts, OutsideCall, ReadsPreferences
 from proxy.api.tool_record import ToolRecords
 from proxy.app import Door
 from proxy.limits import KeyUse
@@ -268,6 +268,7 @@ class OwnParts:
     checkpoints: CheckpointParts
     personas: KeepsPersonas
     tasks: KeepsTasks
+    preferences: ReadsPreferences
     audit: AuditReads
     journal: Audit
     canaries: Canaries

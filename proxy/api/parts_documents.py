@@ -12,6 +12,7 @@ from memory.audit import Note
 from memory.documents import ChunkRecord, Citation, DocumentRecord, Parsed
 from memory.model import Scope
 from memory.outside import Outside
+from memory.preferences import Preference
 from memory.stored import Page
 from memory.web_documents import Stages, WebDocuments
 from proxy.api.paging import Order
@@ -69,6 +70,13 @@ class DocumentParts:
     waiting_max: int
     idle_s: float
     budget_tokens: int
+
+
+class ReadsPreferences(Protocol):
+    """What was learnt of a user's taste."""
+
+    async def preferences(self, scope: Scope) -> list[Preference]:
+        """Those that hold in this very scope, the last said first. Raises StoreUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from proxy.cli import (
     migrate,
     outside,
     persona,
+    preferences,
     redact,
     reembed,
     replay,
@@ -64,6 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
     _checkpoint(commands)
     _persona(commands)
     _documents(commands)
+    _preferences(commands)
     _tasks(commands)
     _outside(commands)
     _replay(commands)
@@ -220,6 +222,12 @@ def _documents(commands: Commands) -> None:
     parser = _command(commands, "documents", documents.run_documents, help_text, documents.TEACHES)
     for verb in documents.arguments(parser):
         _with_service(verb)
+
+
+def _preferences(commands: Commands) -> None:
+    help_text = "Show what was learnt of a user's taste, or reset it."
+    parser = _command(commands, "preferences", preferences.run_preferences, help_text, preferences.TEACHES)
+    preferences.arguments(parser)
 
 
 def _tasks(commands: Commands) -> None:

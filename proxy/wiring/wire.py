@@ -24,6 +24,7 @@ from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.outbox import Feed
 from memory.adapters.postgres.persona_store import PersonaStore
+from memory.adapters.postgres.preference_store import PreferenceStore
 from memory.adapters.postgres.records import Records
 from memory.adapters.postgres.sharing import Sharing
 from memory.adapters.postgres.task_store import TaskStore
@@ -363,6 +364,7 @@ def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Re
                 parts.memory.rules.counter,
                 settings.checkpoint,
             ),
+            preferences=PreferenceStore(kept.database, kept.scopes),
             tasks=TaskStore(kept.database, kept.scopes, kept.table, audit),
             personas=PersonaStore(kept.database, kept.scopes, kept.table, audit),
             audit=audit,

@@ -1,0 +1,53 @@
+"""The preferences of a scope as they were learnt: a scope in, what holds with its evidence out. StoreUnavailable."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.scopes import Scopes
+from memory.model import Scope
+from memory.preferences import Preference
+
+PREFERENCES_MAX: Final = 500
+EVIDENCE_MAX: Final = 8
+
+
+class PreferenceStore:
+    """Reads preferences."""
+
+    def __init__(self, database: Database, scopes: Scopes) -> None:
+        self._database = database
+        self._scopes = scopes
+
+    async def preferences(self, scope: Scope) -> list[Preference]:
+        """Those that hold in this very scope, the last said first."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return []
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            asked = (scope_id, PREFERENCES_MAX, EVIDENCE_MAX)
+            found = await tx.fetch("preferences_of_scope", scope.tenant, *asked)
+            ids = [row["memory_id"] for row in found]
+            standing = await tx.fetch("memories_standing", scope.tenant, [scope_id], ids) if ids else []
+        words = {row["memory_id"]: row for row in standing if not row["hidden"]}
+        return [_preference(row, said) for row in found if (said := words.get(row["memory_id"])) is not None]
+
+
+def _preference(row: Any, said: Any) -> Preference:
+    return Preference(
+        memory_id=UUID(int=row["memory_id"].int),
+        version=row["version"],
+        statement=said["content"],
+        predicate=row["predicate"],
+        said=row["said"],
+        sessions=row["sessions"],
+        first_said=row["first_said"],
+        last_said=row["last_said"],
+        vouched=row["vouched"],
+        pinned=row["pinned"],
+        sensitivity=said["sensitivity"],
+        session_id=row["session_id"],
+        evidence=tuple(UUID(int=one.int) for one in row["evidence"] or ()),
+    )
