@@ -15,6 +15,7 @@ from tests.service_fixture import serving
 PAGE = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # ten commands, each a process of its own
 def test_the_commands_of_the_page_run(upstream: str, tmp_path: Path) -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

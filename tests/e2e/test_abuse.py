@@ -179,7 +179,9 @@ def test_one_user_too_often_at_once_is_429_and_others_are_served(bounded: Servic
     body = json.dumps(
         {"model": MODEL, "max_tokens": 4000, "stream": True, "messages": [{"role": "user", "content": "tell me"}]}
     ).encode()
-    raw = request_bytes("POST", CHAT, [JSON, (b"X-Memory-User", b"greedy")], body)
+    # Slow, since buffers may hold all of a fast answer that nobody reads: then it is over, and not at once.
+    slow = (b"x-fake-token-ms", b"30")
+    raw = request_bytes("POST", CHAT, [JSON, slow, (b"X-Memory-User", b"greedy")], body)
     with connect(bounded.url) as sock:
         sock.sendall(raw)
         assert sock.recv(64).startswith(b"HTTP/1.1 200")

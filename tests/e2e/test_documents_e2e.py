@@ -321,7 +321,7 @@ def test_an_export_names_documents_and_an_import_says_that_it_cannot_take_them(s
 # ---------------------------------------------------------------- killed
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_worker_killed_in_the_middle_loses_nothing_and_half_stores_nothing(
     own_service: Callable[..., AbstractContextManager[Service]], user: str

@@ -129,6 +129,7 @@ def test_a_worker_killed_while_it_asks_stores_the_facts_once(asking: Asking, use
     assert [words for _, words, _ in asking.facts(user)] == ["I am learning the viola"]
 
 
+@pytest.mark.long
 def test_what_waited_too_long_for_an_upstream_that_is_away_goes_to_the_rules(user: str) -> None:
     env = {**BY_VLLM, "MEMORY_PROXY_EXTRACT__DEFER_MAX_S": "4"}
     with stand_in() as upstream, serving(upstream, env=env) as service:

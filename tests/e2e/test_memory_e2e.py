@@ -72,10 +72,11 @@ def test_another_user_project_or_agent_sees_nothing(
 ) -> None:
     tell(service, FACT, user)
     named = {"user": user, **{k: f"{user}-{v}" if k == "user" else v for k, v in other.items()}}
+    assert found(service, QUESTION, **named) == []
     asked = ask(service, QUESTION, **named)
     assert asked.verdict == "empty"
     assert sent(upstream) == [turn("user", QUESTION)]
-    assert found(service, QUESTION, **named) == []
+    assert FACT not in " ".join(found(service, QUESTION, **named)), "but its own question, once that is stored"
     assert ask(service, QUESTION, user).verdict == "injected"
 
 
