@@ -24,6 +24,7 @@ DaysOf = Mapping[str, float | None]
 
 UNDO_DAYS: Final = 30.0
 """A memory that was hidden, by whomever, can be shown again so long (DESIGN section 2)."""
+UNDO: Final = timedelta(days=UNDO_DAYS)
 FIRST_SAYINGS_KEPT: Final = 8
 LATEST_SAYINGS_KEPT: Final = 56
 """Of one fact: what ruling on it reads (docs/decisions/0009). Those between them decide nothing."""

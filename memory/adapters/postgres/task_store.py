@@ -8,9 +8,9 @@ version. Raises NotFound, Conflict, TooLarge, StoreUnavailable.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,9 +28,9 @@ from memory.ids import new_id
 from memory.model import Scope, ScopeId, SessionRef
 from memory.stored import Page
 from memory.tasks import WORDS, NewTask, Task, TaskChange, TaskStep
+from policies.lifetime import UNDO
 from policies.task import OPEN, STATUSES, Status, checked_move, cycle_in
 
-UNDO: Final = timedelta(days=30)
 OPEN_MAX: Final = 1_000
 """Open tasks of a scope: the graph is read whole where it changes."""
 HISTORY_MAX: Final = 10_000
@@ -68,9 +68,13 @@ class TaskStore:
             known = await tx.fetch("tasks_newest", scope.tenant, scope_id, *_first(), list(OPEN), None, OPEN_MAX)
             if len(known) + len(new) > OPEN_MAX:
                 raise TooLarge(f"a scope has at most {OPEN_MAX} open tasks; end or delete some", param="tasks")
-            made = {one.task_id: one for one in new}
             session_id = session.session_id if session else None
-            await _require_needs(tx, scope, scope_id, made, new)
+            needs = {one.task_id: one.needs for one in new}
+            status = await _statuses(tx, scope, scope_id, frozenset().union(*needs.values()) - needs.keys())
+            await _require_acyclic(tx, scope, needs)
+            status |= {one.task_id: one.status for one in new}
+            for one in new:
+                _refused(one.status, one.status, [str(need) for need in sorted(one.needs) if status[need] != "done"])
             for one in new:
                 place = Place(scope.tenant, scope_id, subject_id, one.task_id, now)
                 await add_own_memory(
@@ -85,11 +89,11 @@ class TaskStore:
                 row = (one.task_id, scope_id, one.memory.memory_id, one.status, session_id, now)
                 await tx.run("add_task", scope.tenant, *row)
                 await tx.run("add_task_step", scope.tenant, one.task_id, 1, scope_id, None, one.status, actor, now)
-            await tx.run_many("add_task_edge", _edges(scope, scope_id, {one.task_id: one.needs for one in new}))
+            await tx.run_many("add_task_edge", _edges(scope, scope_id, needs))
             told = [one.memory.memory_id for one in new]
             await announce(tx, scope.tenant, scope_id, "created", told, by="api", at=now)
             await witness(tx)
-        found = {one.task_id: one for one in await self.some(scope, list(made))}
+        found = {one.task_id: one for one in await self.some(scope, list(needs))}
         return [found[one.task_id] for one in new]
 
     async def change(
@@ -112,7 +116,8 @@ class TaskStore:
             if known["version"] != version:
                 raise Conflict(f"the task is at version {known['version']}, the change was made from version {version}")
             if new.needs is not None:
-                await _require_acyclic(tx, scope, scope_id, {task_id: new.needs})
+                await _statuses(tx, scope, scope_id, new.needs - {task_id})
+                await _require_acyclic(tx, scope, {task_id: new.needs})
                 await tx.run("drop_task_edges", scope.tenant, task_id)
                 await tx.run_many("add_task_edge", _edges(scope, scope_id, {task_id: new.needs}))
             await _require_move(tx, scope, scope_id, known, new.status)
@@ -148,7 +153,8 @@ class TaskStore:
                 raise NotFound(_NONE if at else f"no such task was deleted in the last {UNDO.days} days")
             await tx.run("mark_task_deleted", scope.tenant, task_id, at)
             if at is None:
-                await _require_acyclic(tx, scope, scope_id, {})
+                edges = await tx.fetch("edges_of_tasks", scope.tenant, [task_id])
+                await _require_acyclic(tx, scope, {task_id: frozenset(UUID(int=row["needs"].int) for row in edges)})
             memory_id = UUID(int=known["memory_id"].int)
             await tx.run("hide_memory", scope.tenant, memory_id, at, changed)
             await announce(tx, scope.tenant, scope_id, "deleted" if at else "restored", [memory_id], by="api", at=now)
@@ -223,32 +229,28 @@ async def _locked(tx: Transaction, scope: Scope, scope_id: int, task_id: UUID) -
     return row
 
 
-async def _require_needs(
-    tx: Transaction, scope: Scope, scope_id: int, made: Mapping[UUID, NewTask], new: Sequence[NewTask]
-) -> None:
-    """What new tasks need is there, in no circle, and does not stand against where they begin."""
-    needs = {one.task_id: one.needs for one in new}
-    await _require_acyclic(tx, scope, scope_id, needs)
-    wanted = sorted({need for one in new for need in one.needs} - made.keys())
-    rows = await tx.fetch("tasks_by_id", scope.tenant, scope_id, wanted) if wanted else []
-    status: dict[UUID, Status] = {row["task_id"]: row["status"] for row in rows}
-    status |= {one.task_id: one.status for one in new}
-    for one in new:
-        waits = [str(need) for need in sorted(one.needs) if status[need] != "done"]
-        _refused(one.status, one.status, waits)
-
-
-async def _require_acyclic(tx: Transaction, scope: Scope, scope_id: int, new: Mapping[UUID, frozenset[UUID]]) -> None:
-    """With these needs no task of the scope waits for itself. Raises NotFound, Conflict that names the circle."""
-    rows = await tx.fetch("tasks_newest", scope.tenant, scope_id, *_first(), list(STATUSES), None, 10 * OPEN_MAX)
-    known = {UUID(int=row["task_id"].int) for row in rows}
-    missing = sorted({need for wanted in new.values() for need in wanted} - known - new.keys())
-    if missing:
+async def _statuses(tx: Transaction, scope: Scope, scope_id: int, task_ids: Set[UUID]) -> dict[UUID, Status]:
+    """How these tasks stand. Raises NotFound where one is not there."""
+    if not task_ids:
+        return {}
+    rows = await tx.fetch("tasks_by_id", scope.tenant, scope_id, sorted(task_ids))
+    found: dict[UUID, Status] = {UUID(int=row["task_id"].int): row["status"] for row in rows}
+    if missing := sorted(task_ids - found.keys()):
         raise NotFound(f"{_NONE}: {missing[0]}", param="needs")
-    needs: dict[UUID, set[UUID]] = defaultdict(set)
-    for row in await tx.fetch("edges_of_tasks", scope.tenant, sorted(known - new.keys())):
-        needs[UUID(int=row["task_id"].int)].add(UUID(int=row["needs"].int))
-    needs |= {task: set(wanted) for task, wanted in new.items()}
+    return found
+
+
+async def _require_acyclic(tx: Transaction, scope: Scope, new: Mapping[UUID, frozenset[UUID]]) -> None:
+    """With these needs no task waits for itself: a circle that they close leads back to one of them. Raises Conflict
+    that names it.
+    """
+    needs = {task: set(wanted) for task, wanted in new.items()}
+    front = {need for wanted in new.values() for need in wanted} - needs.keys()
+    while front:
+        needs |= {task: set() for task in front}
+        for row in await tx.fetch("edges_of_tasks", scope.tenant, sorted(front)):
+            needs[UUID(int=row["task_id"].int)].add(UUID(int=row["needs"].int))
+        front = {need for task in front for need in needs[task]} - needs.keys()
     if circle := cycle_in(needs):
         raise Conflict(f"these tasks would wait for one another: {' -> '.join(map(str, circle))}", param="needs")
 
