@@ -12,14 +12,14 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from memory.checkpoints import NamedPart, Restored, ToLoad
 from memory.documents import GivenChunk
 from memory.errors import MemoryProxyFault, NotFound, StoreUnavailable
 from memory.ids import is_words
-from memory.model import Candidate, IndexRow, Quoted, Scope, ScopeVersion
+from memory.model import Candidate, IndexRow, Quoted, Reason, Scope, ScopeVersion
 from memory.read.hot import item_of
 from memory.read.items import Filter
 from memory.read.recall import as_candidate
@@ -30,6 +30,7 @@ from policies.inlining import way_of
 from policies.labels import Sensitivity, within_ceiling
 
 log: Final = logging.getLogger("memory_proxy.restore")
+T = TypeVar("T")
 WHY: Final = "restored from a checkpoint"
 WHY_GIVEN: Final = "given in this conversation"
 GIVEN_CHUNKS_MAX: Final = 64
@@ -204,24 +205,17 @@ def may_be_given(row: IndexRow, where: Filter, now: datetime) -> bool:
 
 async def restored_in_time(reading: Coroutine[Any, Any, Restored], deadline_s: float) -> Restored:
     """What a reading gives in time. Raises NotFound; another fault, or no time, is said in it: the prompt goes on."""
-    try:
-        return await asyncio.wait_for(reading, deadline_s)
-    except NotFound:
-        raise
-    except (MemoryProxyFault, TimeoutError) as fault:
-        event(log, "checkpoint_not_read", logging.WARNING, fault=type(fault).__name__)
-        return Restored(fault="store" if isinstance(fault, StoreUnavailable) else "deadline")
+    found, fault = await _in_time(reading, deadline_s, "checkpoint_not_read")
+    return Restored(fault=fault) if found is None else found
 
 
 async def given_in_time(
     restored: Restored, given: Coroutine[Any, Any, tuple[Candidate, ...]], deadline_s: float
 ) -> Restored:
     """What was restored, and behind it what the conversation's documents say, where that is read in time."""
-    try:
-        found = await asyncio.wait_for(given, deadline_s)
-    except (MemoryProxyFault, TimeoutError) as fault:
-        event(log, "documents_not_read", logging.WARNING, fault=type(fault).__name__)
-        return replace(restored, fault="store" if isinstance(fault, StoreUnavailable) else "deadline")
+    found, fault = await _in_time(given, deadline_s, "documents_not_read")
+    if found is None:
+        return replace(restored, fault=fault)
     said = {one.memory_id for one in restored.candidates}
     return replace(restored, candidates=(*restored.candidates, *(one for one in found if one.memory_id not in said)))
 
@@ -230,12 +224,19 @@ async def styled_in_time(
     restored: Restored, style: Coroutine[Any, Any, tuple[Candidate, ...]], deadline_s: float
 ) -> Restored:
     """What was restored with the style that the request asks for, which goes before that of a checkpoint. NotFound."""
+    asked, fault = await _in_time(style, deadline_s, "persona_not_read")
+    if asked is None:
+        return replace(restored, fault=fault)
+    others = (one for one in restored.candidates if one.section != "persona")
+    return replace(restored, candidates=(*others, *asked))
+
+
+async def _in_time(reading: Coroutine[Any, Any, T], deadline_s: float, unread: str) -> tuple[T | None, Reason | None]:
+    """What a reading gives, or why not: the event `unread` is logged. Raises NotFound."""
     try:
-        asked = await asyncio.wait_for(style, deadline_s)
+        return await asyncio.wait_for(reading, deadline_s), None
     except NotFound:
         raise
     except (MemoryProxyFault, TimeoutError) as fault:
-        event(log, "persona_not_read", logging.WARNING, fault=type(fault).__name__)
-        return replace(restored, fault="store" if isinstance(fault, StoreUnavailable) else "deadline")
-    others = (one for one in restored.candidates if one.section != "persona")
-    return replace(restored, candidates=(*others, *asked))
+        event(log, unread, logging.WARNING, fault=type(fault).__name__)
+        return None, "store" if isinstance(fault, StoreUnavailable) else "deadline"

@@ -102,14 +102,14 @@ class LooksBehind:
 
 def asked_in(captured: Captured, turns: Sequence[Turn]) -> Asked | None:
     """The question that an exchange ends with, clean; None where it asks nothing new or nothing short."""
-    said = [turn for turn in turns if turn.chain in captured.digests]
-    if not said or said[-1].role != "user" or len(said[-1].content) > QUESTION_CHARS_MAX:
+    asked = next((turn for turn in reversed(turns) if turn.chain in captured.digests), None)
+    if asked is None or asked.role != "user" or len(asked.content) > QUESTION_CHARS_MAX:
         return None
     found = captured.retrieval
     return Asked(
         scope=captured.scope,
-        text=said[-1].content,
-        sensitivity=said[-1].sensitivity,
+        text=asked.content,
+        sensitivity=asked.sensitivity,
         placed=tuple(one.text for one in found.placed) if found else (),
         memory_ids=tuple(UUID(one["id"]) for one in found.candidates if one.get("injected")) if found else (),
     )

@@ -8,7 +8,6 @@ Conflict, TooLarge, VersionRequired, Unprocessable, StoreUnavailable.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -25,6 +24,7 @@ from policies.checkpoint import Said as Compared
 from policies.checkpoint import difference, name_of
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity
+from policies.lifetime import UNDO
 from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
 from proxy.api.memories import version_in
@@ -49,7 +49,6 @@ from proxy.api.schemas_checkpoint import (
 from proxy.api.sessions import Labels
 from proxy.gated import readable, require_readable, require_writable
 
-UNDO: Final = timedelta(days=30)
 _READS: Final = "memory:read:own"
 _WRITES: Final = "memory:write"
 

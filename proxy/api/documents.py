@@ -11,8 +11,6 @@ import asyncio
 import hashlib
 import time
 import unicodedata
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -28,7 +26,6 @@ from memory.errors import (
     MemoryInvalid,
     NotFound,
     QueueUnavailable,
-    RateLimited,
     Refused,
     ScopeDenied,
     StoreUnavailable,
@@ -40,11 +37,11 @@ from memory.read.conversation import session_ref
 from policies.gate import Item
 from policies.inlining import way_of
 from policies.labels import Integrity, Sensitivity
+from policies.lifetime import UNDO
 from policies.text import storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters, validated
 from proxy.api.forms import Form, read_form
-from proxy.api.memories import UNDO
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_documents import (
@@ -57,6 +54,7 @@ from proxy.api.schemas_documents import (
     UploadSaid,
 )
 from proxy.api.sessions import Labels
+from proxy.api.under_way import UnderWay
 from proxy.gated import holder_of, readable, require_readable, require_writable
 
 WAIT_S: Final = 60.0
@@ -75,7 +73,7 @@ class Documents:
     def __init__(self, parts: OwnParts, labels: Labels) -> None:
         self._parts = parts
         self._labels = labels
-        self._under_way = 0
+        self._under_way = UnderWay(UPLOADS_MAX, f"{UPLOADS_MAX} uploads are under way here; send it again", 2)
 
     async def upload(self, request: web.Request) -> web.Response:
         """Read a file and stage what it says."""
@@ -84,7 +82,7 @@ class Documents:
         require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         metrics = self._parts.metrics
         try:
-            with self._place():
+            with self._under_way.place():
                 document_id = await self._staged(request, caller)
         except Refused:
             metrics.documents.labels("refused").inc()
@@ -174,17 +172,6 @@ class Documents:
         return said(await self._said(caller.scope, record))
 
     # ------------------------------------------------------------ an upload
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        """One of the places for uploads, while the body runs. Raises RateLimited."""
-        if self._under_way >= UPLOADS_MAX:
-            raise RateLimited(f"{UPLOADS_MAX} uploads are under way here; send it again", retry_after_s=2)
-        self._under_way += 1
-        try:
-            yield
-        finally:
-            self._under_way -= 1
 
     async def _staged(self, request: web.Request, caller: Caller) -> UUID:
         parts = self._parts.documents

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final, get_args
 from uuid import UUID
@@ -24,6 +23,7 @@ from memory.write.windows import dated, split_windows
 from policies.gate import Item
 from policies.injection.judge import judge, origin_of
 from policies.labels import Integrity, Sensitivity
+from policies.lifetime import UNDO
 from policies.text import storable, storable_json
 from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters
@@ -33,7 +33,6 @@ from proxy.api.schemas import KindName, MemoryDeleted, MemoryList, MemoryPatch, 
 from proxy.api.sessions import Labels
 from proxy.gated import readable, require_readable, require_writable
 
-UNDO: Final = timedelta(days=30)
 ATTRIBUTES_MAX: Final = 256
 _KINDS: Final = get_args(KindName)
 _LISTED_BY: Final = PARAMETERS | {"kind", "session", "due"}

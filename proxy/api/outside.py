@@ -6,13 +6,11 @@ once a worker has stored them. Raises NotFound where looking outside is off, Sco
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from aiohttp import web
 
-from memory.errors import NotFound, RateLimited, ScopeDenied
+from memory.errors import NotFound, ScopeDenied
 from memory.outside import Asker, Gained
 from policies.gate import Item
 from policies.labels import Sensitivity
@@ -21,6 +19,7 @@ from proxy.api.answers import said
 from proxy.api.asking import body_as, caller_of, parameters
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_outside import MissedSaid, OutsideAsked, OutsideSaid, PageSaid
+from proxy.api.under_way import UnderWay
 from proxy.gated import holder_of, require_writable
 
 AT_ONCE: Final = 4
@@ -32,7 +31,7 @@ class OutsideCalls:
 
     def __init__(self, parts: OwnParts) -> None:
         self._parts = parts
-        self._under_way = 0
+        self._under_way = UnderWay(AT_ONCE, f"{AT_ONCE} questions are being looked for here; ask again", 5)
 
     async def look(self, request: web.Request) -> web.Response:
         """Look for a question in the web now."""
@@ -46,21 +45,10 @@ class OutsideCalls:
         require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         outside, sensitivity = self._parts.outside, Sensitivity(asked.sensitivity)
         asker = Asker(caller.scope.tenant, caller.actor, sensitivity)
-        with self._place():
+        with self._under_way.place():
             gained = await outside.looks.look_for(asker, storable(asked.question), "asked")
         ids = await outside.keeps.keep(caller.scope, caller.actor, gained.pages, caller.now)
         return said(_said(gained, [str(one) for one in ids]))
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        """One of the places for questions, while the body runs. Raises RateLimited."""
-        if self._under_way >= AT_ONCE:
-            raise RateLimited(f"{AT_ONCE} questions are being looked for here; ask again", retry_after_s=5)
-        self._under_way += 1
-        try:
-            yield
-        finally:
-            self._under_way -= 1
 
 
 def _said(gained: Gained, ids: list[str]) -> OutsideSaid:

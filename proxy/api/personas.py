@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Final
 
 from aiohttp import web
 
 from memory.audit import Note, noted
-from memory.errors import Conflict, EmbedderUnavailable, NotFound, StoreUnavailable, Unprocessable, VersionRequired
+from memory.errors import Conflict, NotFound, Unprocessable, VersionRequired
 from memory.ids import new_id
 from memory.model import NewMemory
 from memory.personas import DESCRIPTION, NewPersona, Persona
-from memory.write.windows import dated, split_windows
 from policies.gate import Holder, Item
 from policies.injection.judge import judge
 from policies.labels import Integrity, Sensitivity
+from policies.lifetime import UNDO
 from policies.persona import BUILT_IN, DESCRIPTION_CHARS_MAX, name_of, rendered
 from policies.text import storable
 from proxy.api.answers import said
@@ -30,9 +29,9 @@ from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
 from proxy.api.memories import version_in
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_persona import PersonaAsked, PersonaDeleted, PersonaList, PersonaPatch, PersonaSaid
+from proxy.api.vectors import windows_of
 from proxy.gated import readable, require_readable, require_writable
 
-UNDO: Final = timedelta(days=30)
 EXTRACTOR: Final = "persona/1"
 _READS: Final = "memory:read:own"
 _WRITES: Final = "memory:write"
@@ -139,11 +138,7 @@ class PersonaCalls:
         """The persona as it is stored. Raises Unprocessable, StoreUnavailable."""
         cleaned = await asyncio.to_thread(self._cleaned, description)
         text = rendered(facets, cleaned)
-        windows = split_windows(text, self._parts.windows)
-        try:
-            vectors = await self._parts.embedder.embed_documents([dated(text[a:b], caller.now) for a, b in windows])
-        except EmbedderUnavailable as fault:
-            raise StoreUnavailable(f"this cannot be embedded now: {fault}", retry_after_s=1) from fault
+        windows, vectors = await windows_of(self._parts, text, caller.now)
         memory = NewMemory(
             memory_id=new_id(),
             kind="working",
@@ -158,7 +153,7 @@ class PersonaCalls:
             occurred_at=caller.now,
             extractor_version=EXTRACTOR,
             source_turns=(),
-            windows=tuple(windows),
+            windows=windows,
             vectors=vectors,
             attributes={DESCRIPTION: cleaned} if cleaned else {},
         )

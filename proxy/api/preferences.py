@@ -16,10 +16,10 @@ from memory.errors import NotFound
 from memory.preferences import Preference
 from policies.gate import Item
 from policies.labels import Sensitivity
+from policies.lifetime import UNDO
 from policies.preference import strength
 from proxy.api.answers import said
 from proxy.api.asking import Caller, as_id, body_as, caller_of, holder_for, parameters
-from proxy.api.memories import UNDO
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_preference import PreferenceList, PreferenceSaid, PreferencesGone, PreferencesReset
 from proxy.gated import readable, require_writable

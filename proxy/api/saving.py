@@ -17,10 +17,8 @@ from uuid import UUID
 
 from memory.checkpoints import Checkpoint, NewCheckpoint, NewPart, StoredPart
 from memory.errors import (
-    EmbedderUnavailable,
     MemoryProxyFault,
     NotFound,
-    StoreUnavailable,
     TooLarge,
     Unprocessable,
 )
@@ -40,6 +38,7 @@ from proxy.api.conversation_parts import Words, words_of
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_checkpoint import CheckpointAsked, CheckpointPatch
+from proxy.api.vectors import vectors_of
 from proxy.gated import readable, require_readable
 
 EXTRACTOR: Final = "checkpoint/1"
@@ -369,10 +368,7 @@ class Saving:
         texts = [
             dated(one.text[a:b], one.occurred_at) for one, spans in zip(words, windows, strict=True) for a, b in spans
         ]
-        try:
-            vectors = await self._parts.embedder.embed_documents(texts) if texts else None
-        except EmbedderUnavailable as fault:
-            raise StoreUnavailable(f"this cannot be embedded now: {fault}", retry_after_s=1) from fault
+        vectors = await vectors_of(self._parts.embedder, texts) if texts else None
         made, at = [], 0
         for one, spans in zip(words, windows, strict=True):
             memory_id = new_id()

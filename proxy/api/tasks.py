@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Final, get_args
 from uuid import UUID
@@ -18,11 +17,9 @@ from aiohttp import web
 
 from memory.audit import Note, noted
 from memory.errors import (
-    EmbedderUnavailable,
     MemoryConflict,
     MemoryInvalid,
     NotFound,
-    StoreUnavailable,
     Unprocessable,
     VersionRequired,
 )
@@ -30,10 +27,10 @@ from memory.ids import new_id
 from memory.model import NewMemory, SessionRef
 from memory.read.conversation import session_ref
 from memory.tasks import WORDS, NewTask, Task, TaskChange
-from memory.write.windows import dated, split_windows
 from policies.gate import Holder, Item
 from policies.injection.judge import judge
 from policies.labels import Integrity, Sensitivity
+from policies.lifetime import UNDO
 from policies.task import OPEN, STATUSES, TITLE_CHARS_MAX, WORDS_CHARS_MAX, Status, in_order, told
 from policies.text import storable
 from proxy.api.answers import said
@@ -56,9 +53,9 @@ from proxy.api.schemas_task import (
 )
 from proxy.api.sessions import Labels
 from proxy.api.task_words import task_said, waiting
+from proxy.api.vectors import windows_of
 from proxy.gated import readable, require_readable, require_writable
 
-UNDO: Final = timedelta(days=30)
 EXTRACTOR: Final = "task/1"
 GRAPH_MAX: Final = 1_000
 KIND: Final = "task"
@@ -256,11 +253,7 @@ class TaskCalls:
         """The words of a task as they are stored. Raises Unprocessable, StoreUnavailable."""
         clean = await asyncio.to_thread(self._cleaned, words, integrity)
         text = told(status, clean["title"], clean["notes"], clean["output"])
-        windows = split_windows(text, self._parts.windows)
-        try:
-            vectors = await self._parts.embedder.embed_documents([dated(text[a:b], caller.now) for a, b in windows])
-        except EmbedderUnavailable as fault:
-            raise StoreUnavailable(f"this cannot be embedded now: {fault}", retry_after_s=1) from fault
+        windows, vectors = await windows_of(self._parts, text, caller.now)
         return NewMemory(
             memory_id=new_id(),
             kind="semantic",
@@ -275,7 +268,7 @@ class TaskCalls:
             occurred_at=caller.now,
             extractor_version=EXTRACTOR,
             source_turns=(),
-            windows=tuple(windows),
+            windows=windows,
             vectors=vectors,
             attributes={name: said for name, said in clean.items() if said},
         )

@@ -6,13 +6,13 @@ By the service's API inside one scope. Exit codes: 0 done; 1 it cannot be, with 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from proxy.cli.client import CallFailed, Client, with_service
+from proxy.cli.client import Client
+from proxy.cli.verbs import add_verb, run_verb, with_answers
 
 TEACHES: Final = """\
   memory-proxy checkpoint save "before the move" --session abc --notes "We stopped at the estimate."
@@ -32,47 +32,37 @@ PATH: Final = "/memory/v1/checkpoints"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs and their options."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    save = _verb(verbs, "save", _save, "Keep a conversation, and what you say here, under a name.")
+    save = add_verb(verbs, "save", _save, "Keep a conversation, and what you say here, under a name.")
     save.add_argument("name")
     save.add_argument("--session", help="the conversation, as X-Memory-Session says it")
     _said(save)
-    change = _verb(verbs, "change", _change, "The next version: what is given here replaces what was there.")
+    change = add_verb(verbs, "change", _change, "The next version: what is given here replaces what was there.")
     change.add_argument("name")
     change.add_argument("--refresh", action="store_true", help="take the conversation as it stands now")
     _said(change)
-    listing = _verb(verbs, "list", _list, "List checkpoints, newest first.")
+    listing = add_verb(verbs, "list", _list, "List checkpoints, newest first.")
     listing.add_argument("--session", help="only those of this conversation")
     listing.add_argument("--limit", type=int, default=50)
-    show = _verb(verbs, "show", _show, "Show what a checkpoint holds.")
+    show = add_verb(verbs, "show", _show, "Show what a checkpoint holds.")
     show.add_argument("name")
     show.add_argument("--version", type=int, metavar="N", help="an earlier one (default: the current)")
-    load = _verb(verbs, "load", _load, "Have a conversation be given it with its next message, once.")
+    load = add_verb(verbs, "load", _load, "Have a conversation be given it with its next message, once.")
     load.add_argument("name")
     load.add_argument("--session", required=True, help="the conversation")
-    diff = _verb(verbs, "diff", _diff, "Compare two checkpoints, or two versions of one.")
+    diff = add_verb(verbs, "diff", _diff, "Compare two checkpoints, or two versions of one.")
     diff.add_argument("name")
     diff.add_argument("other", nargs="?", help="another checkpoint (default: the same one)")
     diff.add_argument("--from", type=int, dest="from_version", metavar="N")
     diff.add_argument("--to", type=int, dest="to_version", metavar="N")
-    branch = _verb(verbs, "branch", _branch, "Another name for what it holds now, which goes on by itself.")
+    branch = add_verb(verbs, "branch", _branch, "Another name for what it holds now, which goes on by itself.")
     branch.add_argument("name")
     branch.add_argument("new_name")
     for verb, run, what in (
         ("delete", _delete, "Hide a checkpoint; what it was made of stays."),
         ("undelete", _undelete, "Bring back the one of this name that was deleted last."),
     ):
-        _verb(verbs, verb, run, what).add_argument("name")
-    for one in verbs.choices.values():
-        one.add_argument("--json", action="store_true", help="the API's answer as it is")
-        with_service(one)
-
-
-def _verb(
-    verbs: Any, name: str, act: Callable[[Client, argparse.Namespace], Any], what: str
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
-    parser.set_defaults(act=act)
-    return parser
+        add_verb(verbs, verb, run, what).add_argument("name")
+    with_answers(verbs)
 
 
 def _said(parser: argparse.ArgumentParser) -> None:
@@ -86,16 +76,7 @@ def _said(parser: argparse.ArgumentParser) -> None:
 
 def run_checkpoint(options: argparse.Namespace) -> int:
     """Do what the verb says."""
-    try:
-        answer = options.act(Client(options), options)
-    except (CallFailed, OSError) as fault:
-        sys.stderr.write(f"memory-proxy: {fault}\n")
-        return 1
-    if options.json:
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in _told(options.verb, answer))
-    return 0
+    return run_verb(options, _told)
 
 
 def _save(client: Client, options: argparse.Namespace) -> Any:

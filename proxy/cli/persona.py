@@ -6,14 +6,13 @@ By the service's API inside one scope. Exit codes: 0 done; 1 it cannot be, with 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
 from policies.persona import FACETS, LANGUAGES
-from proxy.cli.client import CallFailed, Client, with_service
+from proxy.cli.client import Client
+from proxy.cli.verbs import add_verb, run_verb, with_answers
 
 TEACHES: Final = """\
   memory-proxy persona save "desk" --tone dry --verbosity short --text "Likes nautical words."
@@ -30,9 +29,9 @@ PATH: Final = "/memory/v1/personas"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs and their options."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    _verb(verbs, "list", _list, "List personas.")
-    save = _verb(verbs, "save", _save, "Keep a persona under a name.")
-    change = _verb(verbs, "change", _change, "The next version: what is given here replaces what was there.")
+    add_verb(verbs, "list", _list, "List personas.")
+    save = add_verb(verbs, "save", _save, "Keep a persona under a name.")
+    change = add_verb(verbs, "change", _change, "The next version: what is given here replaces what was there.")
     for one in (save, change):
         one.add_argument("name")
         for facet, values in (*FACETS.items(), ("language", LANGUAGES)):
@@ -43,32 +42,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("delete", _delete, "Hide a persona."),
         ("undelete", _undelete, "Bring back the one of this name that was deleted last."),
     ):
-        _verb(verbs, verb, act, what).add_argument("name")
-    for one in verbs.choices.values():
-        one.add_argument("--json", action="store_true", help="the API's answer as it is")
-        with_service(one)
-
-
-def _verb(
-    verbs: Any, name: str, act: Callable[[Client, argparse.Namespace], Any], what: str
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
-    parser.set_defaults(act=act)
-    return parser
+        add_verb(verbs, verb, act, what).add_argument("name")
+    with_answers(verbs)
 
 
 def run_persona(options: argparse.Namespace) -> int:
     """Do what the verb says."""
-    try:
-        answer = options.act(Client(options), options)
-    except (CallFailed, OSError) as fault:
-        sys.stderr.write(f"memory-proxy: {fault}\n")
-        return 1
-    if options.json:
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in _told(options.verb, answer))
-    return 0
+    return run_verb(options, _told)
 
 
 def _list(client: Client, _options: argparse.Namespace) -> Any:

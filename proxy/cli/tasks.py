@@ -6,13 +6,12 @@ By the service's API inside one scope. Exit codes: 0 done; 1 it cannot be, with 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from policies.task import STATUSES
-from proxy.cli.client import CallFailed, Client, with_service
+from proxy.cli.client import Client
+from proxy.cli.verbs import add_verb, run_verb, with_answers
 
 TEACHES: Final = """\
   memory-proxy tasks add "Order the timber" --notes "Oak, 4 m."
@@ -30,51 +29,32 @@ PATH: Final = "/memory/v1/tasks"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs and their options."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    add = _verb(verbs, "add", _add, "Keep a task.")
+    add = add_verb(verbs, "add", _add, "Keep a task.")
     add.add_argument("title", help="what is to be done, in a sentence")
     add.add_argument("--notes", default="", help="what helps to do it")
     add.add_argument("--needs", action="append", default=[], metavar="ID", help="what is to be done first")
     add.add_argument("--session", help="the conversation it comes from")
-    listed = _verb(verbs, "list", _list, "List tasks, newest first.")
+    listed = add_verb(verbs, "list", _list, "List tasks, newest first.")
     listed.add_argument("--all", action="store_true", help="also what is done, failed or cancelled")
     listed.add_argument("--limit", type=int, default=50)
-    move = _verb(verbs, "move", _move, "Say where a task stands now.")
+    move = add_verb(verbs, "move", _move, "Say where a task stands now.")
     move.add_argument("task", metavar="ID")
     move.add_argument("status", choices=STATUSES)
     move.add_argument("--output", help="what came of it")
-    _verb(verbs, "graph", _graph, "What is ready, and what waits for what.")
+    add_verb(verbs, "graph", _graph, "What is ready, and what waits for what.")
     for verb, act, what in (
         ("show", _show, "Show a task."),
         ("history", _history, "How a task came where it is."),
         ("delete", _delete, "Hide a task."),
         ("undelete", _undelete, "Bring back a task that was deleted."),
     ):
-        _verb(verbs, verb, act, what).add_argument("task", metavar="ID")
-    for one in verbs.choices.values():
-        one.add_argument("--json", action="store_true", help="the API's answer as it is")
-        with_service(one)
-
-
-def _verb(
-    verbs: Any, name: str, act: Callable[[Client, argparse.Namespace], Any], what: str
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
-    parser.set_defaults(act=act)
-    return parser
+        add_verb(verbs, verb, act, what).add_argument("task", metavar="ID")
+    with_answers(verbs)
 
 
 def run_tasks(options: argparse.Namespace) -> int:
     """Do what the verb says."""
-    try:
-        answer = options.act(Client(options), options)
-    except (CallFailed, OSError) as fault:
-        sys.stderr.write(f"memory-proxy: {fault}\n")
-        return 1
-    if options.json:
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in _told(options.verb, answer))
-    return 0
+    return run_verb(options, _told)
 
 
 def _add(client: Client, options: argparse.Namespace) -> Any:
@@ -84,7 +64,7 @@ def _add(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _list(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}?limit={options.limit}{'' if options.all else '&status=open'}")
+    return client.get(PATH, {"limit": options.limit, "status": None if options.all else "open"})
 
 
 def _move(client: Client, options: argparse.Namespace) -> Any:

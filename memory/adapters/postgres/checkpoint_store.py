@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -29,8 +29,8 @@ from memory.model import LedgerNode, Scope, ScopeId
 from memory.read.conversation import RESTORE
 from memory.read.restore import mark_of
 from memory.stored import Page
+from policies.lifetime import UNDO
 
-UNDO: Final = timedelta(days=30)
 CHECKPOINTS_MAX: Final = 1_000
 """Live ones of a scope."""
 _NONE: Final = "there is no such checkpoint in this scope"

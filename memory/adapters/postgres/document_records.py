@@ -16,13 +16,13 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.records import UNDO
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.documents import ChunkRecord, Citation, DocumentRecord, FileFacts, UploadRecord
 from memory.errors import Conflict, NotFound
 from memory.model import Scope, ScopeId
 from memory.stored import Page
+from policies.lifetime import UNDO
 
 DELETED = "the document was deleted before it was stored"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,8 +22,8 @@ from memory.errors import Conflict, NotFound, TooLarge
 from memory.ids import new_id
 from memory.model import Scope, ScopeId
 from memory.personas import DESCRIPTION, NewPersona, Persona
+from policies.lifetime import UNDO
 
-UNDO: Final = timedelta(days=30)
 PERSONAS_MAX: Final = 100
 """Live ones of a scope."""
 _NONE: Final = "there is no such persona in this scope"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from memory.adapters.postgres import facts, procedures
@@ -41,9 +41,8 @@ from memory.stored import (
     StoredTurn,
 )
 from policies.labels import Sensitivity
+from policies.lifetime import UNDO
 from policies.text import storable
-
-UNDO: Final = timedelta(days=30)
 
 
 class Records:

@@ -1,0 +1,41 @@
+"""The verbs of a command whose acts are calls of the API: parsers in, an exit code out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from proxy.cli.client import CallFailed, Client, with_service
+
+Act = Callable[[Client, argparse.Namespace], Any]
+
+
+def add_verb(verbs: Any, name: str, act: Act, what: str) -> argparse.ArgumentParser:
+    """One verb; `act` gives the service's answer."""
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
+    parser.set_defaults(act=act)
+    return parser
+
+
+def with_answers(verbs: Any) -> None:
+    """The options that every verb has: where the service is, and its answer as it is."""
+    for one in verbs.choices.values():
+        one.add_argument("--json", action="store_true", help="the API's answer as it is")
+        with_service(one)
+
+
+def run_verb(options: argparse.Namespace, told: Callable[[str, Mapping[str, Any]], Iterable[str]]) -> int:
+    """Do what the verb says, and tell its answer by lines. 1: it cannot be, with the service's own sentence."""
+    try:
+        answer = options.act(Client(options), options)
+    except (CallFailed, OSError) as fault:
+        sys.stderr.write(f"memory-proxy: {fault}\n")
+        return 1
+    if options.json:
+        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in told(options.verb, answer))
+    return 0
