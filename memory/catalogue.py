@@ -268,6 +268,9 @@ class LoadMetrics:
             "memory_proxy_checkpoints_total", "What was done with checkpoints.", ["what"], registry=own
         )
         self.tasks = Counter("memory_proxy_tasks_total", "What was done with tasks.", ["what"], registry=own)
+        self.entities = Counter(
+            "memory_proxy_entities_total", "What was done with people and things.", ["what"], registry=own
+        )
         self.personas = Counter("memory_proxy_personas_total", "What was done with personas.", ["what"], registry=own)
         self.gc_pause_seconds = Histogram(
             "memory_proxy_gc_pause_seconds",

@@ -1,13 +1,12 @@
-"""Tasks: where one stands, where it may go from there, what waits for what, and the sentence that says it. Pure.
+"""Tasks: where one stands, where it may go from there, and the sentence that says it. Pure.
 
-Refuses (ValueError, in words for whoever asked) a move that is none; a cycle of dependencies is given back, not raised.
+Refuses (ValueError, in words for whoever asked) a move that is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence, Set
-from graphlib import CycleError, TopologicalSorter
-from typing import Final, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
 Status = Literal["queued", "running", "blocked", "validating", "done", "failed", "cancelled"]
 
@@ -29,7 +28,6 @@ WORDS_CHARS_MAX: Final = 8_000
 """Of notes, input and output each."""
 SHOWN_CHARS_MAX: Final = 400
 """Of notes and output each, in the sentence that a prompt is given."""
-K = TypeVar("K", bound=Hashable)
 
 
 def checked_move(was: Status, to: Status, waits_for: Sequence[str] = ()) -> None:
@@ -38,20 +36,6 @@ def checked_move(was: Status, to: Status, waits_for: Sequence[str] = ()) -> None
         raise ValueError(f"a task that is {was} may become {', '.join(MOVES[was])}, not {to}")
     if to in _NEEDS_WHAT_IT_WAITS_FOR and waits_for:
         raise ValueError(f"it cannot be {to} before what it needs is done: {', '.join(waits_for)}")
-
-
-def cycle_in(needs: Mapping[K, Set[K]]) -> list[K]:
-    """Tasks that wait for one another in a circle, the first one again at the end; empty where there is no circle."""
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError as found:
-        return list(found.args[1])
-    return []
-
-
-def in_order(needs: Mapping[K, Set[K]]) -> list[K]:
-    """Every task after what it needs. Raises CycleError."""
-    return list(TopologicalSorter(needs).static_order())
 
 
 def told(status: Status, title: str, notes: str = "", output: str = "") -> str:

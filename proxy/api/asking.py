@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, TypeVar
@@ -199,6 +199,15 @@ def rfc3339(value: str) -> datetime | None:
         return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def moment_in(given: Mapping[str, str], name: str) -> datetime | None:
+    """The time that a parameter says. Raises MemoryInvalid for what is none."""
+    raw = given.get(name)
+    moment = None if raw is None else rfc3339(raw)
+    if raw is not None and moment is None:
+        raise MemoryInvalid(f"{name} must be RFC 3339 with an offset, like 2026-11-21T09:30:00Z", param=name)
+    return moment
 
 
 def to_rfc3339(moment: datetime | None) -> str | None:

@@ -7,7 +7,6 @@ filter that cannot be, CapabilityMissing, StoreUnavailable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Final
 
 from aiohttp import web
@@ -15,7 +14,7 @@ from aiohttp import web
 from memory.audit import AuditFilter, AuditRow, Decision
 from memory.errors import MemoryInvalid
 from proxy.api.answers import said
-from proxy.api.asking import caller_of, parameters, rfc3339
+from proxy.api.asking import caller_of, moment_in, parameters
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import AuditList, AuditRowSaid
@@ -57,8 +56,8 @@ def _filter(given: Mapping[str, str]) -> AuditFilter:
         actor=given.get("actor"),
         decision=_decision(given.get("decision")),
         id=given.get("id"),
-        since=_moment(given, "since"),
-        until=_moment(given, "until"),
+        since=moment_in(given, "since"),
+        until=moment_in(given, "until"),
     )
 
 
@@ -69,14 +68,6 @@ def _decision(raw: str | None) -> Decision | None:
     if raw is not None:
         raise MemoryInvalid(f"decision must be one of {', '.join(_DECISIONS)}", param="decision")
     return None
-
-
-def _moment(given: Mapping[str, str], name: str) -> datetime | None:
-    raw = given.get(name)
-    moment = None if raw is None else rfc3339(raw)
-    if raw is not None and moment is None:
-        raise MemoryInvalid(f"{name} must be RFC 3339 with an offset, like 2026-11-21T09:30:00Z", param=name)
-    return moment
 
 
 def _said(row: AuditRow) -> AuditRowSaid:

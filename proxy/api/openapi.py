@@ -15,6 +15,7 @@ from pydantic.json_schema import models_json_schema
 from proxy.api import schemas, schemas_forget, schemas_replay
 from proxy.api.call import ADMISSION, BODY, CALLER, ERRORS, JSON, Call
 from proxy.api.calls_documents import DOCUMENT_CALLS
+from proxy.api.calls_entities import ENTITY_CALLS
 from proxy.api.calls_outside import OUTSIDE_CALLS
 from proxy.api.calls_records import RECORDS
 from proxy.api.calls_tasks import TASK_CALLS
@@ -292,6 +293,7 @@ CALLS: Final = (
     *DOCUMENT_CALLS,
     *OUTSIDE_CALLS,
     *TASK_CALLS,
+    *ENTITY_CALLS,
 )
 
 
@@ -404,6 +406,18 @@ _PARAMETERS: Final = {
         {"type": "string", "pattern": "^[a-z]+(,[a-z]+)*$"},
         "open, or some of queued, running, blocked, validating, done, failed, cancelled, with commas.",
     ),
+    "entity_type": _parameter(
+        "query", "type", {"type": "string", "pattern": "^[a-z]+(,[a-z]+)*$"}, "Of these types, with commas."
+    ),
+    "entity_name": _parameter("query", "name", {"type": "string", "maxLength": 200}, "Those that have this name."),
+    "relationship_types": _parameter(
+        "query", "type", {"type": "string", "pattern": "^[a-z][a-z0-9_]*(,[a-z][a-z0-9_]*)*$"}, "By these ties alone."
+    ),
+    "hops": _parameter("query", "hops", {"type": "integer", "minimum": 1, "maximum": 3}, "How far; 1 by default."),
+    "path_to": _parameter(
+        "query", "to", {"type": "string", "format": "uuid"}, "The one that the ways lead to.", required=True
+    ),
+    "at": _parameter("query", "at", {"type": "string", "format": "date-time"}, "What held then; now by default."),
     "session_of_checkpoint": _parameter(
         "header", "X-Memory-Session", _LABEL, "The conversation to save, where the body names none."
     ),

@@ -17,6 +17,7 @@ from proxy.api.answers import json_answer
 from proxy.api.audit import AuditRows
 from proxy.api.checkpoints import Checkpoints
 from proxy.api.documents import Documents
+from proxy.api.entities import EntityCalls
 from proxy.api.events import Events
 from proxy.api.exports import Export
 from proxy.api.forget import Forget
@@ -108,7 +109,7 @@ class OwnApi:
         documents, outside = Documents(parts, labels), OutsideCalls(parts)
         search = Search(parts, labels)
         tools = Tools(parts, labels, search, forget, retrievals)
-        tasks, preferences = TaskCalls(parts, labels), PreferenceCalls(parts)
+        tasks, preferences, entities = TaskCalls(parts, labels), PreferenceCalls(parts), EntityCalls(parts)
         handlers = {**tools.handlers, **TaskTools(parts, tasks).handlers}
         return (
             Route("GET", "/memory/health", health.health),
@@ -157,6 +158,19 @@ class OwnApi:
             Route("PATCH", "/memory/v1/tasks/{id}", tasks.change),
             Route("DELETE", "/memory/v1/tasks/{id}", tasks.delete),
             Route("POST", "/memory/v1/tasks/{id}/undelete", tasks.undelete),
+            Route("POST", "/memory/v1/entities", entities.add),
+            Route("GET", "/memory/v1/entities", entities.list),
+            Route("GET", "/memory/v1/entities/{id}", entities.show),
+            Route("GET", "/memory/v1/entities/{id}/history", entities.history),
+            Route("GET", "/memory/v1/entities/{id}/neighbours", entities.neighbours),
+            Route("GET", "/memory/v1/entities/{id}/paths", entities.paths),
+            Route("PATCH", "/memory/v1/entities/{id}", entities.change),
+            Route("POST", "/memory/v1/entities/{id}/merge", entities.merge),
+            Route("POST", "/memory/v1/entities/{id}/split", entities.split),
+            Route("DELETE", "/memory/v1/entities/{id}", entities.delete),
+            Route("POST", "/memory/v1/entities/{id}/undelete", entities.undelete),
+            Route("POST", "/memory/v1/relationships", entities.relate),
+            Route("DELETE", "/memory/v1/relationships/{id}", entities.unrelate),
             Route("POST", "/memory/v1/outside", outside.look),
             Route("GET", "/memory/v1/audit", AuditRows(parts).list),
             Route("GET", "/memory/v1/events", Events(parts).list),

@@ -38,6 +38,7 @@ from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted
 from policies.working import WorkingContext
 from proxy.api.keeps_checkpoints import CheckpointParts
+from proxy.api.keeps_entities import KeepsEntities
 from proxy.api.keeps_personas import KeepsPersonas
 from proxy.api.keeps_tasks import KeepsTasks
 from proxy.api.parts_documents import DocumentParts, OutsideCall, ReadsPreferences
@@ -268,6 +269,7 @@ class OwnParts:
     checkpoints: CheckpointParts
     personas: KeepsPersonas
     tasks: KeepsTasks
+    entities: KeepsEntities
     preferences: ReadsPreferences
     audit: AuditReads
     journal: Audit

@@ -31,7 +31,7 @@ from policies.cascade import Visibility
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity, derived_sensitivity
 from proxy.api.answers import said
-from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters, require, rfc3339
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, moment_in, parameters, require, rfc3339
 from proxy.api.parts import OwnParts
 from proxy.api.retrievals import KIND, Retrievals, opened
 from proxy.api.schemas import ErrorBody
@@ -101,7 +101,7 @@ class Replay:
         """The body of an answer, or what it would have been."""
         caller = self._caller(request)
         given = parameters(request, ("as_of", "without"))
-        asked = ReplayAsked(as_of=_moment(given.get("as_of")), without=_ids(given.get("without"))) if given else None
+        asked = ReplayAsked(as_of=moment_in(given, "as_of"), without=_ids(given.get("without"))) if given else None
         return await self._answer(request, caller, asked)
 
     async def ask(self, request: web.Request) -> web.Response:
@@ -339,15 +339,6 @@ def _budget(ask: Ask, chat: ChatRequest) -> int | None:
     """The cap that the request set itself, or that this call says in its place."""
     in_body = (chat.memory or {}).get("budget")
     return in_body if ask.budget is None and isinstance(in_body, int) and not isinstance(in_body, bool) else ask.budget
-
-
-def _moment(raw: str | None) -> datetime | None:
-    if raw is None:
-        return None
-    moment = rfc3339(raw)
-    if moment is None:
-        raise MemoryInvalid("as_of must be RFC 3339 with an offset, like 2026-11-21T09:30:00Z", param="as_of")
-    return moment
 
 
 def _ids(raw: str | None) -> list[str]:

@@ -28,10 +28,11 @@ from memory.model import NewMemory, SessionRef
 from memory.read.conversation import session_ref
 from memory.tasks import WORDS, NewTask, Task, TaskChange
 from policies.gate import Holder, Item
+from policies.graph import in_order
 from policies.injection.judge import judge
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
-from policies.task import OPEN, STATUSES, TITLE_CHARS_MAX, WORDS_CHARS_MAX, Status, in_order, told
+from policies.task import OPEN, STATUSES, TITLE_CHARS_MAX, WORDS_CHARS_MAX, Status, told
 from policies.text import storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, as_id, body_as, caller_of, holder_for, id_in_path, parameters

@@ -17,6 +17,7 @@ from proxy.cli import (
     doctor,
     documents,
     encryption,
+    entities,
     evaluate,
     forget,
     hygiene,
@@ -67,6 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     _documents(commands)
     _preferences(commands)
     _tasks(commands)
+    _entities(commands)
     _outside(commands)
     _replay(commands)
     _hygiene(commands)
@@ -233,6 +235,11 @@ def _preferences(commands: Commands) -> None:
 def _tasks(commands: Commands) -> None:
     help_text = "Keep what is to be done, say where it stands, and see what waits for what."
     tasks.arguments(_command(commands, "tasks", tasks.run_tasks, help_text, tasks.TEACHES))
+
+
+def _entities(commands: Commands) -> None:
+    help_text = "Keep who is who, say that two are one, and see what ties them."
+    entities.arguments(_command(commands, "entities", entities.run_entities, help_text, entities.TEACHES))
 
 
 def _outside(commands: Commands) -> None:

@@ -19,6 +19,7 @@ from memory.adapters.cross_encoder import CrossEncoder
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.checkpoint_store import CheckpointStore
+from memory.adapters.postgres.entity_store import EntityStore
 from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.import_store import ImportStore
@@ -366,6 +367,7 @@ def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Re
             ),
             preferences=PreferenceStore(kept.database, kept.scopes),
             tasks=TaskStore(kept.database, kept.scopes, kept.table, audit),
+            entities=EntityStore(kept.database, kept.scopes, kept.table, audit),
             personas=PersonaStore(kept.database, kept.scopes, kept.table, audit),
             audit=audit,
             journal=parts.journal,

@@ -25,7 +25,8 @@ TENANT_TABLES = (
 SCOPE_TABLES = (
     "sessions", "exchanges", "turns", "memories", "memory_versions", "memory_access", "provenance", "derivations",
     "retrievals", "ledger", "import_chunks", "outbox", "checkpoints", "checkpoint_versions", "checkpoint_parts",
-    "personas", "tasks", "task_edges", "task_history", "documents", "document_uploads", "document_chunks",
+    "personas", "entities", "entity_aliases", "relationships", "entity_history",
+    "tasks", "task_edges", "task_history", "documents", "document_uploads", "document_chunks",
 )  # fmt: skip
 OTHERS = (("eve", "p", "a"), ("ada", "q", "a"), ("ada", "p", "b"))
 
@@ -56,6 +57,16 @@ async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
             "INSERT INTO task_edges SELECT a.tenant_id, a.task_id, b.task_id, a.scope_id FROM tasks a JOIN tasks b "
             "USING (tenant_id, scope_id) WHERE a.task_id < b.task_id",
             "INSERT INTO task_history SELECT tenant_id, task_id, 1, scope_id, NULL, status, 'open', now() FROM tasks",
+            "INSERT INTO entities SELECT tenant_id, memory_id, scope_id, 1, 'person', memory_id, NULL, now(), now() "
+            "FROM memories",
+            f"INSERT INTO entity_aliases SELECT tenant_id, entity_id, substring({key}, 1, 16), card_id, scope_id "
+            "FROM entities",
+            "INSERT INTO relationships SELECT a.tenant_id, a.entity_id, a.scope_id, a.entity_id, b.entity_id, 'knows', "
+            "a.card_id, NULL, NULL, now() FROM entities a JOIN entities b USING (tenant_id, scope_id) "
+            "WHERE a.entity_id < b.entity_id AND NOT EXISTS (SELECT FROM entities c WHERE c.tenant_id = a.tenant_id "
+            "AND c.scope_id = a.scope_id AND c.entity_id > a.entity_id AND c.entity_id < b.entity_id)",
+            "INSERT INTO entity_history SELECT tenant_id, entity_id, 1, scope_id, 'added', NULL, 'open', now() "
+            "FROM entities",
             "INSERT INTO checkpoint_versions SELECT tenant_id, checkpoint_id, 1, scope_id, 0, now() FROM checkpoints",
             "INSERT INTO checkpoint_parts SELECT tenant_id, checkpoint_id, 1, 0, scope_id, 'fact', memory_id, 1, false "
             "FROM checkpoints JOIN memories USING (tenant_id, scope_id) LIMIT 1",

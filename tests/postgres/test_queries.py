@@ -150,6 +150,22 @@ INSERT INTO task_edges
     FROM (SELECT *, lead(task_id) OVER (PARTITION BY tenant_id, scope_id ORDER BY task_id) AS needs FROM tasks) t
     WHERE needs IS NOT NULL;
 INSERT INTO task_history SELECT tenant_id, task_id, 1, scope_id, NULL, status, 'open', created_at FROM tasks;
+INSERT INTO entities
+    SELECT tenant_id, memory_id, scope_id, 1, (ARRAY['person', 'place', 'host'])[1 + changed_version % 3],
+           CASE WHEN changed_version % 2 = 0 THEN memory_id END, NULL, created_at, created_at
+    FROM memories WHERE scope_id <= 20;
+UPDATE entities e SET merged_into = o.other
+FROM (SELECT tenant_id, entity_id, lag(entity_id) OVER w AS other, row_number() OVER w AS n FROM entities
+      WINDOW w AS (PARTITION BY tenant_id, scope_id ORDER BY entity_id)) o
+WHERE e.tenant_id = o.tenant_id AND e.entity_id = o.entity_id AND o.n % 10 = 0;
+INSERT INTO entity_aliases
+    SELECT tenant_id, entity_id, substring(sha256(entity_id::text::bytea), 1, 16), entity_id, scope_id FROM entities;
+INSERT INTO relationships
+    SELECT tenant_id, entity_id, scope_id, entity_id, other, 'knows', entity_id, NULL, NULL, created_at
+    FROM (SELECT *, lead(entity_id) OVER (PARTITION BY tenant_id, scope_id ORDER BY entity_id) AS other
+          FROM entities) e
+    WHERE other IS NOT NULL;
+INSERT INTO entity_history SELECT tenant_id, entity_id, 1, scope_id, 'added', NULL, 'open', created_at FROM entities;
 INSERT INTO personas
     SELECT tenant_id, memory_id, scope_id, 'name ' || changed_version, 1, memory_id, '{}', created_at, now(),
            CASE WHEN changed_version % 3 = 0 THEN now() END

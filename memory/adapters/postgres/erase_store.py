@@ -184,6 +184,7 @@ class _Deletion:
         if any(row["kind"] == "document" for row in others.values()):
             self._counts["documents"] += len(await tx.fetch("erase_empty_documents", tenant, touched))
         await self._empty(partly)
+        self._counts["entities"] += await tx.run("drop_nameless_entities", tenant, touched)
         self._gone += [("turn", str(row["event_id"]), row["scope_id"]) for row in gone_turns]
         self._gone += [("memory", str(one), row["scope_id"]) for one, row in made.items() if _is_new(row)]
         await note_items(tx, self._job, self._gone)

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import batch, fact_rows, outbox
 from memory.adapters.postgres.database import Transaction
+from memory.adapters.postgres.entity_learning import learn
 from memory.adapters.postgres.fact_rows import Labels, labels_for, labels_of
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place
@@ -125,6 +126,7 @@ async def store_facts(
     born = await settling.write(asked)
     if settling.parted:
         await resettle(tx, place, list(settling.parted), changed_version=changed_version, embeddings=embeddings)
+    await learn(tx, place, [(one.new.fact, entry.memory_id) for entry in book.values() for _, one in entry.said])
     if lost:
         await tx.fetch("hide_unsupported", place.tenant, lost, place.now, changed_version)
     return born

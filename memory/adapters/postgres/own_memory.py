@@ -1,14 +1,14 @@
 """A memory that is made for a record (a part of a checkpoint, a persona): a value in, its rows out, in the record's own
 transaction.
 
-That of a checkpoint and a persona is of kind `working`, which recall does not follow; a task's is `semantic`, which it
-does, and pinned, so that no rule of age takes it. Each in a collection of its own; its edges to turns are of kind
-summary, since what looks for a turn's own memory must not take it for that (decision 0030, section 0).
+That of a checkpoint and a persona is of kind `working`, which recall does not follow; a task's and an entity's is
+`semantic`, which it does, and pinned, so that no rule of age takes it. Each in a collection of its own; its edges to
+turns are of kind summary, since what looks for a turn's own memory must not take it for that (decision 0030).
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 from uuid import UUID
 
 from memory.adapters.postgres import rows
@@ -17,7 +17,8 @@ from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place
 from memory.model import NewMemory
 
-Collection = Literal["checkpoint", "persona", "task"]
+Collection = Literal["checkpoint", "persona", "task", "entity"]
+_RECALLED: Final = frozenset({"task", "entity"})
 
 
 async def add_own_memory(
@@ -34,7 +35,7 @@ async def add_own_memory(
     tenant, memory_id = place.tenant, memory.memory_id
     key = rows.key_of_its_own(collection.encode(), memory_id)
     at = (session_id, place.subject_id, changed, place.now)
-    what = (collection, memory.kind, collection == "task")
+    what = (collection, memory.kind, collection in _RECALLED)
     await tx.run("add_own_memory", tenant, memory_id, place.scope_id, key, *at, *what)
     await add_own_version(tx, place, memory, 1, add_embedding=add_embedding)
     await tx.run_many(

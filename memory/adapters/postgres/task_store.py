@@ -28,8 +28,9 @@ from memory.ids import new_id
 from memory.model import Scope, ScopeId, SessionRef
 from memory.stored import Page
 from memory.tasks import WORDS, NewTask, Task, TaskChange, TaskStep
+from policies.graph import circle_in
 from policies.lifetime import UNDO
-from policies.task import OPEN, STATUSES, Status, checked_move, cycle_in
+from policies.task import OPEN, STATUSES, Status, checked_move
 
 OPEN_MAX: Final = 1_000
 """Open tasks of a scope: the graph is read whole where it changes."""
@@ -251,7 +252,7 @@ async def _require_acyclic(tx: Transaction, scope: Scope, new: Mapping[UUID, fro
         for row in await tx.fetch("edges_of_tasks", scope.tenant, sorted(front)):
             needs[UUID(int=row["task_id"].int)].add(UUID(int=row["needs"].int))
         front = {need for task in front for need in needs[task]} - needs.keys()
-    if circle := cycle_in(needs):
+    if circle := circle_in(needs):
         raise Conflict(f"these tasks would wait for one another: {' -> '.join(map(str, circle))}", param="needs")
 
 

@@ -1,0 +1,370 @@
+"""People and things in Postgres: a scope and what is said of one in; who they are and what ties them out.
+
+Each act is one transaction with its audit row, or nothing. Writers of a scope wait for one another on its version, so a
+name that two would take at once, and a circle that two ties would close, are found. A merge is a pointer: what was
+known of either stays where it is, and a split takes the pointer back. Raises NotFound, Conflict, TooLarge,
+StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.cursors import cursor_of, read_cursor
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.entity_learning import ENTITIES_MAX
+from memory.adapters.postgres.entity_words import relationship, standing_of, with_words
+from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.own_memory import add_own_memory, add_own_version
+from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.scopes import Scopes
+from memory.audit import Note
+from memory.entities import Entity, Happening, NewEntity, NewRelationship, Relationship, Step, fingerprint
+from memory.errors import Conflict, NotFound, TooLarge
+from memory.model import NewMemory, Scope, ScopeId
+from memory.stored import Page
+from policies.entity import HIERARCHIES, Told, Type
+from policies.graph import circle_in
+from policies.lifetime import UNDO
+
+EDGES_MAX: Final = 1_000
+"""Relationships read around the ones that are asked about, at each hop."""
+HISTORY_MAX: Final = 10_000
+_NONE: Final = "there is no such entity in this scope"
+
+
+class EntityStore:
+    """The people and things of one store. `embeddings` is the table that the vectors of their cards go to."""
+
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str, audit: AuditLog) -> None:
+        self._database = database
+        self._scopes = scopes
+        self._audit = audit
+        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+
+    async def add(
+        self, scope: Scope, subject_id: UUID, new: NewEntity, actor: str, *, now: datetime, note: Note
+    ) -> Entity:
+        """Keep one. Raises Conflict for a name that another has, TooLarge."""
+        scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
+        place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            if await tx.value("count_entities", scope.tenant, scope_id, ENTITIES_MAX) >= ENTITIES_MAX:
+                raise TooLarge(f"a scope has at most {ENTITIES_MAX} entities; delete or merge some")
+            if not new.namesake:
+                await _require_free(tx, scope, scope_id, new.entity_id, new.told)
+            await self._add_card(tx, place, new.memory, changed)
+            card_id = new.memory.memory_id
+            await tx.run("add_entity", scope.tenant, new.entity_id, scope_id, new.told.type, card_id, now)
+            await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
+            await _step(tx, place, new.entity_id, 1, "added", None, actor)
+            await announce(tx, scope.tenant, scope_id, "created", [card_id], by="api", at=now)
+            await witness(tx)
+        return await self.one(scope, new.entity_id)
+
+    async def change(
+        self, scope: Scope, subject_id: UUID, version: int, new: NewEntity, actor: str, *, now: datetime, note: Note
+    ) -> Entity:
+        """The next version of one. Raises NotFound, Conflict: another version, a name that another has."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await _locked(tx, scope, scope_id, new.entity_id)
+            if known["version"] != version:
+                raise Conflict(f"it is at version {known['version']}, the change was made from version {version}")
+            if not new.namesake:
+                await _require_free(tx, scope, scope_id, new.entity_id, new.told)
+            card_id = known["card_id"]
+            if card_id is None:
+                card_id = new.memory.memory_id
+                await self._add_card(tx, place, new.memory, changed)
+            else:
+                at = await tx.value("current_version_of", scope.tenant, card_id)
+                await tx.run("close_version", scope.tenant, card_id, now)
+                memory = replace(new.memory, memory_id=UUID(int=card_id.int))
+                await add_own_version(tx, place, memory, at + 1, add_embedding=self._add_embedding)
+                await tx.run("point_memory", scope.tenant, card_id, at + 1, changed)
+                await tx.run("drop_aliases", scope.tenant, new.entity_id, card_id)
+            await tx.run("change_entity", scope.tenant, new.entity_id, version + 1, new.told.type, card_id, now)
+            await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
+            await _step(tx, place, new.entity_id, version + 1, "changed", None, actor)
+            await announce(tx, scope.tenant, scope_id, "updated", [card_id], by="api", at=now)
+            await witness(tx)
+        return await self.one(scope, new.entity_id)
+
+    async def merge(
+        self, scope: Scope, entity_id: UUID, into: UUID, actor: str, *, now: datetime, note: Note
+    ) -> Entity:
+        """Both are one from now on, which is called as `into` is. Raises NotFound, Conflict."""
+        if entity_id == into:
+            raise Conflict("one cannot be merged into itself", param="into")
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            await tx.value("bump_scope", scope.tenant, scope_id)
+            locked = [await _locked(tx, scope, scope_id, one) for one in sorted((entity_id, into))]
+            one, other = sorted(locked, key=lambda row: row["entity_id"] == into)
+            if one["merged_into"] or other["merged_into"]:
+                root = one["merged_into"] or other["merged_into"]
+                raise Conflict(f"one of them is merged into {root}: merge that one, or split it first", param="into")
+            if one["type"] != other["type"]:
+                raise Conflict(
+                    f"a {one['type']} and a {other['type']} are not one: change the type first", param="into"
+                )
+            await tx.run("merge_with_it", scope.tenant, entity_id, into)
+            await tx.run("merge_entity", scope.tenant, entity_id, one["version"] + 1, into, now)
+            await tx.run("merge_entity", scope.tenant, into, other["version"] + 1, None, now)
+            await _step(tx, place, entity_id, one["version"] + 1, "merged", into, actor)
+            await _step(tx, place, into, other["version"] + 1, "took", entity_id, actor)
+            await witness(tx)
+        return await self.one(scope, into)
+
+    async def split(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
+        """One that was merged stands for itself again. Raises NotFound, Conflict for one that was not."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await _locked(tx, scope, scope_id, entity_id)
+            root = known["merged_into"]
+            if root is None:
+                raise Conflict("it is not merged into another; name the one that is")
+            other = await _locked(tx, scope, scope_id, root)
+            await tx.run("merge_entity", scope.tenant, entity_id, known["version"] + 1, None, now)
+            await tx.run("merge_entity", scope.tenant, root, other["version"] + 1, None, now)
+            await _step(tx, place, entity_id, known["version"] + 1, "split", root, actor)
+            await _step(tx, place, root, other["version"] + 1, "gave", entity_id, actor)
+            await witness(tx)
+        return await self.one(scope, entity_id)
+
+    async def delete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> None:
+        """Hide one with its card, and do not learn it again. Raises NotFound."""
+        await self._hide(scope, entity_id, now, actor, now, note)
+
+    async def undelete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
+        """Bring it back, within 30 days. Raises NotFound."""
+        await self._hide(scope, entity_id, None, actor, now, note)
+        return await self.one(scope, entity_id)
+
+    async def _hide(
+        self, scope: Scope, entity_id: UUID, at: datetime | None, actor: str, now: datetime, note: Note
+    ) -> None:
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await tx.row("lock_entity", scope.tenant, scope_id, entity_id)
+            gone = known is not None and known["deleted_at"] is not None
+            if known is None or gone != (at is None) or (gone and known["deleted_at"] < now - UNDO):
+                raise NotFound(_NONE if at else f"no such entity was deleted in the last {UNDO.days} days")
+            await tx.run("mark_entity_deleted", scope.tenant, entity_id, known["version"] + 1, at)
+            await _step(tx, place, entity_id, known["version"] + 1, "deleted" if at else "undeleted", None, actor)
+            if card_id := known["card_id"]:
+                await tx.run("hide_memory", scope.tenant, card_id, at, changed)
+                await announce(tx, scope.tenant, scope_id, "deleted" if at else "restored", [card_id], by="api", at=now)
+            await witness(tx)
+
+    # ------------------------------------------------------------ what ties them
+
+    async def relate(
+        self, scope: Scope, subject_id: UUID, new: NewRelationship, *, now: datetime, note: Note
+    ) -> Relationship:
+        """Tie two. Raises NotFound for one that is not there, Conflict for a circle where there can be none."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        place = Place(scope.tenant, scope_id, subject_id, new.relationship_id, now)
+        memory = new.memory
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            source, target = [await _root(tx, scope, scope_id, one) for one in (new.source, new.target)]
+            if source == target:
+                raise Conflict("both ends are one: nothing is tied to itself", param="target")
+            if new.type in HIERARCHIES:
+                await _require_acyclic(tx, scope, scope_id, source, new.type, target)
+            await self._add_card(tx, place, memory, changed)
+            row = (scope.tenant, new.relationship_id, scope_id, source, new.type, target, memory.memory_id)
+            await tx.run("add_relationship", *row, new.valid_from, new.valid_to, now)
+            await announce(tx, scope.tenant, scope_id, "created", [memory.memory_id], by="api", at=now)
+            await witness(tx)
+        around = await self.around(scope, [source], at=None)
+        return next(one for one in around if one.relationship_id == new.relationship_id)
+
+    async def unrelate(self, scope: Scope, relationship_id: UUID, *, now: datetime, note: Note) -> None:
+        """Tie them no more; what was said by hand of it is hidden, a fact stays. Raises NotFound."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await tx.row("lock_relationship", scope.tenant, scope_id, relationship_id)
+            if known is None:
+                raise NotFound("there is no such relationship in this scope")
+            await tx.run("mark_relationship_deleted", scope.tenant, relationship_id, now)
+            said = (await standing_of(tx, scope, scope_id, [known["memory_id"]])).get(known["memory_id"])
+            if said is not None and "relationship" in said["attributes"]:
+                await tx.run("hide_memory", scope.tenant, known["memory_id"], now, changed)
+                await announce(tx, scope.tenant, scope_id, "deleted", [known["memory_id"]], by="api", at=now)
+            await witness(tx)
+
+    async def around(
+        self,
+        scope: Scope,
+        entity_ids: Sequence[UUID],
+        *,
+        at: datetime | None,
+        types: Set[str] | None = None,
+        hops: int = 1,
+    ) -> list[Relationship]:
+        """What ties these to others, those to others, so many hops far: what holds, at a time where one is given."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return []
+        found: dict[UUID, Relationship] = {}
+        seen: set[UUID] = set()
+        front = set(entity_ids)
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            for _ in range(hops):
+                ties = await _ties(tx, scope, scope_id, front)
+                new = [one for one in ties if (types is None or one.type in types) and (at is None or _holds(one, at))]
+                found |= {one.relationship_id: one for one in new}
+                seen |= front
+                front = {end for one in new for end in (one.source, one.target)} - seen
+        return list(found.values())
+
+    # ------------------------------------------------------------ reading
+
+    async def one(self, scope: Scope, entity_id: UUID) -> Entity:
+        """One of them. Raises NotFound."""
+        found = await self.some(scope, [entity_id])
+        if not found:
+            raise NotFound(_NONE)
+        return found[0]
+
+    async def some(self, scope: Scope, entity_ids: Sequence[UUID]) -> list[Entity]:
+        """Those of these that are there."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None or not entity_ids:
+            return []
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            rows = await tx.fetch("entities_by_id", scope.tenant, scope_id, list(entity_ids))
+            return await with_words(tx, scope, scope_id, rows)
+
+    async def named(self, scope: Scope, name: str) -> list[Entity]:
+        """Those that have this name, each once; several where it is that of several."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return []
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            prints = [fingerprint(scope.tenant, scope_id, name)]
+            rows = await tx.fetch("entities_named", scope.tenant, scope_id, prints)
+            roots = list({row["root"] for row in rows if row["deleted_at"] is None})
+            found = await tx.fetch("entities_by_id", scope.tenant, scope_id, roots)
+            return await with_words(tx, scope, scope_id, found)
+
+    async def page(self, scope: Scope, *, limit: int, cursor: str | None, types: Sequence[Type]) -> Page[Entity]:
+        """Those of these types, newest first; merged ones are with the one they are merged into."""
+        scope_id, at = await self._scopes.find(scope), read_cursor(cursor, "desc")
+        if scope_id is None:
+            return Page((), None)
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            rows = await tx.fetch("entities_newest", scope.tenant, scope_id, *at, list(types), limit + 1)
+            found = await with_words(tx, scope, scope_id, rows[:limit])
+        last = rows[limit - 1] if len(rows) > limit else None
+        return Page(tuple(found), cursor_of(last["created_at"], last["entity_id"]) if last else None)
+
+    async def history(self, scope: Scope, entity_id: UUID) -> list[Step]:
+        """How one became what it is, oldest first. Raises NotFound."""
+        await self.one(scope, entity_id)
+        scope_id = await self._known(scope)
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("history_of_entity", scope.tenant, entity_id, HISTORY_MAX)
+        return [Step(row["version"], row["what"], row["other"], row["actor"], row["at"]) for row in found]
+
+    # ------------------------------------------------------------ steps
+
+    async def _known(self, scope: Scope) -> ScopeId:
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            raise NotFound(_NONE)
+        return scope_id
+
+    async def _add_card(self, tx: Transaction, place: Place, memory: NewMemory, changed: int) -> None:
+        await add_own_memory(
+            tx, place, memory, "entity", session_id=None, changed=changed, add_embedding=self._add_embedding
+        )
+
+
+async def _locked(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID) -> Any:
+    row = await tx.row("lock_entity", scope.tenant, scope_id, entity_id)
+    if row is None or row["deleted_at"] is not None:
+        raise NotFound(_NONE)
+    return row
+
+
+async def _root(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID) -> UUID:
+    row = await _locked(tx, scope, scope_id, entity_id)
+    return UUID(int=(row["merged_into"] or row["entity_id"]).int)
+
+
+async def _name(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID, card_id: UUID, told: Told) -> None:
+    prints = {fingerprint(scope.tenant, scope_id, one) for one in (told.name, *told.aliases)}
+    await tx.run_many("add_alias", ((scope.tenant, entity_id, one, card_id, scope_id) for one in sorted(prints)))
+
+
+async def _require_free(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID, told: Told) -> None:
+    """No other of its type has one of its names. Raises Conflict that says who."""
+    prints = [fingerprint(scope.tenant, scope_id, one) for one in (told.name, *told.aliases)]
+    rows = await tx.fetch("entities_named", scope.tenant, scope_id, prints)
+    mine = {row["root"] for row in rows if row["entity_id"] == entity_id} | {entity_id}
+    taken = sorted(
+        row["root"]
+        for row in rows
+        if row["root"] not in mine and row["deleted_at"] is None and row["type"] == told.type
+    )
+    if taken:
+        raise Conflict(
+            f"{taken[0]} has one of these names: change or merge that one, or say `namesake` if they are two",
+            param="name",
+        )
+
+
+async def _ties(tx: Transaction, scope: Scope, scope_id: int, roots: Iterable[UUID]) -> list[Relationship]:
+    """What ties these, and what is merged into them, to others."""
+    ids = list(roots)
+    members = await tx.fetch("merged_into_entities", scope.tenant, ids) if ids else []
+    everybody = [*ids, *(row["entity_id"] for row in members)]
+    rows = await tx.fetch("relationships_around", scope.tenant, everybody, EDGES_MAX) if ids else []
+    standing = await standing_of(tx, scope, scope_id, {row["memory_id"] for row in rows})
+    said = ((row, standing.get(row["memory_id"])) for row in rows if row["source"] != row["target"])
+    return [relationship(row, words) for row, words in said if words is not None and not words["hidden"]]
+
+
+async def _require_acyclic(
+    tx: Transaction, scope: Scope, scope_id: int, source: UUID, type_: str, target: UUID
+) -> None:
+    """With this tie nothing stands above itself. Raises Conflict that names the circle."""
+    after: Mapping[UUID, set[UUID]] = defaultdict(set, {source: {target}})
+    front, seen = {target}, {source}
+    while front:
+        for one in await _ties(tx, scope, scope_id, front):
+            if one.type == type_ and one.source in front:
+                after[one.source].add(one.target)
+        seen |= front
+        front = {end for one in front for end in after[one]} - seen
+    if circle := circle_in(after):
+        raise Conflict(f"these would be {type_} in a circle: {' -> '.join(map(str, circle))}", param="target")
+
+
+async def _step(
+    tx: Transaction, place: Place, entity_id: UUID, version: int, what: Happening, other: UUID | None, actor: str
+) -> None:
+    await tx.run("add_entity_step", place.tenant, entity_id, version, place.scope_id, what, other, actor, place.now)
+
+
+def _holds(one: Relationship, at: datetime) -> bool:
+    return (one.valid_from is None or one.valid_from <= at) and (one.valid_to is None or at < one.valid_to)

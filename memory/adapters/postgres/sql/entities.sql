@@ -1,0 +1,187 @@
+-- name: add_entity
+-- One person or thing.
+-- $1 tenant uuid, $2 entity_id uuid, $3 scope_id int8, $4 type text, $5 card_id uuid, $6 now timestamptz
+-- Uses: none. Rows: none.
+INSERT INTO entities (tenant_id, entity_id, scope_id, type, card_id, created_at, changed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $6);
+
+-- name: add_alias
+-- A name that a memory gives it, where that memory is there.
+-- $1 tenant uuid, $2 entity_id uuid, $3 fingerprint bytea, $4 memory_id uuid, $5 scope_id int8
+-- Uses: memories_pkey. Rows: none.
+INSERT INTO entity_aliases (tenant_id, entity_id, fingerprint, memory_id, scope_id)
+SELECT $1, $2, $3, $4, $5
+WHERE EXISTS (SELECT FROM memories WHERE tenant_id = $1 AND memory_id = $4)
+ON CONFLICT DO NOTHING;
+
+-- name: drop_aliases
+-- The names that a memory gave it.
+-- $1 tenant uuid, $2 entity_id uuid, $3 memory_id uuid
+-- Uses: entity_aliases_of_memory. Rows: none.
+DELETE FROM entity_aliases
+WHERE tenant_id = $1 AND entity_id = $2 AND memory_id = $3;
+
+-- name: entities_named
+-- Those of a scope that have one of these names by a memory that holds, deleted ones too.
+-- $1 tenant uuid, $2 scope_id int8, $3 fingerprints bytea[]
+-- Uses: entity_aliases_of_name, entities_pkey, memories_pkey. Rows: fingerprint, entity_id, root, type, deleted_at.
+SELECT DISTINCT a.fingerprint, a.entity_id, coalesce(e.merged_into, e.entity_id) AS root, e.type, e.deleted_at
+FROM entity_aliases a
+CROSS JOIN LATERAL (SELECT entity_id, merged_into, type, deleted_at FROM entities
+                    WHERE tenant_id = $1 AND entity_id = a.entity_id LIMIT 1) e
+CROSS JOIN LATERAL (SELECT deleted_at, superseded_by, superseded_reason FROM memories
+                    WHERE tenant_id = $1 AND memory_id = a.memory_id LIMIT 1) m
+WHERE a.tenant_id = $1 AND a.scope_id = $2 AND a.fingerprint = ANY ($3)
+  AND m.deleted_at IS NULL AND (m.superseded_by IS NULL OR m.superseded_reason = 'same meaning');
+
+-- name: aliases_of_entities
+-- By which memories these have which names.
+-- $1 tenant uuid, $2 entity_ids uuid[]
+-- Uses: entity_aliases_pkey. Rows: entity_id, fingerprint, memory_id.
+SELECT entity_id, fingerprint, memory_id
+FROM entity_aliases
+WHERE tenant_id = $1 AND entity_id = ANY ($2);
+
+-- name: entities_by_id
+-- These of a scope that are not deleted.
+-- $1 tenant uuid, $2 scope_id int8, $3 entity_ids uuid[]
+-- Uses: entities_pkey. Rows: entity_id, version, type, card_id, merged_into, created_at, changed_at.
+SELECT entity_id, version, type, card_id, merged_into, created_at, changed_at
+FROM entities
+WHERE tenant_id = $1 AND scope_id = $2 AND entity_id = ANY ($3) AND deleted_at IS NULL;
+
+-- name: entities_newest
+-- Those of a scope that are not deleted and merged into none, newest first, from a place on; of these types.
+-- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 types text[], $6 limit int8
+-- Uses: entities_recent. Rows: entity_id, version, type, card_id, merged_into, created_at, changed_at.
+SELECT entity_id, version, type, card_id, merged_into, created_at, changed_at
+FROM entities
+WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, entity_id) < ($3, $4) AND deleted_at IS NULL
+  AND merged_into IS NULL AND type = ANY ($5)
+ORDER BY created_at DESC, entity_id DESC
+LIMIT $6;
+
+-- name: count_entities
+-- How many a scope has that are not deleted, at most so many.
+-- $1 tenant uuid, $2 scope_id int8, $3 limit int8
+-- Uses: entities_recent. Rows: count.
+SELECT count(*)
+FROM (SELECT FROM entities WHERE tenant_id = $1 AND scope_id = $2 AND deleted_at IS NULL LIMIT $3) e;
+
+-- name: merged_into_entities
+-- Those that are merged into these.
+-- $1 tenant uuid, $2 entity_ids uuid[]
+-- Uses: entities_merged. Rows: entity_id, merged_into, card_id.
+SELECT entity_id, merged_into, card_id
+FROM entities
+WHERE tenant_id = $1 AND merged_into = ANY ($2) AND deleted_at IS NULL;
+
+-- name: lock_entity
+-- One of this scope, deleted or not, locked to the end of the transaction.
+-- $1 tenant uuid, $2 scope_id int8, $3 entity_id uuid
+-- Uses: entities_pkey. Rows: entity_id, version, type, card_id, merged_into, deleted_at.
+SELECT entity_id, version, type, card_id, merged_into, deleted_at
+FROM entities
+WHERE tenant_id = $1 AND scope_id = $2 AND entity_id = $3
+FOR UPDATE;
+
+-- name: change_entity
+-- Its next version.
+-- $1 tenant uuid, $2 entity_id uuid, $3 version int4, $4 type text, $5 card_id uuid, $6 now timestamptz
+-- Uses: entities_pkey. Rows: none.
+UPDATE entities
+SET version = $3, type = $4, card_id = $5, changed_at = greatest($6, changed_at)
+WHERE tenant_id = $1 AND entity_id = $2;
+
+-- name: merge_entity
+-- It is another name for that one, or for none (null).
+-- $1 tenant uuid, $2 entity_id uuid, $3 version int4, $4 merged_into uuid, $5 now timestamptz
+-- Uses: entities_pkey. Rows: none.
+UPDATE entities
+SET version = $3, merged_into = $4, changed_at = greatest($5, changed_at)
+WHERE tenant_id = $1 AND entity_id = $2;
+
+-- name: merge_with_it
+-- What was merged into one goes with it into that one.
+-- $1 tenant uuid, $2 entity_id uuid, $3 merged_into uuid
+-- Uses: entities_merged. Rows: none.
+UPDATE entities
+SET merged_into = $3
+WHERE tenant_id = $1 AND merged_into = $2;
+
+-- name: mark_entity_deleted
+-- Delete one, or bring it back (null).
+-- $1 tenant uuid, $2 entity_id uuid, $3 version int4, $4 deleted_at timestamptz
+-- Uses: entities_pkey. Rows: none.
+UPDATE entities
+SET version = $3, deleted_at = $4
+WHERE tenant_id = $1 AND entity_id = $2;
+
+-- name: drop_nameless_entities
+-- Those of a scope that no memory names any more.
+-- $1 tenant uuid, $2 scope_ids int8[]
+-- Uses: entities_recent, entity_aliases_of_name. Rows: none.
+DELETE FROM entities e
+WHERE e.tenant_id = $1 AND e.scope_id = ANY ($2) AND e.card_id IS NULL
+  AND NOT EXISTS (SELECT FROM entity_aliases a WHERE a.tenant_id = $1 AND a.scope_id = ANY ($2) AND a.entity_id = e.entity_id);
+
+-- name: add_entity_step
+-- A row of its history.
+-- $1 tenant uuid, $2 entity_id uuid, $3 version int4, $4 scope_id int8, $5 what text, $6 other uuid, $7 actor text,
+-- $8 at timestamptz
+-- Uses: none. Rows: none.
+INSERT INTO entity_history (tenant_id, entity_id, version, scope_id, what, other, actor, at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
+
+-- name: history_of_entity
+-- How it became what it is, oldest first.
+-- $1 tenant uuid, $2 entity_id uuid, $3 limit int8
+-- Uses: entity_history_pkey. Rows: version, what, other, actor, at.
+SELECT version, what, other, actor, at
+FROM entity_history
+WHERE tenant_id = $1 AND entity_id = $2
+ORDER BY version
+LIMIT $3;
+
+-- name: add_relationship
+-- What ties two of them, by a memory that is there.
+-- $1 tenant uuid, $2 relationship_id uuid, $3 scope_id int8, $4 source uuid, $5 type text, $6 target uuid,
+-- $7 memory_id uuid, $8 valid_from timestamptz, $9 valid_to timestamptz, $10 now timestamptz
+-- Uses: memories_pkey. Rows: none.
+INSERT INTO relationships (tenant_id, relationship_id, scope_id, source_entity, type, target_entity, memory_id,
+                           valid_from, valid_to, created_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
+WHERE EXISTS (SELECT FROM memories WHERE tenant_id = $1 AND memory_id = $7)
+ON CONFLICT DO NOTHING;
+
+-- name: relationships_around
+-- What ties these to others, either way, newest first.
+-- $1 tenant uuid, $2 entity_ids uuid[], $3 limit int8
+-- Uses: relationships_of_source, relationships_of_target, entities_pkey. Rows: relationship_id, source, type, target,
+-- memory_id, valid_from, valid_to, created_at.
+SELECT r.relationship_id, coalesce(s.merged_into, s.entity_id) AS source, r.type,
+       coalesce(t.merged_into, t.entity_id) AS target, r.memory_id, r.valid_from, r.valid_to, r.created_at
+FROM (SELECT * FROM relationships WHERE tenant_id = $1 AND source_entity = ANY ($2) AND deleted_at IS NULL
+      UNION
+      SELECT * FROM relationships WHERE tenant_id = $1 AND target_entity = ANY ($2) AND deleted_at IS NULL) r
+JOIN entities s ON s.tenant_id = $1 AND s.entity_id = r.source_entity AND s.deleted_at IS NULL
+JOIN entities t ON t.tenant_id = $1 AND t.entity_id = r.target_entity AND t.deleted_at IS NULL
+ORDER BY r.created_at DESC, r.relationship_id
+LIMIT $3;
+
+-- name: lock_relationship
+-- One of this scope that is not deleted, locked to the end of the transaction.
+-- $1 tenant uuid, $2 scope_id int8, $3 relationship_id uuid
+-- Uses: relationships_pkey. Rows: relationship_id, memory_id, source_entity.
+SELECT relationship_id, memory_id, source_entity
+FROM relationships
+WHERE tenant_id = $1 AND scope_id = $2 AND relationship_id = $3 AND deleted_at IS NULL
+FOR UPDATE;
+
+-- name: mark_relationship_deleted
+-- It ties them no more.
+-- $1 tenant uuid, $2 relationship_id uuid, $3 deleted_at timestamptz
+-- Uses: relationships_pkey. Rows: none.
+UPDATE relationships
+SET deleted_at = $3
+WHERE tenant_id = $1 AND relationship_id = $2;

@@ -1,0 +1,100 @@
+"""The values of people and things: one to store, one as it lies in the store, what ties two. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from memory.model import NewMemory
+from policies.entity import Told, Type, plain
+
+Happening = Literal["learnt", "added", "changed", "merged", "took", "split", "gave", "deleted", "undeleted"]
+CARD = "entity"
+"""The member of a card's attributes that holds what was said of it; the collection of cards."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntity:
+    """What is to be stored; `memory` says it in the words a prompt is given. `namesake`: another may have its names."""
+
+    entity_id: UUID
+    told: Told
+    memory: NewMemory
+    namesake: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One as it is now. `card`: what was said of it by hand; `named_by` are the memories that name it, `same` those
+    that are merged into it.
+
+    `ambiguous`: of its names what others have too, as plain forms. `hidden`: why no prompt is given its card.
+    """
+
+    entity_id: UUID
+    version: int
+    type: Type
+    name: str
+    aliases: tuple[str, ...]
+    card: Told | None
+    card_id: UUID | None
+    named_by: tuple[UUID, ...]
+    merged_into: UUID | None
+    same: tuple[UUID, ...]
+    ambiguous: tuple[str, ...]
+    sensitivity: str
+    hidden: str
+    created_at: datetime
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewRelationship:
+    """Two of them and what ties them, from a time to a time; None: no end that is known."""
+
+    relationship_id: UUID
+    source: UUID
+    type: str
+    target: UUID
+    memory: NewMemory
+    valid_from: datetime | None
+    valid_to: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Relationship:
+    """What ties two of them, and the memory that says so."""
+
+    relationship_id: UUID
+    source: UUID
+    type: str
+    target: UUID
+    memory_id: UUID
+    says: str
+    properties: Mapping[str, Any]
+    learnt: bool
+    sensitivity: str
+    valid_from: datetime | None
+    valid_to: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One row of an entity's history."""
+
+    version: int
+    what: Happening
+    other: UUID | None
+    actor: str
+    at: datetime
+
+
+def fingerprint(tenant: UUID, scope_id: int, name: str) -> bytes:
+    """What a name is found by, 16 bytes: of its plain form, other in each scope."""
+    words = plain(name).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(tenant.bytes + scope_id.to_bytes(8, "big") + words).digest()[:16]

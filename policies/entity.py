@@ -1,0 +1,195 @@
+"""People and things: what a fact tells of them, how a name is compared, and the sentence that says one. Pure.
+
+A fact of a closed list of predicates names two of them and what ties them; any other names none, so that a store of
+entities holds no junk. What is learnt is never merged on a guess: one whom the user calls their sister and one who is
+their boss are two, whatever both are named, until somebody says that they are one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from policies.fact_patterns_words import KIN_MANY, KIN_ONE, PETS, as_object
+from policies.persona import FACETS, LANGUAGES
+from policies.persona import checked as checked_facets
+
+Type = Literal[
+    "person",
+    "animal",
+    "organisation",
+    "place",
+    "project",
+    "repository",
+    "host",
+    "service",
+    "file",
+    "product",
+    "event",
+    "other",
+]
+NAME_CHARS_MAX: Final = 200
+NOTES_CHARS_MAX: Final = 4_000
+ALIASES_MAX: Final = 32
+PROPERTIES_MAX: Final = 32
+PROPERTY: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""The name of a property and the type of a relationship."""
+VALUE_CHARS_MAX: Final = 500
+SHOWN_CHARS_MAX: Final = 400
+"""Of the notes, in the sentence that a prompt is given."""
+HIERARCHIES: Final = frozenset(
+    {"part_of", "member_of", "located_in", "reports_to", "child_of", "parent_of", "manages", "contains", "depends_on"}
+)
+"""Relationships that go one way: a circle of them is a mistake."""
+USER: Final = "user"
+"""The name of the one who speaks, as facts have it."""
+IS: Final = "is"
+"""In a link: both are one, nothing ties them."""
+
+_KIN: Final = re.compile(rf"(?P<kind>{KIN_ONE}|{KIN_MANY}|{PETS}) (?P<what>name|lives in)")
+_PET: Final = re.compile(PETS)
+_OWN: Final[Mapping[str, Type]] = {
+    "doctor": "person",
+    "gp": "person",
+    "dentist": "person",
+    "landlady": "person",
+    "coach": "person",
+    "trainer": "person",
+    "lawyer": "person",
+    "accountant": "person",
+    "hairdresser": "person",
+    "gym": "organisation",
+    "bank": "organisation",
+    "church": "organisation",
+    "employer": "organisation",
+}
+_PLACES: Final = frozenset({"lives_in", "comes_from", "grew_up_in", "born_in", "hometown"})
+_TIES: Final[Mapping[str, tuple[Type, Type]]] = {
+    "runs_on": ("service", "host"),
+    "depends_on": ("service", "service"),
+    "connects_to": ("service", "service"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One that a fact speaks of, by the name it has there; `alias`: what the user calls it, "sister"."""
+
+    name: str
+    type: Type
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What a fact says of two of them: `source` stands in this relation to `target`."""
+
+    source: Named
+    type: str
+    target: Named
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is said of one of them by hand; `properties` and `facets` as a person gave them."""
+
+    name: str
+    type: Type
+    aliases: Sequence[str] = ()
+    properties: Mapping[str, str | int | float | bool] | None = None
+    facets: Mapping[str, str] | None = None
+    notes: str = ""
+
+
+def plain(name: str) -> str:
+    """A name as it is compared: casefolded, single spaces, no article or possessive in front."""
+    return as_object(unicodedata.normalize("NFKC", name))
+
+
+def link_in(subject: str, predicate: str, object_: str, *, negated: bool = False) -> Link | None:
+    """What a fact tells of people and things; None where it names none."""
+    if negated or not subject or not object_:
+        return None
+    speaker = Named(subject, "person")
+    if kin := _KIN.fullmatch(predicate.replace("_", " ")):
+        kind = kin["kind"]
+        if kin["what"] == "lives in":
+            return Link(Named(kind, "person", kind), "lives_in", Named(object_, "place"))
+        type_: Type = "animal" if _PET.fullmatch(kind) else "person"
+        return Link(speaker, kind.replace(" ", "_"), Named(object_, type_, kind if subject == USER else ""))
+    if predicate in _OWN:
+        return Link(speaker, predicate, Named(object_, _OWN[predicate], predicate if subject == USER else ""))
+    if predicate in _PLACES:
+        return Link(speaker, predicate, Named(object_, "place"))
+    if predicate in ("works_at", "school"):
+        return Link(speaker, predicate, Named(object_, "organisation"))
+    if predicate == "name" and subject == USER:
+        return Link(Named(object_, "person", USER), IS, speaker)
+    if predicate in _TIES and subject != USER:
+        mine, theirs = _TIES[predicate]
+        return Link(Named(subject, mine), predicate, Named(object_, theirs))
+    return None
+
+
+def shown(name: str, statement: str) -> str:
+    """A name in the letters that a statement writes it in."""
+    at = statement.casefold().rfind(name)
+    return statement[at : at + len(name)] if at >= 0 and len(statement.casefold()) == len(statement) else name
+
+
+def names_of_fact(subject: str, predicate: str, object_: str, statement: str) -> Mapping[str, tuple[str, bool]]:
+    """By their plain form the names that a fact gives, as they are shown; true: it is but what the user calls them."""
+    link = link_in(subject, predicate, object_)
+    if link is None:
+        return {}
+    found: dict[str, tuple[str, bool]] = {}
+    for one in (link.source, link.target):
+        if one.alias:
+            found[one.alias] = (one.alias, True)
+        if one.name != one.alias:
+            found[one.name] = (shown(one.name, statement), one.name == USER)
+    return found
+
+
+def checked(told: Told) -> None:
+    """Raise ValueError, in words for whoever asked, for what cannot be kept."""
+    if not plain(told.name):
+        raise ValueError("a name has letters or digits beside articles")
+    if len(told.aliases) > ALIASES_MAX:
+        raise ValueError(f"at most {ALIASES_MAX} aliases")
+    if any(not plain(one) for one in told.aliases):
+        raise ValueError("an alias has letters or digits beside articles")
+    if len(told.properties or ()) > PROPERTIES_MAX:
+        raise ValueError(f"at most {PROPERTIES_MAX} properties")
+    for name in told.properties or ():
+        if PROPERTY.fullmatch(name) is None:
+            raise ValueError(
+                "a property's name is of small letters, digits and underscores, a letter first, at most 64"
+            )
+    if told.facets and told.type != "person":
+        raise ValueError("only a person has facets")
+    checked_facets(told.facets or {})
+
+
+def statement(told: Told) -> str:
+    """One of them as a prompt is given it."""
+    said = [f"{told.name} ({told.type})."]
+    said += [f"Also called: {', '.join(told.aliases)}."] if told.aliases else []
+    said += [f"{name.replace('_', ' ').capitalize()}: {value}." for name, value in (told.properties or {}).items()]
+    asked = [LANGUAGES[v] if f == "language" else FACETS[f][v] for f, v in (told.facets or {}).items()]
+    said += [f"Prefers {', '.join(asked)}."] if asked else []
+    said += [_short(told.notes)] if told.notes else []
+    return " ".join(said)
+
+
+def related(source: str, type_: str, target: str, properties: Mapping[str, Any] | None = None) -> str:
+    """A relationship as a prompt is given it."""
+    more = "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in (properties or {}).items())
+    return f"{source}: {type_.replace('_', ' ')} {target}{f' ({more})' if more else ''}."
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1].rstrip() + "…"

@@ -1,0 +1,76 @@
+"""What the own API needs of the store of people and things, as a small Protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from memory.audit import Note
+from memory.entities import Entity, NewEntity, NewRelationship, Relationship, Step
+from memory.model import Scope
+from memory.stored import Page
+from policies.entity import Type
+
+
+class KeepsEntities(Protocol):
+    """The store of people and things. Every method acts inside one scope and may raise StoreUnavailable."""
+
+    async def add(
+        self, scope: Scope, subject_id: UUID, new: NewEntity, actor: str, *, now: datetime, note: Note
+    ) -> Entity:
+        """Keep one. Raises Conflict, TooLarge."""
+
+    async def change(
+        self, scope: Scope, subject_id: UUID, version: int, new: NewEntity, actor: str, *, now: datetime, note: Note
+    ) -> Entity:
+        """The next version. Raises NotFound, Conflict."""
+
+    async def merge(
+        self, scope: Scope, entity_id: UUID, into: UUID, actor: str, *, now: datetime, note: Note
+    ) -> Entity:
+        """Both are one. Raises NotFound, Conflict."""
+
+    async def split(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
+        """It stands for itself again. Raises NotFound, Conflict."""
+
+    async def delete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> None:
+        """Hide it. Raises NotFound."""
+
+    async def undelete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
+        """Bring it back. Raises NotFound."""
+
+    async def relate(
+        self, scope: Scope, subject_id: UUID, new: NewRelationship, *, now: datetime, note: Note
+    ) -> Relationship:
+        """Tie two. Raises NotFound, Conflict."""
+
+    async def unrelate(self, scope: Scope, relationship_id: UUID, *, now: datetime, note: Note) -> None:
+        """Tie them no more. Raises NotFound."""
+
+    async def around(
+        self,
+        scope: Scope,
+        entity_ids: Sequence[UUID],
+        *,
+        at: datetime | None,
+        types: Set[str] | None = None,
+        hops: int = 1,
+    ) -> list[Relationship]:
+        """What ties these to others, so many hops far."""
+
+    async def one(self, scope: Scope, entity_id: UUID) -> Entity:
+        """One. Raises NotFound."""
+
+    async def some(self, scope: Scope, entity_ids: Sequence[UUID]) -> list[Entity]:
+        """Those that are there."""
+
+    async def named(self, scope: Scope, name: str) -> list[Entity]:
+        """Those that have this name."""
+
+    async def page(self, scope: Scope, *, limit: int, cursor: str | None, types: Sequence[Type]) -> Page[Entity]:
+        """Those of these types, newest first. Raises MemoryInvalid."""
+
+    async def history(self, scope: Scope, entity_id: UUID) -> list[Step]:
+        """How one became what it is. Raises NotFound."""

@@ -1,0 +1,187 @@
+"""The bodies of people and things, in and out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt
+
+from policies.entity import ALIASES_MAX, NAME_CHARS_MAX, NOTES_CHARS_MAX, PROPERTIES_MAX, VALUE_CHARS_MAX
+from proxy.api.schemas import Asked, Moment, Said, SensitivityName, without_defaults
+
+TypeName = Literal[
+    "person",
+    "animal",
+    "organisation",
+    "place",
+    "project",
+    "repository",
+    "host",
+    "service",
+    "file",
+    "product",
+    "event",
+    "other",
+]
+What = Literal["learnt", "added", "changed", "merged", "took", "split", "gave", "deleted", "undeleted"]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
+Names = Annotated[list[Name], Field(max_length=ALIASES_MAX)]
+Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+Text = Annotated[str, Field(max_length=VALUE_CHARS_MAX)]
+Value = Text | StrictBool | StrictInt | StrictFloat
+Properties = Annotated[dict[Key, Value], Field(max_length=PROPERTIES_MAX)]
+Notes = Annotated[str, Field(max_length=NOTES_CHARS_MAX)]
+_FACETS = "How a person likes to be written to: the facets of a persona."
+_NAMESAKE = "Others of its type may have its names: they are two."
+
+
+class EntityAsked(Asked):
+    """A person or a thing to keep."""
+
+    name: Name = Field(description="What it is called.")
+    type: TypeName
+    aliases: Names = Field(default_factory=list, description="What else it is called.")
+    properties: Properties = Field(default_factory=dict, description="What is known of it: texts, numbers, truths.")
+    facets: dict[str, str] = Field(default_factory=dict, max_length=8, description=_FACETS)
+    notes: Notes = ""
+    namesake: bool = Field(default=False, description=_NAMESAKE)
+    sensitivity: SensitivityName = "internal"
+
+
+class EntityPatch(Asked):
+    """What changes; a member left out stays as it is."""
+
+    model_config = ConfigDict(json_schema_extra=without_defaults)
+
+    name: Name = ""
+    type: TypeName = "other"
+    aliases: Names = Field(default_factory=list)
+    properties: Properties = Field(default_factory=dict)
+    facets: dict[str, str] = Field(default_factory=dict, max_length=8, description=_FACETS)
+    notes: Notes = ""
+    namesake: bool = Field(default=False, description=_NAMESAKE)
+
+
+class EntitySaid(Said):
+    """A person or a thing."""
+
+    id: str
+    version: int
+    type: TypeName
+    name: str
+    aliases: list[str] = Field(description="By hand, by facts, and of those merged into it.")
+    properties: dict[str, str | bool | int | float]
+    facets: dict[str, str]
+    notes: str
+    learnt: bool = Field(description="It is known by facts alone; nobody has written of it.")
+    memory_id: str | None = Field(description="The memory that a prompt is given of it; a learnt one has its facts.")
+    named_by: list[str] = Field(description="The memories that name it.")
+    merged_into: str | None
+    same: list[str] = Field(description="Those that are merged into it.")
+    ambiguous: list[str] = Field(description="Names that another has too: they resolve to none.")
+    sensitivity: str
+    state: str = Field(description="Why no prompt gets its card now; empty: it does, or there is none.")
+    created_at: Moment
+    changed_at: Moment
+
+
+class EntityList(Said):
+    """People and things, newest first."""
+
+    data: list[EntitySaid]
+    next_cursor: str | None
+
+
+class MergeAsked(Asked):
+    """Into which one."""
+
+    into: str = Field(min_length=1, max_length=64, description="The id of the one that both are from now on.")
+
+
+class EntityStepSaid(Said):
+    """A change of one."""
+
+    version: int
+    what: What
+    other: str | None = Field(description="The one it was merged into or split from, or that it took or gave back.")
+    actor: str = Field(description="The key's id, `open` without keys, `worker` where it was learnt.")
+    at: Moment
+
+
+class EntityHistorySaid(Said):
+    """How one became what it is, oldest first."""
+
+    data: list[EntityStepSaid]
+
+
+class RelationshipAsked(Asked):
+    """What ties two of them."""
+
+    source: str = Field(min_length=1, max_length=64, description="The id of the one it is said of.")
+    type: Key = Field(description="How it is tied, as a verb: works_at, part_of, sister.")
+    target: str = Field(min_length=1, max_length=64, description="The id of the other.")
+    properties: Properties = Field(default_factory=dict)
+    valid_from: Moment | None = Field(default=None, description="Since when.")
+    valid_to: Moment | None = Field(default=None, description="Until when.")
+    sensitivity: SensitivityName = "internal"
+
+
+class RelationshipSaid(Said):
+    """What ties two of them."""
+
+    id: str
+    source: str
+    type: str
+    target: str
+    says: str = Field(description="As a prompt is given it.")
+    properties: dict[str, str | bool | int | float]
+    learnt: bool = Field(description="A fact says so.")
+    memory_id: str
+    sensitivity: str
+    valid_from: Moment | None
+    valid_to: Moment | None
+    created_at: Moment
+
+
+class RelationshipDeleted(Said):
+    """It ties them no more."""
+
+    id: str
+    deleted: bool = True
+
+
+class NearSaid(Said):
+    """One that is near."""
+
+    entity: EntitySaid
+    hops: int
+
+
+class NeighboursSaid(Said):
+    """Who is near one, nearest first, and what ties them."""
+
+    entities: list[NearSaid]
+    relationships: list[RelationshipSaid]
+
+
+class PathSaid(Said):
+    """One way from one to another: ids of relationships, each with the entity it leads to."""
+
+    relationships: list[str]
+    entities: list[str]
+
+
+class PathsSaid(Said):
+    """The ways from one to another, shortest first."""
+
+    paths: list[PathSaid]
+    relationships: list[RelationshipSaid]
+
+
+class EntityDeleted(Said):
+    """One that is gone from lists and prompts, and is not learnt again."""
+
+    id: str
+    deleted: bool = True
+    deleted_at: Moment
+    undo_until: Moment
