@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
 
+from memory.adapters.postgres.fact_rows import attributes_of
 from memory.read.items import IndexItem
 from policies.extraction import facts_in
 from policies.fact import Fact, aspect_of
@@ -92,7 +93,7 @@ def _item(subject: str, predicate: str, said: Sequence[_Said], outdates: tuple[U
         vectors=np.empty((0, 0), np.float32),
         created_at=first.created_at,
         speaker=first.speaker,
-        attributes={"subject": subject, "predicate": predicate, "qualifiers": dict(fact.qualifiers)},
+        attributes=attributes_of(fact),
         outdates=outdates,
     )
     return item, (f"{first.occurred_at:%d %B %Y}: " if first.occurred_at else "") + fact.statement

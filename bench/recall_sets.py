@@ -136,13 +136,14 @@ def read_set(
     turns = _turns(read_lines(data / f"{name}.corpus.jsonl.xz"), variant or Variant())
     questions = _questions(read_lines(data / f"{name}.queries.jsonl.xz"), {turn.turn_id for turn in turns})
     items: dict[str, list[IndexItem]] = {}
-    for turn, item in zip(turns, _items(turns, vectors), strict=True):
+    for turn, item in zip(turns, items_of(turns, vectors), strict=True):
         items.setdefault(turn.scope, []).append(item)
-    indexes = {scope: _indexed(of_scope, vectors, facts=facts) for scope, of_scope in items.items()}
+    indexes = {scope: indexed(of_scope, vectors, facts=facts) for scope, of_scope in items.items()}
     return RecallSet(name, indexes, questions, vectors.of([question.text for question in questions]))
 
 
-def _indexed(items: Sequence[IndexItem], vectors: Vectors, *, facts: bool) -> ScopeIndex:
+def indexed(items: Sequence[IndexItem], vectors: Vectors, *, facts: bool) -> ScopeIndex:
+    """Items of one scope, and the facts that they state."""
     index = ScopeIndex(vectors.embedder.dim)
     for item in items:
         index.put(item)
@@ -158,7 +159,7 @@ def read_mixed(data: Path, vectors: Vectors, *, facts: bool = True) -> RecallSet
     asked: dict[str, list[Question]] = {}
     for name in MIXED:
         turns = _turns(read_lines(data / f"{name}.corpus.jsonl.xz"), Variant())
-        for turn, item in zip(turns, _items(turns, vectors), strict=True):
+        for turn, item in zip(turns, items_of(turns, vectors), strict=True):
             items.setdefault(turn.scope, []).append(item)
         known = {turn.turn_id for turn in turns}
         for question in _questions(read_lines(data / f"{name}.queries.jsonl.xz"), known):
@@ -168,7 +169,7 @@ def read_mixed(data: Path, vectors: Vectors, *, facts: bool = True) -> RecallSet
     questions: list[Question] = []
     for both in paired(talks, chats):
         of_both = [item for scope in both for item in items[scope]]
-        indexes["+".join(both)] = _indexed(of_both, vectors, facts=facts)
+        indexes["+".join(both)] = indexed(of_both, vectors, facts=facts)
         questions += [replace(question, scope="+".join(both)) for scope in both for question in asked[scope]]
     return RecallSet("mixed", indexes, tuple(questions), vectors.of([question.text for question in questions]))
 
@@ -186,7 +187,8 @@ def dense_text(turn: Turn, start: int, end: int) -> str:
     return (f"{turn.occurred_at:%d %B %Y}: " if turn.occurred_at else "") + turn.text[start:end]
 
 
-def _items(turns: Sequence[Turn], vectors: Vectors) -> Iterable[IndexItem]:
+def items_of(turns: Sequence[Turn], vectors: Vectors) -> Iterable[IndexItem]:
+    """Turns as an index takes them, with the vectors of their windows."""
     windows = [tuple(split_windows(turn.text, vectors.embedder)) for turn in turns]
     texts = [dense_text(turn, *window) for turn, ranges in zip(turns, windows, strict=True) for window in ranges]
     found, at = vectors.of(texts), 0

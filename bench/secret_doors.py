@@ -204,7 +204,7 @@ class Doors:
         )
 
     async def records(self) -> None:
-        """Documents, tasks, checkpoints and personas: their words, their names, and bodies that are refused."""
+        """Documents, tasks, entities, checkpoints, personas: their words, their names, bodies that are refused."""
         form = aiohttp.FormData()
         text = f"# Deployment\n\nThe service signs with {self.secret('document', 'github')} since May.\n"
         form.add_field("file", text.encode(), filename=f"{self.secret('file name', 'openai')}.md")
@@ -217,6 +217,21 @@ class Doors:
         await self._tool("task_add", {"title": f"rotate {self.secret('task tool', 'github')} today"})
         camp = {"name": self.secret("checkpoint name", "github"), "notes": f"use {self.secret('notes', 'openai')}"}
         await self._sent("/memory/v1/checkpoints", {**camp, "entities": [f"{self.secret('entity', 'slack')}: a key"]})
+        ana = {
+            "name": f"Ana {self.secret('entity name', 'github')}",
+            "type": "person",
+            "notes": self.secret("entity notes", "openai"),
+        }
+        known = {
+            "aliases": [f"Annie {self.secret('alias', 'slack')}"],
+            "properties": {"key": self.secret("property", "github")},
+        }
+        await self._sent("/memory/v1/entities", {**ana, **known})
+        for odd in ({self.secret("property name", "github"): 1}, {"k": [self.secret("property value", "openai")]}):
+            await self._sent("/memory/v1/entities", {"name": "x", "type": "place", "properties": odd})
+        await self._sent("/memory/v1/entities", {"name": "x", "type": self.secret("entity type", "github")})
+        tie = {"source": self.secret("tie source", "openai"), "type": self.secret("tie type", "github"), "target": "y"}
+        await self._sent("/memory/v1/relationships", tie)
         desk = {"name": self.secret("persona name", "github"), "facets": {"tone": "dry"}}
         await self._sent("/memory/v1/personas", {**desk, "description": f"likes {self.secret('persona', 'openai')}"})
         await self._sent("/memory/v1/personas", {"name": "x", "facets": {self.secret("facet", "github"): "dry"}})

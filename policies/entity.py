@@ -124,7 +124,9 @@ def link_in(subject: str, predicate: str, object_: str, *, negated: bool = False
         return Link(speaker, predicate, Named(object_, _OWN[predicate], predicate if subject == USER else ""))
     if predicate in _PLACES:
         return Link(speaker, predicate, Named(object_, "place"))
-    if predicate in ("works_at", "school"):
+    if predicate == "works_at":
+        return Link(speaker, predicate, Named(object_, "organisation", "employer" if subject == USER else ""))
+    if predicate == "school":
         return Link(speaker, predicate, Named(object_, "organisation"))
     if predicate == "name" and subject == USER:
         return Link(Named(object_, "person", USER), IS, speaker)
@@ -158,17 +160,8 @@ def checked(told: Told) -> None:
     """Raise ValueError, in words for whoever asked, for what cannot be kept."""
     if not plain(told.name):
         raise ValueError("a name has letters or digits beside articles")
-    if len(told.aliases) > ALIASES_MAX:
-        raise ValueError(f"at most {ALIASES_MAX} aliases")
     if any(not plain(one) for one in told.aliases):
         raise ValueError("an alias has letters or digits beside articles")
-    if len(told.properties or ()) > PROPERTIES_MAX:
-        raise ValueError(f"at most {PROPERTIES_MAX} properties")
-    for name in told.properties or ():
-        if PROPERTY.fullmatch(name) is None:
-            raise ValueError(
-                "a property's name is of small letters, digits and underscores, a letter first, at most 64"
-            )
     if told.facets and told.type != "person":
         raise ValueError("only a person has facets")
     checked_facets(told.facets or {})

@@ -32,6 +32,8 @@ def ways(
     edges: Mapping[K, Sequence[tuple[K, E]]], start: K, end: K, *, hops_max: int, count_max: int
 ) -> list[tuple[E, ...]]:
     """The ways from one key to another by at most so many edges, shortest first; none passes a key twice."""
+    if start == end:
+        return []
     found: list[tuple[E, ...]] = []
     waiting: deque[tuple[K, tuple[E, ...], frozenset[K]]] = deque([(start, (), frozenset({start}))])
     while waiting and len(found) < count_max:

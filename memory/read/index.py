@@ -30,6 +30,7 @@ from memory.read.dense import DenseIndex
 from memory.read.facts import Facts
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, stem, tokenise, told, weigh
+from memory.read.names import Names
 from memory.read.newest_first import Found, NewestFirst
 from memory.read.prepared import Prepared, judged
 from memory.read.speakers import Speakers
@@ -100,6 +101,7 @@ class ScopeIndex:
         self._talk = Talk()
         self._dense = DenseIndex(dim)
         self._facts = Facts()
+        self._names = Names()
         self._newest = NewestFirst(self._items, self._units, self._dense, self._facts)
         self._vouched = Vouched(self._items, self._units, self._dense)
         self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
@@ -147,6 +149,7 @@ class ScopeIndex:
         self._speakers.put(slot, item.speaker)
         self._talk.put(slot, item)
         self._facts.put(slot, item)
+        self._names.put(slot, item)
         self._items[slot] = replace(item, vectors=_KEPT, context="")
         self._units[slot] = units
         self._slots[item.memory_id] = slot
@@ -185,6 +188,7 @@ class ScopeIndex:
         self._speakers.drop(slot)
         self._talk.drop(slot, item)
         self._facts.drop(slot, item)
+        self._names.drop(slot, item)
         self._attributed.discard(slot)
         for event_id in dict.fromkeys(item.event_ids):
             self._by_event[event_id] = tuple(held for held in self._by_event[event_id] if held != slot)
@@ -213,7 +217,7 @@ class ScopeIndex:
         allowed = self._visible(where, now)
         visible = Visible.of(self._facts.without_those_of_turns(allowed))
         asked_for = judged(query)
-        asked = self._lexical.asked(query)
+        asked = self._names.expanded(self._lexical.asked(query), allowed)
         forms = {term: others for term, others in asked.items() if others}
         terms = self._lexical.weights(asked, forms)
         unit_lexical, unit_holds = self._lexical.score(terms, self._unit_count, forms)

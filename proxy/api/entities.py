@@ -190,6 +190,7 @@ class EntityCalls:
         source, target = [await self._writable(caller, as_id(one, KIND)) for one in (asked.source, asked.target)]
         if asked.valid_from and asked.valid_to and asked.valid_to <= asked.valid_from:
             raise Unprocessable("valid_to is not behind valid_from", param="valid_to")
+        self._require_no_secret(asked.type, "type")
         properties = await asyncio.to_thread(self._clean_properties, asked.properties)
         text = related(source.name, asked.type, target.name, properties)
         kept = {"relationship": {"properties": properties}}
@@ -313,10 +314,17 @@ class EntityCalls:
         return clean
 
     def _clean_properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        for name in properties:
+            self._require_no_secret(name, "properties")
         return {
             name: self._clean(value, "properties") if isinstance(value, str) else value
             for name, value in properties.items()
         }
+
+    def _require_no_secret(self, name: str, member: str) -> None:
+        """A name that stands in a table or a sentence as it is. Raises Unprocessable."""
+        if self._parts.redactor.redact(name).text != name:
+            raise Unprocessable("a name holds what looks like a secret; call it otherwise", param=member)
 
     def _clean(self, text: str, member: str) -> str:
         clean = self._parts.redactor.redact(storable(text)).text.strip()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from policies.entity import ALIASES_MAX, NAME_CHARS_MAX, NOTES_CHARS_MAX, PROPERTIES_MAX, VALUE_CHARS_MAX
+from policies.entity import ALIASES_MAX, NAME_CHARS_MAX, NOTES_CHARS_MAX, PROPERTIES_MAX, PROPERTY, VALUE_CHARS_MAX
 from proxy.api.schemas import Asked, Moment, Said, SensitivityName, without_defaults
 
 TypeName = Literal[
@@ -27,9 +27,31 @@ What = Literal["learnt", "added", "changed", "merged", "took", "split", "gave", 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Names = Annotated[list[Name], Field(max_length=ALIASES_MAX)]
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-Text = Annotated[str, Field(max_length=VALUE_CHARS_MAX)]
-Value = Text | StrictBool | StrictInt | StrictFloat
-Properties = Annotated[dict[Key, Value], Field(max_length=PROPERTIES_MAX)]
+Value = str | bool | int | float
+
+
+def _properties(value: object) -> object:
+    """An object of scalars; a refusal says no word of it, since a name may be a secret."""
+    if not isinstance(value, dict) or len(value) > PROPERTIES_MAX:
+        raise ValueError(f"expected an object of at most {PROPERTIES_MAX} members")
+    if any(not isinstance(name, str) or PROPERTY.fullmatch(name) is None for name in value):
+        raise ValueError("a name is of small letters, digits and underscores, a letter first, at most 64")
+    if any(
+        not isinstance(one, Value) or (isinstance(one, str) and len(one) > VALUE_CHARS_MAX) for one in value.values()
+    ):
+        raise ValueError(f"a value is a text of at most {VALUE_CHARS_MAX} characters, a number, true or false")
+    return value
+
+
+_SCHEMA = {
+    "type": "object",
+    "maxProperties": PROPERTIES_MAX,
+    "propertyNames": {"pattern": f"^{PROPERTY.pattern}$"},
+    "additionalProperties": {
+        "anyOf": [{"type": "string", "maxLength": VALUE_CHARS_MAX}, {"type": "number"}, {"type": "boolean"}]
+    },
+}
+Properties = Annotated[dict[str, Any], BeforeValidator(_properties), WithJsonSchema(_SCHEMA)]
 Notes = Annotated[str, Field(max_length=NOTES_CHARS_MAX)]
 _FACETS = "How a person likes to be written to: the facets of a persona."
 _NAMESAKE = "Others of its type may have its names: they are two."
@@ -70,7 +92,7 @@ class EntitySaid(Said):
     type: TypeName
     name: str
     aliases: list[str] = Field(description="By hand, by facts, and of those merged into it.")
-    properties: dict[str, str | bool | int | float]
+    properties: dict[str, Value]
     facets: dict[str, str]
     notes: str
     learnt: bool = Field(description="It is known by facts alone; nobody has written of it.")
@@ -134,7 +156,7 @@ class RelationshipSaid(Said):
     type: str
     target: str
     says: str = Field(description="As a prompt is given it.")
-    properties: dict[str, str | bool | int | float]
+    properties: dict[str, Value]
     learnt: bool = Field(description="A fact says so.")
     memory_id: str
     sensitivity: str
