@@ -25,10 +25,19 @@ GRACE: Final = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose bytes: a blob is sealed under this subject's key and goes with it."""
+    """Whose bytes: a blob is sealed under this subject's key and goes with it.
+
+    The scope belongs to it, so that what is referenced is read under the policies of this one scope: a collection
+    that saw fewer scopes than the rows have could take a blob that is named in another.
+    """
 
     tenant_id: UUID
     subject_id: UUID
+    scope_id: int
+
+    def bound(self) -> bytes:
+        """Fixed widths: no two owners share a form."""
+        return self.tenant_id.bytes + self.subject_id.bytes + self.scope_id.to_bytes(8, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +94,8 @@ class Blobs(Protocol):
         under the lock that removing takes; what is kept after the removal brings its own bytes.
         """
 
-    async def shred(self, owner: Owner) -> int:
-        """Remove all blobs of an owner that is forgotten; how many there were."""
+    async def shred(self, tenant_id: UUID, subject_id: UUID) -> int:
+        """Remove all blobs of a subject that is forgotten, in all its scopes; how many there were."""
 
     async def sweep_leftovers(self, now: datetime) -> int:
         """Remove what uploads left that were killed; how many there were. Those under way are not touched."""
@@ -94,4 +103,4 @@ class Blobs(Protocol):
 
 def naming(owner: Owner, names_key: bytes) -> hmac.HMAC:
     """The running fingerprint of an owner's bytes: update it with them, its hex digest is the blob's name."""
-    return hmac.new(names_key, b"blob\0" + owner.tenant_id.bytes + owner.subject_id.bytes, hashlib.sha256)
+    return hmac.new(names_key, b"blob\0" + owner.bound(), hashlib.sha256)

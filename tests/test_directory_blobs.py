@@ -23,8 +23,9 @@ from memory.artifacts import CHUNK_BYTES, GRACE, Blob, Owner
 from memory.envelope import DataKey
 from memory.errors import EnvelopeUnreadable, NotFound, StoreUnavailable, TooLarge
 
-OWNER = Owner(UUID(int=1), UUID(int=2))
-OTHER = Owner(UUID(int=1), UUID(int=3))
+OWNER = Owner(UUID(int=1), UUID(int=2), 7)
+OTHER = Owner(UUID(int=1), UUID(int=3), 7)
+ELSEWHERE = Owner(UUID(int=1), UUID(int=2), 8)
 KEY = DataKey(UUID(int=9), b"k" * 32)
 NAMES = b"n" * 32
 BIG = 64 * CHUNK_BYTES
@@ -64,7 +65,8 @@ async def test_equal_bytes_of_one_owner_are_one_file_and_of_two_are_two_names(tm
     first, again = await kept(blobs, WORDS), await kept(blobs, WORDS, step=3)
     assert (again.name, again.fresh) == (first.name, False)
     assert len(files(tmp_path)) == 1
-    assert (await kept(blobs, WORDS, OTHER)).name != first.name
+    names = {(await kept(blobs, WORDS, owner)).name for owner in (OWNER, OTHER, ELSEWHERE)}
+    assert len(names) == 3
 
 
 async def test_nothing_of_the_bytes_is_open_on_disk_and_only_the_owner_may_look(tmp_path: Path) -> None:
@@ -238,10 +240,11 @@ asyncio.run(main())
 async def test_a_shredded_owner_has_no_file_left_and_others_have_theirs(tmp_path: Path) -> None:
     blobs = DirectoryBlobs(tmp_path)
     mine, theirs = await kept(blobs, WORDS), await kept(blobs, WORDS, OTHER)
-    assert await blobs.shred(OWNER) == 1
+    assert (await kept(blobs, WORDS, ELSEWHERE)).fresh
+    assert await blobs.shred(OWNER.tenant_id, OWNER.subject_id) == 2
     assert [path.name for path in files(tmp_path)] == [theirs.name]
     assert mine.name != theirs.name
-    assert await blobs.shred(Owner(UUID(int=1), UUID(int=77))) == 0
+    assert await blobs.shred(UUID(int=1), UUID(int=77)) == 0
 
 
 async def test_bytes_under_a_former_key_are_sealed_anew_when_they_come_again(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Blobs in a directory: sealed files, named by the fingerprint of what they hold.
 
-    <root>/<tenant>/<subject>/<first two of name>/<name>          0600, in directories of 0700
-    <root>/<tenant>/<subject>/.lock                               held while a name comes or goes
-    <root>/<tenant>/<subject>/.marks/<name>                       unreferenced since its time of change
+    <root>/<tenant>/<subject>/<scope>/<first two of name>/<name>  0600, in directories of 0700
+    <root>/<tenant>/<subject>/<scope>/.lock                       held while a name comes or goes
+    <root>/<tenant>/<subject>/<scope>/.marks/<name>               unreferenced since its time of change
     <root>/.parts/<uuid>                                          an upload under way, locked by its process
 
     a file = head envelope(nonce of the file, size) | chunk envelope 0 | chunk envelope 1 | …
@@ -52,7 +52,7 @@ class _Head:
 
     def associated_data(self) -> bytes:
         """A word that neither a UUID nor another binding begins with, the owner, the name."""
-        return b"blob head\0" + self.owner.tenant_id.bytes + self.owner.subject_id.bytes + self.name.encode()
+        return b"blob head\0" + self.owner.bound() + self.name.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +175,9 @@ class DirectoryBlobs:
         """As in the seam."""
         return await asyncio.to_thread(self._collect, owner, frozenset(referenced), now, dry_run)
 
-    async def shred(self, owner: Owner) -> int:
+    async def shred(self, tenant_id: UUID, subject_id: UUID) -> int:
         """As in the seam."""
-        return await asyncio.to_thread(self._shred, owner)
+        return await asyncio.to_thread(self._shred, self._root / tenant_id.hex / subject_id.hex)
 
     async def sweep_leftovers(self, now: datetime) -> int:
         """As in the seam."""
@@ -209,7 +209,7 @@ class DirectoryBlobs:
         return not was_there
 
     def _home(self, owner: Owner) -> Path:
-        return self._root / owner.tenant_id.hex / owner.subject_id.hex
+        return self._root / owner.tenant_id.hex / owner.subject_id.hex / str(owner.scope_id)
 
     def _opened(self, owner: Owner, name: str) -> BinaryIO:
         if len(name) != _NAME_CHARS or not set(name) <= set("0123456789abcdef"):
@@ -249,16 +249,15 @@ class DirectoryBlobs:
                         mark.unlink(missing_ok=True)
         return Collected(tuple(marked), tuple(removed), freed)
 
-    def _shred(self, owner: Owner) -> int:
-        home = self._home(owner)
-        if not home.is_dir():
-            return 0
-        with _told(), _locked(home):
-            gone = list(home.glob("[0-9a-f][0-9a-f]/*"))
-            for path in gone:
-                path.unlink()
-            shutil.rmtree(home / _MARKS, ignore_errors=True)
-        return len(gone)
+    def _shred(self, subject: Path) -> int:
+        count = 0
+        for home in subject.glob("*"):
+            with _told(), _locked(home):
+                for path in list(home.glob("[0-9a-f][0-9a-f]/*")):
+                    path.unlink()
+                    count += 1
+                shutil.rmtree(home / _MARKS, ignore_errors=True)
+        return count
 
     def _sweep_leftovers(self, now: datetime) -> int:
         gone = 0
