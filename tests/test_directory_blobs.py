@@ -1,0 +1,256 @@
+"""Blobs in a directory: whole or not there, sealed, one for equal bytes, and collected only when nobody names them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from memory.adapters.directory_blobs import DirectoryBlobs
+from memory.artifacts import CHUNK_BYTES, GRACE, Blob, Owner
+from memory.envelope import DataKey
+from memory.errors import EnvelopeUnreadable, NotFound, StoreUnavailable, TooLarge
+
+OWNER = Owner(UUID(int=1), UUID(int=2), 7)
+OTHER = Owner(UUID(int=1), UUID(int=3), 7)
+ELSEWHERE = Owner(UUID(int=1), UUID(int=2), 8)
+KEY = DataKey(UUID(int=9), b"k" * 32)
+NAMES = b"n" * 32
+BIG = 64 * CHUNK_BYTES
+WORDS = b"the turbine stopped at 04:12 "
+
+
+async def kept(
+    blobs: DirectoryBlobs, data: bytes, owner: Owner = OWNER, key: DataKey = KEY, step: int = 70_000
+) -> Blob:
+    async with blobs.writing(owner, key, NAMES, BIG) as upload:
+        for at in range(0, len(data), step):
+            await upload.write(data[at : at + step])
+        return await upload.keep()
+
+
+async def read(blobs: DirectoryBlobs, name: str, start: int = 0, end: int | None = None, owner: Owner = OWNER) -> bytes:
+    return b"".join([piece async for piece in blobs.read(owner, KEY, name, start, end)])
+
+
+def files(root: Path) -> list[Path]:
+    """All that hold bytes: neither locks nor marks."""
+    return [path for path in root.rglob("*") if path.is_file() and path.name != ".lock" and ".marks" not in path.parts]
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES, 2_500_000])
+async def test_bytes_come_back_and_any_range_of_them(tmp_path: Path, size: int) -> None:
+    blobs, data = DirectoryBlobs(tmp_path), random.Random(size).randbytes(size)
+    blob = await kept(blobs, data)
+    assert (blob.bytes, blob.fresh) == (size, True)
+    assert await read(blobs, blob.name) == data
+    for start, end in ((0, 1), (size // 2, size), (CHUNK_BYTES - 3, CHUNK_BYTES + 3), (size, size + 9), (5, 5)):
+        assert await read(blobs, blob.name, start, end) == data[start:end]
+
+
+async def test_equal_bytes_of_one_owner_are_one_file_and_of_two_are_two_names(tmp_path: Path) -> None:
+    blobs = DirectoryBlobs(tmp_path)
+    first, again = await kept(blobs, WORDS), await kept(blobs, WORDS, step=3)
+    assert (again.name, again.fresh) == (first.name, False)
+    assert len(files(tmp_path)) == 1
+    names = {(await kept(blobs, WORDS, owner)).name for owner in (OWNER, OTHER, ELSEWHERE)}
+    assert len(names) == 3
+
+
+async def test_nothing_of_the_bytes_is_open_on_disk_and_only_the_owner_may_look(tmp_path: Path) -> None:
+    root = tmp_path / "artifacts"
+    await kept(DirectoryBlobs(root), WORDS * 100_000)
+    assert files(root)
+    assert not any(WORDS[:12] in path.read_bytes() for path in files(root))
+    for path in [root, *root.rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+@pytest.mark.parametrize("harm", ["flip", "cut", "append", "swap", "rename", "key"])
+async def test_a_file_that_was_touched_does_not_open(tmp_path: Path, harm: str) -> None:
+    blobs, data = DirectoryBlobs(tmp_path), random.Random(7).randbytes(3 * CHUNK_BYTES)
+    name = (await kept(blobs, data)).name
+    path = files(tmp_path)[0]
+    sealed, unit, key = path.read_bytes(), CHUNK_BYTES + 45, KEY
+    head, first, second, third = (
+        sealed[:69],
+        sealed[69 : 69 + unit],
+        sealed[69 + unit :][:unit],
+        sealed[69 + 2 * unit :],
+    )
+    if harm == "flip":
+        path.write_bytes(sealed[:-1] + bytes([sealed[-1] ^ 1]))
+    elif harm == "cut":
+        path.write_bytes(head + first + second)
+    elif harm == "append":
+        path.write_bytes(head + first + second + second)
+    elif harm == "swap":
+        path.write_bytes(head + second + first + third)
+    elif harm == "rename":
+        name = name[:-1] + ("0" if name[-1] != "0" else "1")
+        path.rename(path.with_name(name))
+    else:
+        key = DataKey(KEY.key_id, b"x" * 32)
+    with pytest.raises(EnvelopeUnreadable):
+        assert [piece async for piece in blobs.read(OWNER, key, name)]
+
+
+async def test_an_upload_that_breaks_off_or_is_too_large_leaves_nothing(tmp_path: Path) -> None:
+    blobs = DirectoryBlobs(tmp_path)
+    with pytest.raises(ConnectionError):
+        async with blobs.writing(OWNER, KEY, NAMES, BIG) as upload:
+            await upload.write(b"x" * 3 * CHUNK_BYTES)
+            assert len(files(tmp_path)) == 1
+            raise ConnectionError
+    with pytest.raises(TooLarge, match=r"over 10 bytes \(artifacts.bytes_max\)"):
+        async with blobs.writing(OWNER, KEY, NAMES, 10) as upload:
+            await upload.write(b"x" * 11)
+    assert files(tmp_path) == []
+
+
+@contextmanager
+def no_file_over(size: int) -> Iterator[None]:
+    """What a full disk does, at a place of our choosing: writing fails in the middle."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+    blobs = DirectoryBlobs(tmp_path)
+    with no_file_over(CHUNK_BYTES + 100_000), pytest.raises(StoreUnavailable, match="is full"):
+        await kept(blobs, b"y" * 4 * CHUNK_BYTES)
+    assert files(tmp_path) == []
+    assert await read(blobs, (await kept(blobs, b"y")).name) == b"y"
+
+
+@pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "0" * 63 + "/", "F" * 64, "0" * 64])
+async def test_a_name_that_is_none_is_not_there(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NotFound):
+        await DirectoryBlobs(tmp_path).key_of(OWNER, name)
+
+
+async def test_what_nobody_names_goes_after_the_grace_and_not_before(tmp_path: Path) -> None:
+    blobs, now = DirectoryBlobs(tmp_path), datetime(2026, 1, 1, tzinfo=UTC)
+    named, unnamed = (await kept(blobs, b"named")).name, (await kept(blobs, b"unnamed")).name
+    assert (await blobs.collect(OWNER, {named}, now, dry_run=True)).marked == (unnamed,)
+    assert (await blobs.collect(OWNER, {named}, now)).marked == (unnamed,), "a dry run marks nothing"
+    early = await blobs.collect(OWNER, {named}, now + GRACE - timedelta(seconds=1))
+    assert (early.marked, early.removed) == ((), ())
+    assert (await blobs.collect(OWNER, {named}, now + GRACE, dry_run=True)).removed == (unnamed,)
+    assert (await blobs.collect(OWNER, {named}, now + GRACE)).removed == (unnamed,)
+    assert await read(blobs, named) == b"named"
+    with pytest.raises(NotFound):
+        await read(blobs, unnamed)
+
+
+async def test_a_marked_blob_that_is_named_again_starts_anew(tmp_path: Path) -> None:
+    blobs, now = DirectoryBlobs(tmp_path), datetime(2026, 1, 1, tzinfo=UTC)
+    name = (await kept(blobs, b"undeleted")).name
+    await blobs.collect(OWNER, (), now)
+    await blobs.collect(OWNER, {name}, now + GRACE)
+    late = await blobs.collect(OWNER, (), now + 2 * GRACE)
+    assert (late.marked, late.removed) == ((name,), ())
+
+
+async def test_bytes_uploaded_again_lose_their_mark_before_they_are_named(tmp_path: Path) -> None:
+    blobs, now = DirectoryBlobs(tmp_path), datetime(2026, 1, 1, tzinfo=UTC)
+    name = (await kept(blobs, b"again")).name
+    await blobs.collect(OWNER, (), now)
+    assert not (await kept(blobs, b"again")).fresh
+    assert (await blobs.collect(OWNER, (), now + GRACE)).removed == (), "read before the upload was committed"
+    assert await read(blobs, name) == b"again"
+
+
+async def test_a_named_blob_is_never_removed_whatever_races(tmp_path: Path) -> None:
+    """Uploads of the same few bytes against collections, each with what it read before; a transaction that was open
+    at one mark is over at the next pass, which is what GRACE promises, and nothing else is.
+    """
+    blobs, named, chance = DirectoryBlobs(tmp_path), Counter[str](), random.Random(35)
+    in_flight, uploaders, removals = set[int](), 4, 0
+
+    async def upload(who: int) -> None:
+        nonlocal uploaders
+        for turn in range(30):
+            in_flight.add(ticket := who * 1_000 + turn)
+            name = (await kept(blobs, b"%d" % chance.randrange(3))).name
+            await asyncio.sleep(0.002 * chance.random())  # kept, and not committed yet
+            named[name] += 1
+            in_flight.discard(ticket)
+            await asyncio.sleep(0.001)
+            assert await read(blobs, name)
+            named[name] -= 1
+            await asyncio.sleep(0.003 * chance.random())
+        uploaders -= 1
+
+    async def collect() -> None:
+        nonlocal removals
+        clock = datetime(2026, 1, 1, tzinfo=UTC)
+        while uploaders:
+            before = set(in_flight)
+            while before & in_flight:
+                await asyncio.sleep(0)
+            clock += GRACE
+            references = {name for name, count in named.items() if count}
+            await asyncio.sleep(0.001 * chance.random())
+            removals += len((await blobs.collect(OWNER, references, clock)).removed)
+
+    await asyncio.gather(collect(), *(upload(who) for who in range(uploaders)))
+    assert removals > 0, "the race was none"
+
+
+async def test_what_a_killed_upload_left_is_swept_and_a_living_one_is_not(tmp_path: Path) -> None:
+    script = f"""
+import asyncio, time
+from pathlib import Path
+from tests.test_directory_blobs import *
+async def main():
+    async with DirectoryBlobs(Path({str(tmp_path)!r})).writing(OWNER, KEY, NAMES, BIG) as upload:
+        await upload.write(b"x" * 3 * CHUNK_BYTES)
+        print("written", flush=True)
+        time.sleep(60)
+asyncio.run(main())
+"""
+    blobs, later = DirectoryBlobs(tmp_path), datetime.now(UTC) + timedelta(minutes=5)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert await asyncio.to_thread(child.stdout.readline) == b"written\n"
+        assert await blobs.sweep_leftovers(later) == 0, "it is being written"
+        os.kill(child.pid, signal.SIGKILL)
+    assert len(files(tmp_path)) == 1
+    assert await blobs.sweep_leftovers(later) == 1
+    assert files(tmp_path) == []
+
+
+async def test_a_shredded_owner_has_no_file_left_and_others_have_theirs(tmp_path: Path) -> None:
+    blobs = DirectoryBlobs(tmp_path)
+    mine, theirs = await kept(blobs, WORDS), await kept(blobs, WORDS, OTHER)
+    assert (await kept(blobs, WORDS, ELSEWHERE)).fresh
+    assert await blobs.shred(OWNER.tenant_id, OWNER.subject_id) == 2
+    assert [path.name for path in files(tmp_path)] == [theirs.name]
+    assert mine.name != theirs.name
+    assert await blobs.shred(UUID(int=1), UUID(int=77)) == 0
+
+
+async def test_bytes_under_a_former_key_are_sealed_anew_when_they_come_again(tmp_path: Path) -> None:
+    blobs, former = DirectoryBlobs(tmp_path), DataKey(UUID(int=8), b"f" * 32)
+    name = (await kept(blobs, WORDS, key=former)).name
+    assert await blobs.key_of(OWNER, name) == former.key_id
+    assert not (await kept(blobs, WORDS)).fresh
+    assert await blobs.key_of(OWNER, name) == KEY.key_id
+    assert await read(blobs, name) == WORDS
