@@ -16,7 +16,10 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from memory.envelope import DataKey
+from memory.model import NewMemory
 
+CARD: Final = "artifact"
+"""The member of a card's attributes that holds what is said of it; the collection of cards."""
 CHUNK_BYTES: Final = 1_048_576
 """Sealed and held in memory at once, while writing and while reading."""
 GRACE: Final = timedelta(hours=24)
@@ -50,6 +53,56 @@ class Blob:
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """What is said of a file; `text` is what stands in it, as somebody read it or as its two ends."""
+
+    name: str
+    caption: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What the bytes of a file are. `sha256` in hex; width and height of an image, in pixels."""
+
+    media_type: str
+    bytes: int
+    sha256: str
+    width: int | None = None
+    height: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewArtifact:
+    """What is to be stored: the bytes that are kept, and the memory that says what they are."""
+
+    artifact_id: UUID
+    owner: Owner
+    blob: Blob
+    content: Content
+    memory: NewMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file as it is now. `hidden`: why no prompt is given its card."""
+
+    artifact_id: UUID
+    version: int
+    owner: Owner
+    blob: str
+    content: Content
+    about: About
+    session_id: UUID | None
+    memory_id: UUID
+    integrity: str
+    sensitivity: str
+    hidden: str
+    created_at: datetime
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Collected:
     """What one pass over an owner's blobs did, or would do."""
 
@@ -76,6 +129,12 @@ class Blobs(Protocol):
     ) -> AbstractAsyncContextManager[Writing]:
         """An upload of at most `bytes_max` bytes. Left without `keep`, whatever was written is gone."""
 
+    async def has(self, owner: Owner, name: str) -> bool:
+        """Whether a blob is there."""
+
+    async def owners(self) -> list[Owner]:
+        """Everybody who has blobs."""
+
     async def key_of(self, owner: Owner, name: str) -> UUID:
         """The id of the key that opens a blob. Raises NotFound, EnvelopeUnreadable."""
 
@@ -85,9 +144,10 @@ class Blobs(Protocol):
         """Bytes `start` to `end` (exclusive; None: the last). Raises NotFound, EnvelopeUnreadable."""
 
     async def collect(
-        self, owner: Owner, referenced: Collection[str], now: datetime, *, dry_run: bool = False
+        self, owner: Owner, referenced: Collection[str], now: datetime, *, at_once: bool = False
     ) -> Collected:
-        """Mark what nobody references; remove what was marked GRACE ago and is not referenced still.
+        """Mark what nobody references; remove what was marked GRACE ago and is not referenced still. `at_once`: remove
+        all that is not referenced, for a caller who holds the lock that an upload is committed under.
 
         `referenced` must have been read from the store just before. Why nothing referenced goes: what was kept
         before its mark was committed within GRACE and is in `referenced`; what is kept after it loses the mark

@@ -268,6 +268,7 @@ class LoadMetrics:
             "memory_proxy_checkpoints_total", "What was done with checkpoints.", ["what"], registry=own
         )
         self.tasks = Counter("memory_proxy_tasks_total", "What was done with tasks.", ["what"], registry=own)
+        self.artifacts = Counter("memory_proxy_artifacts_total", "What was done with files.", ["what"], registry=own)
         self.entities = Counter(
             "memory_proxy_entities_total", "What was done with people and things.", ["what"], registry=own
         )

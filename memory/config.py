@@ -23,7 +23,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from memory.config_documents import Documents
+from memory.config_documents import Artifacts, Documents
 from memory.config_file import FILE_BYTES_MAX, Problem, parse_config, parse_scalar
 from memory.config_outside import Outside
 from memory.config_sections import (
@@ -109,6 +109,7 @@ class Settings(Section):
     erasure: Erasure = Erasure()
     injection: Injection = Injection()
     documents: Documents = Documents()
+    artifacts: Artifacts = Artifacts()
     outside: Outside = Outside()
     data: Data = Data()
     log: Log = Log()

@@ -1,10 +1,10 @@
-"""The section of the configuration for uploaded documents: plain values in, values within their bounds out."""
+"""The sections of the configuration for uploaded files: plain values in, values within their bounds out."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from memory.config_sections import Section
+from memory.config_sections import Directory, Section
 
 
 class Documents(Section):
@@ -26,4 +26,14 @@ class Documents(Section):
     )
     waiting_max: int = Field(
         default=16, ge=1, le=10_000, description="Uploads of one scope that wait to be stored, else 429."
+    )
+
+
+class Artifacts(Section):
+    """Files that are kept outside the database, sealed; a prompt is given what they are and an excerpt."""
+
+    dir: Directory | None = Field(default=None, description="Where their bytes lie; null: artifacts in data.dir.")
+    bytes_max: int = Field(default=52_428_800, ge=1024, le=17_179_869_184, description="Largest file, else 413.")
+    scope_bytes_max: int = Field(
+        default=1_073_741_824, ge=0, le=1_125_899_906_842_624, description="All files of one scope, else 413."
     )

@@ -11,12 +11,14 @@ from datetime import UTC, datetime
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
+from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.erase_anew import AnewStore
 from memory.adapters.postgres.erase_probe import DatabaseProbe
 from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redis_erase import RedisErase
+from memory.artifact_wiring import blobs_of
 from memory.config import Settings
 from memory.erasure.anew import Anew
 from memory.erasure.job import EraseParts, Erasing
@@ -84,6 +86,7 @@ def erasing_on(
             salt_rotation_min_s=settings.erasure.salt_rotation_min_s,
             journal=settings.erasure.journal or settings.data.dir / "erasures.ndjson",
             spool=settings.data.dir / "spool",
+            files=BlobKeeper(database, blobs_of(settings)),
         )
     )
     return erasing, redis

@@ -20,6 +20,7 @@ from typing import Any
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
+from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.budgets import Budgets
 from memory.adapters.postgres.canary_store import CanaryStore
@@ -47,6 +48,7 @@ from memory.adapters.served_model import stored_files
 from memory.adapters.tokenizer import counter_in
 from memory.adapters.vllm_client import VllmClient
 from memory.adapters.vllm_load import VllmLoad
+from memory.artifact_wiring import blobs_of
 from memory.canary import keep_planting
 from memory.config import Settings, effective_cache_salt
 from memory.consolidation import lives_of, terms_of
@@ -77,7 +79,7 @@ from memory.write.pace import Limits, Pace, SpentTogether
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.procedures import finder, no_procedures
 from memory.write.rebuild import Rebuilder
-from memory.write.retention import keep_audit_bounded, keep_dropping_expired
+from memory.write.retention import keep_audit_bounded, keep_collecting_files, keep_dropping_expired
 from memory.write.succession import Succession
 from memory.write.summarise import Summariser
 from memory.write.telling import keep_telling
@@ -277,6 +279,7 @@ async def jobs(
     found = {
         "retention": keep_dropping_expired(shared.store, settings.replay.retention_days),
         "documents": documents_loop(shared.database, shared.scopes, shared.table, parts).run(),
+        "files": keep_collecting_files(BlobKeeper(database, blobs_of(settings))),
         "extraction": keep_extracting(settings, ExtractionStore(database, shared.table), parts, shared.hot),
         "hygiene": keep_measuring(HygieneStore(database), measurer, parts.redactor, metrics),
         "audit": keep_audit_bounded(AuditLog(database, parts.keys.audit_key), settings.audit.retention_days),

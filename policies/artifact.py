@@ -1,4 +1,4 @@
-"""What is known of a file's bytes without asking anybody: an image's size from its header, the ends of a text.
+"""What is known of a file without asking anybody: an image's size from its header, the ends of a text, its sentence.
 
 Pure. Reads no further than it says, takes nothing a header says for true that the format forbids, and gives None
 for what it does not know. Decodes no pixels.
@@ -54,6 +54,24 @@ def excerpt(text: str, head_chars: int = EXCERPT_HEAD_CHARS, tail_chars: int = E
     if 0 <= (cut := tail.find("\n")) < tail_chars // 2:
         tail = tail[cut + 1 :]
     return f"{head}\n[… {len(text) - len(head) - len(tail)} characters left out …]\n{tail}"
+
+
+def told(artifact_id: object, name: str, media_type: str, size: int, caption: str = "", text: str = "") -> str:
+    """A file as a prompt is given it: what it is, where it is to be had, and what stands in it."""
+    said = [f"File {name} ({media_type}, {_size(size)}; artifact {artifact_id})." if name else f"File ({media_type})."]
+    said += [caption] if caption else []
+    said += [f"In it:\n{excerpt(text)}"] if text else []
+    return "\n".join(said)
+
+
+def _size(count: int) -> str:
+    """Bytes in the unit that they are spoken of in."""
+    value, unit = float(count), "bytes"
+    for larger in ("KiB", "MiB", "GiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{count} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
 
 
 def _png(head: bytes) -> tuple[int, int] | None:

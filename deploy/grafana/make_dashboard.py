@@ -225,13 +225,14 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (("{{what}}", rate("recalls_shed_total", "what")),),
             ),
             Panel(
-                "Checkpoints, personas, tasks, entities",
+                "Checkpoints, personas, tasks, entities, files",
                 "ops",
                 "Saved, changed, branched, deleted; placed in a prompt, cut since too long, asked for and not there.",
                 (
                     ("checkpoint {{what}}", rate("checkpoints_total", "what")),
                     ("persona {{what}}", rate("personas_total", "what")),
                     ("task {{what}}", rate("tasks_total", "what")),
+                    ("file {{what}}", rate("artifacts_total", "what")),
                     ("entity {{what}}", rate("entities_total", "what")),
                 ),
             ),

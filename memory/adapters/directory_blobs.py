@@ -144,6 +144,14 @@ class DirectoryBlobs:
         finally:
             upload.close()
 
+    async def has(self, owner: Owner, name: str) -> bool:
+        """As in the seam."""
+        return await asyncio.to_thread((self._home(owner) / name[:2] / name).is_file)
+
+    async def owners(self) -> list[Owner]:
+        """As in the seam."""
+        return await asyncio.to_thread(self._owners)
+
     async def key_of(self, owner: Owner, name: str) -> UUID:
         """As in the seam."""
         return key_id_of(await asyncio.to_thread(self._head, owner, name))
@@ -170,10 +178,10 @@ class DirectoryBlobs:
                     yield piece
 
     async def collect(
-        self, owner: Owner, referenced: Collection[str], now: datetime, *, dry_run: bool = False
+        self, owner: Owner, referenced: Collection[str], now: datetime, *, at_once: bool = False
     ) -> Collected:
         """As in the seam."""
-        return await asyncio.to_thread(self._collect, owner, frozenset(referenced), now, dry_run)
+        return await asyncio.to_thread(self._collect, owner, frozenset(referenced), now, at_once)
 
     async def shred(self, tenant_id: UUID, subject_id: UUID) -> int:
         """As in the seam."""
@@ -211,6 +219,10 @@ class DirectoryBlobs:
     def _home(self, owner: Owner) -> Path:
         return self._root / owner.tenant_id.hex / owner.subject_id.hex / str(owner.scope_id)
 
+    def _owners(self) -> list[Owner]:
+        homes = (path.relative_to(self._root).parts for path in sorted(self._root.glob("[0-9a-f]*/[0-9a-f]*/[0-9]*")))
+        return [Owner(UUID(hex=tenant), UUID(hex=subject), int(scope)) for tenant, subject, scope in homes]
+
     def _opened(self, owner: Owner, name: str) -> BinaryIO:
         if len(name) != _NAME_CHARS or not set(name) <= set("0123456789abcdef"):
             raise NotFound("no such blob")  # a name is never a path
@@ -223,30 +235,27 @@ class DirectoryBlobs:
         with self._opened(owner, name) as file:
             return file.read(_HEAD_BYTES)
 
-    def _collect(self, owner: Owner, referenced: frozenset[str], now: datetime, dry_run: bool) -> Collected:
+    def _collect(self, owner: Owner, referenced: frozenset[str], now: datetime, at_once: bool) -> Collected:
         home = self._home(owner)
         if not home.is_dir():
             return Collected()
         marked, removed, freed = [], [], 0
         with _told(), _locked(home):
-            marks = home / _MARKS if dry_run else _made(home, _MARKS)
+            marks = _made(home, _MARKS)
             for path in sorted(home.glob("[0-9a-f][0-9a-f]/*")):
                 mark = marks / path.name
                 since = _changed(mark)
                 if path.name in referenced:
-                    if since is not None and not dry_run:
-                        mark.unlink(missing_ok=True)
-                elif since is None:
-                    marked.append(path.name)
-                    if not dry_run:
-                        mark.touch(0o600)
-                        os.utime(mark, (now.timestamp(), now.timestamp()))
-                elif now.timestamp() - since >= GRACE.total_seconds():
+                    mark.unlink(missing_ok=True)
+                elif at_once or (since is not None and now.timestamp() - since >= GRACE.total_seconds()):
                     removed.append(path.name)
                     freed += path.stat().st_size
-                    if not dry_run:
-                        path.unlink()
-                        mark.unlink(missing_ok=True)
+                    path.unlink()
+                    mark.unlink(missing_ok=True)
+                elif since is None:
+                    marked.append(path.name)
+                    mark.touch(0o600)
+                    os.utime(mark, (now.timestamp(), now.timestamp()))
         return Collected(tuple(marked), tuple(removed), freed)
 
     def _shred(self, subject: Path) -> int:

@@ -27,7 +27,7 @@ from memory.erasure import journal
 from memory.erasure.asking import binding_of
 from memory.erasure.follower import Word
 from memory.erasure.model import Items, Job, Plan, Step, Target, Traces, added
-from memory.erasure.ports import EraseStore, GoesThrough, Hots, MakesAnew
+from memory.erasure.ports import EraseStore, GoesThrough, Hots, MakesAnew, TakesFiles
 from memory.erasure.receipt import signed
 from memory.erasure.shingles import Shingles
 from memory.erasure.wanted import Wanted
@@ -61,6 +61,7 @@ class EraseParts:
     salt_rotation_min_s: float
     journal: Path
     spool: Path
+    files: TakesFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +133,12 @@ class Erasing:
         items = await self._store.items(job)
         purged = await self._purge(job, target, items)
         user = target.value if target.kind == "user" else None
+        touched = items.touched()  # before they are gone
         deleted = await self._store.delete(job, items, user, self._parts.clock(), fence)
         items = await self._store.items(job)
+        purged["files"] = await self._parts.files.forget(
+            job.tenant_id, sorted({*touched, *items.touched()}), self._parts.clock()
+        )
         await self._tell(Word(job.tenant_id, job.erasure_id, 2, tuple(items.touched())), known)
         purged += await self._purge(job, target, items)  # what was under way meanwhile
         return await self._advance(replace(job, counts=deleted), "deleted", purged, fence)

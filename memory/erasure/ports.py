@@ -65,6 +65,12 @@ class GoesThrough(Protocol):
     async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Wanted) -> Counter[str]: ...
 
 
+class TakesFiles(Protocol):
+    """Files of artifacts. StoreUnavailable."""
+
+    async def forget(self, tenant: UUID, scope_ids: Sequence[int], now: datetime) -> int: ...
+
+
 class Hots(Protocol):
     """Redis: processes, keys, entries. QueueUnavailable."""
 

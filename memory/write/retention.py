@@ -1,4 +1,4 @@
-"""Retention of sealed parts and of the audit log: a clock in, what is past its time out of the store, once an hour.
+"""Retention of sealed parts, the audit log and files: a clock in, what is past its time out of the store, once an hour.
 
 Of exchanges only sealed bytes go; ids, digests, scores and open text stay (DESIGN section 1, promise 7). A store that
 does not answer is asked again next time.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 from uuid import UUID
 
+from memory.artifacts import Collected
 from memory.errors import MemoryProxyFault, StoreUnavailable
 from memory.telemetry import event
 
@@ -35,6 +37,25 @@ async def keep_dropping_expired(store: SealedStore, retention_days: float) -> No
                 event(log, "sealed_parts_expired", count=dropped)
         except StoreUnavailable as fault:
             event(log, "retention_postponed", logging.WARNING, fault=str(fault))
+        await asyncio.sleep(EVERY_S)
+
+
+class FileStore(Protocol):
+    """Where files lie."""
+
+    async def collect(self, now: datetime) -> Sequence[Collected]:
+        """Mark what nothing names, remove what was marked a grace ago. Raises StoreUnavailable."""
+
+
+async def keep_collecting_files(store: FileStore) -> None:
+    """Collect files that nothing names for ever; run as a task."""
+    while True:
+        try:
+            found = await store.collect(datetime.now(UTC))
+            if gone := sum(len(one.removed) for one in found):
+                event(log, "files_collected", count=gone, bytes=sum(one.bytes for one in found))
+        except StoreUnavailable as fault:
+            event(log, "file_collection_postponed", logging.WARNING, fault=str(fault))
         await asyncio.sleep(EVERY_S)
 
 

@@ -18,11 +18,20 @@ from uuid import UUID
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
-from memory.errors import CapabilityMissing, MemoryInvalid, NotFound, StoreUnavailable, TooLarge, Unprocessable
+from memory.errors import (
+    CapabilityMissing,
+    MemoryConflict,
+    MemoryInvalid,
+    NotFound,
+    StoreUnavailable,
+    TooLarge,
+    Unprocessable,
+)
 from memory.keys import KeyRing
-from memory.model import Scope
+from memory.model import Scope, SessionRef
 from memory.read.conversation import session_ref
 from policies.gate import Holder
+from policies.text import storable
 from proxy.app import Door
 from proxy.auth import UNKNOWN_TENANT
 from proxy.chat import CREDENTIAL
@@ -86,6 +95,16 @@ async def holder_for(caller: Caller, keys: KeyRing) -> Holder:
         return holder_of(caller.credential)
     chain_key = await keys.chain_key(caller.scope.tenant)
     return holder_of(caller.credential, session_ref(chain_key, caller.scope, session).session_id)
+
+
+async def session_named(caller: Caller, keys: KeyRing, in_body: str | None) -> SessionRef | None:
+    """The conversation that a call names: in its body, by its token, by its head. Raises MemoryConflict for two."""
+    of_token, in_head = caller.credential.session, caller.ask.session
+    named = caller.credential.hide(storable(in_body)) if in_body is not None else None
+    if named is not None and (of_token or in_head) not in (None, named):
+        raise MemoryConflict("the body and the request name different sessions", param="session")
+    label = of_token or named or in_head
+    return None if label is None else session_ref(await keys.chain_key(caller.scope.tenant), caller.scope, label)
 
 
 def require(credential: Credential, capability: str) -> None:

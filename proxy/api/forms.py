@@ -7,7 +7,7 @@ or given twice, a file beyond its bound (413), an upload that ends in the middle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -18,6 +18,7 @@ from memory.errors import TooLarge, TooSlow, Unprocessable
 from proxy.api.asking import refuse_encodings
 
 T = TypeVar("T")
+Taker = Callable[[bytes], Awaitable[None]]
 FIELD_BYTES_MAX: Final = 2_048
 _PIECE_BYTES: Final = 65_536
 _FRAME_BYTES_MAX: Final = 65_536  # of the form beside the file
@@ -35,20 +36,34 @@ class Form:
     fields: dict[str, str] = field(default_factory=dict)
 
 
-async def read_form(request: web.Request, known: Collection[str], *, file_bytes_max: int, idle_s: float) -> Form:
-    """Read an upload with a part `file`; the others must be `known`."""
+async def read_form(
+    request: web.Request,
+    known: Collection[str],
+    *,
+    file_bytes_max: int,
+    idle_s: float,
+    bound: str = "documents.bytes_max",
+    field_bytes_max: int = FIELD_BYTES_MAX,
+    into: Taker | None = None,
+) -> Form:
+    """Read an upload with a part `file`; the others must be `known`. `bound`: the setting that bounds the file; `into`
+    takes its bytes as they come, and the form has none.
+    """
     refuse_encodings(request)
     if request.content_type != "multipart/form-data":
         raise Unprocessable('send the file as multipart/form-data, in a part called "file"', param="Content-Type")
     if (request.content_length or 0) > file_bytes_max + _FRAME_BYTES_MAX:
-        raise too_large(file_bytes_max)
-    form = Form()
+        raise too_large(file_bytes_max, bound)
+    form, taking = (
+        Form(),
+        _Taking(known, too_large(file_bytes_max, bound), file_bytes_max, field_bytes_max, idle_s, into),
+    )
     try:
         reader = await request.multipart()
         while (part := await _within(reader.next(), idle_s)) is not None:
             if not isinstance(part, BodyPartReader) or not part.name:
                 raise Unprocessable("a part of the form has no name, or is a form itself", param="body")
-            await _take(part, form, known, file_bytes_max, idle_s)
+            await taking.take(part, form)
     except _BROKEN as fault:
         raise Unprocessable(_CUT, param="body") from fault
     if form.content is None:
@@ -56,32 +71,56 @@ async def read_form(request: web.Request, known: Collection[str], *, file_bytes_
     return form
 
 
-def too_large(bytes_max: int) -> TooLarge:
+def too_large(bytes_max: int, bound: str) -> TooLarge:
     """The refusal of a file beyond its bound."""
-    return TooLarge(f"the file has more than {bytes_max} bytes (documents.bytes_max)", param="file")
+    return TooLarge(f"the file has more than {bytes_max} bytes ({bound})", param="file")
 
 
-async def _take(part: BodyPartReader, form: Form, known: Collection[str], bytes_max: int, idle_s: float) -> None:
-    """One part into the form."""
-    name = part.name or ""
-    if name == "file":
+@dataclass(frozen=True, slots=True)
+class _Taking:
+    """What the parts of one form may be."""
+
+    known: Collection[str]
+    beyond: TooLarge
+    file_bytes_max: int
+    field_bytes_max: int
+    idle_s: float
+    into: Taker | None
+
+    async def take(self, part: BodyPartReader, form: Form) -> None:
+        """One part into the form."""
+        name = part.name or ""
+        if name == "file":
+            await self._file(part, form)
+            return
+        if name not in self.known:
+            known = ", ".join(sorted(self.known))
+            raise Unprocessable(f"{name[:64]} is not a part of this form; known: file, {known}", param=name[:64])
+        if name in form.fields:
+            raise Unprocessable(f"the part {name} was given twice; give it once", param=name)
+        most = self.field_bytes_max
+        beyond = Unprocessable(f"the part {name} has more than {most} bytes", param=name)
+        raw = await _bytes_of(part, most, beyond, self.idle_s)
+        try:
+            form.fields[name] = raw.decode("utf-8")
+        except UnicodeDecodeError as fault:
+            raise Unprocessable(f"the part {name} is not UTF-8", param=name) from fault
+
+    async def _file(self, part: BodyPartReader, form: Form) -> None:
         if form.content is not None:
             raise Unprocessable("one file an upload; this one has two", param="file")
         form.filename, form.declared = part.filename or "", part.headers.get("Content-Type", "")
-        form.content = await _bytes_of(part, bytes_max, too_large(bytes_max), idle_s)
-        return
-    if name not in known:
-        raise Unprocessable(
-            f"{name[:64]} is not a part of this form; known: file, {', '.join(sorted(known))}", param=name[:64]
-        )
-    if name in form.fields:
-        raise Unprocessable(f"the part {name} was given twice; give it once", param=name)
-    beyond = Unprocessable(f"the part {name} has more than {FIELD_BYTES_MAX} bytes", param=name)
-    raw = await _bytes_of(part, FIELD_BYTES_MAX, beyond, idle_s)
-    try:
-        form.fields[name] = raw.decode("utf-8")
-    except UnicodeDecodeError as fault:
-        raise Unprocessable(f"the part {name} is not UTF-8", param=name) from fault
+        form.content = b""
+        if self.into is None:
+            form.content = await _bytes_of(part, self.file_bytes_max, self.beyond, self.idle_s)
+            return
+        taken = 0
+        while piece := await _within(part.read_chunk(_PIECE_BYTES), self.idle_s):
+            decoded = part.decode(piece)
+            taken += len(decoded)
+            if taken > self.file_bytes_max:
+                raise self.beyond
+            await self.into(decoded)
 
 
 async def _bytes_of(part: BodyPartReader, bytes_max: int, beyond: TooLarge | Unprocessable, idle_s: float) -> bytes:

@@ -14,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 
 from proxy.api import schemas, schemas_forget, schemas_replay
 from proxy.api.call import ADMISSION, BODY, CALLER, ERRORS, JSON, Call
+from proxy.api.calls_artifacts import ARTIFACT_CALLS
 from proxy.api.calls_documents import DOCUMENT_CALLS
 from proxy.api.calls_entities import ENTITY_CALLS
 from proxy.api.calls_outside import OUTSIDE_CALLS
@@ -294,6 +295,7 @@ CALLS: Final = (
     *OUTSIDE_CALLS,
     *TASK_CALLS,
     *ENTITY_CALLS,
+    *ARTIFACT_CALLS,
 )
 
 
@@ -406,6 +408,12 @@ _PARAMETERS: Final = {
         {"type": "string", "pattern": "^[a-z]+(,[a-z]+)*$"},
         "open, or some of queued, running, blocked, validating, done, failed, cancelled, with commas.",
     ),
+    "link_tenant": _parameter(
+        "path", "tenant", {"type": "string", "format": "uuid"}, "As the link has it.", required=True
+    ),
+    "link_scope": _parameter("path", "scope", {"type": "integer"}, "As the link has it.", required=True),
+    "expires": _parameter("query", "expires", {"type": "integer"}, "As the link has it.", required=True),
+    "sig": _parameter("query", "sig", {"type": "string"}, "As the link has it.", required=True),
     "entity_type": _parameter(
         "query", "type", {"type": "string", "pattern": "^[a-z]+(,[a-z]+)*$"}, "Of these types, with commas."
     ),

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from memory.errors import NotFound, Refused
 from proxy.api.answers import json_answer
+from proxy.api.artifacts import ArtifactCalls
 from proxy.api.audit import AuditRows
 from proxy.api.checkpoints import Checkpoints
 from proxy.api.documents import Documents
@@ -110,6 +111,7 @@ class OwnApi:
         search = Search(parts, labels)
         tools = Tools(parts, labels, search, forget, retrievals)
         tasks, preferences, entities = TaskCalls(parts, labels), PreferenceCalls(parts), EntityCalls(parts)
+        artifacts = ArtifactCalls(parts, labels)
         handlers = {**tools.handlers, **TaskTools(parts, tasks).handlers}
         return (
             Route("GET", "/memory/health", health.health),
@@ -158,6 +160,15 @@ class OwnApi:
             Route("PATCH", "/memory/v1/tasks/{id}", tasks.change),
             Route("DELETE", "/memory/v1/tasks/{id}", tasks.delete),
             Route("POST", "/memory/v1/tasks/{id}/undelete", tasks.undelete),
+            Route("POST", "/memory/v1/artifacts", artifacts.add),
+            Route("GET", "/memory/v1/artifacts", artifacts.list),
+            Route("GET", "/memory/v1/artifacts/{id}", artifacts.show),
+            Route("GET", "/memory/v1/artifacts/{id}/content", artifacts.content),
+            Route("POST", "/memory/v1/artifacts/{id}/link", artifacts.link),
+            Route("GET", "/memory/v1/links/{tenant}/{scope}/{id}", artifacts.open_link),
+            Route("PATCH", "/memory/v1/artifacts/{id}", artifacts.change),
+            Route("DELETE", "/memory/v1/artifacts/{id}", artifacts.delete),
+            Route("POST", "/memory/v1/artifacts/{id}/undelete", artifacts.undelete),
             Route("POST", "/memory/v1/entities", entities.add),
             Route("GET", "/memory/v1/entities", entities.list),
             Route("GET", "/memory/v1/entities/{id}", entities.show),

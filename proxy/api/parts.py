@@ -37,6 +37,7 @@ from memory.telemetry import Metrics
 from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted
 from policies.working import WorkingContext
+from proxy.api.keeps_artifacts import ArtifactParts
 from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.keeps_entities import KeepsEntities
 from proxy.api.keeps_personas import KeepsPersonas
@@ -270,6 +271,7 @@ class OwnParts:
     personas: KeepsPersonas
     tasks: KeepsTasks
     entities: KeepsEntities
+    artifacts: ArtifactParts
     preferences: ReadsPreferences
     audit: AuditReads
     journal: Audit

@@ -17,15 +17,13 @@ from aiohttp import web
 
 from memory.audit import Note, noted
 from memory.errors import (
-    MemoryConflict,
     MemoryInvalid,
     NotFound,
     Unprocessable,
     VersionRequired,
 )
 from memory.ids import new_id
-from memory.model import NewMemory, SessionRef
-from memory.read.conversation import session_ref
+from memory.model import NewMemory
 from memory.tasks import WORDS, NewTask, Task, TaskChange
 from policies.gate import Holder, Item
 from policies.graph import in_order
@@ -35,7 +33,7 @@ from policies.lifetime import UNDO
 from policies.task import OPEN, STATUSES, TITLE_CHARS_MAX, WORDS_CHARS_MAX, Status, told
 from policies.text import storable
 from proxy.api.answers import said
-from proxy.api.asking import Caller, as_id, body_as, caller_of, holder_for, id_in_path, parameters
+from proxy.api.asking import Caller, as_id, body_as, caller_of, holder_for, id_in_path, parameters, session_named
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
@@ -81,7 +79,7 @@ class TaskCalls:
 
     async def added(self, caller: Caller, asked: TasksAsked, integrity: Integrity) -> Sequence[TaskSaid]:
         """Keep tasks as somebody's words."""
-        session = await self._session(caller, asked.session)
+        session = await session_named(caller, self._parts.keys, asked.session)
         item = Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id if session else None)
         require_writable(await holder_for(caller, self._parts.keys), item, "scope")
         ids = _named(asked.tasks)
@@ -224,16 +222,6 @@ class TaskCalls:
     async def _changed(self, caller: Caller, what: str, count: int = 1) -> None:
         await self._parts.tells.changed(caller.scope)
         self._parts.metrics.tasks.labels(what).inc(count)
-
-    async def _session(self, caller: Caller, in_body: str | None) -> SessionRef | None:
-        of_token, in_head = caller.credential.session, caller.ask.session
-        named = caller.credential.hide(storable(in_body)) if in_body is not None else None
-        if named is not None and (of_token or in_head) not in (None, named):
-            raise MemoryConflict("the body and the request name different sessions", param="session")
-        label = of_token or named or in_head
-        if label is None:
-            return None
-        return session_ref(await self._parts.keys.chain_key(caller.scope.tenant), caller.scope, label)
 
     async def shown(self, caller: Caller, found: Sequence[Task]) -> Sequence[TaskSaid]:
         """Tasks as they are shown."""

@@ -53,7 +53,7 @@ class Client:
     def __init__(self, options: argparse.Namespace) -> None:
         if not options.url.startswith(("http://", "https://")):
             raise CallFailed(f"--url must be an http:// or https:// URL, not {options.url}")
-        self._base = options.url.rstrip("/")
+        self._base: str = options.url.rstrip("/")
         self._headers = scope_headers(options)
         if getattr(options, "budget", None) is not None:
             self._headers["X-Memory-Budget"] = str(options.budget)
@@ -71,6 +71,15 @@ class Client:
     def lines(self, method: str, path: str, body: IO[bytes] | None = None) -> Iterator[bytes]:
         """An NDJSON answer line by line; `body` is streamed."""
         yield from self._open(method, path, body)
+
+    @property
+    def url(self) -> str:
+        """Where the proxy is."""
+        return self._base
+
+    def opened(self, path: str) -> Any:
+        """GET, as a file to read the answer from."""
+        return self._open("GET", path)
 
     def upload(self, path: str, fields: Mapping[str, str], name: str, kind: str, content: bytes) -> Any:
         """POST a file with these other parts, parsed."""

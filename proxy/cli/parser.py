@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from proxy.cli import (
+    artifacts,
     audit,
     bench,
     chat,
@@ -69,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     _preferences(commands)
     _tasks(commands)
     _entities(commands)
+    _artifacts(commands)
     _outside(commands)
     _replay(commands)
     _hygiene(commands)
@@ -240,6 +242,11 @@ def _tasks(commands: Commands) -> None:
 def _entities(commands: Commands) -> None:
     help_text = "Keep who is who, say that two are one, and see what ties them."
     entities.arguments(_command(commands, "entities", entities.run_entities, help_text, entities.TEACHES))
+
+
+def _artifacts(commands: Commands) -> None:
+    help_text = "Keep files outside the database; fetch them, link to them, hide them."
+    artifacts.arguments(_command(commands, "artifacts", artifacts.run_artifacts, help_text, artifacts.TEACHES))
 
 
 def _outside(commands: Commands) -> None:

@@ -1,15 +1,18 @@
-"""What the calls of documents and of outside knowledge are made of: settings and opened stores in, their parts out."""
+"""What the calls of documents, files and outside knowledge are made of: settings and stores in, their parts out."""
 
 from __future__ import annotations
 
 from memory.adapters.parsing import ParseBounds, ParseProcess
+from memory.adapters.postgres.artifact_store import ArtifactStore
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.document_records import DocumentRecords
 from memory.adapters.postgres.document_store import DocumentStore
+from memory.artifact_wiring import blobs_of
 from memory.audit import Audit
 from memory.config import Settings
 from memory.outside_wiring import outside_of, web_documents
 from memory.telemetry import Metrics
+from proxy.api.keeps_artifacts import ArtifactParts
 from proxy.api.parts_documents import DocumentParts, OutsideCall
 from proxy.wiring.stores import Kept
 
@@ -32,6 +35,18 @@ def document_parts(settings: Settings, kept: Kept, audit: AuditLog) -> DocumentP
         waiting_max=given.waiting_max,
         idle_s=settings.limits.body_idle_timeout_s,
         budget_tokens=settings.recall.budget_tokens_max,
+    )
+
+
+def artifact_parts(settings: Settings, kept: Kept, audit: AuditLog) -> ArtifactParts:
+    """The parts of one proxy worker."""
+    given, blobs = settings.artifacts, blobs_of(settings)
+    return ArtifactParts(
+        store=ArtifactStore(kept.database, kept.scopes, kept.table, audit, blobs),
+        blobs=blobs,
+        bytes_max=given.bytes_max,
+        scope_bytes_max=given.scope_bytes_max,
+        idle_s=settings.limits.body_idle_timeout_s,
     )
 
 

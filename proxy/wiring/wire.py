@@ -79,7 +79,7 @@ from proxy.rolling import Follower, supervisor_of
 from proxy.served_model import ServedModels
 from proxy.what_if import WhatIf
 from proxy.wiring.choices import block_rules, cross_encoder, reranking, traces
-from proxy.wiring.documents import document_parts, outside_call
+from proxy.wiring.documents import artifact_parts, document_parts, outside_call
 from proxy.wiring.stores import Kept, Queued, open_kept, open_queued, open_signals, resolved
 
 # Its files are looked for, and read whole, so often.
@@ -367,6 +367,7 @@ def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Re
             ),
             preferences=PreferenceStore(kept.database, kept.scopes),
             tasks=TaskStore(kept.database, kept.scopes, kept.table, audit),
+            artifacts=artifact_parts(settings, kept, audit),
             entities=EntityStore(kept.database, kept.scopes, kept.table, audit),
             personas=PersonaStore(kept.database, kept.scopes, kept.table, audit),
             audit=audit,

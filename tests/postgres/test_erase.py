@@ -12,6 +12,8 @@ from uuid import UUID
 
 import pytest
 
+from memory.adapters.directory_blobs import DirectoryBlobs
+from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.erase_jobs import JOB
 from memory.adapters.postgres.erase_probe import DatabaseProbe
 from memory.adapters.postgres.erase_store import EraseStore
@@ -112,6 +114,7 @@ async def bench(postgres: TestDatabase, valkey: ValkeyServer, tmp_path: Path) ->
             salt_rotation_min_s=3600,
             journal=tmp_path / "erasures.ndjson",
             spool=tmp_path / "spool",
+            files=BlobKeeper(made.database, DirectoryBlobs(tmp_path / "artifacts")),
         )
         await keys.subject_key(made.tenant, "ada")
         yield Bench(made, postgres, parts, Asking(store, keys), Leadership(made.database, JOB, "tester"))

@@ -25,7 +25,7 @@ TENANT_TABLES = (
 SCOPE_TABLES = (
     "sessions", "exchanges", "turns", "memories", "memory_versions", "memory_access", "provenance", "derivations",
     "retrievals", "ledger", "import_chunks", "outbox", "checkpoints", "checkpoint_versions", "checkpoint_parts",
-    "personas", "entities", "entity_aliases", "relationships", "entity_history",
+    "personas", "entities", "entity_aliases", "relationships", "entity_history", "artifacts",
     "tasks", "task_edges", "task_history", "documents", "document_uploads", "document_chunks",
 )  # fmt: skip
 OTHERS = (("eve", "p", "a"), ("ada", "q", "a"), ("ada", "p", "b"))
@@ -67,6 +67,8 @@ async def store(postgres: TestDatabase) -> AsyncIterator[Stores]:
             "AND c.scope_id = a.scope_id AND c.entity_id > a.entity_id AND c.entity_id < b.entity_id)",
             "INSERT INTO entity_history SELECT tenant_id, entity_id, 1, scope_id, 'added', NULL, 'open', now() "
             "FROM entities",
+            "INSERT INTO artifacts SELECT tenant_id, memory_id, scope_id, memory_id, NULL, memory_id, 1, "
+            "repeat('0', 64), 1, 'text/plain', NULL, NULL, now(), now() FROM memories",
             "INSERT INTO checkpoint_versions SELECT tenant_id, checkpoint_id, 1, scope_id, 0, now() FROM checkpoints",
             "INSERT INTO checkpoint_parts SELECT tenant_id, checkpoint_id, 1, 0, scope_id, 'fact', memory_id, 1, false "
             "FROM checkpoints JOIN memories USING (tenant_id, scope_id) LIMIT 1",

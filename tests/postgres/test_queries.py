@@ -150,6 +150,10 @@ INSERT INTO task_edges
     FROM (SELECT *, lead(task_id) OVER (PARTITION BY tenant_id, scope_id ORDER BY task_id) AS needs FROM tasks) t
     WHERE needs IS NOT NULL;
 INSERT INTO task_history SELECT tenant_id, task_id, 1, scope_id, NULL, status, 'open', created_at FROM tasks;
+INSERT INTO artifacts
+    SELECT tenant_id, memory_id, scope_id, pg_temp.id(tenant_id, 'subject', scope_id), session_id, memory_id, 1,
+           encode(sha256(memory_id::text::bytea), 'hex'), 9, 'text/plain', NULL, NULL, created_at, created_at
+    FROM memories WHERE scope_id <= 20;
 INSERT INTO entities
     SELECT tenant_id, memory_id, scope_id, 1, (ARRAY['person', 'place', 'host'])[1 + changed_version % 3],
            CASE WHEN changed_version % 2 = 0 THEN memory_id END, NULL, created_at, created_at

@@ -1,9 +1,9 @@
 """A memory that is made for a record (a part of a checkpoint, a persona): a value in, its rows out, in the record's own
 transaction.
 
-That of a checkpoint and a persona is of kind `working`, which recall does not follow; a task's and an entity's is
-`semantic`, which it does, and pinned, so that no rule of age takes it. Each in a collection of its own; its edges to
-turns are of kind summary, since what looks for a turn's own memory must not take it for that (decision 0030).
+That of a checkpoint and a persona is of kind `working`, which recall does not follow; that of a task, an entity and a
+file is `semantic`, which it does, and pinned, so that no rule of age takes it. Each in a collection of its own; its
+edges to turns are of kind summary, since what looks for a turn's own memory must not take it for that (decision 0030).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place
 from memory.model import NewMemory
 
-Collection = Literal["checkpoint", "persona", "task", "entity"]
-_RECALLED: Final = frozenset({"task", "entity"})
+Collection = Literal["checkpoint", "persona", "task", "entity", "artifact"]
+_RECALLED: Final = frozenset({"task", "entity", "artifact"})
 
 
 async def add_own_memory(

@@ -23,7 +23,7 @@ JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_i
 LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3, $4) AND m.deleted_at IS NULL
   AND m.quarantined_at IS NULL AND v.sensitivity IN ('public', 'internal')
-  AND m.collection NOT IN ('checkpoint', 'persona', 'task', 'entity')
+  AND m.collection NOT IN ('checkpoint', 'persona', 'task', 'entity', 'artifact')
 ORDER BY m.created_at, m.memory_id
 LIMIT $5;
 

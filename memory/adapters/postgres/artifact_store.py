@@ -1,0 +1,233 @@
+"""Artifacts in Postgres: a scope and a file whose bytes are kept in, files with the words of their memories out.
+
+Each act is one transaction with its audit row, or nothing. Bytes that are kept and not committed are found by their
+collection; the one who commits looks, under the scope's version, whether they are still there, and a removal at once
+holds the same lock: no row names bytes that are gone. Raises NotFound, Conflict, TooLarge, StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from memory.adapters.postgres import batch
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.cursors import cursor_of, read_cursor
+from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.own_memory import add_own_memory, add_own_version
+from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.scopes import Scopes
+from memory.artifacts import CARD, About, Artifact, Blobs, Collected, Content, NewArtifact, Owner
+from memory.audit import Note
+from memory.errors import Conflict, NotFound, StoreUnavailable, TooLarge
+from memory.model import NewMemory, Scope, ScopeId, SessionRef
+from memory.stored import Page
+from policies.lifetime import UNDO
+
+_NONE: Final = "there is no such artifact in this scope"
+
+
+class ArtifactStore:
+    """The files of one store. `embeddings` is the table that the vectors of their cards go to."""
+
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str, audit: AuditLog, blobs: Blobs) -> None:
+        self._database = database
+        self._scopes = scopes
+        self._audit = audit
+        self._blobs = blobs
+        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+
+    async def scope_id(self, scope: Scope) -> ScopeId:
+        """The scope whose files these are to be; made where it is new."""
+        return await self._scopes.ensure(scope)
+
+    async def add(
+        self,
+        scope: Scope,
+        new: NewArtifact,
+        session: SessionRef | None,
+        *,
+        bytes_max: int,
+        now: datetime,
+        note: Note,
+    ) -> tuple[Artifact, bool]:
+        """Keep one, or give the one that has these bytes: then true. Raises TooLarge: the scope's quota."""
+        scope_id, witness = new.owner.scope_id, await self._audit.witness(note)
+        place = Place(scope.tenant, scope_id, new.owner.subject_id, new.artifact_id, now)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            if session is not None:
+                await batch.open_session(tx, place, session, now)
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await tx.value("artifact_of_blob", scope.tenant, scope_id, new.blob.name)
+            if known is None:
+                await _require_room(tx, scope, scope_id, new.blob.bytes, bytes_max)
+                if not await self._blobs.has(new.owner, new.blob.name):
+                    raise StoreUnavailable("what was forgotten meanwhile took these bytes too: send it again")
+                session_id = session.session_id if session else None
+                await self._add_card(tx, place, new.memory, session_id, changed)
+                is_ = new.content
+                row = (scope_id, new.owner.subject_id, session_id, new.memory.memory_id, new.blob.name, new.blob.bytes)
+                facts = (is_.media_type, is_.width, is_.height)
+                await tx.run("add_artifact", scope.tenant, new.artifact_id, *row, *facts, now)
+                await announce(tx, scope.tenant, scope_id, "created", [new.memory.memory_id], by="api", at=now)
+                await witness(tx)
+        return await self.one(scope, known or new.artifact_id), known is not None
+
+    async def change(
+        self, scope: Scope, artifact_id: UUID, version: int, memory: NewMemory, *, now: datetime, note: Note
+    ) -> Artifact:
+        """What is said of it from now on. Raises NotFound, Conflict: another version."""
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
+            if known is None or known["deleted_at"] is not None:
+                raise NotFound(_NONE)
+            if known["version"] != version:
+                raise Conflict(f"it is at version {known['version']}, the change was made from version {version}")
+            card_id, place = (
+                UUID(int=known["memory_id"].int),
+                Place(scope.tenant, scope_id, artifact_id, artifact_id, now),
+            )
+            at = await tx.value("current_version_of", scope.tenant, card_id)
+            await tx.run("close_version", scope.tenant, card_id, now)
+            card = replace(memory, memory_id=card_id)
+            await add_own_version(tx, place, card, at + 1, add_embedding=self._add_embedding)
+            await tx.run("point_memory", scope.tenant, card_id, at + 1, changed)
+            await tx.run("change_artifact", scope.tenant, artifact_id, version + 1, now)
+            await announce(tx, scope.tenant, scope_id, "updated", [card_id], by="api", at=now)
+            await witness(tx)
+        return await self.one(scope, artifact_id)
+
+    async def delete(self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note) -> None:
+        """Hide one with its card; its bytes stay while it can be brought back. Raises NotFound."""
+        await self._hide(scope, artifact_id, now, now, note)
+
+    async def undelete(self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note) -> Artifact:
+        """Bring it back, within 30 days. Raises NotFound."""
+        await self._hide(scope, artifact_id, None, now, note)
+        return await self.one(scope, artifact_id)
+
+    async def _hide(self, scope: Scope, artifact_id: UUID, at: datetime | None, now: datetime, note: Note) -> None:
+        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+            known = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
+            gone = known is not None and known["deleted_at"] is not None
+            if known is None or gone != (at is None) or (gone and known["deleted_at"] < now - UNDO):
+                raise NotFound(_NONE if at else f"no such artifact was deleted in the last {UNDO.days} days")
+            await tx.run("mark_artifact_deleted", scope.tenant, artifact_id, at)
+            card_id = UUID(int=known["memory_id"].int)
+            await tx.run("hide_memory", scope.tenant, card_id, at, changed)
+            await announce(tx, scope.tenant, scope_id, "deleted" if at else "restored", [card_id], by="api", at=now)
+            await witness(tx)
+
+    # ------------------------------------------------------------ reading
+
+    async def one(self, scope: Scope, artifact_id: UUID) -> Artifact:
+        """One file. Raises NotFound."""
+        return await self.of_scope(scope.tenant, await self._known(scope), artifact_id)
+
+    async def of_scope(self, tenant: UUID, scope_id: int, artifact_id: UUID) -> Artifact:
+        """One file of a scope by its number, as a signed link names it. Raises NotFound."""
+        async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
+            rows = await tx.fetch("artifacts_by_id", tenant, scope_id, [artifact_id])
+            found = await _with_words(tx, tenant, scope_id, rows)
+        if not found:
+            raise NotFound(_NONE)
+        return found[0]
+
+    async def page(
+        self, scope: Scope, *, limit: int, cursor: str | None, session_id: UUID | None = None
+    ) -> Page[Artifact]:
+        """Files, newest first. Raises MemoryInvalid for a bad cursor."""
+        scope_id, at = await self._scopes.find(scope), read_cursor(cursor, "desc")
+        if scope_id is None:
+            return Page((), None)
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            rows = await tx.fetch("artifacts_newest", scope.tenant, scope_id, *at, session_id, limit + 1)
+            found = await _with_words(tx, scope.tenant, scope_id, rows[:limit])
+        last = rows[limit - 1] if len(rows) > limit else None
+        return Page(tuple(found), cursor_of(last["created_at"], last["artifact_id"]) if last else None)
+
+    # ------------------------------------------------------------ steps
+
+    async def _known(self, scope: Scope) -> ScopeId:
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            raise NotFound(_NONE)
+        return scope_id
+
+    async def _add_card(
+        self, tx: Transaction, place: Place, memory: NewMemory, session_id: UUID | None, changed: int
+    ) -> None:
+        await add_own_memory(
+            tx, place, memory, "artifact", session_id=session_id, changed=changed, add_embedding=self._add_embedding
+        )
+
+
+class BlobKeeper:
+    """Takes away what no row names: a database and blobs in, what was removed out. Raises StoreUnavailable."""
+
+    def __init__(self, database: Database, blobs: Blobs) -> None:
+        self._database = database
+        self._blobs = blobs
+
+    async def collect(self, now: datetime) -> list[Collected]:
+        """One pass over everybody's blobs: marked now, removed after the grace."""
+        await self._blobs.sweep_leftovers(now)
+        return [await self._of(owner, now, at_once=False) for owner in await self._blobs.owners()]
+
+    async def forget(self, tenant: UUID, scope_ids: Sequence[int], now: datetime) -> int:
+        """Remove at once what no row of these scopes names; how many there were."""
+        wanted = set(scope_ids)
+        owners = [one for one in await self._blobs.owners() if one.tenant_id == tenant and one.scope_id in wanted]
+        return sum([len((await self._of(owner, now, at_once=True)).removed) for owner in owners])
+
+    async def _of(self, owner: Owner, now: datetime, *, at_once: bool) -> Collected:
+        async with self._database.transaction(owner.tenant_id, [owner.scope_id]) as tx:
+            await tx.row("lock_scope", owner.tenant_id, owner.scope_id)
+            rows = await tx.fetch("blobs_of_subject", owner.tenant_id, owner.scope_id, owner.subject_id)
+            return await self._blobs.collect(owner, {row["blob"] for row in rows}, now, at_once=at_once)
+
+
+async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int, bytes_max: int) -> None:
+    held = await tx.value("bytes_of_artifacts", scope.tenant, scope_id)
+    if held + more > bytes_max:
+        raise TooLarge(
+            f"the files of this scope have {held} of {bytes_max} bytes (artifacts.scope_bytes_max), this one {more}; "
+            "forget some: a deleted one counts while it can be brought back",
+            param="file",
+        )
+
+
+async def _with_words(tx: Transaction, tenant: UUID, scope_id: int, found: Sequence[Any]) -> list[Artifact]:
+    ids = [row["memory_id"] for row in found]
+    standing = await tx.fetch("memories_standing", tenant, [scope_id], ids) if ids else []
+    words = {row["memory_id"]: row for row in standing}
+    return [
+        _artifact(tenant, scope_id, row, said) for row in found if (said := words.get(row["memory_id"])) is not None
+    ]
+
+
+def _artifact(tenant: UUID, scope_id: int, row: Any, said: Any) -> Artifact:
+    card = said["attributes"].get(CARD, {})
+    return Artifact(
+        artifact_id=UUID(int=row["artifact_id"].int),
+        version=row["version"],
+        owner=Owner(tenant, UUID(int=row["subject_id"].int), scope_id),
+        blob=row["blob"],
+        content=Content(row["media_type"], row["bytes"], card.get("sha256", ""), row["width"], row["height"]),
+        about=About(card.get("name", ""), card.get("caption", ""), card.get("text", "")),
+        session_id=row["session_id"],
+        memory_id=UUID(int=row["memory_id"].int),
+        integrity=said["integrity"],
+        sensitivity=said["sensitivity"],
+        hidden=said["hidden"],
+        created_at=row["created_at"],
+        changed_at=row["changed_at"],
+    )

@@ -1,0 +1,104 @@
+"""The bytes of artifacts on their way: an upload into its blob with what is seen of it in passing; a blob out.
+
+Nothing is held whole: the first and the last HEAD_BYTES of an upload are, to know its type and to quote its ends.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Final
+from urllib.parse import quote
+
+from aiohttp import web
+
+from memory.artifact_types import HEAD_BYTES
+from memory.artifacts import Artifact, Blobs, Writing
+from memory.errors import EnvelopeUnreadable, Gone, NotFound
+from memory.keys import KeyRing
+from policies.artifact import EXCERPT_HEAD_CHARS, EXCERPT_TAIL_CHARS
+
+_MARGIN: Final = 40  # the line between both ends must not make the two longer than an excerpt may be
+_SAFE: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+    "Cache-Control": "private, no-store",
+    "Accept-Ranges": "bytes",
+}
+
+
+class Passing:
+    """What is seen of an upload while it is written. Mutable."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+        self._sha256 = hashlib.sha256()
+        self._tail = b""
+        self.head = b""
+        self.bytes = 0
+
+    async def take(self, piece: bytes) -> None:
+        """The next bytes. Raises StoreUnavailable, TooLarge."""
+        await self._writing.write(piece)
+        self._sha256.update(piece)
+        self.bytes += len(piece)
+        self.head += piece[: HEAD_BYTES - len(self.head)]
+        self._tail = (self._tail + piece)[-HEAD_BYTES:]
+
+    @property
+    def sha256(self) -> str:
+        """Of all that came, in hex."""
+        return self._sha256.hexdigest()
+
+    def ends(self) -> str:
+        """The text of a short file, both ends of a long one; nothing of one that is not UTF-8."""
+        if self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return ""
+        head = self.head.decode("utf-8", "ignore")
+        if self.bytes <= HEAD_BYTES:
+            return head
+        tail = self._tail.decode("utf-8", "ignore")
+        between = f"\n[… of {self.bytes} bytes …]\n"
+        return head[: EXCERPT_HEAD_CHARS - _MARGIN] + between + tail[-(EXCERPT_TAIL_CHARS - _MARGIN) :]
+
+
+async def sent(request: web.Request, one: Artifact, blobs: Blobs, keys: KeyRing) -> web.StreamResponse:
+    """Answer with its bytes, or those that Range asks for. Raises Gone where they are there no more."""
+    try:
+        key = await keys.by_id(one.owner.tenant_id, await blobs.key_of(one.owner, one.blob))
+    except (NotFound, EnvelopeUnreadable) as fault:
+        raise Gone("the bytes of this file cannot be read any more") from fault
+    start, end, is_part = _range(request, one.content.bytes)
+    answer = web.StreamResponse(status=206 if is_part else 200, headers=_SAFE)
+    answer.content_type, answer.content_length = one.content.media_type, end - start
+    answer.headers["ETag"] = f'"{one.content.sha256}"'
+    answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(one.about.name or 'file', safe='')}"
+    if is_part:
+        answer.headers["Content-Range"] = f"bytes {start}-{end - 1}/{one.content.bytes}"
+    pieces = blobs.read(one.owner, key, one.blob, start, end)
+    first = await _first(pieces)  # what cannot be read is said before a status is
+    await answer.prepare(request)
+    await answer.write(first)
+    async for piece in pieces:
+        await answer.write(piece)
+    await answer.write_eof()
+    return answer
+
+
+async def _first(pieces: AsyncIterator[bytes]) -> bytes:
+    try:
+        return await anext(pieces, b"")
+    except (NotFound, EnvelopeUnreadable) as fault:
+        raise Gone("the bytes of this file cannot be read any more") from fault
+
+
+def _range(request: web.Request, size: int) -> tuple[int, int, bool]:
+    """From where to where (exclusive), and whether a part was asked for; what is no single range is passed over."""
+    try:
+        start, end, _ = request.http_range.indices(size)
+    except ValueError:
+        return 0, size, False
+    if "Range" not in request.headers or start >= end:
+        return 0, size, False
+    return start, end, True

@@ -1,0 +1,349 @@
+"""`/memory/v1/artifacts`: files in, what they are and their bytes out.
+
+A file is written sealed while it comes and known by its first bytes; refused, or cut off, nothing of it stays. A prompt
+is given what it is, where it is to be had and an excerpt, never its bytes. Words in it pass redaction; an excerpt that
+addresses the model is left out. Raises NotFound, Conflict, TooLarge, VersionRequired, Unprocessable, Gone, ScopeDenied,
+StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from aiohttp import web
+
+from memory.artifact_links import check, link_key, signed
+from memory.artifact_types import is_text, media_type_of
+from memory.artifacts import CARD, About, Artifact, Content, NewArtifact, Owner
+from memory.audit import Note, noted
+from memory.errors import MemoryInvalid, NotFound, Unprocessable, VersionRequired
+from memory.ids import new_id
+from memory.master import hkdf
+from memory.model import NewMemory, SessionRef
+from policies.artifact import image, told
+from policies.gate import Item
+from policies.injection.judge import Origin, judge
+from policies.labels import Integrity, Sensitivity
+from policies.lifetime import UNDO
+from policies.text import storable
+from proxy.api.answers import said
+from proxy.api.artifact_bytes import Passing, sent
+from proxy.api.asking import (
+    Caller,
+    as_id,
+    body_as,
+    caller_of,
+    holder_for,
+    id_in_path,
+    parameters,
+    session_named,
+    validated,
+)
+from proxy.api.forms import read_form
+from proxy.api.memories import version_in
+from proxy.api.paging import PARAMETERS, page_of
+from proxy.api.parts import OwnParts
+from proxy.api.schemas_artifact import (
+    TEXT_CHARS_MAX,
+    ArtifactAsked,
+    ArtifactDeleted,
+    ArtifactKept,
+    ArtifactList,
+    ArtifactPatch,
+    ArtifactSaid,
+    LinkAsked,
+    LinkSaid,
+)
+from proxy.api.sessions import Labels
+from proxy.api.under_way import UnderWay
+from proxy.api.vectors import windows_of
+from proxy.gated import holder_of, readable, require_readable, require_writable
+
+EXTRACTOR: Final = "artifact/1"
+KIND: Final = "artifact"
+UPLOADS_MAX: Final = 16
+"""Under way at once in one process."""
+FIELD_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
+_FIELDS: Final = frozenset({"name", "caption", "text", "session", "sensitivity"})
+_READS: Final = "memory:read:own"
+_WRITES: Final = "memory:write"
+
+
+class ArtifactCalls:
+    """The handlers of artifacts."""
+
+    def __init__(self, parts: OwnParts, labels: Labels) -> None:
+        self._parts = parts
+        self._labels = labels
+        self._under_way = UnderWay(UPLOADS_MAX, f"{UPLOADS_MAX} uploads are under way here; send it again", 2)
+
+    async def add(self, request: web.Request) -> web.Response:
+        """Keep a file."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
+        with self._under_way.place():
+            new, session = await self._taken(request, caller)
+            files, note = self._parts.artifacts, _note(caller, "add", [new.artifact_id])
+            room = files.scope_bytes_max
+            made, reused = await files.store.add(caller.scope, new, session, bytes_max=room, now=caller.now, note=note)
+        await self._changed(caller, "reused" if reused else "added")
+        shown = await self._said(caller, [made])
+        return said(ArtifactKept(**dict(shown[0]), reused=reused))
+
+    async def list(self, request: web.Request) -> web.Response:
+        """Files, newest first; `session` narrows the list."""
+        caller = caller_of(request, self._parts.door, _READS)
+        given = parameters(request, PARAMETERS | {"session"})
+        page = page_of(given, "artifacts")
+        if page.order != "desc":
+            raise MemoryInvalid("artifacts are listed newest first", param="order")
+        session_id: UUID | None = None
+        if "session" in given:
+            try:
+                session_id = (await self._parts.records.session(caller.scope, given["session"])).session_id
+            except NotFound:
+                return said(ArtifactList(data=[], next_cursor=None))
+        store = self._parts.artifacts.store
+        found = await store.page(caller.scope, limit=page.limit, cursor=page.cursor, session_id=session_id)
+        holder = await holder_for(caller, self._parts.keys)
+        seen = readable(holder, found.rows, lambda one: _item(caller, one))
+        rows = await self._said(caller, seen)
+        return said(ArtifactList(data=[*rows], next_cursor=page.next_cursor(found.next_cursor)))
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One file; its version is the ETag."""
+        caller = caller_of(request, self._parts.door, _READS)
+        parameters(request, ())
+        return await self._answer(caller, await self._readable(caller, id_in_path(request, KIND)))
+
+    async def content(self, request: web.Request) -> web.StreamResponse:
+        """Its bytes."""
+        caller = caller_of(request, self._parts.door, _READS)
+        parameters(request, ())
+        known = await self._readable(caller, id_in_path(request, KIND))
+        if known.hidden:
+            raise NotFound("this file is held back: a review decides")
+        return await sent(request, known, self._parts.artifacts.blobs, self._parts.keys)
+
+    async def link(self, request: web.Request) -> web.Response:
+        """A link to its bytes for whoever has no key."""
+        caller = caller_of(request, self._parts.door, _READS)
+        parameters(request, ())
+        asked = await body_as(request, LinkAsked)
+        known = await self._readable(caller, id_in_path(request, KIND))
+        tenant, key = caller.scope.tenant, await self._link_key(caller.scope.tenant)
+        made = signed(key, tenant, known.artifact_id, now=caller.now, expires_s=asked.expires_s)
+        path = f"/memory/v1/links/{tenant}/{known.owner.scope_id}/{known.artifact_id}"
+        await self._changed(caller, "linked")
+        at = datetime.fromtimestamp(made.expires, UTC)
+        return said(LinkSaid(url=f"{path}?expires={made.expires}&sig={made.sig}", expires_at=at))
+
+    async def open_link(self, request: web.Request) -> web.StreamResponse:
+        """What a link opens; whoever has it may."""
+        given = parameters(request, ("expires", "sig"))
+        tenant, artifact_id = as_id(request.match_info["tenant"], KIND), id_in_path(request, KIND)
+        scope = request.match_info["scope"]
+        if not (scope.isascii() and scope.isdecimal() and len(scope) < 19):
+            raise NotFound("there is no such file")
+        key, now = await self._link_key(tenant), datetime.now(UTC)
+        check(key, tenant, artifact_id, given.get("expires", ""), given.get("sig", ""), now=now)
+        known = await self._parts.artifacts.store.of_scope(tenant, int(scope), artifact_id)
+        if known.hidden:
+            raise NotFound("there is no such file")
+        return await sent(request, known, self._parts.artifacts.blobs, self._parts.keys)
+
+    async def change(self, request: web.Request) -> web.Response:
+        """What is said of a file from now on."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        artifact_id, version = id_in_path(request, KIND), version_in(request)
+        asked = await body_as(request, ArtifactPatch)
+        if version is None:
+            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
+        known = await self._writable(caller, artifact_id)
+        given, was = asked.model_fields_set, known.about
+        about = About(*(getattr(asked if name in given else was, name) for name in ("name", "caption", "text")))
+        trust = Integrity(known.integrity), known.sensitivity
+        memory = await self._memory(caller, artifact_id, about, known.content, *trust)
+        note = _note(caller, "change", [artifact_id])
+        made = await self._parts.artifacts.store.change(
+            caller.scope, artifact_id, version, memory, now=caller.now, note=note
+        )
+        await self._changed(caller, "changed")
+        return await self._answer(caller, made)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Hide a file."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        known = await self._writable(caller, id_in_path(request, KIND))
+        note = _note(caller, "delete", [known.artifact_id])
+        await self._parts.artifacts.store.delete(caller.scope, known.artifact_id, now=caller.now, note=note)
+        await self._changed(caller, "deleted")
+        until = caller.now + UNDO
+        return said(ArtifactDeleted(id=str(known.artifact_id), deleted_at=caller.now, undo_until=until))
+
+    async def undelete(self, request: web.Request) -> web.Response:
+        """Bring back a file that was deleted."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        artifact_id = id_in_path(request, KIND)
+        note = _note(caller, "undelete", [artifact_id])
+        back = await self._parts.artifacts.store.undelete(caller.scope, artifact_id, now=caller.now, note=note)
+        await self._changed(caller, "undeleted")
+        return await self._answer(caller, back)
+
+    # ------------------------------------------------------------ an upload
+
+    async def _taken(self, request: web.Request, caller: Caller) -> tuple[NewArtifact, SessionRef | None]:
+        """A file as it comes, its bytes kept; where it is refused nothing of it stays."""
+        files, keys, scope = self._parts.artifacts, self._parts.keys, caller.scope
+        subject_id = await keys.subject_id(scope.tenant, scope.user)
+        owner = Owner(scope.tenant, subject_id, await files.store.scope_id(scope))
+        names_key = hkdf(await keys.content_key(scope.tenant), b"artifact names")
+        key = await keys.subject_key(scope.tenant, scope.user)
+        async with files.blobs.writing(owner, key, names_key, files.bytes_max) as writing:
+            passing = Passing(writing)
+            form = await read_form(
+                request, _FIELDS, file_bytes_max=files.bytes_max, idle_s=files.idle_s, bound="artifacts.bytes_max",
+                field_bytes_max=FIELD_BYTES_MAX, into=passing.take,
+            )  # fmt: skip
+            asked = validated(ArtifactAsked, {"file": b"", **form.fields})
+            session = await session_named(caller, self._parts.keys, asked.session)
+            media_type = self._media_type(passing.head, form.declared)
+            about = About(self._name(caller, asked.name or form.filename), asked.caption, asked.text)
+            if not about.text and is_text(media_type):
+                about = About(about.name, about.caption, self._quotable(passing.ends()))
+            seen = image(passing.head)
+            size = (seen.width, seen.height) if seen else (None, None)
+            content = Content(media_type, passing.bytes, passing.sha256, *size)
+            trusted = caller.credential.can("memory:import:trusted")
+            trust = (Integrity.USER if trusted else Integrity.IMPORTED), asked.sensitivity
+            artifact_id = new_id()
+            memory = await self._memory(caller, artifact_id, about, content, *trust)
+            blob = await writing.keep()
+        return NewArtifact(artifact_id, owner, blob, content, memory), session
+
+    def _media_type(self, head: bytes, declared: str) -> str:
+        """By its first bytes and what it was sent as. Raises Unprocessable."""
+        if self._parts.redactor.redact(declared).text != declared:
+            raise Unprocessable("the file's Content-Type holds what looks like a secret", param="file")
+        return media_type_of(head, declared)
+
+    def _name(self, caller: Caller, name: str) -> str:
+        return caller.credential.hide(storable(name.rpartition("/")[2].rpartition("\\")[2])[:255])
+
+    def _quotable(self, text: str) -> str:
+        """Words of a file, if a prompt may have them: what addresses the model is left out."""
+        clean = self._parts.redactor.redact(storable(text)).text
+        return "" if judge(clean, "foreign").quarantined else clean
+
+    async def _memory(
+        self,
+        caller: Caller,
+        artifact_id: UUID,
+        about: About,
+        content: Content,
+        integrity: Integrity,
+        sensitivity: str,
+    ) -> NewMemory:
+        """What is said of a file as it is stored. Raises Unprocessable, StoreUnavailable."""
+        source: Origin = "own" if integrity is Integrity.USER else "foreign"
+        clean = await asyncio.to_thread(self._cleaned, about, source)
+        text = told(artifact_id, clean.name, content.media_type, content.bytes, clean.caption, clean.text)
+        windows, vectors = await windows_of(self._parts, text, caller.now)
+        kept = {"name": clean.name, "caption": clean.caption, "text": clean.text, "sha256": content.sha256}
+        return NewMemory(
+            memory_id=new_id(),
+            kind="semantic",
+            content=text,
+            content_key=b"",
+            role="user",
+            integrity=integrity,
+            sensitivity=Sensitivity(sensitivity),
+            origin=KIND,
+            importance=0.5,
+            confidence=1.0,
+            occurred_at=caller.now,
+            extractor_version=EXTRACTOR,
+            source_turns=(),
+            windows=windows,
+            vectors=vectors,
+            attributes={CARD: kept},
+        )
+
+    def _cleaned(self, about: About, source: Origin) -> About:
+        words = {"name": about.name, "caption": about.caption, "text": about.text}
+        clean = {name: self._parts.redactor.redact(storable(raw)).text.strip() for name, raw in words.items()}
+        for name, text in clean.items():
+            verdict = judge(text, source)
+            if verdict.quarantined:
+                raise Unprocessable(f"{name} addresses the model ({verdict.reason}): say what the file is", param=name)
+        return About(**clean)
+
+    # ------------------------------------------------------------ steps
+
+    async def _link_key(self, tenant: UUID) -> bytes:
+        return link_key(await self._parts.keys.content_key(tenant))
+
+    async def _readable(self, caller: Caller, artifact_id: UUID) -> Artifact:
+        known = await self._parts.artifacts.store.one(caller.scope, artifact_id)
+        require_readable(await holder_for(caller, self._parts.keys), _item(caller, known), KIND)
+        return known
+
+    async def _writable(self, caller: Caller, artifact_id: UUID) -> Artifact:
+        known = await self._readable(caller, artifact_id)
+        require_writable(await holder_for(caller, self._parts.keys), _item(caller, known), KIND)
+        return known
+
+    async def _changed(self, caller: Caller, what: str) -> None:
+        if what not in ("linked", "reused"):
+            await self._parts.tells.changed(caller.scope)
+        self._parts.metrics.artifacts.labels(what).inc()
+
+    async def _answer(self, caller: Caller, one: Artifact) -> web.Response:
+        (body,) = await self._said(caller, [one])
+        answer = said(body)
+        answer.headers["ETag"] = f'"{one.version}"'
+        return answer
+
+    async def _said(self, caller: Caller, found: Sequence[Artifact]) -> Sequence[ArtifactSaid]:
+        labels = await self._labels.of(caller.scope, [one.session_id for one in found])
+        return [_said(one, labels.get(one.session_id) if one.session_id else None) for one in found]
+
+
+def _said(one: Artifact, session: str | None) -> ArtifactSaid:
+    """A file; words of it only where a prompt may have them too."""
+    about = About("") if one.hidden else one.about
+    return ArtifactSaid(
+        id=str(one.artifact_id),
+        version=one.version,
+        name=about.name,
+        media_type=one.content.media_type,
+        bytes=one.content.bytes,
+        sha256=one.content.sha256,
+        width=one.content.width,
+        height=one.content.height,
+        caption=about.caption,
+        text=about.text,
+        session=session,
+        memory_id=str(one.memory_id),
+        integrity=one.integrity,
+        sensitivity=one.sensitivity,
+        state=one.hidden,
+        created_at=one.created_at,
+        changed_at=one.changed_at,
+    )
+
+
+def _note(caller: Caller, what: str, ids: Sequence[UUID]) -> Note:
+    return noted(caller.scope.tenant, caller.actor, f"artifact.{what}", ids=ids, at=caller.now)
+
+
+def _item(caller: Caller, one: Artifact) -> Item:
+    return Item(caller.scope.tenant, Sensitivity(one.sensitivity), session_id=one.session_id)

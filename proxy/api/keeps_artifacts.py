@@ -1,0 +1,58 @@
+"""What the own API needs of the store of artifacts, as a small Protocol and the parts beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from memory.artifacts import Artifact, Blobs, NewArtifact
+from memory.audit import Note
+from memory.model import NewMemory, Scope, ScopeId, SessionRef
+from memory.stored import Page
+
+
+class KeepsArtifacts(Protocol):
+    """The store of files. Every method may raise StoreUnavailable."""
+
+    async def scope_id(self, scope: Scope) -> ScopeId:
+        """The scope whose files these are to be."""
+
+    async def add(
+        self, scope: Scope, new: NewArtifact, session: SessionRef | None, *, bytes_max: int, now: datetime, note: Note
+    ) -> tuple[Artifact, bool]:
+        """Keep one, or give the one that has these bytes. Raises TooLarge."""
+
+    async def change(
+        self, scope: Scope, artifact_id: UUID, version: int, memory: NewMemory, *, now: datetime, note: Note
+    ) -> Artifact:
+        """What is said of it from now on. Raises NotFound, Conflict."""
+
+    async def delete(self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note) -> None:
+        """Hide it. Raises NotFound."""
+
+    async def undelete(self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note) -> Artifact:
+        """Bring it back. Raises NotFound."""
+
+    async def one(self, scope: Scope, artifact_id: UUID) -> Artifact:
+        """One file. Raises NotFound."""
+
+    async def of_scope(self, tenant: UUID, scope_id: int, artifact_id: UUID) -> Artifact:
+        """One file of a scope by its number. Raises NotFound."""
+
+    async def page(
+        self, scope: Scope, *, limit: int, cursor: str | None, session_id: UUID | None = None
+    ) -> Page[Artifact]:
+        """Files, newest first. Raises MemoryInvalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactParts:
+    """What the calls of artifacts need beside the rest of the API."""
+
+    store: KeepsArtifacts
+    blobs: Blobs
+    bytes_max: int
+    scope_bytes_max: int
+    idle_s: float
