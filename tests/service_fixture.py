@@ -6,6 +6,7 @@ One service for the whole test session, tests keep apart by their user. `own_ser
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -125,6 +126,44 @@ def _wait_ready(process: subprocess.Popen[str], log: Path) -> str:
     return found[1]
 
 
+SHARED = "MP_TEST_SHARED"
+"""Variable that names a directory which all processes of one test run share."""
+
+
+FIRST = ("MEMORY_PROXY_MASTER_KEY", "MEMORY_PROXY_EMBEDDING__", "MEMORY_PROXY_DATABASE__", "MEMORY_PROXY_REDIS__")
+"""Settings that a first start answers to."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The run's own directory, made by the process that starts the others."""
+    if not hasattr(config, "workerinput"):
+        os.environ[SHARED] = tempfile.mkdtemp(prefix="mp-tests-")
+        Path(os.environ[SHARED]).chmod(0o755)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """It is gone with the run."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(SHARED), ignore_errors=True)
+
+
+def _first_start(data: Path, argv: list[str], log: Path, extra: dict[str, str]) -> None:
+    """Fill a data directory as a first start does: done once in a run, copied for all others (a second each)."""
+    template = Path(os.environ[SHARED]) / "data"
+    with (template.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not template.exists():
+            process = _spawn(argv, log, extra)
+            _wait_ready(process, log)
+            process.terminate()
+            assert process.wait(60) == 0, log.read_text(errors="replace")[-4000:]
+            assert process.stdout is not None
+            process.stdout.close()
+            subprocess.run(["cp", "-a", str(data), str(template)], check=True)
+            return
+    subprocess.run(["cp", "-a", str(template), str(data)], check=True)
+
+
 @contextlib.contextmanager
 def serving(upstream: str, *options: str, env: dict[str, str] | None = None) -> Iterator[Service]:
     """A service of one's own, in a directory of its own, gone afterwards."""
@@ -134,7 +173,10 @@ def serving(upstream: str, *options: str, env: dict[str, str] | None = None) -> 
     argv = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", "0", "--data-dir", str(data)]
     argv += options
     # A test machine is busy: the deadline is generous here, and tests of the deadline set their own.
-    extra = {"MEMORY_PROXY_LOG__FORMAT": "text", "MEMORY_PROXY_RECALL__DEADLINE_MS": "5000", **(env or {})}
+    always = {"MEMORY_PROXY_LOG__FORMAT": "text", "MEMORY_PROXY_RECALL__DEADLINE_MS": "5000"}
+    extra = {**always, **(env or {})}
+    if not any(name.startswith(FIRST) for name in extra):
+        _first_start(data, argv[: len(argv) - len(options)], root / "first.log", always)
     process = _spawn(argv, log, extra)
     service = Service(process, "", upstream, data, argv, log, extra)
     try:

@@ -210,20 +210,20 @@ def test_accepted_lines_stay_when_nobody_waits(api: Api, service: Service) -> No
     assert len(api.get("/memory/v1/memories", kind="episodic").json["data"]) == 3
 
 
-def test_an_import_of_thousands_keeps_its_order(api: Api) -> None:
-    lines = [{"role": "user", "content": f"note {n}", "session": "long"} for n in range(1500)]
-    assert api.take_in(*lines)[-1] == {"accepted": 1500, "done": 1500, "failed": 0, "complete": True}
+def test_an_import_of_many_chunks_keeps_its_order(api: Api) -> None:
+    lines = [{"role": "user", "content": f"note {n}", "session": "long"} for n in range(600)]
+    assert api.take_in(*lines)[-1] == {"accepted": 600, "done": 600, "failed": 0, "complete": True}
     turns: list[dict[str, Any]] = []
     cursor: dict[str, str] = {}
     while True:
-        page = api.get("/memory/v1/sessions/long", limit="700", **cursor).json
+        page = api.get("/memory/v1/sessions/long", limit="250", **cursor).json
         turns += page["turns"]
         if page["next_cursor"] is None:
             break
         cursor = {"cursor": page["next_cursor"]}
     assert [turn["content"] for turn in turns] == [line["content"] for line in lines]
-    assert [turn["seq"] for turn in turns] == list(range(1500))
-    assert page["turn_count"] == 1500
+    assert [turn["seq"] for turn in turns] == list(range(600))
+    assert page["turn_count"] == 600
 
 
 def without_ids(lines: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:

@@ -304,6 +304,7 @@ def test_contradictory_options_are_refused(capsys: pytest.CaptureFixture[str]) -
         parse_arguments(["--paces", "slow"])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_whole_benchmark_runs_with_the_plain_proxy_in_our_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -118,6 +118,7 @@ def test_another_list_of_what_is_due_is_refused(kept: Service, query: str) -> No
     assert kept.call("GET", f"/memory/v1/memories{query}", **USER)["error"]["code"] == "memory_invalid"
 
 
+@pytest.mark.long
 def test_the_schema_of_a_running_service_is_compared_and_migrated_again(kept: Service) -> None:
     here = ("--data-dir", str(kept.data))
     same = run("migrate", "--check", *here)

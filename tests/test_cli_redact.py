@@ -95,6 +95,7 @@ def test_personal_data_is_behind_tokens_and_turned_back_by_the_command(kept: Ser
     assert left == []
 
 
+@pytest.mark.long
 def test_what_older_rules_let_through_reaches_no_prompt_and_a_sweep_cuts_it(kept: Service, user: str) -> None:
     told(kept, user, "The deployment of the observatory uses albatross as its key.", "The observatory opens at nine.")
     let_through(kept, "albatross")

@@ -17,6 +17,7 @@ from tests.cross_encoder_fixture import write_cross_encoder
 from tests.service_fixture import Service
 
 
+@pytest.mark.long
 def test_a_search_says_what_the_reranker_thought(
     own_service: Callable[..., AbstractContextManager[Service]], tmp_path: Path
 ) -> None:

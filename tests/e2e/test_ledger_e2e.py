@@ -349,6 +349,7 @@ def test_a_conversation_that_does_not_fit_is_vllms_own_error_by_default(talk: Ta
     assert "maximum context length" in said.json["error"]["message"]
 
 
+@pytest.mark.long
 def test_where_it_is_to_be_summed_up_its_oldest_turns_give_way_in_one_step(
     own_service: OwnService, upstream: str, user: str
 ) -> None:

@@ -198,6 +198,7 @@ async def test_two_keys_of_one_server_see_each_their_own_and_no_key_is_told_what
             assert "403 scope_denied" in await refused(client, "memory_search", query=QUESTION)
 
 
+@pytest.mark.long
 async def test_a_key_comes_from_its_file_or_the_environment(keyed: Keyed, tmp_path: Path) -> None:
     secret = keyed.make("mcp-file", "--user", "mcp-file", "--can", "memory:read:own", "--can", "memory:write")["secret"]
     path = tmp_path / "key"

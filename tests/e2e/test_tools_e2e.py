@@ -280,6 +280,7 @@ def test_the_bytes_of_the_definitions_are_pinned(service: Service) -> None:
         assert hashlib.sha256(answer.read()).hexdigest() == DEFINITIONS_SHA256
 
 
+@pytest.mark.long
 def test_what_is_stored_late_is_durable_all_the_same_and_corrects_nothing_yet(
     own_service: Callable[..., AbstractContextManager[Service]], user: str
 ) -> None:

@@ -166,6 +166,7 @@ def test_what_is_passed_through_is_traced_by_its_route(traced: Service, collecto
     assert collector.whole(trace, 2).keys() == {"GET other", "upstream"}
 
 
+@pytest.mark.long
 def test_a_collector_that_is_away_fails_no_request_and_is_counted(upstream: str, user: str) -> None:
     env = {
         "MEMORY_PROXY_TELEMETRY__OTLP_ENDPOINT": "http://127.0.0.1:9",
