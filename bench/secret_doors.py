@@ -204,12 +204,27 @@ class Doors:
         )
 
     async def records(self) -> None:
-        """Documents, tasks, entities, checkpoints, personas: their words, their names, bodies that are refused."""
+        """Documents, files, tasks, people, checkpoints, personas: their words, their names, bodies that are refused."""
         form = aiohttp.FormData()
         text = f"# Deployment\n\nThe service signs with {self.secret('document', 'github')} since May.\n"
         form.add_field("file", text.encode(), filename=f"{self.secret('file name', 'openai')}.md")
         async with self.http.post(f"{self.url}/memory/v1/documents?wait=true", data=form) as answer:
             self.pages["document's answer"] = await answer.read()
+        form = aiohttp.FormData()
+        form.add_field(
+            "file",
+            text.replace("since", self.secret("artifact", "aws")).encode(),
+            content_type="text/plain",
+            filename=f"{self.secret('artifact name', 'openai')}.log",
+        )
+        for member in ("caption", "text"):
+            form.add_field(member, f"signed with {self.secret(f'artifact {member}', 'github')}")
+        async with self.http.post(f"{self.url}/memory/v1/artifacts", data=form) as answer:
+            self.pages["artifact's answer"] = await answer.read()
+        form = aiohttp.FormData()
+        form.add_field("file", b"x", filename="x", content_type=f"text/{self.secret('artifact type', 'github')}")
+        async with self.http.post(f"{self.url}/memory/v1/artifacts", data=form) as answer:
+            self.pages["artifact's refusal"] = await answer.read()
         words = ("title", "notes", "input", "output")
         task = {name: f"deploy with {self.secret(f'task {name}', 'github')}" for name in words}
         await self._sent("/memory/v1/tasks", {"tasks": [{**task, "name": self.secret("task name", "slack")}]})

@@ -23,7 +23,7 @@ from memory.stored import SessionRecord
 from policies.checkpoint import Said as Compared
 from policies.checkpoint import difference, name_of
 from policies.gate import Holder, Item
-from policies.labels import Sensitivity
+from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
@@ -65,18 +65,34 @@ class Checkpoints:
         """Keep a conversation, and what is said here, under a name."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
-        asked = await body_as(request, CheckpointAsked)
+        return _answer(await self.saved(caller, await body_as(request, CheckpointAsked), Integrity.USER))
+
+    async def saved(self, caller: Caller, asked: CheckpointAsked, integrity: Integrity) -> CheckpointSaid:
+        """Keep a conversation, and what is said as somebody's words, under a name."""
         name = caller.credential.hide(asked.name)
         holder = await holder_for(caller, self._parts.keys)
         session = await self._session(caller, holder, asked.session or caller.ask.session)
-        new, trimmed = await self._saving.made_new(caller, holder, asked.model_copy(update={"name": name}), session)
+        named = asked.model_copy(update={"name": name})
+        new, trimmed = await self._saving.made_new(caller, holder, named, session, integrity)
         note = self._note(caller, "save", name)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         store = self._parts.checkpoints.store
         made = await store.save(caller.scope, subject, new, now=caller.now, note=note)
         await self._parts.tells.changed(caller.scope)
         self._parts.metrics.checkpoints.labels("saved").inc()
-        return await self._shown(caller, holder, made, trimmed)
+        return await self._said(caller, holder, made, trimmed)
+
+    async def named(self, caller: Caller, name: str) -> CheckpointSaid:
+        """One checkpoint with the parts that the caller may see. Raises NotFound."""
+        holder = await holder_for(caller, self._parts.keys)
+        return await self._said(caller, holder, await self._known(caller, holder, _kept_name(name, caller), None))
+
+    async def listed(self, caller: Caller, limit: int) -> Sequence[CheckpointListed]:
+        """The newest ones."""
+        holder = await holder_for(caller, self._parts.keys)
+        store = self._parts.checkpoints.store
+        found = await store.page(caller.scope, limit=limit, cursor=None, order="desc", session_id=None)
+        return await self._rows(caller, holder, found.rows)
 
     async def list(self, request: web.Request) -> web.Response:
         """Checkpoints, newest first; `session` narrows the list."""
@@ -93,10 +109,8 @@ class Checkpoints:
         found = await self._parts.checkpoints.store.page(
             caller.scope, limit=page.limit, cursor=page.cursor, order=page.order, session_id=session_id
         )
-        shown = readable(holder, found.rows, partial(_item_of, caller))
-        labels = await self._labels.of(caller.scope, (one.session_id for one in shown))
-        rows = [_listed(one, labels.get(one.session_id) if one.session_id else None) for one in shown]
-        return said(CheckpointList(data=rows, next_cursor=page.next_cursor(found.next_cursor)))
+        rows = await self._rows(caller, holder, found.rows)
+        return said(CheckpointList(data=[*rows], next_cursor=page.next_cursor(found.next_cursor)))
 
     async def show(self, request: web.Request) -> web.Response:
         """One checkpoint with its parts; its version is the ETag."""
@@ -242,35 +256,49 @@ class Checkpoints:
         tenant = caller.scope.tenant
         return noted(tenant, caller.actor, f"checkpoint.{what}", ids=ids, names={"checkpoint": name}, at=caller.now)
 
+    async def _rows(self, caller: Caller, holder: Holder, found: Sequence[CheckpointRow]) -> Sequence[CheckpointListed]:
+        shown = readable(holder, found, partial(_item_of, caller))
+        labels = await self._labels.of(caller.scope, (one.session_id for one in shown))
+        return [_listed(one, labels.get(one.session_id) if one.session_id else None) for one in shown]
+
     async def _shown(self, caller: Caller, holder: Holder, one: Checkpoint, trimmed: int = 0) -> web.Response:
+        return _answer(await self._said(caller, holder, one, trimmed))
+
+    async def _said(self, caller: Caller, holder: Holder, one: Checkpoint, trimmed: int = 0) -> CheckpointSaid:
         row = one.row
         labels = await self._labels.of(caller.scope, [row.session_id])
         shown = _readable_parts(caller, holder, one)
-        answer = said(
-            CheckpointSaid(
-                id=str(row.checkpoint_id),
-                name=row.name,
-                version=one.version,
-                current_version=row.version,
-                session=labels.get(row.session_id) if row.session_id else None,
-                branched_from=str(row.branched_from) if row.branched_from else None,
-                created_at=row.created_at,
-                changed_at=row.changed_at,
-                recorded_at=one.recorded_at,
-                tokens=one.tokens,
-                parts=[_part_said(part) for part in shown],
-                withheld=len(one.parts) - len(shown),
-                trimmed=trimmed,
-            )
+        return CheckpointSaid(
+            id=str(row.checkpoint_id),
+            name=row.name,
+            version=one.version,
+            current_version=row.version,
+            session=labels.get(row.session_id) if row.session_id else None,
+            branched_from=str(row.branched_from) if row.branched_from else None,
+            created_at=row.created_at,
+            changed_at=row.changed_at,
+            recorded_at=one.recorded_at,
+            tokens=one.tokens,
+            parts=[_part_said(part) for part in shown],
+            withheld=len(one.parts) - len(shown),
+            trimmed=trimmed,
         )
-        answer.headers["ETag"] = f'"{one.version}"'
-        return answer
+
+
+def _answer(one: CheckpointSaid) -> web.Response:
+    answer = said(one)
+    answer.headers["ETag"] = f'"{one.version}"'
+    return answer
 
 
 def _name_in(request: web.Request, caller: Caller) -> str:
     """The name in the path, as it is kept. Raises NotFound for one that no checkpoint can have."""
+    return _kept_name(request.match_info["id"], caller)
+
+
+def _kept_name(name: str, caller: Caller) -> str:
     try:
-        return caller.credential.hide(name_of(request.match_info["id"]))
+        return caller.credential.hide(name_of(name))
     except ValueError:
         raise NotFound("there is no such checkpoint in this scope") from None
 

@@ -16,6 +16,7 @@ from memory.errors import NotFound, Refused
 from proxy.api.answers import json_answer
 from proxy.api.artifacts import ArtifactCalls
 from proxy.api.audit import AuditRows
+from proxy.api.checkpoint_tools import CheckpointTools
 from proxy.api.checkpoints import Checkpoints
 from proxy.api.documents import Documents
 from proxy.api.entities import EntityCalls
@@ -113,6 +114,7 @@ class OwnApi:
         tasks, preferences, entities = TaskCalls(parts, labels), PreferenceCalls(parts), EntityCalls(parts)
         artifacts = ArtifactCalls(parts, labels)
         handlers = {**tools.handlers, **TaskTools(parts, tasks).handlers}
+        handlers |= CheckpointTools(parts, checkpoints).handlers
         return (
             Route("GET", "/memory/health", health.health),
             Route("HEAD", "/memory/health", health.health),

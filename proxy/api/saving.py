@@ -28,7 +28,7 @@ from memory.stored import MemoryRecord, SessionRecord
 from memory.write.windows import dated, split_windows
 from policies.checkpoint import LABELS, Costs, Part, fitting, in_order, may_become
 from policies.gate import Holder, Item
-from policies.injection.judge import judge
+from policies.injection.judge import Origin, judge
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
 from policies.persona import BUILT_IN, rendered, style_of
 from policies.task import OPEN
@@ -88,11 +88,16 @@ class Saving:
         self._parts = parts
 
     async def made_new(
-        self, caller: Caller, holder: Holder, asked: CheckpointAsked, session: SessionRecord | None
+        self,
+        caller: Caller,
+        holder: Holder,
+        asked: CheckpointAsked,
+        session: SessionRecord | None,
+        integrity: Integrity = Integrity.USER,
     ) -> tuple[NewCheckpoint, int]:
         """What is to be stored under a new name, and how many parts were left out because of their length."""
         given = asked.model_fields_set
-        pieces = await self._given(caller, holder, asked, given)
+        pieces = await self._given(caller, holder, asked, given, integrity)
         if session is not None:
             await self._settle()
             without = _instead_of(given) | (frozenset() if asked.summary else frozenset({"summary"}))
@@ -128,17 +133,24 @@ class Saving:
     # ------------------------------------------------------------ what is said
 
     async def _given(
-        self, caller: Caller, holder: Holder, asked: CheckpointAsked | CheckpointPatch, given: Collection[str]
+        self,
+        caller: Caller,
+        holder: Holder,
+        asked: CheckpointAsked | CheckpointPatch,
+        given: Collection[str],
+        integrity: Integrity = Integrity.USER,
     ) -> list[Piece]:
-        """What the body says itself. Raises NotFound, Unprocessable."""
+        """What the body says itself, as somebody's words. Raises NotFound, Unprocessable."""
         said: list[tuple[Part, str, str]] = []
         if asked.notes.strip():
             said.append(("notes", "notes", asked.notes))
         said += [(part, member, line) for part, member in _LINES for line in getattr(asked, member) if line.strip()]
-        texts = await asyncio.to_thread(lambda: [self._cleaned(member, text) for _, member, text in said])
+        origin: Origin = "own" if integrity is Integrity.USER else "model"
+        role = "user" if integrity is Integrity.USER else "assistant"
+        texts = await asyncio.to_thread(lambda: [self._cleaned(member, text, origin) for _, member, text in said])
         sensitivity = Sensitivity(asked.sensitivity)
         words = [
-            Words(part, text, "user", Integrity.USER, sensitivity, (), caller.now)
+            Words(part, text, role, integrity, sensitivity, (), caller.now)
             for (part, _, _), text in zip(said, texts, strict=True)
         ]
         pieces = [self._piece(one) for one in words]
@@ -168,10 +180,10 @@ class Saving:
             pieces.append(self._piece(words))
         return pieces
 
-    def _cleaned(self, member: str, raw: str) -> str:
+    def _cleaned(self, member: str, raw: str, origin: Origin) -> str:
         """Without secrets. Raises Unprocessable where it addresses the model."""
         text = self._parts.redactor.redact(storable(raw)).text.strip()
-        verdict = judge(text, "own")
+        verdict = judge(text, origin)
         if verdict.quarantined:
             raise Unprocessable(
                 f"{member} address the model ({verdict.reason}): word them as a statement", param=member
@@ -207,7 +219,7 @@ class Saving:
             spoken += await self._summary(caller, holder, session.summary_memory_id)
         pieces = [self._piece(one) for one in spoken if one.part in wanted]
         facts = await self._learnt(caller, holder, session.session_id)
-        pieces += [self._standing("fact", one) for one in facts if "fact" in wanted]
+        pieces += [self._standing(part, one) for one in facts if (part := _part_of(one)) in wanted]
         if "task" in wanted:
             pieces += await self._pending(caller, holder, session.session_id)
         known = {one.memory_id for one in facts}
@@ -257,7 +269,7 @@ class Saving:
         ]
 
     async def _learnt(self, caller: Caller, holder: Holder, session_id: UUID) -> list[MemoryRecord]:
-        """The newest facts that were learnt in it and hold; its tasks are told of by themselves."""
+        """The newest facts that were learnt in it and hold, and its files; its tasks are told of by themselves."""
         page = await self._parts.records.memories(
             caller.scope, limit=200, kind="semantic", session_id=session_id, now=caller.now
         )
@@ -408,6 +420,11 @@ class Saving:
     def _cost(self, part: Part, role: str, content: str) -> int:
         """About the tokens of its item in a block."""
         return self._parts.checkpoints.counter.count(f"[{role}, {LABELS[part]}] {content}") + 1
+
+
+def _part_of(one: MemoryRecord) -> Part:
+    """What a memory of the conversation is taken as: a file as a document, by reference."""
+    return "document" if one.collection == "artifact" else "fact"
 
 
 def _item_of_words(caller: Caller, session_id: UUID, words: Words) -> Item:

@@ -6,20 +6,16 @@ record. Raises what the calls of tasks raise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
-from uuid import UUID
+from typing import Final
 
 from aiohttp import web
 
-from memory.errors import MemoryProxyFault
-from memory.read.conversation import session_ref
 from policies.gate import Item
 from policies.injection.render import harmless
 from policies.labels import Integrity, Sensitivity
 from policies.task import OPEN, STATUSES
 from proxy.api.answers import said
-from proxy.api.asking import Caller, as_id, body_as, caller_of, holder_for, parameters
+from proxy.api.asking import Caller, as_id, body_as, holder_for
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import Asked
 from proxy.api.schemas_task import TaskAsked, TaskPatch, TaskSaid, TasksAsked
@@ -32,7 +28,7 @@ from proxy.api.schemas_task_tools import (
     TaskUpdateArguments,
 )
 from proxy.api.tasks import KIND, TaskCalls
-from proxy.api.tool_record import SESSION, ToolCall
+from proxy.api.tool_calls import kept_call, tool_caller
 from proxy.gated import readable
 
 NO_TASKS: Final = "There are no such tasks."
@@ -48,7 +44,7 @@ class TaskTools:
 
     async def add(self, request: web.Request) -> web.Response:
         """Keep a task as the assistant's."""
-        caller = self._caller(request, "memory:write")
+        caller = tool_caller(request, self._parts, "memory:write")
         asked = await body_as(request, TaskAddArguments)
         task = TaskAsked(title=asked.title, notes=asked.notes or "", needs=asked.needs or [])
         (made,) = await self._tasks.added(caller, TasksAsked(tasks=[task]), Integrity.ASSISTANT)
@@ -56,7 +52,7 @@ class TaskTools:
 
     async def update(self, request: web.Request) -> web.Response:
         """Say where a task stands now."""
-        caller = self._caller(request, "memory:write")
+        caller = tool_caller(request, self._parts, "memory:write")
         asked = await body_as(request, TaskUpdateArguments)
         given = {name: value for name in ("status", "notes", "output") if (value := getattr(asked, name)) is not None}
         task_id = as_id(asked.task, KIND)
@@ -67,7 +63,7 @@ class TaskTools:
 
     async def list(self, request: web.Request) -> web.Response:
         """The open tasks, or all."""
-        caller = self._caller(request, "memory:read:own")
+        caller = tool_caller(request, self._parts, "memory:read:own")
         asked = await body_as(request, TaskListArguments)
         statuses = STATUSES if asked.over else sorted(OPEN)
         page = await self._parts.tasks.page(caller.scope, limit=asked.k or TASKS_DEFAULT, statuses=statuses)
@@ -78,36 +74,13 @@ class TaskTools:
             lambda one: Item(caller.scope.tenant, Sensitivity(one.sensitivity), session_id=one.session_id),
         )
         found = await self._tasks.shown(caller, seen)
-        kept = await self._kept("task_list", asked, caller, [as_id(one.id, KIND) for one in found])
+        kept = await kept_call(self._parts, "task_list", asked, caller, [as_id(one.id, KIND) for one in found])
         text = "\n".join(map(_line, found)) or NO_TASKS
         return said(TaskListToolSaid(tool="task_list", text=text, retrieval=kept, tasks=[*found]))
 
-    # ------------------------------------------------------------ steps
-
-    def _caller(self, request: web.Request, capability: Any) -> Caller:
-        caller = caller_of(request, self._parts.door, capability)
-        parameters(request, ())
-        return caller
-
     async def _answered(self, tool: str, asked: Asked, caller: Caller, made: TaskSaid, text: str) -> web.Response:
-        kept = await self._kept(tool, asked, caller, [as_id(made.id, KIND)])
+        kept = await kept_call(self._parts, tool, asked, caller, [as_id(made.id, KIND)])
         return said(TaskToolSaid(tool=tool, text=text, retrieval=kept, task=made))
-
-    async def _kept(self, tool: str, asked: Asked, caller: Caller, ids: Sequence[UUID]) -> str | None:
-        """The record of a call; None where it cannot be kept, which does not keep the answer back."""
-        chain_key = await self._parts.keys.chain_key(caller.scope.tenant)
-        session = session_ref(chain_key, caller.scope, caller.ask.session or SESSION)
-        call = ToolCall.of(tool, asked, caller.scope, session, caller.now)
-        recorded = True
-        try:
-            await self._parts.tool_records.keep(call)
-        except MemoryProxyFault:
-            recorded = False
-        scope, detail = caller.scope, {"recorded": recorded}
-        self._parts.journal.note(
-            scope.tenant, caller.actor, f"tool.{tool}", ids=[call.retrieval_id, *ids], detail=detail
-        )
-        return str(call.retrieval_id) if recorded else None
 
 
 def _line(one: TaskSaid) -> str:

@@ -30,8 +30,8 @@ from tests.service_fixture import Service, serving
 
 FACT = "The windmill of Harlinghausen grinds only on Thursdays after the second bell."
 QUESTION = "When does the windmill of Harlinghausen grind?"
-TASKS = ["task_add", "task_update", "task_list"]
-NAMES = ["memory_search", "memory_remember", "memory_correct", "memory_forget", "memory_why", *TASKS]
+RECORDS = ["task_add", "task_update", "task_list", "checkpoint_save", "checkpoint_load", "checkpoint_list"]
+NAMES = ["memory_search", "memory_remember", "memory_correct", "memory_forget", "memory_why", *RECORDS]
 
 
 def over_stdio(*options: str, mode: str = "auto", **env: str) -> AbstractAsyncContextManager[Client]:
@@ -94,6 +94,8 @@ async def goes_through_its_day(client: Client) -> None:
         "memory_search",
         "memory_why",
         "task_list",
+        "checkpoint_load",
+        "checkpoint_list",
     ]
     made = await values(client, "memory_remember", content=FACT)
     assert (made["stored"], made["integrity"]) == (True, "assistant")

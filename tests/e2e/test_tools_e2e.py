@@ -25,9 +25,9 @@ from tests.service_fixture import Service
 
 FACT = "The lock of the Weidmoor boathouse opens with the code of the seventh buoy."
 QUESTION = "How does the lock of the Weidmoor boathouse open?"
-TASKS = ["task_add", "task_update", "task_list"]
+RECORDS = ["task_add", "task_update", "task_list", "checkpoint_save", "checkpoint_load", "checkpoint_list"]
 # The definitions stand in prompts: another digest costs every client its prefix cache once. Tell operators.
-DEFINITIONS_SHA256 = "ae647f7658964a62c3a18d4fd94ac7b14331f4338676fa0f10765647dd21a8ed"
+DEFINITIONS_SHA256 = "23fafb2de51de030daac1cb7949309aec65cd8d4ac36d6f6925d192f938165f7"
 
 
 def call(service: Service, tool: str, user: str, **arguments: Any) -> Any:
@@ -48,7 +48,7 @@ def test_the_definitions_are_what_the_openai_sdk_takes_and_always_the_same_bytes
     assert listed == service.call("GET", "/memory/v1/tools", X_Memory_User="somebody-else")
     definitions = TypeAdapter(list[ChatCompletionFunctionToolParam]).validate_python(listed["data"])
     names = [one["function"]["name"] for one in definitions]
-    assert names == ["memory_search", "memory_remember", "memory_correct", "memory_forget", "memory_why", *TASKS]
+    assert names == ["memory_search", "memory_remember", "memory_correct", "memory_forget", "memory_why", *RECORDS]
 
 
 def test_a_search_finds_what_a_chat_stored_and_says_who_said_it(service: Service, user: str) -> None:

@@ -1,0 +1,37 @@
+"""What the tools of records share: who calls in, the record and the audit row of a call out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from aiohttp import web
+
+from memory.errors import MemoryProxyFault
+from memory.read.conversation import session_ref
+from proxy.api.asking import Caller, caller_of, parameters
+from proxy.api.parts import OwnParts
+from proxy.api.schemas import Asked
+from proxy.api.tool_record import SESSION, ToolCall
+
+
+def tool_caller(request: web.Request, parts: OwnParts, capability: str) -> Caller:
+    """Who calls a tool, which takes no parameters. Raises as `caller_of`."""
+    caller = caller_of(request, parts.door, capability)
+    parameters(request, ())
+    return caller
+
+
+async def kept_call(parts: OwnParts, tool: str, asked: Asked, caller: Caller, ids: Sequence[UUID]) -> str | None:
+    """The record of a call; None where it cannot be kept, which does not keep the answer back."""
+    scope = caller.scope
+    session = session_ref(await parts.keys.chain_key(scope.tenant), scope, caller.ask.session or SESSION)
+    call = ToolCall.of(tool, asked, scope, session, caller.now)
+    recorded = True
+    try:
+        await parts.tool_records.keep(call)
+    except MemoryProxyFault:
+        recorded = False
+    named, detail = [call.retrieval_id, *ids], {"recorded": recorded}
+    parts.journal.note(scope.tenant, caller.actor, f"tool.{tool}", ids=named, detail=detail)
+    return str(call.retrieval_id) if recorded else None
