@@ -46,6 +46,7 @@ from memory.config_sections import (
     Listen,
     Log,
     Personal,
+    Preferences,
     Procedure,
     Queue,
     Recall,
@@ -86,6 +87,7 @@ class Settings(Section):
     ledger: Ledger = Ledger()
     session: Session = Session()
     checkpoint: Checkpoint = Checkpoint()
+    preferences: Preferences = Preferences()
     overflow: Literal["error", "summarise"] = Field(
         default="error",
         description="A conversation that does not fit even without memory. error: vLLM's own error goes to the client. "
@@ -177,6 +179,7 @@ def digest(settings: Settings) -> str:
             "ledger": True,
             "session": True,
             "checkpoint": True,
+            "preferences": True,
             "overflow": True,
             "summary": True,
             "embedding": {"model", "dim"},

@@ -278,6 +278,17 @@ class Checkpoint(Section):
     parts_max: int = Field(default=64, ge=1, le=1000, description="Notes, goals, facts and so on of one checkpoint.")
 
 
+class Preferences(Section):
+    """What is learnt of a user's taste."""
+
+    style_notes_max: int = Field(
+        default=2,
+        ge=0,
+        le=4,
+        description="Wishes about how answers are written, as learnt, that a new conversation is told; 0: none.",
+    )
+
+
 class Summary(Section):
     """The rolling summary of a conversation."""
 

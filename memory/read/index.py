@@ -34,6 +34,7 @@ from memory.read.names import Names
 from memory.read.newest_first import Found, NewestFirst
 from memory.read.prepared import Prepared, judged
 from memory.read.speakers import Speakers
+from memory.read.styles import Styles
 from memory.read.talk import Talk
 from memory.read.vouched import Vouched
 from memory.read.words import date_words, fingerprint, own_terms
@@ -102,6 +103,7 @@ class ScopeIndex:
         self._dense = DenseIndex(dim)
         self._facts = Facts()
         self._names = Names()
+        self._styles = Styles()
         self._newest = NewestFirst(self._items, self._units, self._dense, self._facts)
         self._vouched = Vouched(self._items, self._units, self._dense)
         self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
@@ -150,6 +152,7 @@ class ScopeIndex:
         self._talk.put(slot, item)
         self._facts.put(slot, item)
         self._names.put(slot, item)
+        self._styles.put(slot, item)
         self._items[slot] = replace(item, vectors=_KEPT, context="")
         self._units[slot] = units
         self._slots[item.memory_id] = slot
@@ -189,6 +192,7 @@ class ScopeIndex:
         self._talk.drop(slot, item)
         self._facts.drop(slot, item)
         self._names.drop(slot, item)
+        self._styles.drop(slot)
         self._attributed.discard(slot)
         for event_id in dict.fromkeys(item.event_ids):
             self._by_event[event_id] = tuple(held for held in self._by_event[event_id] if held != slot)
@@ -299,6 +303,10 @@ class ScopeIndex:
             )
             for found, said, verdict, known in zip(chosen, explained, verdicts, features, strict=True)
         ]
+
+    def styles(self, where: Filter, now: datetime) -> list[IndexItem]:
+        """How answers are wished to be written: of each facet the wish that was said last, the newest first."""
+        return self._styles.newest(self._items, self._visible(where, now))
 
     def last_said(self, session_id: UUID, count: int, prepared: Prepared) -> list[IndexItem]:
         """The last turns of a session that the question may see, newest first, at most `count`."""

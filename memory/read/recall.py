@@ -31,6 +31,7 @@ from memory.read.tiers import cascaded
 from memory.read.transform import FollowUp
 from memory.telemetry import Metrics
 from policies.admission import Features
+from policies.checkpoint import LABELS
 
 _WORD: Final = re.compile(r"\w+")
 # Of the deadline, the part that the embedding may take before the lexical rung is taken instead: what is left is
@@ -179,6 +180,15 @@ class Recaller:
             if found.reason != "deadline":
                 return found
         return Recall(reason="deadline")
+
+    def styles(self, question: Question, most: int) -> tuple[Candidate, ...]:
+        """How the user of a question likes answers to be, by facts of their own scope that are held in this process."""
+        hot = self._hot.held(question.scope) if most else None
+        if hot is None:
+            return ()
+        found = hot.index.styles(question.where.among(hot.visibility), question.now)
+        own = [one for one in found if hot.visibility.get(one.scope_id, "own") == "own"]
+        return tuple(_as_style(item, place) for place, item in enumerate(own[:most]))
 
     def known(self, question: Question) -> Recall | None:
         """What was answered to it a moment ago, where nothing has changed since; costs nothing."""
@@ -383,6 +393,12 @@ def candidate_of(hit: Scored) -> Candidate:
         why=hit.why,
         later=hit.later,
     )
+
+
+def _as_style(item: IndexItem, place: int) -> Candidate:
+    one = as_candidate(item)
+    role = f"{one.role}, {LABELS['persona']}"
+    return replace(one, role=role, occurred_at=None, seq=place, section="persona", why="a style that the user prefers")
 
 
 def as_candidate(item: IndexItem) -> Candidate:
