@@ -18,13 +18,16 @@ PartState = Literal["", "hidden", "quarantined", "rejected", "superseded", "expi
 
 @dataclass(frozen=True, slots=True)
 class NewPart:
-    """One part to store: a memory that is there in a version, or one that is made with it (`made`)."""
+    """One part to store: a memory that is there in a version, or one that is made with it (`made`). `copied_from`: the
+    memory of another scope whose words it repeats, and with which it ends.
+    """
 
     part: Part
     memory_id: UUID
     version: int = 1
     own: bool = False
     made: NewMemory | None = None
+    copied_from: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

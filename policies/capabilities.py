@@ -15,6 +15,7 @@ READ_PROJECT: Final = "memory:read:project"
 READ_TENANT: Final = "memory:read:tenant"
 WRITE: Final = "memory:write"
 ANY_USER: Final = "act:any_user"
+ANY_PROJECT: Final = "checkpoint:any_project"
 
 # Every capability, with what it allows.
 CAPABILITIES: Final = {
@@ -30,6 +31,7 @@ CAPABILITIES: Final = {
     "trace:read": "read traces and replays",
     "metrics:read": "read /memory/metrics",
     ANY_USER: "name any user",
+    ANY_PROJECT: "take a checkpoint of one's own from another project",
 }
 # What a key has when nothing is said.
 USUAL: Final = (READ_OWN, WRITE)

@@ -7,7 +7,9 @@ Conflict, TooLarge, VersionRequired, Unprocessable, StoreUnavailable.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -16,17 +18,27 @@ from aiohttp import web
 
 from memory.audit import Note, noted
 from memory.checkpoints import Checkpoint, CheckpointRow, StoredPart
-from memory.errors import MemoryInvalid, NotFound, QueueUnavailable, StoreUnavailable, VersionRequired
+from memory.errors import (
+    MemoryInvalid,
+    NotFound,
+    QueueUnavailable,
+    ScopeDenied,
+    StoreUnavailable,
+    Unprocessable,
+    VersionRequired,
+)
 from memory.read.conversation import session_ref
 from memory.read.restore import mark_of
 from memory.stored import SessionRecord
+from policies.capabilities import ANY_PROJECT
 from policies.checkpoint import Said as Compared
 from policies.checkpoint import difference, name_of
 from policies.gate import Holder, Item
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
+from policies.text import storable
 from proxy.api.answers import said
-from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters, require
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
@@ -175,6 +187,8 @@ class Checkpoints:
         name = _name_in(request, caller)
         asked = await body_as(request, BranchAsked)
         holder = await holder_for(caller, self._parts.keys)
+        if asked.from_project is not None:
+            return await self._taken_over(caller, holder, name, asked, asked.from_project)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)
         new_name = caller.credential.hide(asked.name)
@@ -182,6 +196,28 @@ class Checkpoints:
         made = await self._parts.checkpoints.store.branch(caller.scope, name, new_name, now=caller.now, note=note)
         self._parts.metrics.checkpoints.labels("branched").inc()
         return await self._shown(caller, holder, made)
+
+    async def _taken_over(
+        self, caller: Caller, holder: Holder, name: str, asked: BranchAsked, project: str
+    ) -> web.Response:
+        """A checkpoint of another project of the same user, as one of this project."""
+        require(caller.credential, ANY_PROJECT)
+        if {"project", "session"}.intersection(caller.credential.fixed):
+            raise ScopeDenied("this key is for one project", param="from_project")
+        source = replace(caller.scope, project=caller.credential.hide(unicodedata.normalize("NFC", storable(project))))
+        if source == caller.scope:
+            raise Unprocessable("from_project is this very project: leave it out", param="from_project")
+        known = await self._parts.checkpoints.store.one(source, name)
+        parts = _readable_parts(caller, holder, known)
+        new_name = caller.credential.hide(asked.name)
+        new, trimmed = await self._saving.made_from(caller, new_name, parts)
+        note = self._note(caller, "branch", new_name, known.row.checkpoint_id)
+        subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
+        store = self._parts.checkpoints.store
+        made = await store.save(caller.scope, subject, new, now=caller.now, note=note, source=source)
+        await self._parts.tells.changed(caller.scope)
+        self._parts.metrics.checkpoints.labels("branched").inc()
+        return await self._shown(caller, holder, made, trimmed)
 
     async def load(self, request: web.Request) -> web.Response:
         """Have a conversation be given a checkpoint with its next message, once."""

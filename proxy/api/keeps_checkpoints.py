@@ -23,7 +23,14 @@ class KeepsCheckpoints(Protocol):
     """The store of checkpoints. Every method acts inside one scope and may raise StoreUnavailable."""
 
     async def save(
-        self, scope: Scope, subject_id: UUID, new: NewCheckpoint, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        new: NewCheckpoint,
+        *,
+        now: datetime,
+        note: Note,
+        source: Scope | None = None,
     ) -> Checkpoint:
         """Keep it under its name. Raises Conflict, TooLarge."""
 

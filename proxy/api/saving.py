@@ -29,7 +29,7 @@ from memory.write.windows import dated, split_windows
 from policies.checkpoint import LABELS, Costs, Part, fitting, in_order, may_become
 from policies.gate import Holder, Item
 from policies.injection.judge import Origin, judge
-from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
+from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity, within_ceiling
 from policies.persona import BUILT_IN, rendered, style_of
 from policies.task import OPEN
 from policies.text import storable
@@ -129,6 +129,24 @@ class Saving:
         if not pieces:
             raise Unprocessable("nothing would be left of it: delete the checkpoint instead")
         return await self._finished(caller, known.row.name, known.row.session_id, pieces, asked.trim, known.parts)
+
+    async def made_from(self, caller: Caller, name: str, parts: Sequence[StoredPart]) -> tuple[NewCheckpoint, int]:
+        """What is to be stored of the parts of a checkpoint of another scope: their words as they are now, each of
+        which ends with its source. Of files and documents, and of what is above `internal`, nothing is taken.
+        """
+        taken = [one for one in parts if one.part != "document" and _may_leave(one)]
+        words = [
+            Words(one.part, one.content, one.role, Integrity(one.integrity), Sensitivity(one.sensitivity), (), None)
+            for one in taken
+        ]
+        if not words:
+            raise Unprocessable("nothing of it may be taken to another project")
+        made, trimmed = await self._finished(caller, name, None, [self._piece(one) for one in words], True, ())
+        source = {(one.part, one.content): one.memory_id for one in taken}
+        copied = tuple(
+            replace(one, copied_from=source[one.part, one.made.content]) for one in made.parts if one.made is not None
+        )
+        return replace(made, parts=copied), trimmed + len(parts) - len(taken)
 
     # ------------------------------------------------------------ what is said
 
@@ -425,6 +443,11 @@ class Saving:
 def _part_of(one: MemoryRecord) -> Part:
     """What a memory of the conversation is taken as: a file as a document, by reference."""
     return "document" if one.collection == "artifact" else "fact"
+
+
+def _may_leave(one: StoredPart) -> bool:
+    """Whether it stands and is labelled low enough to be copied to another scope."""
+    return not one.state and within_ceiling(Sensitivity(one.sensitivity), Sensitivity.INTERNAL)
 
 
 def _item_of_words(caller: Caller, session_id: UUID, words: Words) -> Item:

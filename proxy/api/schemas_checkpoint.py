@@ -80,6 +80,11 @@ class BranchAsked(Asked):
     """The name of the branch."""
 
     name: Name
+    from_project: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        default=None,
+        description="The project of the same user that the checkpoint is taken from; this call's gets the branch. "
+        "Takes the capability checkpoint:any_project. What is taken is copied, and ends with its source.",
+    )
 
 
 class LoadAsked(Asked):

@@ -57,6 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     branch = add_verb(verbs, "branch", _branch, "Another name for what it holds now, which goes on by itself.")
     branch.add_argument("name")
     branch.add_argument("new_name")
+    branch.add_argument("--from-project", metavar="PROJECT", help="take it from another project of the same user")
     for verb, run, what in (
         ("delete", _delete, "Hide a checkpoint; what it was made of stays."),
         ("undelete", _undelete, "Bring back the one of this name that was deleted last."),
@@ -107,7 +108,8 @@ def _diff(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _branch(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{_one(options.name)}/branch", {"name": options.new_name})
+    taken = {"from_project": options.from_project} if options.from_project else {}
+    return client.send("POST", f"{_one(options.name)}/branch", {"name": options.new_name, **taken})
 
 
 def _delete(client: Client, options: argparse.Namespace) -> Any:

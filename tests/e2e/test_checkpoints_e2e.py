@@ -495,3 +495,39 @@ def test_a_file_of_the_conversation_is_taken_along_by_reference(service: Service
     made = service.call("POST", "/memory/v1/checkpoints", {"name": "camp", "session": "harbour"}, X_Memory_User=user)
     parts = [(one["part"], one["memory_id"], one["own"]) for one in made["parts"]]
     assert ("document", file["memory_id"], False) in parts
+
+
+def test_one_of_another_project_is_taken_over_and_ends_with_its_source(
+    service: Service, upstream: str, user: str
+) -> None:
+    def at(project: str, method: str, path: str, body: Any = None) -> Any:
+        return service.call(method, f"/memory/v1{path}", body, X_Memory_User=user, X_Memory_Project=project)
+
+    ask(service, "My sister Anna came by yesterday.\nsay: Nice.", user, session="harbour", project="sea")
+    service.settle()
+    saved = at("sea", "POST", "/checkpoints", {"name": "camp", "session": "harbour", "notes": "The jetty waits."})
+    assert {one["part"] for one in saved["parts"]} >= {"notes", "fact"}
+    made = at("land", "POST", "/checkpoints/camp/branch", {"name": "camp", "from_project": "sea"})
+    assert sorted((one["part"], one["content"]) for one in made["parts"]) == sorted(
+        (one["part"], one["content"]) for one in saved["parts"]
+    )
+    assert all(one["own"] for one in made["parts"]) and made["session"] is None
+    ask(service, "Please go on.", user, project="land", checkpoint="camp")
+    block = str(last(upstream)[0].json["messages"][-1]["content"])
+    assert "The jetty waits." in block and "Anna" in block
+    fact = next(one["memory_id"] for one in saved["parts"] if one["part"] == "fact")
+    assert at("sea", "POST", "/forget", {"memory": fact})["complete"] is True
+    left = at("land", "GET", "/checkpoints/camp")["parts"]
+    assert "Anna" not in json.dumps([one["content"] for one in left if not one["state"]])
+    same = at("sea", "POST", "/checkpoints/camp/branch", {"name": "again", "from_project": "sea"})["error"]
+    assert same["code"] == "unprocessable" and same["param"] == "from_project"
+    nowhere = at("land", "POST", "/checkpoints/camp/branch", {"name": "x", "from_project": "moon"})["error"]
+    assert nowhere["code"] == "not_found"
+    other = service.call(
+        "POST",
+        "/memory/v1/checkpoints/camp/branch",
+        {"name": "x", "from_project": "sea"},
+        X_Memory_User=user + "-not",
+        X_Memory_Project="land",
+    )["error"]
+    assert other["code"] == "not_found"

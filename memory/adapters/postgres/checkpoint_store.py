@@ -61,16 +61,31 @@ class CheckpointStore:
     # ------------------------------------------------------------ writing
 
     async def save(
-        self, scope: Scope, subject_id: UUID, new: NewCheckpoint, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        new: NewCheckpoint,
+        *,
+        now: datetime,
+        note: Note,
+        source: Scope | None = None,
     ) -> Checkpoint:
-        """Keep it under its name. Raises Conflict where the name is taken, or a memory that it names has gone."""
+        """Keep it under its name. `source`: the scope that its parts are copied from. Raises Conflict where the name is
+        taken, or a memory that it names has gone.
+        """
         scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, self._ids(), now)
         seen = await self._seen(scope, scope_id)
-        async with self._database.transaction(scope.tenant, seen) as tx:
+        source_id = await self._known(source) if source is not None else None
+        within = seen if source_id is None else sorted({*seen, source_id})
+        async with self._database.transaction(scope.tenant, within) as tx:
+            if source_id is not None:  # before this scope's version: who ends a source has locked it before its copies
+                await _require_sources(tx, scope.tenant, source_id, new.parts)
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             await _add_checkpoint(tx, place, new.name, new.session_id)
             await self._write_version(tx, place, 1, new, changed, seen)
+            if source_id is not None:
+                await _follow_sources(tx, place, source_id, new.parts)
             await witness(tx)
         return await self.one(scope, new.name)
 
@@ -308,6 +323,23 @@ async def _require_standing(tx: Transaction, tenant: UUID, scope_ids: Sequence[i
     found = await tx.fetch("memories_to_keep", tenant, list(scope_ids), sorted(named))
     if missing := named - {UUID(int=row["memory_id"].int) for row in found}:
         raise Conflict(f"{len(missing)} of the memories changed or went away while this was read; try again")
+
+
+async def _require_sources(tx: Transaction, tenant: UUID, source_id: int, parts: Iterable[NewPart]) -> None:
+    copied = {one.copied_from for one in parts if one.copied_from is not None}
+    found = await tx.fetch("memories_to_keep", tenant, [source_id], list(copied))
+    if missing := copied - {UUID(int=row["memory_id"].int) for row in found}:
+        raise Conflict(f"{len(missing)} of the memories changed or went away while this was read; try again")
+
+
+async def _follow_sources(tx: Transaction, place: Place, source_id: int, parts: Iterable[NewPart]) -> None:
+    """What was copied ends with what it was copied from, as what is shared does (migration 0015)."""
+    for one in parts:
+        if one.copied_from is not None:
+            ids = (place.tenant, one.copied_from, one.memory_id)
+            await tx.run("add_share", *ids, place.scope_id, source_id, place.now)
+            edge = (one.memory_id, "summary", one.copied_from, "memory", 0, place.scope_id, None, None)
+            await tx.run("add_derivation", place.tenant, *edge)
 
 
 async def _own_alone(tx: Transaction, scope: Scope, checkpoint_id: UUID, hidden_at: datetime | None) -> list[UUID]:
