@@ -138,7 +138,7 @@ class ArtifactCalls:
         known = await self._readable(caller, id_in_path(request, KIND))
         tenant, key = caller.scope.tenant, await self._link_key(caller.scope.tenant)
         made = signed(key, tenant, known.artifact_id, now=caller.now, expires_s=asked.expires_s)
-        path = f"/memory/v1/links/{tenant}/{known.owner.scope_id}/{known.artifact_id}"
+        path = f"/memory/links/{tenant}/{known.owner.scope_id}/{known.artifact_id}"
         await self._changed(caller, "linked")
         at = datetime.fromtimestamp(made.expires, UTC)
         return said(LinkSaid(url=f"{path}?expires={made.expires}&sig={made.sig}", expires_at=at))

@@ -65,7 +65,7 @@ ARTIFACT_CALLS: Final = (
     ),
     Call(
         "GET",
-        "/memory/v1/links/{tenant}/{scope}/{id}",
+        "/memory/links/{tenant}/{scope}/{id}",
         "openLink",
         "The bytes that a link opens; no key is asked for.",
         answer_type="*/*",

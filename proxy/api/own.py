@@ -51,7 +51,7 @@ __all__ = ["OwnApi", "OwnParts"]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # A session's label may hold any character, a slash as %2F.
 _ID: Final = "{id:[^/]+}"
-# What counts as a request of a key; health, readiness, metrics and the description do not.
+# What counts as a request of a key; health, readiness, metrics, links to files and the description do not.
 _COUNTED: Final = "/memory/v1/"
 
 
@@ -167,7 +167,7 @@ class OwnApi:
             Route("GET", "/memory/v1/artifacts/{id}", artifacts.show),
             Route("GET", "/memory/v1/artifacts/{id}/content", artifacts.content),
             Route("POST", "/memory/v1/artifacts/{id}/link", artifacts.link),
-            Route("GET", "/memory/v1/links/{tenant}/{scope}/{id}", artifacts.open_link),
+            Route("GET", "/memory/links/{tenant}/{scope}/{id}", artifacts.open_link),
             Route("PATCH", "/memory/v1/artifacts/{id}", artifacts.change),
             Route("DELETE", "/memory/v1/artifacts/{id}", artifacts.delete),
             Route("POST", "/memory/v1/artifacts/{id}/undelete", artifacts.undelete),

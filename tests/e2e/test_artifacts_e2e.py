@@ -131,7 +131,7 @@ def test_a_link_opens_one_file_until_it_expires(service: Service, user: str) -> 
     assert fetch(service, link.partition("?")[0])[0] == 403
     later = link.replace("expires=", "expires=1")
     assert fetch(service, later)[0] == 403
-    assert fetch(service, "/memory/v1/links/x/y/z?expires=1&sig=0")[0] == 404
+    assert fetch(service, "/memory/links/x/y/z?expires=1&sig=0")[0] == 404
     time.sleep(2.1)
     status, raw, _ = fetch(service, link)
     assert status == 410 and b"expired" in raw

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -474,3 +475,36 @@ def test_a_key_says_what_becomes_of_a_conversation_that_does_not_fit(keyed: Keye
     sent = json.loads(last(upstream)[0].body)["messages"]
     assert [one["role"] for one in sent] == ["user"]
     assert sent[0]["content"].endswith(words)
+
+
+def test_a_checkpoint_of_another_project_takes_the_capability_and_no_fixed_project(keyed: Keyed) -> None:
+    def key(name: str, *more: str) -> str:
+        return str(keyed.make(name, "--user", "ida", *more)["secret"])
+
+    def call(secret: str, path: str, body: Any, project: str) -> Any:
+        named = {} if project == "" else {"X_Memory_Project": project}
+        return keyed.service.call("POST", f"/memory/v1{path}", body, Authorization=f"Bearer {secret}", **named)
+
+    can = [word for one in ("memory:read:own", "memory:write", "checkpoint:any_project") for word in ("--can", one)]
+    usual, may = key("usual"), key("may", *can)
+    fixed = key("fixed", "--project", "land", *can)
+    assert call(usual, "/checkpoints", {"name": "camp", "notes": "The jetty waits."}, "sea")["name"] == "camp"
+    taking = {"name": "camp", "from_project": "sea"}
+    assert call(usual, "/checkpoints/camp/branch", taking, "land")["error"]["code"] == "capability_missing"
+    assert call(fixed, "/checkpoints/camp/branch", taking, "")["error"]["code"] == "scope_denied"
+    assert call(may, "/checkpoints/camp/branch", taking, "land")["parts"][0]["content"] == "The jetty waits."
+
+
+def test_a_link_to_a_file_opens_it_without_a_key(keyed: Keyed) -> None:
+    secret = keyed.make("files", "--user", "ida")["secret"]
+    edge = "edge"
+    head = f'--{edge}\r\nContent-Disposition: form-data; name="file"; filename="plan.txt"\r\n\r\n'
+    body = f"{head}Oak, four metres.\r\n--{edge}--\r\n".encode()
+    of = {"Authorization": f"Bearer {secret}"}
+    kind = f"multipart/form-data; boundary={edge}"
+    made = keyed.service.call("POST", "/memory/v1/artifacts", body, Content_Type=kind, **of)
+    path = f"/memory/v1/artifacts/{made['id']}"
+    assert keyed.service.call("GET", f"{path}/content")["error"]["code"] == "invalid_api_key"
+    link = keyed.service.call("POST", f"{path}/link", {}, **of)["url"]
+    with urllib.request.urlopen(keyed.service.url + link, timeout=30) as answer:
+        assert answer.read() == b"Oak, four metres."
