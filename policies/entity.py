@@ -49,7 +49,7 @@ USER: Final = "user"
 IS: Final = "is"
 """In a link: both are one, nothing ties them."""
 
-_KIN: Final = re.compile(rf"(?P<kind>{KIN_ONE}|{KIN_MANY}|{PETS}) (?P<what>name|lives in)")
+_KIN: Final = re.compile(rf"(?P<kind>{KIN_ONE}|{KIN_MANY}|{PETS}) (?P<what>name|lives in|works at)")
 _PET: Final = re.compile(PETS)
 _OWN: Final[Mapping[str, Type]] = {
     "doctor": "person",
@@ -66,6 +66,7 @@ _OWN: Final[Mapping[str, Type]] = {
     "church": "organisation",
     "employer": "organisation",
 }
+_TIED: Final[Mapping[str, Type]] = {"lives_in": "place", "works_at": "organisation"}
 _PLACES: Final = frozenset({"lives_in", "comes_from", "grew_up_in", "born_in", "hometown"})
 _TIES: Final[Mapping[str, tuple[Type, Type]]] = {
     "runs_on": ("service", "host"),
@@ -115,11 +116,7 @@ def link_in(subject: str, predicate: str, object_: str, *, negated: bool = False
         return None
     speaker = Named(subject, "person")
     if kin := _KIN.fullmatch(predicate.replace("_", " ")):
-        kind = kin["kind"]
-        if kin["what"] == "lives in":
-            return Link(Named(kind, "person", kind), "lives_in", Named(object_, "place"))
-        type_: Type = "animal" if _PET.fullmatch(kind) else "person"
-        return Link(speaker, kind.replace(" ", "_"), Named(object_, type_, kind if subject == USER else ""))
+        return _of_kin(speaker, kin["kind"], kin["what"].replace(" ", "_"), object_)
     if predicate in _OWN:
         return Link(speaker, predicate, Named(object_, _OWN[predicate], predicate if subject == USER else ""))
     if predicate in _PLACES:
@@ -134,6 +131,14 @@ def link_in(subject: str, predicate: str, object_: str, *, negated: bool = False
         mine, theirs = _TIES[predicate]
         return Link(Named(subject, mine), predicate, Named(object_, theirs))
     return None
+
+
+def _of_kin(speaker: Named, kind: str, what: str, object_: str) -> Link:
+    """What is said of a relative, a friend or a pet: their name, or whom or what they are tied to."""
+    if what in _TIED:
+        return Link(Named(kind, "person", kind), what, Named(object_, _TIED[what]))
+    type_: Type = "animal" if _PET.fullmatch(kind) else "person"
+    return Link(speaker, kind.replace(" ", "_"), Named(object_, type_, kind if speaker.name == USER else ""))
 
 
 def shown(name: str, statement: str) -> str:

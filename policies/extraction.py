@@ -18,7 +18,8 @@ from datetime import datetime
 from typing import Final
 
 from policies.fact import Fact
-from policies.fact_patterns import OPENS, RULES, TRIGGER, UNREAL, Rule
+from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TRIGGER, UNREAL, Rule
+from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
 from policies.fact_patterns_team import Told, corrects, told
@@ -71,12 +72,13 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
     said = covered(read)
     masked, values = values_in(said)
     found: dict[tuple[str, str, str, bool], Fact] = {}
-    after_correction = False
+    after_correction, spoken_of = False, Antecedent()
     for sentence in sentences(said):
         corrected = after_correction or corrects(said, sentence.start, sentence.end)
         after_correction = corrected and sentence.end - sentence.start < 20
         facts = [
             *_ruled(said, sentence, voice, said_at),
+            *_of_pronoun(said, sentence, spoken_of, voice, said_at),
             *(
                 _from_told(one, voice)
                 for one in told(said, sentence.start, sentence.end)
@@ -87,6 +89,8 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
                 for one in stated_values(masked, sentence.start, sentence.end, values)
             ),
         ]
+        ranges = ((fact.span[0] - sentence.start, fact.span[1] - sentence.start) for fact in facts)
+        spoken_of.read(said[sentence.start : sentence.end], ranges)
         for fact in facts:
             if fact.object and COVER not in fact.object and read[fact.span[0] : fact.span[1]].strip():
                 kept = replace(fact, correction=True) if corrected and not fact.correction else fact
@@ -120,12 +124,33 @@ def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> I
                 reached = fact.span[1]
 
 
+def _of_pronoun(
+    said: str, sentence: Sentence, spoken_of: Antecedent, voice: _Voice, said_at: datetime
+) -> Iterator[Fact]:
+    """What the rules say of the one relative or friend that "she" or "he" can mean."""
+    for pronoun in SHE_OR_HE.finditer(said, sentence.start, sentence.end):
+        before = said[sentence.start : pronoun.start()]
+        kind = spoken_of.of(pronoun[0])
+        if kind is None or not sentence.states(pronoun.start()) or UNREAL.search(before) or not OPENS.search(before):
+            continue
+        for rule in OF_PRONOUN:
+            found = rule.pattern.match(said, pronoun.start(), sentence.end)
+            if found is not None:
+                yield from _by_rule(said, rule, found, sentence, voice, said_at, kind)
+
+
 def _by_rule(
-    said: str, rule: Rule, found: re.Match[str], sentence: Sentence, voice: _Voice, said_at: datetime
+    said: str,
+    rule: Rule,
+    found: re.Match[str],
+    sentence: Sentence,
+    voice: _Voice,
+    said_at: datetime,
+    kind: str = "",
 ) -> Iterator[Fact]:
     groups = found.groupdict()
     at = found.span("o2") if groups.get("o2") else found.span("o")
-    kind = normalised(groups.get("k") or "")
+    kind = normalised(groups.get("k") or kind)
     if kind in ("part", "thing", "one", "memory", "moment", "way", "time", "scene"):
         return
     for start, end in objects(said, at, rule.shape):

@@ -79,6 +79,8 @@ _I = rf"I {_ADV}"
 _IM = rf"(?:I'm|I am) {_ADV}"
 _IVE = rf"(?:I|I've|we|we've) {_ADV}"
 _NOT = r"I (?:really |just |also |still )?(?:don't|do not|can't|cannot|never) (?:really |even |particularly )?"
+_LATELY = "(?:has |have |just |recently |finally |now )*"
+_NOW = "(?:currently |now |still |also )*"
 _DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
 
 
@@ -138,11 +140,32 @@ _AROUND: Final = (
     _rule(rf"my (?:[a-z]+ )?(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:Dr\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is {o}.", "exact", "one", importance=0.65),
     _rule(rf"{_IM}(?:dating|engaged to|married to) (?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "partner_name", "{S} is together with {o}.", "exact", "one", importance=0.8),
     _rule(rf"I {_ADV}drive an? {_RUN}", "drives", "{S} drives {a o}.", "phrase", "one"),
-    _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}) (?:has |just |recently |finally )*moved (?:back |over )?to {_DOTTED}", "{k}_lives_in", "{P} {k} lives in {o}.", "place", "one"),
-    _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}) (?:currently |now )?(?:lives|is living) in {_DOTTED}", "{k}_lives_in", "{P} {k} lives in {o}.", "place", "one"),
-    _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}) (?:is|works as) an? {_RUN}", "{k}_job", "{P} {k} is {a o}.", "job", "one"),
-    _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}|{PETS}) is allergic to {_RUNS}", "{k}_allergic_to", "{P} {k} is allergic to {o}.", "list", importance=0.9),
 )  # fmt: skip
+
+# What is said of the people around one, behind "my sister", "my sister Anna" or "she".
+_TOLD_OF: Final = (
+    (rf"{_LATELY}moved (?:back |over )?to {_DOTTED}", "lives_in", "lives in {o}", "place", "one", 0.6),
+    (rf"{_NOW}(?:lives|is living|resides) in {_DOTTED}", "lives_in", "lives in {o}", "place", "one", 0.6),
+    (rf"{_NOW}(?:works|is working) (?:at|for) {_DOTTED}", "works_at", "works at {o}", "employer", "one", 0.6),
+    (rf"{_LATELY}(?:started|got) (?:working|an? (?:new )?job) (?:at|for|with) {_DOTTED}", "works_at", "works at {o}", "employer", "one", 0.6),
+    (rf"{_NOW}(?:is|works as) an? {_RUN}", "job", "is {a o}", "job", "one", 0.6),
+    (rf"is allergic to {_RUNS}", "allergic_to", "is allergic to {o}", "list", "many", 0.9),
+    (r"(?:is|(?:just |recently )?turned) (?P<o>\d{1,3})(?: years? old)?(?=[,.;!]|$| and | now)", "age", "is {o} years old", "age", "one", 0.6),
+)  # fmt: skip
+_NAMED: Final = r"(?:,? (?-i:[A-Z])[\w'-]{1,20},?)?"
+_KIN: Final = tuple(
+    _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}){_NAMED} {verb}", f"{{k}}_{predicate}", f"{{P}} {{k}} {says}.", shape, count, importance=importance)
+    for verb, predicate, says, shape, count, importance in _TOLD_OF
+)  # fmt: skip
+_PET: Final = (
+    _rule(rf"my (?P<k>{PETS}){_NAMED} is allergic to {_RUNS}", "{k}_allergic_to", "{P} {k} is allergic to {o}.", "list", importance=0.9),
+)  # fmt: skip
+SHE_OR_HE: Final = re.compile(r"\b(?:she|he)\b", re.IGNORECASE)
+OF_PRONOUN: Final = tuple(
+    _rule(rf"(?:she|he) {verb}", f"{{k}}_{predicate}", f"{{P}} {{k}} {says}.", shape, count, importance=importance)
+    for verb, predicate, says, shape, count, importance in _TOLD_OF
+)  # fmt: skip
+"""What is said of whoever "she" or "he" is; the kind is the reader's to give."""
 
 _NEW = (
     r"joined|won|adopted|launched|published|enrolled in|signed up for|signed with|got accepted into|got accepted to|opened|bought|purchased|founded"
@@ -208,4 +231,4 @@ _ELSEWHERE: Final = (
     _rule(rf"soy alérgic[oa] a(?:l| la| los| las)? {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
 )  # fmt: skip
 
-RULES: Final[tuple[Rule, ...]] = (*_TURNS, *_WHO, *_AROUND, *_LIFE, *_LIKING, *_ELSEWHERE)
+RULES: Final[tuple[Rule, ...]] = (*_TURNS, *_WHO, *_AROUND, *_KIN, *_PET, *_LIFE, *_LIKING, *_ELSEWHERE)

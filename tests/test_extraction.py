@@ -242,3 +242,24 @@ def test_the_same_text_gives_the_same_facts_each_once(text: str) -> None:
     assert facts == facts_in(text, said_at=WEDNESDAY)
     keys = [(f.subject, f.predicate, f.object, f.negated) for f in facts]
     assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("My sister Anna lives in Porto. She works at Halcyon Labs.", [("sister_name", "anna"), ("sister_lives_in", "porto"), ("sister_works_at", "halcyon labs")]),
+        ("My brother is called Tom. He is 32 and he is allergic to nuts.", [("brother_name", "tom"), ("brother_age", "32"), ("brother_allergic_to", "nuts")]),
+        ("My boss, Maria, works for Globex.", [("boss_name", "maria"), ("boss_works_at", "globex")]),
+        ("My friend got a new job at Acme Corp.", [("friend_works_at", "acme corp")]),
+        ("My dog Rex is allergic to chicken.", [("dog_name", "rex"), ("dog_allergic_to", "chicken")]),
+        ("My brother works at Initech. She lives in Rome.", [("brother_works_at", "initech")]),
+        ("My sister met Carla. She works at Initech.", []),
+        ("My sister and my brother came. She lives in Graz.", []),
+        ("She works at Initech.", []),
+        ("If my sister comes she lives in Rome.", []),
+        ("My mother is a teacher. Does she work at Initech?", [("mother_job", "teacher")]),
+        ("My sister is called Anna. Maybe she works at Initech.", [("sister_name", "anna")]),
+    ],
+)  # fmt: skip
+def test_a_pronoun_is_resolved_where_it_can_mean_one_person_alone(text: str, expected: list[tuple[str, str]]) -> None:
+    assert [(predicate, thing) for _, predicate, thing in triples(text)] == expected
