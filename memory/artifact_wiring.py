@@ -1,14 +1,33 @@
-"""Where the bytes of artifacts lie: resolved settings in, the directory out. Raises ConfigInvalid."""
+"""Where the bytes of artifacts lie: resolved settings in, a directory or a bucket out. Raises ConfigInvalid."""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from memory.adapters.directory_blobs import DirectoryBlobs
+from memory.artifacts import Blobs
 from memory.config import Settings
 from memory.errors import ConfigInvalid
 
 
-def blobs_of(settings: Settings) -> DirectoryBlobs:
-    """The directory of one machine; nothing is made before a file comes."""
+def blobs_of(settings: Settings) -> Blobs:
+    """Nothing is made or asked for before a file comes; boto3 is loaded only for a bucket."""
     if settings.data.dir is None:
         raise ConfigInvalid("unresolved settings: this process is started by `memory-proxy serve`")
-    return DirectoryBlobs(settings.artifacts.dir or settings.data.dir / "artifacts")
+    given, directory = settings.artifacts, settings.artifacts.dir or settings.data.dir / "artifacts"
+    if given.s3_bucket is None:
+        return DirectoryBlobs(directory)
+    if (given.s3_access_key is None) != (given.s3_secret_key is None):
+        raise ConfigInvalid("artifacts.s3_access_key and artifacts.s3_secret_key go together: give both or neither")
+    s3: Any = import_module("memory.adapters.s3_blobs")
+    where = s3.Bucket(
+        url=given.s3_url,
+        bucket=given.s3_bucket,
+        prefix=given.s3_prefix,
+        region=given.s3_region,
+        access_key=given.s3_access_key.get_secret_value() if given.s3_access_key else None,
+        secret_key=given.s3_secret_key.get_secret_value() if given.s3_secret_key else None,
+    )
+    made: Blobs = s3.S3Blobs(where, directory)
+    return made

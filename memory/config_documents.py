@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
-from memory.config_sections import Directory, Section
+from memory.config_sections import Directory, HttpUrl, Section, Word
 
 
 class Documents(Section):
@@ -32,7 +32,17 @@ class Documents(Section):
 class Artifacts(Section):
     """Files that are kept outside the database, sealed; a prompt is given what they are and an excerpt."""
 
-    dir: Directory | None = Field(default=None, description="Where their bytes lie; null: artifacts in data.dir.")
+    dir: Directory | None = Field(
+        default=None, description="Where their bytes lie, with s3_bucket their parts; null: artifacts in data.dir."
+    )
+    s3_bucket: Word | None = Field(default=None, description="Bucket of an S3-compatible service; null: the directory.")
+    s3_url: HttpUrl | None = Field(default=None, description="Address of that service; null: Amazon's.")
+    s3_region: Word = Field(default="us-east-1", description="Its region.")
+    s3_prefix: Word = Field(default="memory-proxy", description="What all names in the bucket begin with.")
+    s3_access_key: SecretStr | None = Field(
+        default=None, description="Its key; null with s3_secret_key: as boto3 finds one (environment, instance role)."
+    )
+    s3_secret_key: SecretStr | None = Field(default=None, description="The secret of that key.")
     bytes_max: int = Field(default=52_428_800, ge=1024, le=17_179_869_184, description="Largest file, else 413.")
     scope_bytes_max: int = Field(
         default=1_073_741_824, ge=0, le=1_125_899_906_842_624, description="All files of one scope, else 413."

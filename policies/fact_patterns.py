@@ -143,7 +143,7 @@ _AROUND: Final = (
 )  # fmt: skip
 
 # What is said of the people around one, behind "my sister", "my sister Anna" or "she".
-_TOLD_OF: Final = (
+_TOLD_OF: Final[tuple[tuple[str, str, str, Shape, Cardinality, float], ...]] = (
     (rf"{_LATELY}moved (?:back |over )?to {_DOTTED}", "lives_in", "lives in {o}", "place", "one", 0.6),
     (rf"{_NOW}(?:lives|is living|resides) in {_DOTTED}", "lives_in", "lives in {o}", "place", "one", 0.6),
     (rf"{_NOW}(?:works|is working) (?:at|for) {_DOTTED}", "works_at", "works at {o}", "employer", "one", 0.6),

@@ -5,126 +5,33 @@
     <root>/<tenant>/<subject>/<scope>/.marks/<name>               unreferenced since its time of change
     <root>/.parts/<uuid>                                          an upload under way, locked by its process
 
-    a file = head envelope(nonce of the file, size) | chunk envelope 0 | chunk envelope 1 | …
-
-Every envelope is sealed under the subject's key. The head is bound to owner and name, each chunk to the file's nonce,
-its place and whether it is the last: a file renamed, cut off or with chunks exchanged does not open. A file appears
-under its name by rename after fsync, so a name is whole or not there. File work runs in threads, never on the loop.
+Each file is sealed (`blob_format`) and appears under its name by rename after fsync, so a name is whole or not there.
+File work runs in threads, never on the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
 import os
 import shutil
 from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, Final
 from uuid import UUID, uuid4
 
-from memory.artifacts import CHUNK_BYTES, GRACE, Blob, Collected, Owner, naming
-from memory.envelope import DataKey, key_id_of, seal, unseal
-from memory.errors import EnvelopeUnreadable, NotFound, StoreUnavailable, TooLarge
+from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, told, unsealed
+from memory.artifacts import GRACE, Collected, Owner
+from memory.envelope import DataKey, key_id_of
+from memory.errors import EnvelopeUnreadable, NotFound
 
-_ENVELOPE_BYTES: Final = 1 + 16 + 12 + 16
-_NONCE_BYTES: Final = 16
-_HEAD_BYTES: Final = _ENVELOPE_BYTES + _NONCE_BYTES + 8
 _NAME_CHARS: Final = 64
 _PARTS: Final = ".parts"
 _MARKS: Final = ".marks"
 # Between the making of a part and its lock lie microseconds; a part this young is not taken for a leftover.
 _LEFTOVER_AGE: Final = timedelta(seconds=60)
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """What the head of a blob is bound to."""
-
-    owner: Owner
-    name: str
-    purpose: str = "blob"
-
-    def associated_data(self) -> bytes:
-        """A word that neither a UUID nor another binding begins with, the owner, the name."""
-        return b"blob head\0" + self.owner.bound() + self.name.encode()
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """What a chunk is bound to."""
-
-    nonce: bytes
-    index: int
-    last: bool
-    purpose: str = "part of a blob"
-
-    def associated_data(self) -> bytes:
-        """Fixed widths."""
-        return b"blob part\0" + self.nonce + self.index.to_bytes(8, "big") + bytes([self.last])
-
-
-class DirectoryWriting:
-    """An upload into a part file. Blocking but for `write` and `keep`."""
-
-    def __init__(self, blobs: DirectoryBlobs, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int) -> None:
-        self._blobs, self._owner, self._key, self._bytes_max = blobs, owner, key, bytes_max
-        self._names = naming(owner, names_key)
-        self._nonce = os.urandom(_NONCE_BYTES)
-        self._held = bytearray()
-        self._index = 0
-        self._bytes = 0
-        self._kept = False
-        self.path = blobs.part()
-        with _told():
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.lseek(self._fd, _HEAD_BYTES, os.SEEK_SET)
-
-    async def write(self, part: bytes) -> None:
-        """As in the seam. Holds at most two chunks."""
-        self._bytes += len(part)
-        if self._bytes > self._bytes_max:
-            raise TooLarge(f"the file is over {self._bytes_max} bytes (artifacts.bytes_max)")
-        self._names.update(part)
-        self._held += part
-        while len(self._held) > CHUNK_BYTES:  # one is held back: only the end says which is the last
-            chunk = bytes(self._held[:CHUNK_BYTES])
-            del self._held[:CHUNK_BYTES]
-            await asyncio.to_thread(self._put, chunk, last=False)
-
-    async def keep(self) -> Blob:
-        """As in the seam."""
-        return await asyncio.to_thread(self._keep)
-
-    def close(self) -> None:
-        """Let go of the file; what was not kept is gone."""
-        if not self._kept:
-            with suppress(FileNotFoundError):
-                self.path.unlink()
-        os.close(self._fd)
-
-    def _put(self, chunk: bytes, *, last: bool) -> None:
-        with _told():
-            _write_all(self._fd, seal(self._key, _Chunk(self._nonce, self._index, last), chunk))
-        self._index += 1
-
-    def _keep(self) -> Blob:
-        name = self._names.hexdigest()
-        self._put(bytes(self._held), last=True)
-        head = self._nonce + self._bytes.to_bytes(8, "big")
-        with _told():
-            os.lseek(self._fd, 0, os.SEEK_SET)
-            _write_all(self._fd, seal(self._key, _Head(self._owner, name), head))
-            os.fsync(self._fd)
-            fresh = self._blobs.place(self._owner, name, self.path, self._key.key_id)
-        self._kept = True
-        return Blob(name, self._bytes, fresh)
 
 
 class DirectoryBlobs:
@@ -134,11 +41,9 @@ class DirectoryBlobs:
         self._root = root
 
     @asynccontextmanager
-    async def writing(
-        self, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int
-    ) -> AsyncIterator[DirectoryWriting]:
+    async def writing(self, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int) -> AsyncIterator[BlobWriting]:
         """As in the seam."""
-        upload = await asyncio.to_thread(DirectoryWriting, self, owner, key, names_key, bytes_max)
+        upload = await asyncio.to_thread(BlobWriting, self, owner, key, names_key, bytes_max)
         try:
             yield upload
         finally:
@@ -160,22 +65,15 @@ class DirectoryBlobs:
         self, owner: Owner, key: DataKey, name: str, start: int = 0, end: int | None = None
     ) -> AsyncIterator[bytes]:
         """As in the seam. The file stays open between chunks, so a removal meanwhile does not cut it off."""
-        with _told():
+        with told():
             file = await asyncio.to_thread(self._opened, owner, name)
+
+        async def fetch(at: int, count: int) -> bytes:
+            return await asyncio.to_thread(os.pread, file.fileno(), count, at)
+
         with file:
-            head = unseal(key, _Head(owner, name), await asyncio.to_thread(file.read, _HEAD_BYTES))
-            nonce, size = head[:_NONCE_BYTES], int.from_bytes(head[_NONCE_BYTES:], "big")
-            stop = size if end is None else min(end, size)
-            last = max(0, -(-size // CHUNK_BYTES) - 1)
-            for index in range(start // CHUNK_BYTES, last + 1):
-                at = index * CHUNK_BYTES
-                if at >= stop and index > 0:
-                    return
-                file.seek(_HEAD_BYTES + index * (CHUNK_BYTES + _ENVELOPE_BYTES))
-                sealed = await asyncio.to_thread(file.read, CHUNK_BYTES + _ENVELOPE_BYTES)
-                clear = unseal(key, _Chunk(nonce, index, index == last), sealed)
-                if piece := clear[max(0, start - at) : max(0, stop - at)]:
-                    yield piece
+            async for piece in unsealed(owner, key, name, fetch, start, end):
+                yield piece
 
     async def collect(
         self, owner: Owner, referenced: Collection[str], now: datetime, *, at_once: bool = False
@@ -195,7 +93,7 @@ class DirectoryBlobs:
 
     def part(self) -> Path:
         """A new name for an upload under way."""
-        with _told():
+        with told():
             return _made(self._root, _PARTS) / uuid4().hex
 
     def place(self, owner: Owner, name: str, part: Path, key_id: UUID) -> bool:
@@ -233,14 +131,14 @@ class DirectoryBlobs:
 
     def _head(self, owner: Owner, name: str) -> bytes:
         with self._opened(owner, name) as file:
-            return file.read(_HEAD_BYTES)
+            return file.read(HEAD_BYTES)
 
     def _collect(self, owner: Owner, referenced: frozenset[str], now: datetime, at_once: bool) -> Collected:
         home = self._home(owner)
         if not home.is_dir():
             return Collected()
         marked, removed, freed = [], [], 0
-        with _told(), _locked(home):
+        with told(), _locked(home):
             marks = _made(home, _MARKS)
             for path in sorted(home.glob("[0-9a-f][0-9a-f]/*")):
                 mark = marks / path.name
@@ -261,7 +159,7 @@ class DirectoryBlobs:
     def _shred(self, subject: Path) -> int:
         count = 0
         for home in subject.glob("*"):
-            with _told(), _locked(home):
+            with told(), _locked(home):
                 for path in list(home.glob("[0-9a-f][0-9a-f]/*")):
                     path.unlink()
                     count += 1
@@ -277,17 +175,6 @@ class DirectoryBlobs:
             path.unlink(missing_ok=True)
             gone += 1
         return gone
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """The system's errors in our words."""
-    try:
-        yield
-    except OSError as exc:
-        if exc.errno in _FULL:
-            raise StoreUnavailable("the disk that holds artifacts is full: nothing of the file was kept") from exc
-        raise StoreUnavailable(f"the directory of artifacts cannot be used: {exc.strerror}") from exc
 
 
 @contextmanager
@@ -319,12 +206,6 @@ def _fsync_dir(path: Path) -> None:
         os.close(fd)
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
 def _changed(path: Path) -> float | None:
     try:
         return path.stat().st_mtime
@@ -335,7 +216,7 @@ def _changed(path: Path) -> float | None:
 def _sealed_under(path: Path, key_id: UUID) -> bool:
     with path.open("rb") as file:
         try:
-            return key_id_of(file.read(_HEAD_BYTES)) == key_id
+            return key_id_of(file.read(HEAD_BYTES)) == key_id
         except EnvelopeUnreadable:
             return False
 

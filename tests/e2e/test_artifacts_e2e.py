@@ -15,7 +15,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from moto.server import ThreadedMotoServer
 
 from tests.e2e.talk import ask
 from tests.e2e.upstreams import last
@@ -208,6 +210,39 @@ def test_a_scope_has_its_quota(own_service: Any, user: str) -> None:
         service.restart()
         newest = call(service, user, "GET")["data"][0]["id"]
         assert fetch(service, f"{BASE}/{newest}/content", X_Memory_User=user)[1] == LOG + b"3"
+
+
+def test_a_bucket_takes_the_place_of_the_directory(own_service: Any, user: str) -> None:
+    running = ThreadedMotoServer("127.0.0.1", port=0)
+    running.start()
+    host, port = running.get_host_and_port()
+    try:
+        s3 = boto3.client(
+            "s3",
+            endpoint_url=f"http://{host}:{port}",
+            region_name="us-east-1",
+            aws_access_key_id="a",
+            aws_secret_access_key="b",
+        )
+        s3.create_bucket(Bucket="files")
+        given = {"S3_BUCKET": "files", "S3_URL": f"http://{host}:{port}", "S3_ACCESS_KEY": "a", "S3_SECRET_KEY": "b"}
+        with own_service(env={f"MEMORY_PROXY_ARTIFACTS__{name}": value for name, value in given.items()}) as service:
+            made = send(service, user, LOG)
+            (held,) = s3.list_objects_v2(Bucket="files")["Contents"]
+            assert b"halyard" not in s3.get_object(Bucket="files", Key=held["Key"])["Body"].read()
+            path = f"{BASE}/{made['id']}/content"
+            assert fetch(service, path, X_Memory_User=user)[1] == LOG
+            assert fetch(service, path, X_Memory_User=user, Range="bytes=6-10")[1] == b"build"
+            assert files(service) == []
+            receipt = service.call("POST", "/memory/v1/forget", {"memory": made["memory_id"]}, X_Memory_User=user)
+            assert receipt["complete"] is True and receipt["counts"]["files"] == 1
+            assert "Contents" not in s3.list_objects_v2(Bucket="files")
+            s3.delete_bucket(Bucket="files")
+            away = send(service, user, LOG)["error"]
+            assert away["code"] == "store_unavailable" and "bucket" in away["message"]
+            assert call(service, user, "GET")["data"] == []
+    finally:
+        running.stop()
 
 
 def test_the_command_keeps_fetches_and_links(service: Service, user: str, tmp_path: Path) -> None:

@@ -1,0 +1,162 @@
+"""How a blob is sealed, wherever it lies: bytes in as they come, a file of envelopes out, and back by ranges.
+
+    a file = head envelope(nonce of the file, size) | chunk envelope 0 | chunk envelope 1 | …
+
+Every envelope is sealed under the subject's key. The head is bound to owner and name, each chunk to the file's nonce,
+its place and whether it is the last: a file renamed, cut off or with chunks exchanged does not open. A file is written
+as a part of this machine first, since its name is the fingerprint of all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+from uuid import UUID
+
+from memory.artifacts import CHUNK_BYTES, Blob, Owner, naming
+from memory.envelope import DataKey, seal, unseal
+from memory.errors import StoreUnavailable, TooLarge
+
+ENVELOPE_BYTES: Final = 1 + 16 + 12 + 16
+NONCE_BYTES: Final = 16
+HEAD_BYTES: Final = ENVELOPE_BYTES + NONCE_BYTES + 8
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+Fetch = Callable[[int, int], Awaitable[bytes]]
+"""Bytes of a blob as it lies: from where, how many."""
+
+
+class Places(Protocol):
+    """Where parts are written and files come under their name. Blocking; raises StoreUnavailable."""
+
+    def part(self) -> Path:
+        """A new name for an upload under way, on this machine."""
+
+    def place(self, owner: Owner, name: str, part: Path, key_id: UUID) -> bool:
+        """Bring a written part under its name; False where it is there already. The part is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the head of a blob is bound to."""
+
+    owner: Owner
+    name: str
+    purpose: str = "blob"
+
+    def associated_data(self) -> bytes:
+        """A word that neither a UUID nor another binding begins with, the owner, the name."""
+        return b"blob head\0" + self.owner.bound() + self.name.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What a chunk is bound to."""
+
+    nonce: bytes
+    index: int
+    last: bool
+    purpose: str = "part of a blob"
+
+    def associated_data(self) -> bytes:
+        """Fixed widths."""
+        return b"blob part\0" + self.nonce + self.index.to_bytes(8, "big") + bytes([self.last])
+
+
+class BlobWriting:
+    """An upload into a part file, sealed as it comes. Blocking but for `write` and `keep`."""
+
+    def __init__(self, places: Places, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int) -> None:
+        self._places, self._owner, self._key, self._bytes_max = places, owner, key, bytes_max
+        self._names = naming(owner, names_key)
+        self._nonce = os.urandom(NONCE_BYTES)
+        self._held = bytearray()
+        self._index = 0
+        self._bytes = 0
+        self._kept = False
+        self.path = places.part()
+        with told():
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.lseek(self._fd, HEAD_BYTES, os.SEEK_SET)
+
+    async def write(self, part: bytes) -> None:
+        """As in the seam. Holds at most two chunks."""
+        self._bytes += len(part)
+        if self._bytes > self._bytes_max:
+            raise TooLarge(f"the file is over {self._bytes_max} bytes (artifacts.bytes_max)")
+        self._names.update(part)
+        self._held += part
+        while len(self._held) > CHUNK_BYTES:  # one is held back: only the end says which is the last
+            chunk = bytes(self._held[:CHUNK_BYTES])
+            del self._held[:CHUNK_BYTES]
+            await asyncio.to_thread(self._put, chunk, last=False)
+
+    async def keep(self) -> Blob:
+        """As in the seam."""
+        return await asyncio.to_thread(self._keep)
+
+    def close(self) -> None:
+        """Let go of the file; what was not kept is gone."""
+        if not self._kept:
+            with suppress(FileNotFoundError):
+                self.path.unlink()
+        os.close(self._fd)
+
+    def _put(self, chunk: bytes, *, last: bool) -> None:
+        with told():
+            write_all(self._fd, seal(self._key, Chunk(self._nonce, self._index, last), chunk))
+        self._index += 1
+
+    def _keep(self) -> Blob:
+        name = self._names.hexdigest()
+        self._put(bytes(self._held), last=True)
+        head = self._nonce + self._bytes.to_bytes(8, "big")
+        with told():
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            write_all(self._fd, seal(self._key, Head(self._owner, name), head))
+            os.fsync(self._fd)
+            fresh = self._places.place(self._owner, name, self.path, self._key.key_id)
+        self._kept = True
+        return Blob(name, self._bytes, fresh)
+
+
+async def unsealed(
+    owner: Owner, key: DataKey, name: str, fetch: Fetch, start: int, end: int | None
+) -> AsyncIterator[bytes]:
+    """Bytes `start` to `end` of a blob. Raises EnvelopeUnreadable, and what `fetch` raises."""
+    head = unseal(key, Head(owner, name), await fetch(0, HEAD_BYTES))
+    nonce, size = head[:NONCE_BYTES], int.from_bytes(head[NONCE_BYTES:], "big")
+    stop = size if end is None else min(end, size)
+    last = max(0, -(-size // CHUNK_BYTES) - 1)
+    for index in range(start // CHUNK_BYTES, last + 1):
+        at = index * CHUNK_BYTES
+        if at >= stop and index > 0:
+            return
+        sealed = await fetch(HEAD_BYTES + index * (CHUNK_BYTES + ENVELOPE_BYTES), CHUNK_BYTES + ENVELOPE_BYTES)
+        clear = unseal(key, Chunk(nonce, index, index == last), sealed)
+        if piece := clear[max(0, start - at) : max(0, stop - at)]:
+            yield piece
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """The system's errors in our words."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno in _FULL:
+            raise StoreUnavailable("the disk that holds artifacts is full: nothing of the file was kept") from exc
+        raise StoreUnavailable(f"the directory of artifacts cannot be used: {exc.strerror}") from exc
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
