@@ -63,20 +63,27 @@ class Passing:
         return head[: EXCERPT_HEAD_CHARS - _MARGIN] + between + tail[-(EXCERPT_TAIL_CHARS - _MARGIN) :]
 
 
-async def sent(request: web.Request, one: Artifact, blobs: Blobs, keys: KeyRing) -> web.StreamResponse:
-    """Answer with its bytes, or those that Range asks for. Raises Gone where they are there no more."""
+async def opened(
+    one: Artifact, blobs: Blobs, keys: KeyRing, start: int = 0, end: int | None = None
+) -> AsyncIterator[bytes]:
+    """Its bytes, from where to where. Raises Gone where they are there no more."""
     try:
         key = await keys.by_id(one.owner.tenant_id, await blobs.key_of(one.owner, one.blob))
     except (NotFound, EnvelopeUnreadable) as fault:
         raise Gone("the bytes of this file cannot be read any more") from fault
+    return blobs.read(one.owner, key, one.blob, start, end)
+
+
+async def sent(request: web.Request, one: Artifact, blobs: Blobs, keys: KeyRing) -> web.StreamResponse:
+    """Answer with its bytes, or those that Range asks for. Raises Gone where they are there no more."""
     start, end, is_part = _range(request, one.content.bytes)
+    pieces = await opened(one, blobs, keys, start, end)
     answer = web.StreamResponse(status=206 if is_part else 200, headers=_SAFE)
     answer.content_type, answer.content_length = one.content.media_type, end - start
     answer.headers["ETag"] = f'"{one.content.sha256}"'
     answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(one.about.name or 'file', safe='')}"
     if is_part:
         answer.headers["Content-Range"] = f"bytes {start}-{end - 1}/{one.content.bytes}"
-    pieces = blobs.read(one.owner, key, one.blob, start, end)
     first = await _first(pieces)  # what cannot be read is said before a status is
     await answer.prepare(request)
     await answer.write(first)

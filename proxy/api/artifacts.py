@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
@@ -27,11 +28,11 @@ from memory.model import NewMemory, SessionRef
 from policies.artifact import image, told
 from policies.gate import Item
 from policies.injection.judge import Origin, judge
-from policies.labels import Integrity, Sensitivity
+from policies.labels import Integrity, Sensitivity, derived_integrity, within_ceiling
 from policies.lifetime import UNDO
 from policies.text import storable
 from proxy.api.answers import said
-from proxy.api.artifact_bytes import Passing, sent
+from proxy.api.artifact_bytes import Passing, opened, sent
 from proxy.api.asking import (
     Caller,
     as_id,
@@ -48,6 +49,7 @@ from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_artifact import (
+    CAPTION_CHARS_MAX,
     TEXT_CHARS_MAX,
     ArtifactAsked,
     ArtifactDeleted,
@@ -67,6 +69,8 @@ EXTRACTOR: Final = "artifact/1"
 KIND: Final = "artifact"
 UPLOADS_MAX: Final = 16
 """Under way at once in one process."""
+CAPTION_BYTES_MAX: Final = 20_971_520
+"""Of a picture that a model is shown."""
 FIELD_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
 _FIELDS: Final = frozenset({"name", "caption", "text", "session", "sensitivity"})
 _READS: Final = "memory:read:own"
@@ -175,6 +179,26 @@ class ArtifactCalls:
             caller.scope, artifact_id, version, memory, now=caller.now, note=note
         )
         await self._changed(caller, "changed")
+        return await self._answer(caller, made)
+
+    async def caption(self, request: web.Request) -> web.Response:
+        """Have the chat model say what is in a picture."""
+        caller = caller_of(request, self._parts.door, _WRITES)
+        parameters(request, ())
+        known, files = await self._writable(caller, id_in_path(request, KIND)), self._parts.artifacts
+        if files.captions is None:
+            raise Unprocessable("captions come from chat_model.model, and none is configured", param="id")
+        _require_shown_picture(known)
+        picture = b"".join([piece async for piece in await opened(known, files.blobs, self._parts.keys)])
+        said_of_it = await files.captions.caption(known.content.media_type, picture)
+        about = replace(known.about, caption=said_of_it[:CAPTION_CHARS_MAX])
+        integrity = derived_integrity((Integrity(known.integrity), Integrity.ASSISTANT))
+        memory = await self._memory(caller, known.artifact_id, about, known.content, integrity, known.sensitivity)
+        note = _note(caller, "caption", [known.artifact_id])
+        made = await files.store.change(
+            caller.scope, known.artifact_id, known.version, memory, now=caller.now, note=note
+        )
+        await self._changed(caller, "captioned")
         return await self._answer(caller, made)
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -339,6 +363,16 @@ def _said(one: Artifact, session: str | None) -> ArtifactSaid:
         created_at=one.created_at,
         changed_at=one.changed_at,
     )
+
+
+def _require_shown_picture(one: Artifact) -> None:
+    """What a model may be shown: a picture, no longer than it takes, no more than internal. Raises Unprocessable."""
+    if not one.content.media_type.startswith("image/"):
+        raise Unprocessable("only a picture is shown to a model: say yourself what this file is", param="id")
+    if one.content.bytes > CAPTION_BYTES_MAX:
+        raise Unprocessable(f"a picture that a model is shown has at most {CAPTION_BYTES_MAX} bytes", param="id")
+    if one.hidden or not within_ceiling(Sensitivity(one.sensitivity), Sensitivity.INTERNAL):
+        raise Unprocessable("what is confidential or held back is shown to no model", param="id")
 
 
 def _note(caller: Caller, what: str, ids: Sequence[UUID]) -> Note:

@@ -74,6 +74,15 @@ ARTIFACT_CALLS: Final = (
         also=_PART,
     ),
     Call(
+        "POST",
+        f"{_ONE}/caption",
+        "captionArtifact",
+        "Have the chat model say what is in a picture; it stands in place of the caption.",
+        said.ArtifactSaid,
+        parameters=("id", "scope"),
+        errors=(*CALLER, "not_found", "conflict", "gone", "unprocessable"),
+    ),
+    Call(
         "PATCH",
         _ONE,
         "changeArtifact",

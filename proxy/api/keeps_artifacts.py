@@ -47,6 +47,13 @@ class KeepsArtifacts(Protocol):
         """Files, newest first. Raises MemoryInvalid."""
 
 
+class Captions(Protocol):
+    """A model that says what is in a picture."""
+
+    async def caption(self, media_type: str, picture: bytes) -> str:
+        """A few sentences. Raises RateLimited, StoreUnavailable."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArtifactParts:
     """What the calls of artifacts need beside the rest of the API."""
@@ -56,3 +63,4 @@ class ArtifactParts:
     bytes_max: int
     scope_bytes_max: int
     idle_s: float
+    captions: Captions | None  # None: no chat model is configured

@@ -168,6 +168,7 @@ class OwnApi:
             Route("GET", "/memory/v1/artifacts/{id}/content", artifacts.content),
             Route("POST", "/memory/v1/artifacts/{id}/link", artifacts.link),
             Route("GET", "/memory/links/{tenant}/{scope}/{id}", artifacts.open_link),
+            Route("POST", "/memory/v1/artifacts/{id}/caption", artifacts.caption),
             Route("PATCH", "/memory/v1/artifacts/{id}", artifacts.change),
             Route("DELETE", "/memory/v1/artifacts/{id}", artifacts.delete),
             Route("POST", "/memory/v1/artifacts/{id}/undelete", artifacts.undelete),

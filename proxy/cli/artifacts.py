@@ -49,6 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     link.add_argument("--expires", type=int, default=3600, metavar="SECONDS", help="default %(default)s")
     for verb, act, what in (
         ("show", _show, "Show what is known of a file."),
+        ("caption", _caption, "Have the chat model say what is in a picture."),
         ("delete", _delete, "Hide a file."),
         ("undelete", _undelete, "Bring back a file that was deleted."),
     ):
@@ -93,6 +94,10 @@ def _link(client: Client, options: argparse.Namespace) -> Any:
     return {**made, "url": f"{client.url}{made['url']}"}
 
 
+def _caption(client: Client, options: argparse.Namespace) -> Any:
+    return client.send("POST", f"{PATH}/{options.artifact}/caption")
+
+
 def _show(client: Client, options: argparse.Namespace) -> Any:
     return client.get(f"{PATH}/{options.artifact}")
 
@@ -116,7 +121,7 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
         yield f"{answer['id']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
     else:
         yield _line(answer)
-        yield from (answer[name] for name in ("caption", "text") if verb == "show" and answer[name])
+        yield from (answer[name] for name in ("caption", "text") if verb in ("show", "caption") and answer[name])
 
 
 def _line(one: Mapping[str, Any]) -> str:

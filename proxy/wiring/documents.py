@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memory.adapters.caption_process import CaptionModel, CaptionProcess
 from memory.adapters.parsing import ParseBounds, ParseProcess
 from memory.adapters.postgres.artifact_store import ArtifactStore
 from memory.adapters.postgres.audit import AuditLog
@@ -47,7 +48,17 @@ def artifact_parts(settings: Settings, kept: Kept, audit: AuditLog) -> ArtifactP
         bytes_max=given.bytes_max,
         scope_bytes_max=given.scope_bytes_max,
         idle_s=settings.limits.body_idle_timeout_s,
+        captions=_captions(settings),
     )
+
+
+def _captions(settings: Settings) -> CaptionProcess | None:
+    chat = settings.chat_model
+    if chat.model is None:
+        return None
+    secret = chat.api_key.get_secret_value() if chat.api_key else None
+    model = CaptionModel(chat.model, chat.api_base or f"{settings.upstream.url}/v1", secret, chat.timeout_s)
+    return CaptionProcess(model)
 
 
 def outside_call(
