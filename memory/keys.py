@@ -115,6 +115,10 @@ class KeyRing:
             raise StoreUnavailable("the tenant has no data key yet")
         return key
 
+    async def knows(self, tenant: UUID) -> bool:
+        """Whether a tenant has a key; asking makes none. Raises StoreUnavailable."""
+        return await self._held(tenant, None) is not None
+
     async def renew(self, tenant: UUID, subject: UUID) -> WrappedKey:
         """A fresh key for a subject, wrapped under the tenant's, for the store to put in force."""
         return await self._fresh(tenant, subject)

@@ -79,6 +79,7 @@ def sound(service: Service) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_every_answer_to_requests_made_from_the_description_is_as_it_says() -> None:
     with stand_in() as upstream, serving(upstream) as service:
         checked(service, "--header", "X-Memory-User: ada")

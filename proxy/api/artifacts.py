@@ -21,7 +21,7 @@ from memory.artifact_links import check, link_key, signed
 from memory.artifact_types import is_text, media_type_of
 from memory.artifacts import CARD, About, Artifact, Content, NewArtifact, Owner
 from memory.audit import Note, noted
-from memory.errors import MemoryInvalid, NotFound, Unprocessable, VersionRequired
+from memory.errors import MemoryInvalid, NotFound, ScopeDenied, Unprocessable, VersionRequired
 from memory.ids import new_id
 from memory.master import hkdf
 from memory.model import NewMemory, SessionRef
@@ -154,6 +154,8 @@ class ArtifactCalls:
         scope = request.match_info["scope"]
         if not (scope.isascii() and scope.isdecimal() and len(scope) < 19):
             raise NotFound("there is no such file")
+        if not await self._parts.keys.knows(tenant):
+            raise ScopeDenied("this link was not made here", param="tenant")
         key, now = await self._link_key(tenant), datetime.now(UTC)
         check(key, tenant, artifact_id, given.get("expires", ""), given.get("sig", ""), now=now)
         known = await self._parts.artifacts.store.of_scope(tenant, int(scope), artifact_id)

@@ -13,7 +13,7 @@ from aiohttp import web
 from policies.injection.render import harmless
 from policies.labels import Integrity
 from proxy.api.answers import said
-from proxy.api.asking import as_id, body_as
+from proxy.api.asking import as_id, body_as, validated
 from proxy.api.checkpoints import Checkpoints
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_checkpoint import CheckpointAsked, CheckpointListed, PartSaid
@@ -48,7 +48,7 @@ class CheckpointTools:
         """Keep where the work stands, with the assistant's notes; of the conversation, where the request names one."""
         caller = tool_caller(request, self._parts, "memory:write")
         asked = await body_as(request, CheckpointSaveArguments)
-        body = CheckpointAsked(name=asked.name, notes=asked.notes, trim=True)
+        body = validated(CheckpointAsked, {"name": asked.name, "notes": asked.notes, "trim": True})
         made = await self._checkpoints.saved(caller, body, Integrity.ASSISTANT)
         kept = await kept_call(self._parts, "checkpoint_save", asked, caller, [as_id(made.id, KIND)])
         text = f"Kept as checkpoint {harmless(made.name)}, version {made.version}, with {len(made.parts)} parts."

@@ -18,7 +18,7 @@ from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationsh
 from memory.errors import MemoryInvalid, Unprocessable, VersionRequired
 from memory.ids import new_id
 from memory.model import NewMemory
-from policies.entity import PROPERTY, Told, Type, checked, related, statement
+from policies.entity import NAME_CHARS_MAX, PROPERTY, Told, Type, checked, related, statement
 from policies.gate import Holder, Item
 from policies.graph import ways
 from policies.injection.judge import judge
@@ -85,6 +85,8 @@ class EntityCalls:
         page = page_of(given, "entities")
         if page.order != "desc":
             raise MemoryInvalid("entities are listed newest first", param="order")
+        if not 1 <= len(given.get("name", "x")) <= NAME_CHARS_MAX:
+            raise MemoryInvalid(f"a name has 1 to {NAME_CHARS_MAX} characters", param="name")
         types, holder = _types(given.get("type")), await self._holder(caller)
         if "name" in given:
             named = await self._parts.entities.named(caller.scope, caller.credential.hide(storable(given["name"])))

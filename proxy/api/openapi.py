@@ -417,7 +417,9 @@ _PARAMETERS: Final = {
     "entity_type": _parameter(
         "query", "type", {"type": "string", "pattern": "^[a-z]+(,[a-z]+)*$"}, "Of these types, with commas."
     ),
-    "entity_name": _parameter("query", "name", {"type": "string", "maxLength": 200}, "Those that have this name."),
+    "entity_name": _parameter(
+        "query", "name", {"type": "string", "minLength": 1, "maxLength": 200}, "Those that have this name."
+    ),
     "relationship_types": _parameter(
         "query", "type", {"type": "string", "pattern": "^[a-z][a-z0-9_]*(,[a-z][a-z0-9_]*)*$"}, "By these ties alone."
     ),

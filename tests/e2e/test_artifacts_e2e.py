@@ -135,6 +135,8 @@ def test_a_link_opens_one_file_until_it_expires(service: Service, user: str) -> 
     later = link.replace("expires=", "expires=1")
     assert fetch(service, later)[0] == 403
     assert fetch(service, "/memory/links/x/y/z?expires=1&sig=0")[0] == 404
+    nobody = "/memory/links/e3e70682-c209-1cac-a29f-6fbed82c07cd"
+    assert fetch(service, f"{nobody}/0/e3e70682-c209-1cac-a29f-6fbed82c07cd?expires=1&sig=0")[0] == 403
     time.sleep(2.1)
     status, raw, _ = fetch(service, link)
     assert status == 410 and b"expired" in raw

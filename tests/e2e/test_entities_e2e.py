@@ -63,6 +63,7 @@ def test_who_is_who_is_learnt_of_what_was_said_with_what_ties_them(service: Serv
     assert [len(way["relationships"]) for way in found["paths"]] == [3]
     assert call(service, user, "GET", "?name=my%20sister")["data"][0]["id"] == anna["id"]
     assert call(service, user + "-not", "GET", f"/{anna['id']}")["error"]["code"] == "not_found"
+    assert call(service, user, "GET", f"?name={'x' * 201}")["error"]["code"] == "memory_invalid"
 
 
 def test_what_takes_the_place_of_a_fact_takes_the_name_too(service: Service, user: str) -> None:
