@@ -221,13 +221,12 @@ class EntityCalls:
         """Who is near one, nearest first."""
         caller = caller_of(request, self._parts.door, _READS)
         given, holder = parameters(request, _GRAPH), await self._holder(caller)
-        known = await self._known(caller, holder, id_in_path(request, KIND))
-        hops = _hops(given)
-        ties = await self._ties(caller, holder, known.entity_id, hops, given)
-        far = hops_from(known.entity_id, ties, hops)
+        start, hops = _root(await self._known(caller, holder, id_in_path(request, KIND))), _hops(given)
+        ties = await self._ties(caller, holder, start, hops, given)
+        far = hops_from(start, ties, hops)
         near = {one.entity_id: one for one in await self._some(caller, holder, list(far))}
         entities = [NearSaid(entity=entity_said(near[one]), hops=at) for one, at in far.items() if one in near]
-        ends = near.keys() | {known.entity_id}
+        ends = near.keys() | {start}
         between = [relationship_said(one) for one in ties if one.source in ends and one.target in ends]
         return said(NeighboursSaid(entities=entities, relationships=between))
 
@@ -237,8 +236,8 @@ class EntityCalls:
         given, holder = parameters(request, _GRAPH | {"to"}), await self._holder(caller)
         if "to" not in given:
             raise MemoryInvalid("say `to`: the id of the one that the ways lead to", param="to")
-        start = (await self._known(caller, holder, id_in_path(request, KIND))).entity_id
-        end = (await self._known(caller, holder, as_id(given["to"], KIND))).entity_id
+        start = _root(await self._known(caller, holder, id_in_path(request, KIND)))
+        end = _root(await self._known(caller, holder, as_id(given["to"], KIND)))
         hops = _hops(given)
         ties = await self._ties(caller, holder, start, hops, given)
         seen = {one.entity_id for one in await self._some(caller, holder, [*hops_from(start, ties, hops)])} | {start}
@@ -357,6 +356,11 @@ class EntityCalls:
             vectors=vectors,
             attributes=dict(attributes),
         )
+
+
+def _root(one: Entity) -> UUID:
+    """The one that it is merged into, or itself."""
+    return one.merged_into or one.entity_id
 
 
 def _patched(known: Entity, asked: EntityPatch) -> Told:

@@ -75,6 +75,14 @@ def test_what_takes_the_place_of_a_fact_takes_the_name_too(service: Service, use
     assert "Maria" not in named(service, user)
 
 
+def test_the_user_is_one_whatever_they_are_called(service: Service, user: str) -> None:
+    for number, said in enumerate(("My name is Ben.", "I work at Globex.", "My name is Benjamin.")):
+        ask(service, f"{said}\nsay: Fine.", user, session=f"s{number}")
+        service.settle()
+    people = call(service, user, "GET", "?type=person")["data"]
+    assert [(one["name"], one["aliases"]) for one in people] == [("Benjamin", ["user"])]
+
+
 def test_one_called_a_sister_and_one_called_a_boss_are_two_until_somebody_says_otherwise(
     service: Service, user: str
 ) -> None:
@@ -88,6 +96,8 @@ def test_one_called_a_sister_and_one_called_a_boss_are_two_until_somebody_says_o
     merged = call(service, user, "POST", f"/{first['id']}/merge", {"into": second["id"]})
     assert merged["id"] == second["id"] and merged["same"] == [first["id"]]
     assert sorted(merged["aliases"]) == ["boss", "sister"] and merged["ambiguous"] == []
+    near = [call(service, user, "GET", f"/{one['id']}/neighbours")["entities"] for one in (first, second)]
+    assert near[0] == near[1] and [one["entity"]["name"] for one in near[0]] == ["user"]
     again = call(service, user, "POST", f"/{first['id']}/merge", {"into": second["id"]})["error"]
     assert again["code"] == "conflict" and second["id"] in again["message"]
     back = call(service, user, "POST", f"/{first['id']}/split")

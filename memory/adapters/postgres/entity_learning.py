@@ -16,7 +16,7 @@ from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.rows import Place
 from memory.entities import fingerprint
 from memory.ids import new_id
-from policies.entity import IS, Link, Named, link_in
+from policies.entity import IS, USER, Link, Named, link_in
 from policies.fact import Fact
 
 ENTITIES_MAX: Final = 10_000
@@ -59,11 +59,8 @@ async def _who(tx: Transaction, place: Place, named: Named, memory_id: UUID) -> 
     by_alias = [one for one in known if alias in one.prints]
     if named.alias and named.alias != named.name:
         both = [one for one in by_name if one in by_alias]
-        meant = (
-            both
-            or [one for one in by_alias if one.prints == {alias}]
-            or [one for one in by_name if one.prints == {name}]
-        )
+        nameless = [one for one in by_alias if one.prints == {alias} or named.alias == USER]
+        meant = both or nameless or [one for one in by_name if one.prints == {name}]
     else:
         meant = by_name
     if len(meant) > 1 or any(one.is_deleted for one in meant):
