@@ -82,7 +82,13 @@ async def test_the_second_session_is_given_what_only_the_first_was_told() -> Non
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
-    "moment", ["A model", "memory-proxy before it", pytest.param("First session", marks=pytest.mark.long), "Restart"]
+    "moment",
+    [
+        "A model",
+        "memory-proxy before it",
+        pytest.param("First session", marks=pytest.mark.long),
+        pytest.param("Restart", marks=pytest.mark.long),
+    ],
 )
 async def test_ctrl_c_at_any_moment_leaves_no_process_and_no_directory(moment: str) -> None:
     async with running_fake_vllm() as url:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -23,7 +24,7 @@ from memory.model import Captured, Commit, Entry, NewFact, Placed, Retrieval
 from memory.telemetry import Metrics
 from memory.write.due import Due, DueExchange
 from memory.write.extraction import TAKES_MAX, TAKES_WITH_MODEL_MAX, Extraction, ExtractionParts
-from memory.write.extraction_loop import ExtractionLoop, LoopTimes
+from memory.write.extraction_loop import AWAY_S, ExtractionLoop, LoopTimes
 from memory.write.facts import facts_of
 from memory.write.read_facts import heard
 from memory.write.redact import Redactor
@@ -319,13 +320,14 @@ async def test_ten_equal_exchanges_at_once_are_one_fact(bench: Bench) -> None:
 
 async def test_while_the_model_is_away_exchanges_wait_and_then_the_rules_take_them(bench: Bench) -> None:
     await bench.keep()
-    model = Model(fault=ExtractorUnavailable("away"))
+    model, began = Model(fault=ExtractorUnavailable("away")), time.monotonic()
     patient = asyncio.create_task(bench.loop(bench.extraction(model), defer_max_s=7200).run())
     await until(lambda: bench.counted("unavailable") == 1)
     await asyncio.sleep(0.1)
     patient.cancel()
     await asyncio.gather(patient, return_exceptions=True)
-    assert len(model.asked) == 1
+    tries = 1 + int((time.monotonic() - began) / AWAY_S)  # a busy machine may look when the first pause is over
+    assert 1 <= len(model.asked) <= tries
     assert await bench.dues.waiting() == 1
     assert (await bench.take(lease_s=0.0)).takes == 1
     late = asyncio.create_task(bench.loop(bench.extraction(Model(why="late")), defer_max_s=60).run())

@@ -14,7 +14,9 @@ from tests.service_fixture import Service
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 OURS = ".venv/bin/memory-proxy"
-TALKS_TO_SERVICE = {"search", "sessions", "memories", "import", "export", "documents"}
+TALKS_TO_SERVICE = {
+    "search", "sessions", "memories", "import", "export", "documents", "entities", "tasks", "artifacts",
+}  # fmt: skip
 
 
 def blocks(language: str) -> list[str]:

@@ -133,6 +133,7 @@ def command(service: Service, *words: str) -> dict[str, int]:
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.long
 def test_the_command_says_what_is_sealed_beside_a_running_service(cleared: Service, user: str) -> None:
     before = command(cleared, "status")
     put(cleared, user, {**line(), "content": f"{FACT} Twice."})

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+import pytest
+
 from tests.e2e.talk import Message, ask, turn
 from tests.e2e.test_documents_e2e import call, upload
 from tests.e2e.upstreams import last
@@ -80,6 +82,7 @@ def test_a_large_one_and_one_that_is_never_to_be_whole_are_found_by_what_is_aske
     assert BERTH in content(upstream) and HEADING not in content(upstream)
 
 
+@pytest.mark.long
 def test_it_stands_after_a_restart_that_lost_redis(
     own_service: Callable[..., AbstractContextManager[Service]], upstream: str, user: str
 ) -> None:
