@@ -151,12 +151,14 @@ def test_what_may_be_asked_has_one_writing(url: str, canonical: str) -> None:
 @given(st.from_regex(r"(https?://)?[a-zA-Z0-9.\[\]:@%_\-/?#ä。①⒈\\]{1,60}", fullmatch=True))
 @example("http://⒈1.1.1/")
 @example("http://①②⑦.0.0.1/")
+@example("http://0.ä/")
+@example("https://straße.example/")
 def test_the_client_reads_the_host_that_was_judged(url: str) -> None:
     found = address_of(url, ANY)
     if not isinstance(found, WebAddress):
         return
     read = URL(found.url, encoded=True)
-    assert (read.scheme, read.host, read.port) == (found.scheme, found.host, found.port)
+    assert (read.scheme, read.raw_host, read.port) == (found.scheme, found.host, found.port)
     assert read.raw_path_qs == found.target
     assert read.user is None
     assert address_of(found.url, ANY) == found
