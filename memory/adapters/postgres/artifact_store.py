@@ -8,7 +8,6 @@ holds the same lock: no row names bytes that are gone. Raises NotFound, Conflict
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -18,7 +17,13 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.own_memory import add_own_memory, add_own_version
+from memory.adapters.postgres.own_memory import (
+    add_next_version,
+    add_own_memory,
+    require_turn,
+    standing_by_id,
+    turn_memory,
+)
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.artifacts import CARD, About, Artifact, Blobs, Collected, Content, NewArtifact, Owner
@@ -26,7 +31,6 @@ from memory.audit import Note
 from memory.errors import Conflict, NotFound, StoreUnavailable, TooLarge
 from memory.model import NewMemory, Scope, ScopeId, SessionRef
 from memory.stored import Page
-from policies.lifetime import UNDO
 
 _NONE: Final = "there is no such artifact in this scope"
 
@@ -89,17 +93,11 @@ class ArtifactStore:
                 raise NotFound(_NONE)
             if known["version"] != version:
                 raise Conflict(f"it is at version {known['version']}, the change was made from version {version}")
-            card_id, place = (
-                UUID(int=known["memory_id"].int),
-                Place(scope.tenant, scope_id, artifact_id, artifact_id, now),
+            place = Place(scope.tenant, scope_id, artifact_id, artifact_id, now)
+            await add_next_version(
+                tx, place, known["memory_id"], memory, changed=changed, add_embedding=self._add_embedding
             )
-            at = await tx.value("current_version_of", scope.tenant, card_id)
-            await tx.run("close_version", scope.tenant, card_id, now)
-            card = replace(memory, memory_id=card_id)
-            await add_own_version(tx, place, card, at + 1, add_embedding=self._add_embedding)
-            await tx.run("point_memory", scope.tenant, card_id, at + 1, changed)
             await tx.run("change_artifact", scope.tenant, artifact_id, version + 1, now)
-            await announce(tx, scope.tenant, scope_id, "updated", [card_id], by="api", at=now)
             await witness(tx)
         return await self.one(scope, artifact_id)
 
@@ -116,14 +114,10 @@ class ArtifactStore:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
-            known = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
-            gone = known is not None and known["deleted_at"] is not None
-            if known is None or gone != (at is None) or (gone and known["deleted_at"] < now - UNDO):
-                raise NotFound(_NONE if at else f"no such artifact was deleted in the last {UNDO.days} days")
+            found = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
+            known = require_turn(found, "artifact", at, now)
             await tx.run("mark_artifact_deleted", scope.tenant, artifact_id, at)
-            card_id = UUID(int=known["memory_id"].int)
-            await tx.run("hide_memory", scope.tenant, card_id, at, changed)
-            await announce(tx, scope.tenant, scope_id, "deleted" if at else "restored", [card_id], by="api", at=now)
+            await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], at, changed=changed, now=now)
             await witness(tx)
 
     # ------------------------------------------------------------ reading
@@ -206,9 +200,7 @@ async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int,
 
 
 async def _with_words(tx: Transaction, tenant: UUID, scope_id: int, found: Sequence[Any]) -> list[Artifact]:
-    ids = [row["memory_id"] for row in found]
-    standing = await tx.fetch("memories_standing", tenant, [scope_id], ids) if ids else []
-    words = {row["memory_id"]: row for row in standing}
+    words = await standing_by_id(tx, tenant, scope_id, (row["memory_id"] for row in found))
     return [
         _artifact(tenant, scope_id, row, said) for row in found if (said := words.get(row["memory_id"])) is not None
     ]

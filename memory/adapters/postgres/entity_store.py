@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -21,7 +20,7 @@ from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.entity_learning import ENTITIES_MAX
 from memory.adapters.postgres.entity_words import relationship, standing_of, with_words
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.own_memory import add_own_memory, add_own_version
+from memory.adapters.postgres.own_memory import add_next_version, add_own_memory, require_turn, turn_memory
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
@@ -31,7 +30,6 @@ from memory.model import NewMemory, Scope, ScopeId
 from memory.stored import Page
 from policies.entity import HIERARCHIES, Told, Type
 from policies.graph import circle_in
-from policies.lifetime import UNDO
 
 EDGES_MAX: Final = 1_000
 """Relationships read around the ones that are asked about, at each hop."""
@@ -86,17 +84,14 @@ class EntityStore:
             if card_id is None:
                 card_id = new.memory.memory_id
                 await self._add_card(tx, place, new.memory, changed)
+                await announce(tx, scope.tenant, scope_id, "updated", [card_id], by="api", at=now)
             else:
-                at = await tx.value("current_version_of", scope.tenant, card_id)
-                await tx.run("close_version", scope.tenant, card_id, now)
-                memory = replace(new.memory, memory_id=UUID(int=card_id.int))
-                await add_own_version(tx, place, memory, at + 1, add_embedding=self._add_embedding)
-                await tx.run("point_memory", scope.tenant, card_id, at + 1, changed)
+                embeds = self._add_embedding
+                await add_next_version(tx, place, card_id, new.memory, changed=changed, add_embedding=embeds)
                 await tx.run("drop_aliases", scope.tenant, new.entity_id, card_id)
             await tx.run("change_entity", scope.tenant, new.entity_id, version + 1, new.told.type, card_id, now)
             await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
             await _step(tx, place, new.entity_id, version + 1, "changed", None, actor)
-            await announce(tx, scope.tenant, scope_id, "updated", [card_id], by="api", at=now)
             await witness(tx)
         return await self.one(scope, new.entity_id)
 
@@ -161,15 +156,12 @@ class EntityStore:
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
-            known = await tx.row("lock_entity", scope.tenant, scope_id, entity_id)
-            gone = known is not None and known["deleted_at"] is not None
-            if known is None or gone != (at is None) or (gone and known["deleted_at"] < now - UNDO):
-                raise NotFound(_NONE if at else f"no such entity was deleted in the last {UNDO.days} days")
+            found = await tx.row("lock_entity", scope.tenant, scope_id, entity_id)
+            known = require_turn(found, "entity", at, now)
             await tx.run("mark_entity_deleted", scope.tenant, entity_id, known["version"] + 1, at)
             await _step(tx, place, entity_id, known["version"] + 1, "deleted" if at else "undeleted", None, actor)
             if card_id := known["card_id"]:
-                await tx.run("hide_memory", scope.tenant, card_id, at, changed)
-                await announce(tx, scope.tenant, scope_id, "deleted" if at else "restored", [card_id], by="api", at=now)
+                await turn_memory(tx, scope.tenant, scope_id, card_id, at, changed=changed, now=now)
             await witness(tx)
 
     # ------------------------------------------------------------ what ties them
@@ -207,8 +199,7 @@ class EntityStore:
             await tx.run("mark_relationship_deleted", scope.tenant, relationship_id, now)
             said = (await standing_of(tx, scope, scope_id, [known["memory_id"]])).get(known["memory_id"])
             if said is not None and "relationship" in said["attributes"]:
-                await tx.run("hide_memory", scope.tenant, known["memory_id"], now, changed)
-                await announce(tx, scope.tenant, scope_id, "deleted", [known["memory_id"]], by="api", at=now)
+                await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], now, changed=changed, now=now)
             await witness(tx)
 
     async def around(

@@ -12,6 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres.database import Transaction
+from memory.adapters.postgres.own_memory import standing_by_id
 from memory.entities import CARD, Entity, Relationship, fingerprint
 from memory.model import Scope
 from policies.entity import Told, names_of_fact, plain
@@ -42,9 +43,8 @@ async def with_words(tx: Transaction, scope: Scope, scope_id: int, found: Sequen
 
 async def standing_of(tx: Transaction, scope: Scope, scope_id: int, memory_ids: Iterable[UUID]) -> Mapping[UUID, Any]:
     """Of these memories what they say and why they are not shown, but for those that something took the place of."""
-    ids = list(memory_ids)
-    rows = await tx.fetch("memories_standing", scope.tenant, [scope_id], ids) if ids else []
-    return {UUID(int=row["memory_id"].int): row for row in rows if row["successor_id"] is None}
+    rows = await standing_by_id(tx, scope.tenant, scope_id, memory_ids)
+    return {memory_id: row for memory_id, row in rows.items() if row["successor_id"] is None}
 
 
 async def _others(tx: Transaction, scope: Scope, scope_id: int, prints: Iterable[bytes]) -> Mapping[bytes, set[UUID]]:

@@ -1,5 +1,5 @@
-"""A memory that is made for a record (a part of a checkpoint, a persona): a value in, its rows out, in the record's own
-transaction.
+"""A memory that is made for a record (a part of a checkpoint, a persona): its first version, the next, hidden and
+shown, and as it stands, all in the record's own transaction.
 
 That of a checkpoint and a persona is of kind `working`, which recall does not follow; that of a task, an entity and a
 file is `semantic`, which it does, and pinned, so that no rule of age takes it. Each in a collection of its own; its
@@ -8,14 +8,20 @@ edges to turns are of kind summary, since what looks for a turn's own memory mus
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from memory.adapters.postgres import rows
 from memory.adapters.postgres.database import Transaction
+from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place
+from memory.errors import NotFound
 from memory.model import NewMemory
+from policies.lifetime import UNDO
 
 Collection = Literal["checkpoint", "persona", "task", "entity", "artifact"]
 _RECALLED: Final = frozenset({"task", "entity", "artifact"})
@@ -55,3 +61,40 @@ async def add_own_version(
     await tx.run("add_version", *rows.version_row(place, memory_id, version, memory))
     await tx.run("add_provenance", *rows.provenance_row(place, memory_id, version, memory, None))
     await tx.run_many(add_embedding, rows.embedding_rows(place, memory_id, version, memory))
+
+
+async def add_next_version(
+    tx: Transaction, place: Place, memory_id: UUID, memory: NewMemory, *, changed: int, add_embedding: Query
+) -> None:
+    """The next version of a record's memory in place of the one in force, told to the feed."""
+    card_id = UUID(int=memory_id.int)
+    at = await tx.value("current_version_of", place.tenant, card_id)
+    await tx.run("close_version", place.tenant, card_id, place.now)
+    await add_own_version(tx, place, replace(memory, memory_id=card_id), at + 1, add_embedding=add_embedding)
+    await tx.run("point_memory", place.tenant, card_id, at + 1, changed)
+    await announce(tx, place.tenant, place.scope_id, "updated", [card_id], by="api", at=place.now)
+
+
+def require_turn(record: Any, kind: str, at: datetime | None, now: datetime) -> Any:
+    """The record: there to be deleted (`at`), or deleted not too long ago to be brought back. Raises NotFound."""
+    gone = record is not None and record["deleted_at"] is not None
+    if record is None or gone != (at is None) or (gone and record["deleted_at"] < now - UNDO):
+        never = f"no such {kind} was deleted in the last {UNDO.days} days"
+        raise NotFound(f"there is no such {kind} in this scope" if at else never)
+    return record
+
+
+async def turn_memory(
+    tx: Transaction, tenant: UUID, scope_id: int, memory_id: UUID, at: datetime | None, *, changed: int, now: datetime
+) -> None:
+    """Hide a record's memory, or show it again (`at` None), told to the feed."""
+    card_id = UUID(int=memory_id.int)
+    await tx.run("hide_memory", tenant, card_id, at, changed)
+    await announce(tx, tenant, scope_id, "deleted" if at else "restored", [card_id], by="api", at=now)
+
+
+async def standing_by_id(tx: Transaction, tenant: UUID, scope_id: int, memory_ids: Iterable[UUID]) -> dict[UUID, Any]:
+    """These memories as they are now, also those that no prompt gets, by id."""
+    ids = list(memory_ids)
+    found = await tx.fetch("memories_standing", tenant, [scope_id], ids) if ids else []
+    return {UUID(int=row["memory_id"].int): row for row in found}

@@ -6,7 +6,6 @@ Each act is one transaction with its audit row, or nothing. Raises NotFound, Con
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
@@ -14,7 +13,7 @@ from uuid import UUID
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.own_memory import add_own_memory, add_own_version
+from memory.adapters.postgres.own_memory import add_next_version, add_own_memory, standing_by_id, turn_memory
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
@@ -83,15 +82,12 @@ class PersonaStore:
                 raise Conflict(
                     f"the persona is at version {known['version']}, the change was made from version {version}"
                 )
-            persona_id, memory_id = UUID(int=known["persona_id"].int), UUID(int=known["memory_id"].int)
+            persona_id = UUID(int=known["persona_id"].int)
             place = Place(scope.tenant, scope_id, subject_id, persona_id, now)
-            at = await tx.value("current_version_of", scope.tenant, memory_id)
-            await tx.run("close_version", scope.tenant, memory_id, now)
-            memory = replace(new.memory, memory_id=memory_id)
-            await add_own_version(tx, place, memory, at + 1, add_embedding=self._add_embedding)
-            await tx.run("point_memory", scope.tenant, memory_id, at + 1, changed)
+            await add_next_version(
+                tx, place, known["memory_id"], new.memory, changed=changed, add_embedding=self._add_embedding
+            )
             await tx.run("change_persona", scope.tenant, persona_id, version + 1, dict(new.facets), now)
-            await announce(tx, scope.tenant, scope_id, "updated", [memory_id], by="api", at=now)
             await witness(tx)
         return await self.one(scope, new.name)
 
@@ -102,8 +98,7 @@ class PersonaStore:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, name)
             await tx.run("mark_persona_deleted", scope.tenant, known["persona_id"], now)
-            await tx.run("hide_memory", scope.tenant, known["memory_id"], now, changed)
-            await announce(tx, scope.tenant, scope_id, "deleted", [UUID(int=known["memory_id"].int)], by="api", at=now)
+            await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], now, changed=changed, now=now)
             await witness(tx)
 
     async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Persona:
@@ -116,8 +111,7 @@ class PersonaStore:
                 raise NotFound(f"no persona of this name was deleted in the last {UNDO.days} days")
             if await tx.row("mark_persona_deleted", scope.tenant, gone["persona_id"], None) is None:
                 raise _taken()
-            await tx.run("hide_memory", scope.tenant, gone["memory_id"], None, changed)
-            await announce(tx, scope.tenant, scope_id, "restored", [UUID(int=gone["memory_id"].int)], by="api", at=now)
+            await turn_memory(tx, scope.tenant, scope_id, gone["memory_id"], None, changed=changed, now=now)
             await witness(tx)
         return await self.one(scope, name)
 
@@ -168,9 +162,7 @@ async def _not_there(tx: Transaction, scope: Scope, scope_id: int, name: str) ->
 
 
 async def _with_words(tx: Transaction, scope: Scope, scope_id: int, found: Sequence[Any]) -> list[Persona]:
-    ids = [row["memory_id"] for row in found]
-    standing = await tx.fetch("memories_standing", scope.tenant, [scope_id], ids) if ids else []
-    words = {row["memory_id"]: row for row in standing}
+    words = await standing_by_id(tx, scope.tenant, scope_id, (row["memory_id"] for row in found))
     return [
         Persona(
             persona_id=UUID(int=row["persona_id"].int),

@@ -6,6 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.own_memory import standing_by_id
 from memory.adapters.postgres.scopes import Scopes
 from memory.model import Scope
 from memory.preferences import Preference
@@ -29,10 +30,9 @@ class PreferenceStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             asked = (scope_id, PREFERENCES_MAX, EVIDENCE_MAX)
             found = await tx.fetch("preferences_of_scope", scope.tenant, *asked)
-            ids = [row["memory_id"] for row in found]
-            standing = await tx.fetch("memories_standing", scope.tenant, [scope_id], ids) if ids else []
-        words = {row["memory_id"]: row for row in standing if not row["hidden"]}
-        return [_preference(row, said) for row in found if (said := words.get(row["memory_id"])) is not None]
+            standing = await standing_by_id(tx, scope.tenant, scope_id, (row["memory_id"] for row in found))
+        shown = {memory_id: row for memory_id, row in standing.items() if not row["hidden"]}
+        return [_preference(row, said) for row in found if (said := shown.get(row["memory_id"])) is not None]
 
 
 def _preference(row: Any, said: Any) -> Preference:

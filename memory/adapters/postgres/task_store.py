@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -19,7 +18,13 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.own_memory import add_own_memory, add_own_version
+from memory.adapters.postgres.own_memory import (
+    add_next_version,
+    add_own_memory,
+    require_turn,
+    standing_by_id,
+    turn_memory,
+)
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
@@ -29,7 +34,6 @@ from memory.model import Scope, ScopeId, SessionRef
 from memory.stored import Page
 from memory.tasks import WORDS, NewTask, Task, TaskChange, TaskStep
 from policies.graph import circle_in
-from policies.lifetime import UNDO
 from policies.task import OPEN, STATUSES, Status, checked_move
 
 OPEN_MAX: Final = 1_000
@@ -122,16 +126,13 @@ class TaskStore:
                 await tx.run("drop_task_edges", scope.tenant, task_id)
                 await tx.run_many("add_task_edge", _edges(scope, scope_id, {task_id: new.needs}))
             await _require_move(tx, scope, scope_id, known, new.status)
-            memory_id, place = UUID(int=known["memory_id"].int), Place(scope.tenant, scope_id, subject_id, task_id, now)
-            at = await tx.value("current_version_of", scope.tenant, memory_id)
-            await tx.run("close_version", scope.tenant, memory_id, now)
-            memory = replace(new.memory, memory_id=memory_id)
-            await add_own_version(tx, place, memory, at + 1, add_embedding=self._add_embedding)
-            await tx.run("point_memory", scope.tenant, memory_id, at + 1, changed)
+            place = Place(scope.tenant, scope_id, subject_id, task_id, now)
+            await add_next_version(
+                tx, place, known["memory_id"], new.memory, changed=changed, add_embedding=self._add_embedding
+            )
             await tx.run("change_task", scope.tenant, task_id, version + 1, new.status, now)
             step = (task_id, version + 1, scope_id, known["status"], new.status, actor, now)
             await tx.run("add_task_step", scope.tenant, *step)
-            await announce(tx, scope.tenant, scope_id, "updated", [memory_id], by="api", at=now)
             await witness(tx)
         return await self.one(scope, task_id)
 
@@ -148,17 +149,13 @@ class TaskStore:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
-            known = await tx.row("lock_task", scope.tenant, scope_id, task_id)
-            gone = known is not None and known["deleted_at"] is not None
-            if known is None or gone != (at is None) or (gone and known["deleted_at"] < now - UNDO):
-                raise NotFound(_NONE if at else f"no such task was deleted in the last {UNDO.days} days")
+            found = await tx.row("lock_task", scope.tenant, scope_id, task_id)
+            known = require_turn(found, "task", at, now)
             await tx.run("mark_task_deleted", scope.tenant, task_id, at)
             if at is None:
                 edges = await tx.fetch("edges_of_tasks", scope.tenant, [task_id])
                 await _require_acyclic(tx, scope, {task_id: frozenset(UUID(int=row["needs"].int) for row in edges)})
-            memory_id = UUID(int=known["memory_id"].int)
-            await tx.run("hide_memory", scope.tenant, memory_id, at, changed)
-            await announce(tx, scope.tenant, scope_id, "deleted" if at else "restored", [memory_id], by="api", at=now)
+            await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], at, changed=changed, now=now)
             await witness(tx)
 
     # ------------------------------------------------------------ reading
@@ -272,9 +269,7 @@ def _refused(was: Status, to: Status, waits_for: Sequence[str]) -> None:
 
 
 async def _with_words(tx: Transaction, scope: Scope, scope_id: int, found: Sequence[Any]) -> list[Task]:
-    ids = [row["memory_id"] for row in found]
-    standing = await tx.fetch("memories_standing", scope.tenant, [scope_id], ids) if ids else []
-    words = {row["memory_id"]: row for row in standing}
+    words = await standing_by_id(tx, scope.tenant, scope_id, (row["memory_id"] for row in found))
     edges = await tx.fetch("edges_of_tasks", scope.tenant, [row["task_id"] for row in found]) if found else []
     needs: dict[UUID, list[UUID]] = defaultdict(list)
     for edge in edges:
