@@ -27,6 +27,7 @@ from typing import Any
 import pytest
 
 from bench.fake_vllm.launch import READY_PREFIX, command_line
+from tests.scratch_place import scratch_place
 
 START_S = 120
 _users = itertools.count()
@@ -97,8 +98,6 @@ class Service:
         self.argv[self.argv.index("--port") + 1] = port
         if self.process.stdout is not None:
             self.process.stdout.close()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
         self.process = _spawn(self.argv, self.log, self.extra)
         _wait_ready(self.process, self.log)
 
@@ -137,7 +136,7 @@ FIRST = ("MEMORY_PROXY_MASTER_KEY", "MEMORY_PROXY_EMBEDDING__", "MEMORY_PROXY_DA
 def pytest_configure(config: pytest.Config) -> None:
     """The run's own directory, made by the process that starts the others."""
     if not hasattr(config, "workerinput"):
-        os.environ[SHARED] = tempfile.mkdtemp(prefix="mp-tests-")
+        os.environ[SHARED] = tempfile.mkdtemp(prefix="mp-tests-", dir=scratch_place())
         Path(os.environ[SHARED]).chmod(0o755)
 
 
@@ -167,7 +166,7 @@ def _first_start(data: Path, argv: list[str], log: Path, extra: dict[str, str]) 
 @contextlib.contextmanager
 def serving(upstream: str, *options: str, env: dict[str, str] | None = None) -> Iterator[Service]:
     """A service of one's own, in a directory of its own, gone afterwards."""
-    root = Path(tempfile.mkdtemp(prefix="mp-test-"))
+    root = Path(tempfile.mkdtemp(prefix="mp-test-", dir=scratch_place()))
     root.chmod(0o755)
     data, log = root / "data", root / "serve.log"
     argv = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", "0", "--data-dir", str(data)]
