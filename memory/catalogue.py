@@ -26,6 +26,7 @@ _STALENESS_SECONDS: Final = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 
 Stage = Literal[
     "read",
     "identify",
+    "outside",
     "find",
     "recall",
     "assemble",

@@ -225,6 +225,7 @@ class Captured:
     digests: tuple[Digest | None, ...] = ()  # the chain at each of the request's messages
     retrieval: Retrieval | None = None
     named: bool = False  # the client named the session; else it was found by the chain, or minted
+    looked: bool = False  # its question was looked for in the web before it was answered
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ class Facts(TypedDict, total=False):
     kept: int
     tokens: int
     capture: str
+    outside: str
+    pages: int
     model: str | None
     input_tokens: int
     output_tokens: int

@@ -44,6 +44,7 @@ from proxy.gated import mode_within
 from proxy.identity import Credential, identify, openai_user_of
 from proxy.in_flight import read_body
 from proxy.limits import KeyUse, require_model, tokens_by_size, tokens_used
+from proxy.outside import Came, LooksOutside, before, require
 from proxy.prompt import (
     Prompt,
     bare_prompt,
@@ -82,6 +83,7 @@ class Parts:
     cache_report: CacheReport
     places: MemoryPlaces
     copies: Copies
+    outside: LooksOutside | None  # None: it is off
 
 
 class ChatCompletions:
@@ -110,6 +112,9 @@ class ChatCompletions:
     async def _with_memory(self, request: web.Request, asked: Asked, chat: ChatRequest) -> web.StreamResponse:
         if not await self._has_keys(asked.ask.scope.tenant):
             return await self.without_memory(request, await ours_taken_off(asked), "degraded; reason=store")
+        came: Came | None = None
+        if asked.ask.outside and self._parts.outside is not None:
+            asked, came = await before(self._parts.outside, asked, chat)
         async with self._parts.places.place(asked.ask.scope.tenant) as rung:
             has = await self._remembered(asked, chat, rung)
         conversation = has.conversation
@@ -121,7 +126,7 @@ class ChatCompletions:
         self._watch(asked, request[CREDENTIAL], prompt)
         self._note_restored(asked, has.restored, prompt)
         millis = (perf_counter() - asked.started) * 1000
-        return await self._forward(request, asked, chat, conversation, prompt, millis)
+        return await self._forward(request, asked, chat, conversation, prompt, millis, came)
 
     async def _remembered(self, asked: Asked, chat: ChatRequest, rung: Rung) -> Remembered:
         """What memory has for this request. Raises NotFound for a checkpoint that is not there."""
@@ -182,6 +187,7 @@ class ChatCompletions:
         named = {member.key: member.value for member in chat.root.members}
         openai_user = openai_user_of(named) if self._parts.settings.identity.from_openai_user else None
         ask = mode_within(identify(request.raw_headers, chat.memory, openai_user, credential, now), credential)
+        require(self._parts.outside, ask, credential)
         salt = tenant_salt(salt_key, chat.cache_salt) if self._parts.salted else None
         exchange_id = new_id()
         note(exchange=str(exchange_id), model=chat.model[:MODEL_CHARS_MAX] if chat.model else None)
@@ -260,6 +266,7 @@ class ChatCompletions:
         conversation: Conversation,
         prompt: Prompt,
         millis: float,
+        came: Came | None,
     ) -> web.StreamResponse:
         """Send, and when vLLM says that our block made the prompt too long, send once more without it."""
         parts = self._parts
@@ -278,7 +285,7 @@ class ChatCompletions:
             parts.canaries.look_at_texts(asked.ask.scope.tenant, "answer", outcome.texts())
             await self._keep(asked, conversation, retrieval, outcome)
 
-        head = self._head(asked, conversation, prompt, millis)
+        head = self._head(asked, conversation, prompt, millis, came)
         parts.metrics.added_seconds.observe(millis / 1000)
         parts.metrics.statuses.inc(prompt.status, prompt.reason or "")
         refused = (lambda status, text: status == 400 and _OVERFLOW in text) if prompt.placed else None
@@ -292,11 +299,13 @@ class ChatCompletions:
         withdrawn = (*prompt.withdrawn, *(Withdrawn(one.chain, "overflow") for one in prompt.placed))
         sent = replace(bare, withdrawn=withdrawn)
         self._memory.withdraw(asked, conversation, sent.withdrawn)
-        head = self._head(asked, conversation, sent, millis)
+        head = self._head(asked, conversation, sent, millis, came)
         outcome = await answering.send(request, sent.body, head, keep=keep, left=parts.capture.in_background)
         return self._said(sent, outcome)
 
-    def _head(self, asked: Asked, conversation: Conversation, prompt: Prompt, millis: float) -> CIMultiDict[str]:
+    def _head(
+        self, asked: Asked, conversation: Conversation, prompt: Prompt, millis: float, came: Came | None
+    ) -> CIMultiDict[str]:
         """The X-Memory-* headers of the answer (DESIGN section 2); the request's line says the same."""
         exact, tokens = self._parts.memory.rules.counter.exact, prompt.tokens
         status = _status_header(prompt) if asked.ask.inserts else "off"
@@ -323,6 +332,8 @@ class ChatCompletions:
         )
         if asked.ask.inserts and conversation.tip is not None:
             head["X-Memory-Retrieval"] = str(asked.retrieval_id)
+        if came is not None:
+            head["X-Memory-Outside"] = str(came)
         return head
 
     async def _keep(
@@ -348,6 +359,7 @@ class ChatCompletions:
             digests=conversation.digests if kept else (),
             retrieval=retrieval,
             named=asked.ask.session is not None,
+            looked=asked.ask.outside,
         )
         chain_key = await self._parts.keys.chain_key(asked.ask.scope.tenant)
         try:

@@ -35,3 +35,5 @@ def _refuse_sections(ask: Ask) -> None:
         raise NotFound("a checkpoint is restored into chat completions only", param="X-Memory-Checkpoint")
     if ask.persona is not None:
         raise NotFound("a persona is given to chat completions only", param="X-Memory-Persona")
+    if ask.outside:
+        raise NotFound("pages of the web are looked for in chat completions only", param="X-Memory-Outside")

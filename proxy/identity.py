@@ -25,7 +25,9 @@ from policies.persona import Style, style_of
 
 VALUE_BYTES_MAX: Final = 256
 _VISIBLE_ASCII: Final = re.compile(rb"[!-~]*")
-_MEMBERS: Final = ("user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget")
+_MEMBERS: Final = (
+    "user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget", "outside"
+)  # fmt: skip
 _SCOPE_MEMBERS: Final = ("user", "project", "agent")
 _MODES: Final = get_args(Mode)
 
@@ -73,7 +75,9 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one request asks of memory. `budget` is a cap in tokens, None for the configured one."""
+    """What one request asks of memory. `budget` is a cap in tokens, None for the configured one; `outside`: the answer
+    waits for pages of the web.
+    """
 
     scope: Scope
     mode: Mode = "on"
@@ -82,6 +86,7 @@ class Ask:
     persona: Style | None = None
     as_of: datetime | None = None
     budget: int | None = None
+    outside: bool = False
 
     @property
     def inserts(self) -> bool:
@@ -121,6 +126,7 @@ def identify(
         persona=_style(given.get("persona")),
         as_of=_as_of(given.get("as_of"), now),
         budget=_budget(given.get("budget")),
+        outside=_outside(given),
     )
 
 
@@ -267,3 +273,15 @@ def _budget(value: str | None) -> int | None:
     if not (value.isascii() and value.isdigit()) or len(value) > 9:
         raise MemoryInvalid("budget must be a whole number of tokens, 0 or more", param="X-Memory-Budget")
     return int(value)
+
+
+def _outside(given: Mapping[str, str]) -> bool:
+    """Whether pages of the web are asked for. They are kept and then recalled: both must be wanted, and now."""
+    value = given.get("outside")
+    if value is None:
+        return False
+    if value != "now":
+        raise MemoryInvalid("outside must be now", param="X-Memory-Outside")
+    if given.get("mode", "on") != "on" or "as_of" in given:
+        raise MemoryInvalid("outside goes with mode on and without as_of", param="X-Memory-Outside")
+    return True

@@ -41,6 +41,11 @@ def test_the_name_of_a_conversation_is_ours_and_else_the_services() -> None:
     assert "X-Memory-Session" not in Conversation().headers()
 
 
+def test_only_what_is_asked_of_the_web_says_so() -> None:
+    assert Conversation(outside=True).headers()["X-Memory-Outside"] == "now"
+    assert "X-Memory-Outside" not in Conversation().headers()
+
+
 def test_names_of_conversations_begun_in_one_second_differ() -> None:
     now = datetime(2026, 11, 23, 9, 5, 7, tzinfo=UTC)
     assert session_name(now).startswith("chat-20261123-090507-")

@@ -206,6 +206,10 @@ def test_the_reason_of_any_error_body_is_a_text(body: bytes) -> None:
          "memory: nothing recalled, this exchange could NOT be kept · 0.5 s in all"),
         ({"status": "empty", "capture": "off"},
          "memory: nothing recalled, this exchange is not kept: the key may not write · 0.5 s in all"),
+        ({"status": "injected", "count": "1", "kept": "0", "tokens": "40", "outside": "found; pages=1"},
+         "memory: 1 new, 40 tokens, 1 pages of the web · 0.5 s in all"),
+        ({"status": "empty", "outside": "too_slow; pages=0"},
+         "memory: nothing recalled, no pages of the web (too_slow) · 0.5 s in all"),
         ({}, "memory: this is no memory-proxy · 0.5 s in all"),
     ],
 )  # fmt: skip

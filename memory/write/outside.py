@@ -68,7 +68,7 @@ class LooksBehind:
 
     def heard(self, captured: Captured, turns: Sequence[Turn]) -> None:
         """An exchange is stored, with these turns new. Never waits."""
-        asked = asked_in(captured, turns)
+        asked = None if captured.looked else asked_in(captured, turns)
         if asked is None:
             return
         try:

@@ -61,9 +61,9 @@ from proxy.api.schemas_artifact import (
     LinkSaid,
 )
 from proxy.api.sessions import Labels
-from proxy.api.under_way import UnderWay
 from proxy.api.vectors import windows_of
 from proxy.gated import holder_of, readable, require_readable, require_writable
+from proxy.under_way import UnderWay
 
 EXTRACTOR: Final = "artifact/1"
 KIND: Final = "artifact"

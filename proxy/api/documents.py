@@ -54,8 +54,8 @@ from proxy.api.schemas_documents import (
     UploadSaid,
 )
 from proxy.api.sessions import Labels
-from proxy.api.under_way import UnderWay
 from proxy.gated import holder_of, readable, require_readable, require_writable
+from proxy.under_way import UnderWay
 
 WAIT_S: Final = 60.0
 _ASK_EVERY_S: Final = (0.05, 0.1, 0.2, 0.4)

@@ -42,10 +42,11 @@ from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.keeps_entities import KeepsEntities
 from proxy.api.keeps_personas import KeepsPersonas
 from proxy.api.keeps_tasks import KeepsTasks
-from proxy.api.parts_documents import DocumentParts, OutsideCall, ReadsPreferences
+from proxy.api.parts_documents import DocumentParts, ReadsPreferences
 from proxy.api.tool_record import ToolRecords
 from proxy.app import Door
 from proxy.limits import KeyUse
+from proxy.outside import LooksOutside
 from proxy.passages import Passages
 from proxy.readiness import Readiness
 from proxy.what_if import WhatIf
@@ -282,4 +283,4 @@ class OwnParts:
     retention: timedelta  # of sealed parts
     passages: Passages
     documents: DocumentParts
-    outside: OutsideCall | None  # None: it is off
+    outside: LooksOutside | None  # None: it is off

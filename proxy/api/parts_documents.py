@@ -11,10 +11,9 @@ from uuid import UUID
 from memory.audit import Note
 from memory.documents import ChunkRecord, Citation, DocumentRecord, Parsed
 from memory.model import Scope
-from memory.outside import Outside
 from memory.preferences import Preference
 from memory.stored import Page
-from memory.web_documents import Stages, WebDocuments
+from memory.web_documents import Stages
 from proxy.api.paging import Order
 
 
@@ -77,11 +76,3 @@ class ReadsPreferences(Protocol):
 
     async def preferences(self, scope: Scope) -> list[Preference]:
         """Those that hold in this very scope, the last said first. Raises StoreUnavailable."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutsideCall:
-    """What looks outside, and what keeps the pages."""
-
-    looks: Outside
-    keeps: WebDocuments

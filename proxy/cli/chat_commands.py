@@ -207,6 +207,16 @@ def _retry(talk: Talk, words: str) -> None:
     talk.ask(question)
 
 
+def _web(talk: Talk, words: str) -> None:
+    if not words:
+        raise CommandRefused("/web QUESTION: it is looked for in the web before it is answered")
+    talk.conversation = replace(talk.conversation, outside=True)
+    try:
+        talk.ask(words)
+    finally:
+        talk.conversation = replace(talk.conversation, outside=False)
+
+
 def _undo(talk: Talk, words: str) -> None:
     question = talk.conversation.last_question()
     talk.conversation = talk.conversation.undone()
@@ -242,6 +252,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "/persona": Command("[list | NAME | facet=value;… | -]", "how answers are asked to be; - for nothing", persona),
     "/search": Command("WORDS", "what memory would recall", _search),
+    "/web": Command("QUESTION", "ask it with pages of the web, where the service looks outside", _web),
     "/memories": Command("[KIND | review]", "the newest memories, or those to review", _memories, ("review",)),
     "/forget": Command("memory|session|source|query|… X", "erase, after asking you", _forget, tuple(_FORGETS)),
     "/mode": Command("on|read|write|off", "recall and keep; keep nothing; recall nothing; neither", _mode, MODES),

@@ -29,7 +29,7 @@ class Conversation:
 
     `unanswered` is a question that got no word of an answer; `retrieval` and `memory` speak of the last answer.
     `checkpoint` goes with the next question and no other: from then on it stands in the conversation. `persona` goes
-    with each.
+    with each. `outside`: the next question waits for pages of the web.
     """
 
     session: str | None = None
@@ -41,6 +41,7 @@ class Conversation:
     retrieval: str | None = None
     checkpoint: str | None = None
     persona: str | None = None
+    outside: bool = False
 
     def headers(self) -> dict[str, str]:
         """The X-Memory-* headers of the next request, but for whose memory it is."""
@@ -51,6 +52,8 @@ class Conversation:
             said["X-Memory-Checkpoint"] = quote(self.checkpoint, safe="")
         if self.persona is not None:
             said["X-Memory-Persona"] = quote(self.persona, safe="")
+        if self.outside:
+            said["X-Memory-Outside"] = "now"
         return said
 
     def body(self, question: str) -> dict[str, Any]:

@@ -113,6 +113,8 @@ def status_line(memory: Mapping[str, str], seconds: float, mode: str) -> str:
     parts = [_placed(memory)]
     if (reason := _parameter(memory.get("status", ""), "reason")) is not None:
         parts.append(_REASONS.get(reason, reason))
+    if (outside := memory.get("outside")) is not None:
+        parts.append(_web(outside))
     if (millis := memory.get("millis")) is not None:
         parts.append(f"{millis} ms")
     if (kept := _kept(memory.get("capture"), mode)) is not None:
@@ -131,6 +133,12 @@ def _placed(memory: Mapping[str, str]) -> str:
         return f"{' and '.join(counts) or 'placed'}, {memory.get('tokens', '?')} tokens"
     known = {"empty": "nothing recalled", "off": "off", "degraded": "none this time"}
     return known.get(word, word or "this is no memory-proxy")
+
+
+def _web(outside: str) -> str:
+    """What came of the search: "found; pages=2"."""
+    search, pages = outside.partition(";")[0], _parameter(outside, "pages")
+    return f"{pages} pages of the web" if search == "found" else f"no pages of the web ({search})"
 
 
 def _kept(capture: str | None, mode: str) -> str | None:

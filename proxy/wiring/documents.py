@@ -14,7 +14,8 @@ from memory.config import Settings
 from memory.outside_wiring import outside_of, web_documents
 from memory.telemetry import Metrics
 from proxy.api.keeps_artifacts import ArtifactParts
-from proxy.api.parts_documents import DocumentParts, OutsideCall
+from proxy.api.parts_documents import DocumentParts
+from proxy.outside import LooksOutside
 from proxy.wiring.stores import Kept
 
 
@@ -61,12 +62,13 @@ def _captions(settings: Settings) -> CaptionProcess | None:
     return CaptionProcess(model)
 
 
-def outside_call(
+def looks_outside(
     settings: Settings, kept: Kept, audit: AuditLog, journal: Audit, metrics: Metrics
-) -> OutsideCall | None:
+) -> LooksOutside | None:
     """What looks outside when it is asked to, in one proxy worker; None where that is off."""
     looks = outside_of(settings, journal, metrics)
     if looks is None:
         return None
     store = DocumentStore(kept.database, kept.scopes, kept.table, audit)
-    return OutsideCall(looks, web_documents(settings, store, kept.keys))
+    records = DocumentRecords(kept.database, kept.scopes, audit)
+    return LooksOutside(looks, web_documents(settings, store, kept.keys), records)

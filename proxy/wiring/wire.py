@@ -79,7 +79,7 @@ from proxy.rolling import Follower, supervisor_of
 from proxy.served_model import ServedModels
 from proxy.what_if import WhatIf
 from proxy.wiring.choices import block_rules, cross_encoder, reranking, traces
-from proxy.wiring.documents import artifact_parts, document_parts, outside_call
+from proxy.wiring.documents import artifact_parts, document_parts, looks_outside
 from proxy.wiring.stores import Kept, Queued, open_kept, open_queued, open_signals, resolved
 
 # Its files are looked for, and read whole, so often.
@@ -284,6 +284,7 @@ def _parts(
         cache_report=CacheReport(metrics),
         places=places_of(settings, reading.load, metrics),
         copies=Copies(settings.queue.copies_bytes_max, metrics),
+        outside=looks_outside(settings, kept, audit, journal, metrics),
     )
 
 
@@ -379,7 +380,7 @@ def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Re
             retention=timedelta(days=settings.replay.retention_days),
             passages=base.passages,
             documents=document_parts(settings, kept, audit),
-            outside=outside_call(settings, kept, audit, parts.journal, parts.metrics),
+            outside=parts.outside,
         )
     )
 

@@ -70,7 +70,9 @@ def ask(service: Service, messages: list[Message] | str, user: str, *, body: Any
     return Said(raw)
 
 
-_OURS = frozenset(("user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget"))
+_OURS = frozenset(
+    ("user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget", "outside")
+)
 
 
 def _header(name: str) -> bytes:
