@@ -133,7 +133,7 @@ async def _round(service: Service, blows: list[Blow], dice: random.Random) -> Ro
             await asyncio.sleep(dice.uniform(0, 0.05))
     began = time.monotonic()
     await asyncio.sleep(0.05)
-    await service.revive()
+    await service.revive(killed=any(blow.kills and blow.kind == "supervisor" for blow, _ in hits))
     revived_s = time.monotonic() - began
     ready_s, whole_s = await service.whole()
     struck = tuple(blow for blow, _ in hits)

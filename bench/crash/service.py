@@ -105,9 +105,9 @@ class Service:
         """Send a signal to the supervisor."""
         os.kill(self.pid, number)
 
-    async def revive(self) -> None:
-        """Start the supervisor again when it was killed."""
-        if self._process is not None and await self._ended(0.01):
+    async def revive(self, *, killed: bool) -> None:
+        """Start the supervisor again when it was `killed`, whose end a busy machine tells late, or has ended itself."""
+        if self._process is not None and await self._ended(STOP_S if killed else 0.01):
             await self.start()
 
     async def stop(self) -> int:
