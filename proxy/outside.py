@@ -8,16 +8,14 @@ is looked for; from there on a request fails open, and what became of its pages 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 from uuid import UUID
 
-from memory.documents import DocumentRecord
 from memory.errors import CapabilityMissing, MemoryInvalid, MemoryProxyFault, RateLimited, ScopeDenied
 from memory.model import Scope
 from memory.outside import Asker, Gained, Outside, SearchOutcome
@@ -26,6 +24,7 @@ from memory.telemetry import event
 from memory.web_documents import WebDocuments
 from policies.labels import Sensitivity
 from policies.text import storable
+from proxy.following import KnowsDocuments, followed
 from proxy.identity import Ask, Credential
 from proxy.remembering import Asked
 from proxy.under_way import UnderWay
@@ -37,15 +36,8 @@ AT_ONCE: Final = 4
 """Questions under way in one process."""
 STORED_S: Final = 10.0
 """How long a request waits for a worker to store its pages; with search and page it took .5 to 1.3 s (0032)."""
-_POLL_S: Final = 0.05
 OFF: Final = "looking outside is off here: outside.enabled and outside.search_url turn it on"
-
-
-class KnowsDocuments(Protocol):
-    """Documents as they are stored."""
-
-    async def document(self, scope: Scope, document_id: UUID) -> DocumentRecord:
-        """One that is not deleted. Raises NotFound, StoreUnavailable."""
+ONE_SESSION: Final = "this token is for one session, and pages are kept for the whole scope"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +79,11 @@ class LooksOutside:
 
     async def stored(self, scope: Scope, documents: Sequence[UUID], timeout_s: float = STORED_S) -> int:
         """How many of these are stored, waiting for those that are not yet. Raises NotFound, StoreUnavailable."""
-        until, done, left = perf_counter() + timeout_s, 0, list(documents)
-        while left:
-            statuses = [(one, (await self._documents.document(scope, one)).upload.status) for one in left]
-            done += sum(status == "done" for _, status in statuses)
-            left = [one for one, status in statuses if status in ("waiting", "working")]
-            if perf_counter() >= until:
-                break
-            await asyncio.sleep(_POLL_S if left else 0)
+        until, done = perf_counter() + timeout_s, 0
+        for one in documents:
+            record = await self._documents.document(scope, one)
+            record = await followed(self._documents, scope, record, until - perf_counter())
+            done += record.upload.status == "done"
         return done
 
 
@@ -105,7 +94,7 @@ def require(outside: LooksOutside | None, ask: Ask, credential: Credential) -> N
     if outside is None:
         raise MemoryInvalid(OFF, param=HEADER)
     if credential.session is not None:
-        raise ScopeDenied("this token is for one session, and pages are kept for the whole scope", param=HEADER)
+        raise ScopeDenied(ONE_SESSION, param=HEADER)
     if ask.mode != "on":
         raise CapabilityMissing(
             "this key may not both read and write memory, and pages are kept and read", param=HEADER

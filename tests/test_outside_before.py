@@ -48,7 +48,7 @@ class World:
 
     async def document(self, _: Scope, document_id: UUID) -> Any:
         at, self.polled = IDS.index(document_id), self.polled + 1
-        return SimpleNamespace(upload=SimpleNamespace(status=self.statuses[at]))
+        return SimpleNamespace(document_id=document_id, upload=SimpleNamespace(status=self.statuses[at]))
 
     def __call__(self) -> LooksOutside:
         return LooksOutside(self, self, self)  # type: ignore[arg-type]  # the three, in one
@@ -77,7 +77,7 @@ async def test_what_is_stored_is_counted_and_the_deadlines_begin_anew() -> None:
 
 async def test_what_is_not_stored_in_time_is_not_waited_for() -> None:
     world = World(("done", "working", "waiting"))
-    assert await world().stored(SCOPE, IDS, timeout_s=0.12) == 1
+    assert await world().stored(SCOPE, IDS, timeout_s=0.5) == 1
     assert world.polled > 4, "it was asked for again"
 
 

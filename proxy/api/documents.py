@@ -54,14 +54,13 @@ from proxy.api.schemas_documents import (
     UploadSaid,
 )
 from proxy.api.sessions import Labels
+from proxy.following import OVER, followed
 from proxy.gated import holder_of, readable, require_readable, require_writable
 from proxy.under_way import UnderWay
 
 WAIT_S: Final = 60.0
-_ASK_EVERY_S: Final = (0.05, 0.1, 0.2, 0.4)
 _NAME_CHARS_MAX: Final = 255
 _FIELDS: Final = frozenset({"name", "session", "save", "inline", "sensitivity"})
-_OVER: Final = frozenset({"done", "failed"})
 KIND: Final = "document"
 UPLOADS_MAX: Final = 16
 """Under way at once in one process, each with up to `documents.bytes_max` in memory."""
@@ -90,8 +89,9 @@ class Documents:
         metrics.documents.labels("taken").inc()
         record = await self._parts.documents.records.document(caller.scope, document_id)
         if wait:
-            record = await self._followed(caller.scope, record)
-        return said(await self._said(caller.scope, record), 200 if record.upload.status in _OVER else 202)
+            of = record.upload.upload_id
+            record = await followed(self._parts.documents.records, caller.scope, record, WAIT_S, upload_id=of)
+        return said(await self._said(caller.scope, record), 200 if record.upload.status in OVER else 202)
 
     async def list(self, request: web.Request) -> web.Response:
         """Documents that are not deleted, newest first; `session` narrows the list to those of one conversation."""
@@ -237,14 +237,6 @@ class Documents:
             return None, None
         ref = session_ref(await self._parts.keys.chain_key(caller.scope.tenant), caller.scope, named)
         return (ref if asked.save == "session" else None), ref
-
-    async def _followed(self, scope: Scope, record: DocumentRecord) -> DocumentRecord:
-        """The document once its upload is over, or as it is after WAIT_S."""
-        until, upload_id, delays = time.monotonic() + WAIT_S, record.upload.upload_id, list(_ASK_EVERY_S)
-        while record.upload.status not in _OVER and record.upload.upload_id == upload_id and time.monotonic() < until:
-            await asyncio.sleep(delays.pop(0) if len(delays) > 1 else delays[0])
-            record = await self._parts.documents.records.document(scope, record.document_id)
-        return record
 
     async def _said(self, scope: Scope, record: DocumentRecord) -> DocumentSaid:
         session_id = record.session_id or record.shown_in

@@ -16,7 +16,7 @@ from proxy.api.asking import body_as, caller_of, parameters
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_outside import MissedSaid, OutsideAsked, OutsideSaid, PageSaid
 from proxy.gated import holder_of, require_writable
-from proxy.outside import OFF, Looked
+from proxy.outside import OFF, ONE_SESSION, Looked
 
 
 class OutsideCalls:
@@ -33,7 +33,7 @@ class OutsideCalls:
         if self._parts.outside is None:
             raise NotFound(OFF)
         if caller.credential.session is not None:
-            raise ScopeDenied("this token is for one session, and pages are kept for the whole scope")
+            raise ScopeDenied(ONE_SESSION)
         require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         label = Sensitivity(asked.sensitivity)
         looked = await self._parts.outside.keep(caller.scope, caller.actor, asked.question, caller.now, label)
