@@ -164,22 +164,17 @@ class Recaller:
     async def _answer(self, question: Question, embedding: asyncio.Task[Vector] | None, deadline_s: float) -> Recall:
         """From what was answered a moment ago where the scope is as it was then, else by a search.
 
-        Whoever shares the search of one with less time left is not left with that one's deadline.
+        A search that is shared ends with the last who waits for it: each leaves at a deadline of its own. One with the
+        deadline of whoever began it would end for all of them, and all would begin again.
         """
-        if not question.may_be_known:
-            return (await self._searched(question, embedding, deadline_s)).recall
-        until = time.perf_counter() + deadline_s
-        key = self._key(question)
-        while (left_s := until - time.perf_counter()) > 0:
-            search = partial(self._searched, question, embedding, left_s)
-            try:
-                async with asyncio.timeout(left_s):
-                    found = await self._answers.of(key, lambda: self._state(question), question.now, search)
-            except TimeoutError:
-                break
-            if found.reason != "deadline":
-                return found
-        return Recall(reason="deadline")
+        search = partial(self._searched, question, embedding, deadline_s)
+        try:
+            async with asyncio.timeout(deadline_s):
+                if not question.may_be_known:
+                    return (await search()).recall
+                return await self._answers.of(self._key(question), lambda: self._state(question), question.now, search)
+        except TimeoutError:
+            return Recall(reason="deadline")
 
     def styles(self, question: Question, most: int) -> tuple[Candidate, ...]:
         """How the user of a question likes answers to be, by facts of their own scope that are held in this process."""
@@ -217,20 +212,17 @@ class Recaller:
         for task in (loading, preparing):
             task.add_done_callback(_mark_retrieved)
         try:
-            async with asyncio.timeout(deadline_s):
-                vector = await self._vector(embedding, deadline_s * _EMBEDDING_SHARE)
-                hot = await self._index_or_none(loading, vector, deadline_s * self._index_share(question))
-                if hot is None:
-                    return Found(await self._from_store(question, vector), question.now)
-                prepared = preparing.result() if preparing.done() else await preparing
-                if question.as_of is None:
-                    self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
-                began = time.perf_counter()
-                found = await self._hot.run_at_once(hot, lambda: _ranked(question, hot, prepared, vector))
-                took("search", began)
-                return found
-        except TimeoutError:
-            return Found(Recall(reason="deadline"), None)
+            vector = await self._vector(embedding, deadline_s * _EMBEDDING_SHARE)
+            hot = await self._index_or_none(loading, vector, deadline_s * self._index_share(question))
+            if hot is None:
+                return Found(await self._from_store(question, vector), question.now)
+            prepared = preparing.result() if preparing.done() else await preparing
+            if question.as_of is None:
+                self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
+            began = time.perf_counter()
+            found = await self._hot.run_at_once(hot, lambda: _ranked(question, hot, prepared, vector))
+            took("search", began)
+            return found
         except StoreUnavailable:
             return Found(Recall(reason="store"), None)
         except MemoryProxyFault:
