@@ -211,6 +211,39 @@ async def test_an_announced_version_is_fetched_at_once(store: Store) -> None:
     assert "the boat was sold" in {c.content for c in found.candidates}
 
 
+async def test_an_index_that_is_late_answers_as_it_is_while_its_confirmation_holds(store: Store) -> None:
+    recall, _ = recaller(store, Embedder(), staleness_ms=60_000)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
+    store.version, store.delay_s = 2, 30
+    found = await recall.recall(question(announced={1: 2}), await recall.embed("q"), 0.3)
+    assert (found.rung, found.reason, len(found.candidates)) == ("full", None, 2)
+    assert store.nearest_asked == 0
+
+
+async def test_an_index_that_cannot_be_brought_up_to_date_answers_as_it_is_for_as_long(store: Store) -> None:
+    recall, _ = recaller(store, Embedder(), staleness_ms=1500)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
+    store.version, store.away = 2, True
+    found = await recall.recall(question(announced={1: 2}), await recall.embed("q"), 5.0)
+    assert (found.rung, found.reason, len(found.candidates)) == ("full", None, 2)
+    await asyncio.sleep(1.6)
+    found = await recall.recall(question(announced={1: 2}), await recall.embed("q"), 5.0)
+    assert (found.reason, found.candidates) == ("store", ())
+
+
+async def test_an_index_that_is_read_anew_answers_nothing_meanwhile(store: Store) -> None:
+    recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
+    assert hot.late(SCOPE) is not None
+    store.version, store.rebuild = 2, 2
+    blocking = asyncio.create_task(hot.run(lambda: time.sleep(0.3)))
+    reading = asyncio.create_task(hot.get(SCOPE, {1: 2}))
+    await asyncio.sleep(0.05)
+    assert (reading.done(), hot.late(SCOPE)) == (False, None)
+    await asyncio.gather(blocking, reading)
+    assert hot.late(SCOPE) is not None
+
+
 async def test_a_counter_that_changed_alone_reaches_the_index(store: Store) -> None:
     recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
     await recall.recall(question(), await recall.embed("q"), 5.0)

@@ -151,6 +151,14 @@ class HotScopes:
         usable = hot is not None and not hot.lock.locked() and self._is_fresh(hot, announced)
         return hot if usable else None
 
+    def late(self, scope: Scope) -> HotScope | None:
+        """The index of this scope while it is brought up to date, where it may be used without that for now: it was
+        confirmed within the staleness, and is not being read anew.
+        """
+        hot = self._scopes.get(scope)
+        usable = hot is not None and bool(hot.versions) and self._is_recent(hot)
+        return hot if usable else None
+
     def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
         """Hold no index of anything in these scopes: something of them was erased. The next question reads anew."""
         gone = set(scope_ids)
@@ -237,11 +245,14 @@ class HotScopes:
         return ScopeTooLarge(f"one scope holds over {self._bytes_max} bytes (recall.hot_scope_bytes_max)")
 
     def _is_fresh(self, hot: HotScope, announced: Mapping[int, int] | None) -> bool:
-        if time.monotonic() - hot.confirmed_at > self._staleness_s:
+        if not self._is_recent(hot):
             return False
         if not hot.versions:  # no scope known means no announcement to ask for: only the store can say
             return False
         return not announced or all(hot.versions.get(sid, -1) >= version for sid, version in announced.items())
+
+    def _is_recent(self, hot: HotScope) -> bool:
+        return time.monotonic() - hot.confirmed_at <= self._staleness_s
 
     async def _catch_up(self, scope: Scope, hot: HotScope) -> None:
         asked_at = time.monotonic()

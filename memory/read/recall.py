@@ -213,7 +213,7 @@ class Recaller:
             task.add_done_callback(_mark_retrieved)
         try:
             vector = await self._vector(embedding, deadline_s * _EMBEDDING_SHARE)
-            hot = await self._index_or_none(loading, vector, deadline_s * self._index_share(question))
+            hot = await self._index_or_none(question, loading, vector, deadline_s * self._index_share(question))
             if hot is None:
                 return Found(await self._from_store(question, vector), question.now)
             prepared = preparing.result() if preparing.done() else await preparing
@@ -263,17 +263,27 @@ class Recaller:
             return None
 
     async def _index_or_none(
-        self, loading: asyncio.Task[HotScope], vector: Vector | None, limit_s: float
+        self, question: Question, loading: asyncio.Task[HotScope], vector: Vector | None, limit_s: float
     ) -> HotScope | None:
-        """The index, or None where Postgres must answer. Loading goes on for the next question."""
+        """The index, or None where Postgres must answer. Loading goes on for the next question.
+
+        One that is late though it is held answers as it is while its last confirmation holds: a process that is late
+        would be later still with 200 memories from the store for each of its questions.
+        """
+        await asyncio.wait((loading,), timeout=limit_s)
+        late = None if question.strict or question.as_of is not None else self._hot.late(question.scope)
+        if not loading.done() and (late is not None or vector is not None):
+            return late
         try:
-            if loading.done():
-                return loading.result()
-            return await asyncio.wait_for(asyncio.shield(loading), limit_s if vector is not None else None)
-        except (TimeoutError, ScopeTooLarge):
+            return await asyncio.shield(loading)
+        except ScopeTooLarge:
             if vector is None:
                 raise
             return None
+        except StoreUnavailable:
+            if late is None:
+                raise
+            return late
 
     async def _from_store(self, question: Question, vector: Vector | None) -> Recall:
         if vector is None or question.as_of is not None:  # the store's nearest are those of now
