@@ -60,7 +60,7 @@ def found(**changes: Any) -> dict[str, Any]:
 
 
 def missed(run: dict[str, Any], **left_out: str) -> list[Line]:
-    return [line for line in lines_of(run, EMBEDDING, 64, left_out) if line.kept is False]
+    return [line for line in lines_of(run, EMBEDDING, EMBEDDING, 64, left_out) if line.kept is False]
 
 
 def test_a_run_within_all_bounds_is_kept() -> None:
@@ -87,21 +87,21 @@ def test_each_bound_can_be_missed(changes: dict[str, Any], figure: str) -> None:
 
 
 def test_a_ratio_to_what_is_below_chance_is_not_judged() -> None:
-    lines = lines_of(found(latency={BASELINE: added(0.8, -0.1, 2.0)}), EMBEDDING, 64, {})
+    lines = lines_of(found(latency={BASELINE: added(0.8, -0.1, 2.0)}), EMBEDDING, EMBEDDING, 64, {})
     [line] = [line for line in lines if "p50 / plain" in line.figure]
     assert line.kept is None
     assert "chance" in line.measured
 
 
 def test_cpu_by_stage_is_told_by_pairs_of_modes() -> None:
-    said = {line.figure: line.measured for line in lines_of(found(), EMBEDDING, 64, {}) if line.part == "CPU a request"}
+    said = {line.figure: line.measured for line in lines_of(found(), EMBEDDING, EMBEDDING, 64, {}) if line.part == "CPU a request"}
     assert said["recall and assembly (read - off), proxy"] == "2.90 ms"
     assert said["capture (write - off), proxy"] == "0.90 ms"
 
 
 def test_a_rival_that_was_left_out_is_told_with_the_reason() -> None:
     assert [
-        line.measured for line in lines_of(found(), EMBEDDING, 64, {"litellm": "no network"}) if line.part == "others"
+        line.measured for line in lines_of(found(), EMBEDDING, EMBEDDING, 64, {"litellm": "no network"}) if line.part == "others"
     ]
 
 
@@ -128,14 +128,15 @@ class Silent:
         self.asked.append(text)
 
 
-async def test_the_embedder_is_timed_on_questions_nobody_else_asks() -> None:
+async def test_the_embedder_is_timed_in_the_rounds_on_questions_nobody_else_asks() -> None:
     embedder = Silent()
     async with running_fake_vllm(tokens=4) as url:
         targets = [Target(DIRECT, url), Target(CONTROL, url)]
         plan = Plan(30, 1, 0.0, (1,), 4, None, 1)
         paired = await measure_paired(targets, Pace("i", 0, 0), plan, Questions(), embedder, lambda text: None)  # type: ignore[arg-type]
     assert len(paired.embedding_ms) == len(paired.latency.first_s[DIRECT]) == 30
-    assert len(set(embedder.asked)) == 30
+    assert len(set(embedder.asked)) == len(embedder.asked) == 1 + 30 + 30  # a warm-up, the rounds, one after the other
+    assert len(paired.embedding_alone_ms) == 30
     assert paired.latency.errors == {DIRECT: 0, CONTROL: 0}
 
 

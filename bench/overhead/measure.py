@@ -19,6 +19,8 @@ from bench.overhead.load import AnswerLost, Connection, Target, Timing, connecti
 from bench.overhead.processes import CpuMeter, used_between
 
 Say = Callable[[str], None]
+Beside = Callable[[], Awaitable[float]]
+"""Work of the harness itself that takes part in the rounds like a way to the model; seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Paired rounds: first_s[target][i] and total_s[target][i] belong to the same question i."""
+    """Paired rounds: first_s[target][i], total_s[target][i] and beside_s[i] belong to the same round i."""
 
     first_s: Mapping[str, Sequence[float]]
     total_s: Mapping[str, Sequence[float]]
     statuses: Mapping[str, Mapping[str, int]]
     errors: Mapping[str, int]
+    beside_s: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,15 @@ async def _ask(connection: Connection, request: bytes) -> Timing | None:
     return timing if timing.complete else None
 
 
-async def measure_latency(targets: Sequence[Target], pace: Pace, plan: Plan, questions: Questions, say: Say) -> Latency:
+async def measure_latency(
+    targets: Sequence[Target], pace: Pace, plan: Plan, questions: Questions, say: Say, beside: Beside | None = None
+) -> Latency:
     """`plan.requests` paired rounds, after a warm-up. A round in which any target failed is not counted.
 
-    Raises TargetFailed when one fails while warming up.
+    `beside` is done once in each round, at each place of it in turn. Raises TargetFailed when a target fails while
+    warming up.
     """
+    besides: list[float] = []
     first: dict[str, list[float]] = {t.name: [] for t in targets}
     total: dict[str, list[float]] = {t.name: [] for t in targets}
     statuses: dict[str, Counter[str]] = {t.name: Counter() for t in targets}
@@ -112,7 +119,10 @@ async def measure_latency(targets: Sequence[Target], pace: Pace, plan: Plan, que
             text = questions.next()
             turn = index % len(targets)
             round_timings: dict[str, Timing | None] = {}
-            for target in (*targets[turn:], *targets[:turn]):
+            beside_s = 0.0
+            for at, target in enumerate((*targets[turn:], *targets[:turn])):
+                if beside is not None and at == index // len(targets) % len(targets):
+                    beside_s = await beside()
                 if target.name not in kept:
                     (kept[target.name],) = await stack.enter_async_context(connections(target, 1))
                 request = target.request(text, plan.model, pace.headers, plan.tokens)
@@ -129,9 +139,10 @@ async def measure_latency(targets: Sequence[Target], pace: Pace, plan: Plan, que
                     first[name].append(timing.first_s)
                     total[name].append(timing.total_s)
                     statuses[name][timing.memory_status] += 1
+                besides.extend([beside_s] if beside is not None else [])
             await asyncio.sleep(plan.pause_s)
             say(f"{pace.name}: latency round {max(index + 1, 0)} of {plan.requests}")
-    return Latency(first, total, statuses, errors)
+    return Latency(first, total, statuses, errors, besides)
 
 
 async def _client(connection: Connection, make: Callable[[], bytes], until_s: float) -> tuple[list[float], int]:

@@ -70,8 +70,8 @@ examples:
 
 what is measured: every round sends one new question of at most 32 tokens to all ways in turn: direct, direct again
 (the noise control), the plain proxy, ours with memory off and on, other proxies. Between rounds the write path has a
-pause to store what the last one said (45 ms of CPU time), else that is measured too. Between blocks of rounds the
-embedder alone is timed on questions of the same kind. Then blocks of seconds with many clients. The harness, the
+pause to store what the last one said (45 ms of CPU time), else that is measured too. In each round the harness embeds a
+question of the same kind, at each place of it in turn. Then blocks of seconds with many clients. The harness, the
 stand-in and all that is measured share this machine's cores.
 
 how to read it: `added` is over direct, in the same round. CPU by stage is told by pairs of modes (off, read, …);
@@ -228,7 +228,7 @@ async def run(arguments: argparse.Namespace, embedder: Embedder, work: Path) -> 
         between = stages_between(before, await stages(scene))
     found = result_json(PaceResult("instant", paired.latency, blocks))
     found["throughput"] = throughput_json(blocks, [*paired.latency.first_s, READ, WRITE, REPEATED])
-    embedding = Summary.of(paired.embedding_ms).as_json()
+    embedding, alone = (Summary.of(one).as_json() for one in (paired.embedding_ms, paired.embedding_alone_ms))
     return {
         "bench": "speed",
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -247,8 +247,9 @@ async def run(arguments: argparse.Namespace, embedder: Embedder, work: Path) -> 
                 "rivals",
             )
         },
-        "lines": as_json(lines_of(found, embedding, arguments.clients, scene.left_out)),
+        "lines": as_json(lines_of(found, embedding, alone, arguments.clients, scene.left_out)),
         "embedding_ms": embedding,
+        "embedding_alone_ms": alone,
         "rivals": scene.notes,
         "stages": between,
         "paces": {"instant": found},

@@ -1,14 +1,14 @@
 """The measurement: ways to the model in, paired latencies, embedding times and throughput blocks out.
 
-Latency in blocks of rounds, between which as many questions of the same kind are embedded here, alone, by the product's
-embedder: so both meet the same machine. Raises TargetFailed, EmbedderUnavailable.
+Each round embeds a question of the same kind here, by the product's embedder: so both meet the same machine, and after
+a pause in which other work had the processor's caches (one question after the other takes about half as long, since the
+model's 11 MB stay there). Raises TargetFailed, EmbedderUnavailable.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from time import perf_counter
 from typing import Any, Final
@@ -20,7 +20,7 @@ from bench.overhead.load import Target
 from bench.overhead.measure import Latency, Pace, Plan, Questions, Say, measure_latency
 from memory.ports import Embedder
 
-BLOCK: Final = 25
+ALONE: Final = 100
 
 
 class Repeated(Questions):
@@ -37,38 +37,27 @@ class Repeated(Questions):
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Latencies of all ways, and embedding times of as many other questions (milliseconds)."""
+    """Latencies of all ways; embedding times in the same rounds, and of one question after the other (milliseconds)."""
 
     latency: Latency
     embedding_ms: Sequence[float]
+    embedding_alone_ms: Sequence[float]
 
 
 async def measure_paired(
     targets: Sequence[Target], pace: Pace, plan: Plan, questions: Questions, embedder: Embedder, say: Say
 ) -> Paired:
-    """`plan.requests` rounds in blocks, the embedder between them."""
-    found: list[Latency] = []
-    embedding: list[float] = []
-    while len(embedding) < plan.requests:
-        size = min(BLOCK, plan.requests - len(embedding))
-        for _ in range(size):
-            text = questions.next()
-            began = perf_counter()
-            await embedder.embed_query(text)
-            embedding.append((perf_counter() - began) * 1000)
-        block = replace(plan, requests=size, warm_up=plan.warm_up if not found else 1)
-        found.append(await measure_latency(targets, pace, block, questions, say))
-    return Paired(_joined(found), embedding)
+    """`plan.requests` rounds, the embedder in each; then it alone, one question after the other."""
 
+    async def embed() -> float:
+        text = questions.next()
+        began = perf_counter()
+        await embedder.embed_query(text)
+        return perf_counter() - began
 
-def _joined(blocks: Sequence[Latency]) -> Latency:
-    names = list(blocks[0].first_s)
-    return Latency(
-        {name: [value for block in blocks for value in block.first_s[name]] for name in names},
-        {name: [value for block in blocks for value in block.total_s[name]] for name in names},
-        {name: dict(sum((Counter(block.statuses[name]) for block in blocks), Counter[str]())) for name in names},
-        {name: sum(block.errors[name] for block in blocks) for name in names},
-    )
+    latency = await measure_latency(targets, pace, plan, questions, say, embed)
+    alone = [await embed() * 1000 for _ in range(min(plan.requests, ALONE))]
+    return Paired(latency, [seconds * 1000 for seconds in latency.beside_s], alone)
 
 
 def stage_sums(exposition: str) -> dict[str, tuple[float, float]]:

@@ -24,8 +24,16 @@ REPEATED_MIN: Final = 300.0
 Found = Mapping[str, Any]
 
 
-def lines_of(found: Found, embedding: Mapping[str, float], clients: int, left_out: Mapping[str, str]) -> list[Line]:
-    """All lines of one run; `found` is what bench.overhead.report.result_json gives, `embedding` a summary."""
+def lines_of(
+    found: Found,
+    embedding: Mapping[str, float],
+    alone: Mapping[str, float],
+    clients: int,
+    left_out: Mapping[str, str],
+) -> list[Line]:
+    """All lines of one run; `found` is what bench.overhead.report.result_json gives, `embedding` a summary of the
+    rounds' own, `alone` one of one question after the other.
+    """
     latency, throughput = found["latency"], found["throughput"]
     failed = sum(entry["errors"] for entry in latency.values())
     failed += sum(level["errors"] for entry in throughput.values() for level in entry.values())
@@ -33,6 +41,7 @@ def lines_of(found: Found, embedding: Mapping[str, float], clients: int, left_ou
         none("all", "requests that failed", failed),
         *_off(latency, throughput),
         *_on(latency, embedding),
+        told("on", "one embedding after the other, p50 and p99", f"{alone['p50']:.2f} and {alone['p99']:.2f} ms"),
         *_streams(throughput, str(clients)),
         *_stages(throughput, str(clients)),
         *_others(latency, throughput, str(clients), left_out),
@@ -71,7 +80,7 @@ def _on(latency: Found, embedding: Mapping[str, float]) -> Iterator[Line]:
         "on",
         "added to the first byte, p50, over the embedding",
         f"<= {ON_OVER_EMBEDDING_MS:g} ms",
-        f"{over:.2f} ms ({added['p50']:.2f}, the embedding alone {embedding['p50']:.2f})",
+        f"{over:.2f} ms ({added['p50']:.2f}, an embedding in the same rounds {embedding['p50']:.2f})",
         over <= ON_OVER_EMBEDDING_MS,
     )
     yield _ratio(
