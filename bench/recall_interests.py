@@ -22,10 +22,11 @@ from bench.tune_recall import DATA, altered, ask, ndcg_at, recall_at
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
+from memory.read.arms import Floats, Part
 from memory.read.index import ScopeIndex
 
 WEIGHTS: Final = (0.0, 0.02, 0.05, 0.1, 0.2)
-Scores = tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]
+Scores = tuple[Floats, dict[str, Part]]
 
 
 def interests(chosen: RecallSet, vectors: Vectors) -> Mapping[int, NDArray[np.float32]]:

@@ -63,6 +63,12 @@ def asks_what_was(query: str) -> bool:
     return _OURS.search(query.casefold()) is not None
 
 
+def names_time(query: str) -> bool:
+    """Whether a question may name a time; where not, `asked_span` finds none, whatever the clocks say."""
+    said = query.casefold()
+    return any(pattern.search(said) for pattern, _ in _EXPRESSIONS)
+
+
 def asked_span(query: str, now: datetime, last: datetime) -> Span | None:
     """The time that a question names; None where it names none. `last` is when the newest memory happened."""
     said = query.casefold()

@@ -26,8 +26,8 @@ def test_a_turn_borrows_from_what_a_person_said_next_in_its_session() -> None:
         talk.put(slot, turn)
     visible = np.arange(6)
     scores = np.array([0.1, 0.7, 0.9, 0.5, 0.4, 0.3], np.float32)
-    np.testing.assert_allclose(talk.said_next(visible, scores), [0.7, 0, 0, 0, 0, 0])
-    np.testing.assert_allclose(talk.best_of_session(visible, scores), [0.9, 0.9, 0.9, 0.5, 0.4, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(talk.among(visible).said_next(scores), [0.7, 0, 0, 0, 0, 0])
+    np.testing.assert_allclose(talk.among(visible).best_of_session(scores), [0.9, 0.9, 0.9, 0.5, 0.4, 0.3], rtol=1e-6)
 
 
 def test_what_is_hidden_or_taken_out_lends_nothing_in_whatever_order_it_came() -> None:
@@ -35,11 +35,11 @@ def test_what_is_hidden_or_taken_out_lends_nothing_in_whatever_order_it_came() -
     first, second = item("0", "a", session_id=MORNING, seq=0), item("1", "b", session_id=MORNING, seq=1)
     talk.put(1, second)
     talk.put(0, first)
-    assert talk.said_next(np.array([0, 1]), np.array([0.1, 0.7], np.float32))[0] == np.float32(0.7)
-    assert talk.said_next(np.array([0]), np.array([0.1], np.float32))[0] == 0.0
-    assert talk.said_next(np.array([0, 1]), np.array([0.1, -0.7], np.float32))[0] == 0.0
+    assert talk.among(np.array([0, 1])).said_next(np.array([0.1, 0.7], np.float32))[0] == np.float32(0.7)
+    assert talk.among(np.array([0])).said_next(np.array([0.1], np.float32))[0] == 0.0
+    assert talk.among(np.array([0, 1])).said_next(np.array([0.1, -0.7], np.float32))[0] == 0.0
     talk.drop(1, second)
-    assert talk.said_next(np.array([0, 1]), np.array([0.1, 0.7], np.float32))[0] == 0.0
+    assert talk.among(np.array([0, 1])).said_next(np.array([0.1, 0.7], np.float32))[0] == 0.0
 
 
 def test_a_slot_that_is_used_again_belongs_to_its_new_session() -> None:
@@ -50,5 +50,5 @@ def test_a_slot_that_is_used_again_belongs_to_its_new_session() -> None:
     talk.drop(0, old)
     talk.put(0, new)
     scores = np.array([0.2, 0.8], np.float32)
-    np.testing.assert_allclose(talk.best_of_session(np.array([0, 1]), scores), scores)
-    np.testing.assert_allclose(talk.said_next(np.array([0, 1]), scores), [0, 0])
+    np.testing.assert_allclose(talk.among(np.array([0, 1])).best_of_session(scores), scores)
+    np.testing.assert_allclose(talk.among(np.array([0, 1])).said_next(scores), [0, 0])

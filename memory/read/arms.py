@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from policies import ranking
 
 Floats = NDArray[np.float32]
+Part = Floats | float
+"""A part of the score: of each, or one for all of them."""
+Pick = slice | NDArray[np.intp]
+"""Some slots, ascending; a slice is of all from the first."""
 PLACES: Final = ("lexical_place", "dense_place")
 _PARTS_EACH: Final = 4
 
@@ -32,27 +36,36 @@ def places(arms: Arms, chosen: list[int]) -> dict[str, Floats]:
     found: dict[str, Floats] = {}
     for name, values in zip(PLACES, (arms.lexical, arms.dense), strict=True):
         if values is not None:
-            better = [np.count_nonzero(values > values[at]) for at in chosen]
-            found[name] = np.asarray(better, np.float32) + 1.0
+            theirs = values[chosen]
+            above = np.sort(values[values > theirs.min()])  # mostly few: who is chosen is good by either arm
+            better = len(above) - above.searchsorted(theirs, side="right")
+            found[name] = better.astype(np.float32) + 1.0
     return found
 
 
-def best(scores: Floats, occurred: NDArray[np.float64], identity: NDArray[Any], count: int) -> NDArray[np.intp]:
-    """Positions of the `count` best, best first; of equal scores the later one, then the one of lower identity."""
+def best(
+    scores: Floats, count: int, pick: Pick, occurred: NDArray[np.float64], identity: NDArray[Any]
+) -> NDArray[np.intp]:
+    """Positions of the `count` best, best first; of equal scores the later one, then the one of lower identity.
+
+    `pick` are the slots that have scores, `occurred` and `identity` are by slot.
+    """
     top = np.flatnonzero(scores >= _floor(scores, count))
-    return top[np.lexsort((identity[top], -occurred[top], -scores[top]))][:count]
+    slots = top if isinstance(pick, slice) else pick[top]
+    return top[np.lexsort((identity[slots], -occurred[slots], -scores[top]))][:count]
 
 
 def _floor(scores: Floats, count: int) -> float:
     """A score that at least `count` of them reach and not many more, or all.
 
     The `count`-th best of the bests of equal parts: it costs a third of the `count`-th best itself (87 us of 10,000).
+    A part is every so many-th of them, since the best stand together: those of one session next to each other.
     """
     parts = _PARTS_EACH * count
     if len(scores) <= parts:
         return -math.inf
     width = len(scores) // parts
-    bests = scores[: parts * width].reshape(parts, width).max(axis=1)
+    bests = scores[: parts * width].reshape(width, parts).max(axis=0)
     return float(np.partition(bests, parts - count)[parts - count])
 
 
@@ -65,24 +78,29 @@ def spread(arms: Arms) -> tuple[float, float]:
     return mean, max(math.sqrt(float(np.dot(off, off)) / len(off)), 1e-6)
 
 
-def unaided(parts: Mapping[str, Floats], weights: ranking.Weights) -> Floats:
+def unaided(parts: Mapping[str, Any], weights: ranking.Weights) -> Floats:
     """All of the score that needs neither the vector nor other scores."""
-    score = ranking.unaided(parts["lexical"], parts["demotion"], parts["speaker"], parts["prior"], weights)
+    score: Floats = ranking.unaided(parts["lexical"], parts["demotion"], parts["speaker"], parts["prior"], weights)
     return score + parts["in_time"] * weights.in_time if "in_time" in parts else score
 
 
-def best_standing(places: NDArray[np.intp], scores: Floats) -> Floats:
+def best_standing(places: NDArray[np.intp], scores: Floats) -> Part:
     """1 for the few of these places that are best without it, else 0; shape of `scores`."""
+    if not len(places):
+        return 0.0
     chosen = np.zeros(len(scores), np.float32)
     chosen[places[np.argsort(-scores[places])[: ranking.STANDING_MAX]]] = 1.0
     return chosen
 
 
 def explained_by(
-    parts: Mapping[str, Floats], of_chosen: Mapping[str, Floats], chosen: list[int]
+    parts: Mapping[str, Part], of_chosen: Mapping[str, Floats], chosen: list[int]
 ) -> list[dict[str, float]]:
     """The parts of each of the chosen; `parts` are of all that is visible, `of_chosen` of the chosen alone."""
     at = np.asarray(chosen, np.intp)
-    columns = [*(values[at].tolist() for values in parts.values()), *(v.tolist() for v in of_chosen.values())]
+    columns = [
+        *([one] * len(chosen) if isinstance(one, float) else one[at].tolist() for one in parts.values()),
+        *(values.tolist() for values in of_chosen.values()),
+    ]
     names = (*parts, *of_chosen)
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,12 +25,12 @@ from numpy.typing import NDArray
 
 from memory.model import Injections
 from memory.ports import Evaluator
-from memory.read.arms import Arms, best, best_standing, explained_by, places, spread, unaided
+from memory.read.arms import Arms, Floats, Part, best, best_standing, explained_by, places, spread, unaided
 from memory.read.columns import Columns, Visible, grown
 from memory.read.dense import DenseIndex
 from memory.read.facts import Facts
 from memory.read.items import Filter, IndexItem
-from memory.read.lexical import LexicalIndex, stem, tokenise, told, weigh
+from memory.read.lexical import LexicalIndex, stem, tokenise, weigh
 from memory.read.names import Names
 from memory.read.newest_first import Found, NewestFirst
 from memory.read.prepared import Prepared, judged
@@ -40,7 +41,7 @@ from memory.read.vouched import Vouched
 from memory.read.words import date_words, fingerprint, own_terms
 from policies import admission, ranking
 from policies.labels import Sensitivity
-from policies.timespan import SAID_AFTER, asked_span, asks_what_was
+from policies.timespan import SAID_AFTER, asked_span, asks_what_was, names_time
 
 # The index has the vectors, and the terms of the context: an item must not hold them a second time.
 _KEPT: Final = np.empty((0, 0), np.float32)
@@ -224,15 +225,15 @@ class ScopeIndex:
         asked = self._names.expanded(self._lexical.asked(query), allowed)
         forms = {term: others for term, others in asked.items() if others}
         terms = self._lexical.weights(asked, forms)
-        unit_lexical, unit_holds = self._lexical.score(terms, self._unit_count, forms)
+        unit_lexical = self._lexical.score(terms, self._unit_count, forms)
         lexical = self._best_by_item(unit_lexical, 0.0)[visible.pick]
         traits = self._columns.traits(visible, now)
         named = self._speakers.named(asked_for, visible)
         weights = ranking.weights_for(query)
-        parts = {
+        parts: dict[str, Part] = {
             "lexical": ranking.rescale(lexical, 0.0, float(lexical.max(initial=0.0))),
             "demotion": traits.demotion,
-            "speaker": np.zeros(visible.count, np.float32) if named is None else named.theirs.astype(np.float32),
+            "speaker": 0.0 if named is None else named.theirs.astype(np.float32),
             "prior": traits.prior,
         }
         in_time = self._in_time(asked_for, visible, now)
@@ -253,8 +254,8 @@ class ScopeIndex:
             allowed=allowed,
             visible=visible,
             traits=traits,
+            together=self._talk.among(visible.pick),
             unit_lexical=unit_lexical,
-            unit_holds=unit_holds,
             lexical=lexical,
             parts=parts,
             unaided=unaided(parts, weights),
@@ -281,7 +282,8 @@ class ScopeIndex:
             return []
         arms = self._arms(prepared, query_vector)
         scores, parts = self._scores(prepared, arms)
-        order = best(scores, prepared.traits.occurred, prepared.traits.identity, k + _FOLD_SLACK)
+        occurred, identity = self._columns.occurred, self._columns.identity
+        order = best(scores, k + _FOLD_SLACK, prepared.visible.pick, occurred, identity)
         settled, later = self._newest.first(self._fold(order, prepared.visible), prepared)
         settled, later = self._vouched.first(settled, later, arms.dense)
         chosen = settled[:k]
@@ -306,7 +308,7 @@ class ScopeIndex:
 
     def styles(self, where: Filter, now: datetime) -> list[IndexItem]:
         """How answers are wished to be written: of each facet the wish that was said last, the newest first."""
-        return self._styles.newest(self._items, self._visible(where, now))
+        return self._styles.newest(self._items, self._visible(where, now)) if self._styles else []
 
     def last_said(self, session_id: UUID, count: int, prepared: Prepared) -> list[IndexItem]:
         """The last turns of a session that the question may see, newest first, at most `count`."""
@@ -364,9 +366,10 @@ class ScopeIndex:
         np.maximum.at(best, self._owners[: self._unit_count], by_unit)
         return best[:-1]
 
-    def _scores(self, query: Prepared, arms: Arms) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
+    def _scores(self, query: Prepared, arms: Arms) -> tuple[Floats, dict[str, Part]]:
         """Scores of the visible items and the parts they are made of."""
-        pick, weights, traits = query.visible.pick, query.weights, query.traits
+        weights, traits = query.weights, query.traits
+        parts: dict[str, Part]
         if arms.dense is None:
             parts = dict(query.parts)
             scores = unaided(parts, replace(weights, lexical=ranking.LEXICAL_ALONE))
@@ -376,16 +379,18 @@ class ScopeIndex:
             scores = ranking.fuse(dense, query.unaided, weights)
         parts["standing"] = best_standing(traits.standing, scores)
         scores += parts["standing"] * weights.standing
-        parts["said_next"] = self._talk.said_next(pick, scores)
-        parts["session"] = self._talk.best_of_session(pick, scores)
-        scores += parts["said_next"] * weights.said_next + parts["session"] * weights.session
+        parts["said_next"] = said_next = query.together.said_next(scores)
+        parts["session"] = session = query.together.best_of_session(scores)
+        scores += said_next * weights.said_next + session * weights.session
         parts["reinforcement"] = traits.reinforcement
         scores += traits.reinforcement * weights.reinforcement
         return scores, parts
 
     def _in_time(self, query: str, visible: Visible, now: datetime) -> NDArray[np.float32] | None:
         """1 for each visible item that happened when the query speaks of, or up to `SAID_AFTER` later."""
-        occurred = self._columns.occurred[: self._slot_count][visible.pick]
+        if not names_time(query):
+            return None
+        occurred = self._columns.occurred[visible.pick]
         newest = float(occurred.max(initial=-np.inf))
         span = asked_span(query, now, datetime.fromtimestamp(newest, UTC) if newest > -np.inf else now)
         if span is None:
@@ -396,8 +401,11 @@ class ScopeIndex:
     def _fold(self, order: NDArray[np.intp], visible: Visible) -> list[Found]:
         """What is found, in rank order; later ones that say the same words fold into the first."""
         slots = visible.slots(order)
+        prints = self._prints[slots].tolist()
+        if len(set(prints)) == len(prints):
+            return [Found(at, slot, ()) for at, slot in zip(order.tolist(), slots, strict=True)]
         groups: dict[int, list[tuple[int, int]]] = {}
-        for at, slot, words in zip(order.tolist(), slots, self._prints[slots].tolist(), strict=True):
+        for at, slot, words in zip(order.tolist(), slots, prints, strict=True):
             groups.setdefault(words, []).append((at, slot))
         return [
             Found(*group[0], tuple(self._items[slot].memory_id for _, slot in group[1:])) for group in groups.values()
@@ -408,11 +416,13 @@ class ScopeIndex:
         total = sum(query.terms.values())
         mean, deviation = spread(arms)
         in_time = query.parts.get("in_time")
+        timely = in_time[positions].tolist() if query.timely and isinstance(in_time, np.ndarray) else repeat(0.0)
+        cosines = repeat(None) if arms.dense is None else arms.dense[positions].tolist()
         found = []
-        for at, slot in zip(positions, query.visible.slots(positions), strict=True):
-            held = told(int(np.bitwise_or.reduce(query.unit_holds[list(self._units[slot])])), query.terms)
+        slots = query.visible.slots(positions)
+        terms = self._lexical.held([self._units[slot] for slot in slots], query.terms, query.forms)
+        for slot, held, dense, is_timely in zip(slots, terms, cosines, timely, strict=False):
             coverage = sum(query.terms[term] for term in held) / total if total else 0.0
-            dense = None if arms.dense is None else float(arms.dense[at])
             found.append(
                 admission.Features(
                     dense=dense,
@@ -427,7 +437,7 @@ class ScopeIndex:
                     unspaced=query.unspaced,
                     partial=self._part_of is not None,
                     speaker_gap=gap,
-                    timely=query.timely and in_time is not None and bool(in_time[at]),
+                    timely=bool(is_timely),
                 )
             )
         return found
@@ -454,9 +464,9 @@ class ScopeIndex:
 
     def _best_window(self, slot: int, arms: Arms, weights: ranking.Weights) -> tuple[int, int]:
         """The window that ranks best by the same fusion, role aside."""
-        units = list(self._units[slot])
-        if len(units) == 1:
+        if len(self._units[slot]) == 1:
             return self._items[slot].windows[0]
+        units = list(self._units[slot])
         lexical = ranking.rescale(arms.unit_lexical[units], 0.0, float(arms.lexical.max()))
         if arms.unit_dense is None or arms.dense is None:
             return self._items[slot].windows[int(np.argmax(lexical))]

@@ -12,12 +12,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.read.arms import Floats, Part
 from memory.read.columns import Traits, Visible
 from memory.read.items import Filter
 from memory.read.speakers import Named
+from memory.read.talk import Together
 from policies import ranking
 
-Floats = NDArray[np.float32]
 QUERY_CHARS_JUDGED: Final = 4_096
 
 
@@ -49,8 +50,8 @@ class Prepared:
     allowed: NDArray[np.bool_]  # which slots the filter lets pass, facts that their turns speak for included
     visible: Visible
     traits: Traits
+    together: Together
     unit_lexical: Floats
-    unit_holds: NDArray[np.uint64]  # which of the terms, one bit each
     lexical: Floats
-    parts: dict[str, Floats]
+    parts: dict[str, Part]
     unaided: Floats

@@ -386,15 +386,8 @@ def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope] | asynci
 
 def candidate_of(hit: Scored) -> Candidate:
     """A hit of an index as recall gives it."""
-    return replace(
-        as_candidate(hit.item),
-        shown=hit.best_window,
-        score=hit.score,
-        parts={**hit.parts, **_judged(hit.features)},
-        admitted=hit.admitted,
-        why=hit.why,
-        later=hit.later,
-    )
+    parts = {**hit.parts, **_judged(hit.features)}
+    return _candidate(hit.item, hit.best_window, hit.score, parts, hit.admitted, hit.why, hit.later)
 
 
 def _as_style(item: IndexItem, place: int) -> Candidate:
@@ -405,16 +398,29 @@ def _as_style(item: IndexItem, place: int) -> Candidate:
 
 def as_candidate(item: IndexItem) -> Candidate:
     """An item as it is, whole and admitted, not scored."""
+    return _candidate(item, (0, len(item.content)), 0.0, {}, True, "", None)
+
+
+def _candidate(
+    item: IndexItem,
+    shown: tuple[int, int],
+    score: float,
+    parts: dict[str, float],
+    admitted: bool,
+    why: str,
+    later: UUID | None,
+) -> Candidate:
+    """Made at once: to replace fields of one that is made already takes four times as long."""
     return Candidate(
         memory_id=item.memory_id,
         version=item.version,
         kind=item.kind,
         role=item.role,
         content=item.content,
-        shown=(0, len(item.content)),
-        score=0.0,
-        parts={},
-        admitted=True,
+        shown=shown,
+        score=score,
+        parts=parts,
+        admitted=admitted,
         occurred_at=item.occurred_at,
         session_id=item.session_id,
         seq=item.seq,
@@ -422,7 +428,8 @@ def as_candidate(item: IndexItem) -> Candidate:
         integrity=item.integrity,
         source_ids=item.source_ids,
         event_ids=item.event_ids,
-        why="",
+        why=why,
+        later=later,
         sensitivity=item.sensitivity,
     )
 

@@ -25,6 +25,9 @@ class Styles:
     def __init__(self) -> None:
         self._facets: dict[int, str] = {}
 
+    def __len__(self) -> int:
+        return len(self._facets)
+
     def put(self, slot: int, item: IndexItem) -> None:
         """Fill a slot."""
         self._facets.pop(slot, None)

@@ -1,4 +1,4 @@
-"""What was said together: items by slot in; for scores of the visible slots, what each may borrow from its talk out.
+"""What was said together: items by slot in; for scores of visible slots, what each may borrow from its talk out.
 
 A question is mostly answered inside a conversation about its subject, and what a person says next carries the subject
 on. Bookkeeping of ScopeIndex, which owns the slot numbers. No I/O, refuses nothing.
@@ -6,6 +6,7 @@ on. Bookkeeping of ScopeIndex, which owns the slot numbers. No I/O, refuses noth
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
@@ -18,6 +19,35 @@ from memory.read.items import IndexItem
 _START: Final = 16  # slots of an empty index
 _NONE: Final = -1
 _Place = tuple[UUID, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The talk of some slots, in their order: all of it that needs no scores.
+
+    `following` is the position of what the same session's people said right after each, the last place for nothing;
+    `sessions` numbers sessions, what stands in none has a number of its own, `session_count` are all; `starts` are the
+    positions where another session begins than that of the one before.
+    """
+
+    following: NDArray[np.intp]
+    sessions: NDArray[np.intp]
+    session_count: int
+    starts: NDArray[np.intp]
+
+    def said_next(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The score of what was said right after each, at least 0; shape of `scores`."""
+        lent = np.zeros(len(scores) + 1, np.float32)  # the last place stands for none
+        np.maximum(scores, 0.0, out=lent[:-1])
+        return lent[self.following]
+
+    def best_of_session(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The best score of each one's session; its own where it stands in none. Shape of `scores`."""
+        if not len(scores):
+            return scores
+        best = np.full(self.session_count, -np.inf, np.float32)
+        np.maximum.at(best, self.sessions[self.starts], np.maximum.reduceat(scores, self.starts))
+        return best[self.sessions]
 
 
 class Talk:
@@ -55,20 +85,19 @@ class Talk:
         if before is not None:
             self._next[before] = _NONE
 
-    def said_next(self, visible: slice | NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The score of what the same session's people said right after each, at least 0; shape of `scores`."""
-        by_slot = np.zeros(len(self._next) + 1, np.float32)  # the last place stands for none
-        by_slot[visible] = np.maximum(scores, 0.0)
-        return by_slot[self._next[visible]]
-
-    def best_of_session(self, visible: slice | NDArray[np.intp], scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The best score of each one's session; its own where it stands in none. Shape of `scores`."""
-        sessions = self._session[visible]
-        best = np.full(len(self._codes) + 1, -np.inf, np.float32)
-        starts = np.flatnonzero(sessions[1:] != sessions[:-1]) + 1  # mostly a session stands together
-        starts = np.concatenate((np.zeros(min(1, len(sessions)), np.intp), starts))
-        np.maximum.at(best, sessions[starts], np.maximum.reduceat(scores, starts) if len(starts) else scores)
-        return np.where(sessions == _NONE, scores, best[sessions])
+    def among(self, visible: slice | NDArray[np.intp]) -> Together:
+        """The talk of these slots: ascending, or a slice of all from the first."""
+        following, sessions = self._next[visible].astype(np.intp), self._session[visible].astype(np.intp)
+        if not isinstance(visible, slice):
+            position = np.full(len(self._next) + 1, len(visible), np.intp)
+            position[visible] = np.arange(len(visible))
+            following = position[following]
+        alone = np.flatnonzero(sessions == _NONE)
+        sessions[alone] = np.arange(len(self._codes), len(self._codes) + len(alone))
+        begins = np.ones(len(sessions), np.bool_)  # mostly a session stands together
+        np.not_equal(sessions[1:], sessions[:-1], out=begins[1:])
+        starts = np.flatnonzero(begins)
+        return Together(following, sessions, len(self._codes) + len(alone), starts)
 
 
 def _place(item: IndexItem) -> _Place | None:

@@ -20,16 +20,19 @@ ANSWERED: Final = "an earlier tier answers"
 
 def cascaded(hits: Sequence[Scored], hot: HotScope) -> list[Scored]:
     """The hits in their order; what adds nothing to an earlier tier is not admitted, and says so."""
+    tiers = [_tier(hit, hot) for hit in hits]
+    if len(set(tiers)) < 2:
+        return list(hits)
     places = {hit.item.memory_id: at for at, hit in enumerate(hits)}
     found = [
         Found(
-            tier=_tier(hit, hot),
+            tier=tier,
             admitted=hit.admitted,
             probability=hit.parts["admission"],
             standing=hit.features.standing,
             newer=places.get(hit.later) if hit.later else None,
         )
-        for hit in hits
+        for hit, tier in zip(hits, tiers, strict=True)
     ]
     left = exits(found)
     return [replace(hit, admitted=False, why=ANSWERED) if at in left else hit for at, hit in enumerate(hits)]
@@ -37,6 +40,8 @@ def cascaded(hits: Sequence[Scored], hot: HotScope) -> list[Scored]:
 
 def _tier(hit: Scored, hot: HotScope) -> Tier:
     """The first tier that holds these words."""
+    if not hit.folded:
+        return _tier_of(hit.item, hot)
     items = [hit.item, *(item for item in map(hot.index.held, hit.folded) if item is not None)]
     return min(_tier_of(item, hot) for item in items)
 
