@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from typing import Any, Final
 
@@ -69,7 +70,7 @@ class Wording:
     def of(cls, text: str) -> Wording:
         """Of the beginning of a text."""
         words = _WORD.findall(text[:_CHARS_READ].casefold())
-        numbers = frozenset(word for word in words if any(map(str.isdigit, word)))
+        numbers = frozenset(word for word in words if not word.isalpha() and any(map(str.isdigit, word)))
         return cls(frozenset(words), numbers, frozenset(pairwise(words)))
 
 
@@ -158,8 +159,13 @@ def _without_flood(
     """Before what one person said over and over within an hour: what was said of it first; of the copies the best."""
     said = [at for at in order if claims[at].integrity in VOUCHED and claims[at].states]
     asked = [at for at in said if (claims[at].asked or 0.0) >= ASKED_MIN]
+
+    @cache
+    def again(one: int, other: int) -> bool:
+        return near(one, other) >= COPY and _is_said_again(claims[one], claims[other])
+
     for best in asked:
-        copies = [] if best in behind else _copies(claims, near, best, [at for at in asked if at not in behind])
+        copies = [] if best in behind else _copies(best, [at for at in asked if at not in behind], again)
         if len(copies) < COPIES_MIN:
             continue
         like = [at for at in said if at in copies or (at not in behind and near(best, at) >= SAME_WORDS)]
@@ -170,18 +176,18 @@ def _without_flood(
     return Sifted(order, behind)
 
 
-def _copies(claims: Sequence[Claim], near: Callable[[int, int], float], best: int, said: Sequence[int]) -> list[int]:
-    """Those said within an hour of each other of which each is a near-copy of each, `best` first."""
+def _copies(best: int, said: Sequence[int], again: Callable[[int, int], bool]) -> list[int]:
+    """Those of which each says again what each other says, `best` first; `again` is asked of the lower one first."""
     copies = [best]
     for at in said:
-        if at != best and all(
-            _at_one_time(claims[at], claims[one])
-            and near(at, one) >= COPY
-            and _says_again(claims[at].wording, claims[one].wording)
-            for one in copies
-        ):
+        if at != best and all(again(min(at, one), max(at, one)) for one in copies):
             copies.append(at)
     return copies
+
+
+def _is_said_again(one: Claim, other: Claim) -> bool:
+    """Of two texts that mean nearly the same: whether one repeats the other within an hour."""
+    return _at_one_time(one, other) and _says_again(one.wording, other.wording)
 
 
 def _alike(one: Wording, other: Wording) -> bool:
@@ -193,7 +199,7 @@ def _says_again(one: Wording, other: Wording) -> bool:
     """Of two texts that mean nearly the same: whether they are one text, or so unlike that none is a form of both."""
     if _alike(one, other):
         return True
-    return _share(one.pairs, other.pairs) < FORM_SHARE and not _counts_differ(one, other)
+    return not _counts_differ(one, other) and _share(one.pairs, other.pairs) < FORM_SHARE
 
 
 def _counts_differ(one: Wording, other: Wording) -> bool:
@@ -203,7 +209,8 @@ def _counts_differ(one: Wording, other: Wording) -> bool:
 
 def _share(one: frozenset[Any], other: frozenset[Any]) -> float:
     """What is in both, of what is in either; 1 where there is nothing."""
-    return len(one & other) / len(one | other) if one or other else 1.0
+    both = len(one & other)
+    return both / (len(one) + len(other) - both) if one or other else 1.0
 
 
 def _when(one: Claim) -> tuple[float, float]:

@@ -44,7 +44,7 @@ class SingleTurnBm25:
 
     def _scores(self, question: str) -> NDArray[np.float32]:
         terms = {term: self._index.idf(term) for term in set(tokenise(question))}
-        return self._index.score(terms, len(self._ids))
+        return self._index.score(terms, len(self._ids))[0]
 
 
 class SingleTurnDense:

@@ -37,8 +37,7 @@ def places(arms: Arms, chosen: list[int]) -> dict[str, Floats]:
     for name, values in zip(PLACES, (arms.lexical, arms.dense), strict=True):
         if values is not None:
             theirs = values[chosen]
-            above = np.sort(values[values > theirs.min()])  # mostly few: who is chosen is good by either arm
-            better = len(above) - above.searchsorted(theirs, side="right")
+            better = len(values) - np.sort(values).searchsorted(theirs, side="right")
             found[name] = better.astype(np.float32) + 1.0
     return found
 
@@ -53,6 +52,16 @@ def best(
     top = np.flatnonzero(scores >= _floor(scores, count))
     slots = top if isinstance(pick, slice) else pick[top]
     return top[np.lexsort((identity[slots], -occurred[slots], -scores[top]))][:count]
+
+
+def best_of(some: NDArray[np.bool_], scores: Floats, count: int) -> NDArray[np.intp]:
+    """Positions of the `count` best of some of them, best first."""
+    places = np.flatnonzero(some)
+    theirs = scores[places]
+    if len(places) > count:
+        near = np.flatnonzero(theirs >= np.partition(theirs, len(places) - count)[len(places) - count])
+        places, theirs = places[near], theirs[near]
+    return places[np.argsort(-theirs)[:count]]
 
 
 def _floor(scores: Floats, count: int) -> float:

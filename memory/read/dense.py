@@ -48,10 +48,11 @@ class DenseIndex:
 
     def products(self, vector: NDArray[np.float32], count: int) -> NDArray[np.float32]:
         """The dot product of each of the first `count` units with a vector, shape [count]; 0 for one without."""
-        steps, scale = _quantised(vector[None])
+        scale = np.float32(max(float(vector.max()), -float(vector.min()), _SCALE_MIN)) / np.float32(_STEPS)
+        steps = np.rint(vector / scale).astype(np.int8)[None]
         # Without `out=`: with it simsimd 6.5.16 returns a None it does not own, so that None would be freed one day.
         sums = np.asarray(simsimd.cdist(steps, self._steps[:count], "dot", out_dtype="float32"))[0]
-        products: NDArray[np.float32] = sums * (self._scales[:count] * scale[0])
+        products: NDArray[np.float32] = sums * (self._scales[:count] * scale)
         return products
 
     def nearest(self, some: Sequence[int], others: Sequence[int]) -> float:

@@ -65,8 +65,9 @@ class Facts:
         """These slots but for the facts whose turn is among them; shape [slots]."""
         if not self._said_in:
             return allowed
-        turns = self._turn_of[: len(allowed)]
-        shown: NDArray[np.bool_] = allowed & ~((turns != _NONE) & allowed[turns])
+        facts = np.flatnonzero(self._turn_of[: len(allowed)] != _NONE)
+        shown = allowed.copy()
+        shown[facts[allowed[self._turn_of[facts]]]] = False
         return shown
 
     def turn(self, event_id: UUID) -> int | None:

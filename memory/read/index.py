@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from memory.model import Injections
 from memory.ports import Evaluator
-from memory.read.arms import Arms, Floats, Part, best, best_standing, explained_by, places, spread, unaided
+from memory.read.arms import Arms, Floats, Part, best, best_of, best_standing, explained_by, places, spread, unaided
 from memory.read.columns import Columns, Visible, grown
 from memory.read.dense import DenseIndex
 from memory.read.facts import Facts
 from memory.read.items import Filter, IndexItem
-from memory.read.lexical import LexicalIndex, stem, tokenise, weigh
+from memory.read.lexical import LexicalIndex, stem, tokenise, told, weigh
 from memory.read.names import Names
 from memory.read.newest_first import Found, NewestFirst
 from memory.read.prepared import Prepared, judged
@@ -38,7 +38,7 @@ from memory.read.speakers import Speakers
 from memory.read.styles import Styles
 from memory.read.talk import Talk
 from memory.read.vouched import Vouched
-from memory.read.words import date_words, fingerprint, own_terms
+from memory.read.words import OwnWords, date_words, fingerprint
 from policies import admission, ranking
 from policies.labels import Sensitivity
 from policies.timespan import SAID_AFTER, asked_span, asks_what_was, names_time
@@ -105,10 +105,11 @@ class ScopeIndex:
         self._facts = Facts()
         self._names = Names()
         self._styles = Styles()
-        self._newest = NewestFirst(self._items, self._units, self._dense, self._facts)
+        self._lexical = LexicalIndex()
+        self._words = OwnWords(self._items, self._units, self._lexical)
+        self._newest = NewestFirst(self._items, self._units, self._dense, self._facts, self._words)
         self._vouched = Vouched(self._items, self._units, self._dense)
         self._owners: NDArray[np.int32] = np.full(16, -1, np.int32)
-        self._lexical = LexicalIndex()
         self._text_bytes = 0
         self._state = object()
 
@@ -225,7 +226,7 @@ class ScopeIndex:
         asked = self._names.expanded(self._lexical.asked(query), allowed)
         forms = {term: others for term, others in asked.items() if others}
         terms = self._lexical.weights(asked, forms)
-        unit_lexical = self._lexical.score(terms, self._unit_count, forms)
+        unit_lexical, unit_holds = self._lexical.score(terms, self._unit_count, forms)
         lexical = self._best_by_item(unit_lexical, 0.0)[visible.pick]
         traits = self._columns.traits(visible, now)
         named = self._speakers.named(asked_for, visible)
@@ -256,6 +257,7 @@ class ScopeIndex:
             traits=traits,
             together=self._talk.among(visible.pick),
             unit_lexical=unit_lexical,
+            unit_holds=unit_holds,
             lexical=lexical,
             parts=parts,
             unaided=unaided(parts, weights),
@@ -295,7 +297,7 @@ class ScopeIndex:
             Scored(
                 item=self._items[found.slot],
                 score=float(scores[found.at]),
-                parts=said | {"admission": verdict.probability},
+                parts={**said, "admission": verdict.probability},
                 best_window=self._best_window(found.slot, arms, prepared.weights),
                 admitted=verdict.admitted,
                 why=verdict.why,
@@ -334,7 +336,7 @@ class ScopeIndex:
         date = tokenise(date_words(item.occurred_at))
         for unit, (start, end) in zip(units, item.windows, strict=True):
             own = whole if end - start >= len(item.content) else tokenise(item.content[start:end], language)
-            self._lexical.put(unit, weigh(date + own, context, weight), language)
+            self._lexical.put(unit, weigh(own + date, context, weight), language, own=len(set(own)))
         return len(whole)
 
     def _visible(self, where: Filter, now: datetime) -> NDArray[np.bool_]:
@@ -419,9 +421,8 @@ class ScopeIndex:
         timely = in_time[positions].tolist() if query.timely and isinstance(in_time, np.ndarray) else repeat(0.0)
         cosines = repeat(None) if arms.dense is None else arms.dense[positions].tolist()
         found = []
-        slots = query.visible.slots(positions)
-        terms = self._lexical.held([self._units[slot] for slot in slots], query.terms, query.forms)
-        for slot, held, dense, is_timely in zip(slots, terms, cosines, timely, strict=False):
+        for slot, dense, is_timely in zip(query.visible.slots(positions), cosines, timely, strict=False):
+            held = told(self._held(slot, query), query.terms)
             coverage = sum(query.terms[term] for term in held) / total if total else 0.0
             found.append(
                 admission.Features(
@@ -442,6 +443,12 @@ class ScopeIndex:
             )
         return found
 
+    def _held(self, slot: int, query: Prepared) -> int:
+        """Which of the terms its units hold, one bit each."""
+        units = self._units[slot]
+        holds = query.unit_holds
+        return int(holds[units[0]]) if len(units) == 1 else int(np.bitwise_or.reduce(holds[list(units)]))
+
     def _speaker_gap(self, query: Prepared, scores: NDArray[np.float32]) -> float:
         """How much more of what is asked the best of those named says than the best of the others, -1..1.
 
@@ -454,13 +461,12 @@ class ScopeIndex:
         total = sum(asked.values())
         if not total:
             return 0.0
-        held = [0.0, 0.0]
-        for side, said_by in enumerate((query.named.theirs, query.named.others)):
-            places = np.flatnonzero(said_by)
-            for slot in query.visible.slots(places[np.argsort(-scores[places])[:_SPEAKER_TURNS]]):
-                own = own_terms(self._items[slot], asked, query.forms)
-                held[side] = max(held[side], sum(asked[term] for term in own) / total)
-        return held[0] - held[1]
+        theirs, others = (
+            self._words.of(query.visible.slots(best_of(said_by, scores, _SPEAKER_TURNS)), asked, query.forms)
+            for said_by in (query.named.theirs, query.named.others)
+        )
+        said, also = (max(sum(asked[term] for term in own) / total for own in side) for side in (theirs, others))
+        return said - also
 
     def _best_window(self, slot: int, arms: Arms, weights: ranking.Weights) -> tuple[int, int]:
         """The window that ranks best by the same fusion, role aside."""

@@ -16,8 +16,9 @@ import struct
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -32,7 +33,7 @@ B: Final = 0.75
 
 # A query longer than this keeps its head and tail: the question stands first or last, pasted material between.
 QUERY_CHARS_MAX: Final = 4_000
-# Distinct query terms that are scored, rarest first. At 10,000 units a term that half of them hold costs about 14 us.
+# Distinct query terms that are scored, rarest first, with one bit each. A term that 5,000 units hold costs about 20 us.
 QUERY_TERMS_MAX: Final = 64
 # A longer run of word characters is data (base64, hashes), and only its first characters are a term.
 TERM_CHARS_MAX: Final = 64
@@ -170,6 +171,11 @@ def weigh(own: Iterable[str], context: Iterable[str] = (), weight: float = 0.0) 
     return terms
 
 
+def told(bits: int, terms: Iterable[str]) -> list[str]:
+    """The terms of these bits, see `LexicalIndex.score`."""
+    return [term for bit, term in enumerate(terms) if bits >> bit & 1]
+
+
 # The units that hold one term, in no order, and its weight in each: packed `_POSTING`s, mostly one. So a term takes 119
 # bytes, and 290 as an object of two arrays, which the collector looks through besides (LoCoMo, tracemalloc).
 _Postings = bytes | bytearray
@@ -219,6 +225,7 @@ class LexicalIndex:
         self._language_of: dict[int, str] = {}  # of the units that are stemmed by Snowball's rules
         self._languages: Counter[str] = Counter()
         self._lengths: NDArray[np.float32] = np.zeros(16, np.float32)
+        self._own: NDArray[np.int32] = np.zeros(16, np.int32)  # how many of a unit's first terms are its own
         self._length_sum = 0.0
         self._posting_count = 0
 
@@ -230,10 +237,13 @@ class LexicalIndex:
         """Estimated memory, bytes."""
         per_posting = _POSTING.itemsize + _BYTES_PER_UNIT_TERM
         postings = self._posting_count * per_posting + len(self._postings) * _BYTES_PER_TERM
-        return postings + self._lengths.nbytes + len(self._language_of) * _BYTES_PER_LANGUAGE
+        return postings + self._lengths.nbytes + self._own.nbytes + len(self._language_of) * _BYTES_PER_LANGUAGE
 
-    def put(self, unit: int, terms: Mapping[str, float], language: str | None = None) -> None:
-        """Add a unit whose terms were made for this language. Raises ValueError for a number in use."""
+    def put(self, unit: int, terms: Mapping[str, float], language: str | None = None, own: int = 0) -> None:
+        """Add a unit whose terms were made for this language; the first `own` of them are its own words.
+
+        Raises ValueError for a number in use.
+        """
         if unit in self._terms:
             raise ValueError(f"unit {unit} is in use")
         # One string for a term in all indexes: each text has its own, 50 to 80 bytes a posting.
@@ -245,7 +255,10 @@ class LexicalIndex:
             self._language_of[unit] = language
             self._languages[language] += 1
         if unit >= len(self._lengths):
-            self._lengths = np.concatenate([self._lengths, np.zeros(max(unit, len(self._lengths)), np.float32)])
+            room = max(unit, len(self._lengths))
+            self._lengths = np.concatenate([self._lengths, np.zeros(room, np.float32)])
+            self._own = np.concatenate([self._own, np.zeros(room, np.int32)])
+        self._own[unit] = own
         length = float(np.float32(sum(terms.values())))
         self._lengths[unit] = length
         self._length_sum += length
@@ -310,47 +323,41 @@ class LexicalIndex:
 
     def score(
         self, terms: Mapping[str, float], unit_count: int, forms: Mapping[str, tuple[str, ...]] = _NO_FORMS
-    ) -> NDArray[np.float32]:
-        """BM25 of every unit, shape [unit_count].
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint64]]:
+        """BM25 of every unit, and which of the first 64 terms it holds, one bit each; both of shape [unit_count].
 
         `terms` maps query terms to their idf (see `weights`); the `forms` of one (see `asked`) count as it.
         """
-        scores = np.zeros(unit_count, np.float32)
+        scores, holds = np.zeros(unit_count, np.float32), np.zeros(unit_count, np.uint64)
         if not self._terms:
-            return scores
+            return scores, holds
         mean = max(self._length_sum / len(self._terms), 1e-9)
         norms = np.float32(K1 * (1.0 - B)) + np.float32(K1 * B / mean) * self._lengths[:unit_count]
-        for term, idf in terms.items():
+        for bit, (term, idf) in enumerate(terms.items()):
             held = self._held_in(term, forms.get(term, ()))
-            if held:
-                units, weights = _merged(held)
-                gains = np.float32(idf * (K1 + 1.0)) * weights / (weights + norms[units])
-                np.add.at(scores, units, gains)  # a third of the time of `scores[units] += gains`
-        return scores
+            if not held:
+                continue
+            units, weights = _merged(held)  # each unit once; `at` takes a third of the time of `scores[units] +=`
+            np.add.at(scores, units, np.float32(idf * (K1 + 1.0)) * weights / (weights + norms[units]))
+            if bit < QUERY_TERMS_MAX:
+                np.add.at(holds, units, np.uint64(1 << bit))
+        return scores, holds
 
-    def held(
-        self,
-        groups: Sequence[Sequence[int]],
-        terms: Collection[str],
-        forms: Mapping[str, tuple[str, ...]] = _NO_FORMS,
+    def own(
+        self, units: Iterable[int], terms: Iterable[str], forms: Mapping[str, tuple[str, ...]] = _NO_FORMS
     ) -> list[list[str]]:
-        """For each group of units which of these terms one of them holds, in any of their forms, in this order.
+        """For each unit which of these terms are among its own words, in any of their forms; in this order.
 
-        Read from the postings: the terms of a unit are strings all over memory (a fifth of the time with cold caches).
+        Told by identity, since all indexes hold one string for a term: to look at the strings, which lie all over
+        memory, takes four times as long with cold caches.
         """
-        asked = [(term, one) for term in terms for one in self._held_in(term, forms.get(term, ()))]
-        units = np.frombuffer(b"".join(postings for _, postings in asked), _POSTING)["unit"]
-        group_of = np.full(len(self._lengths), -1, np.int32)
-        for group, its in enumerate(groups):
-            group_of[list(its)] = group
-        hits = np.flatnonzero(group_of[units] >= 0)
-        ends = np.cumsum([len(postings) // _POSTING.itemsize for _, postings in asked])
-        found = [dict[str, None]() for _ in groups]
-        for group, at in zip(
-            group_of[units[hits]].tolist(), ends.searchsorted(hits, side="right").tolist(), strict=True
-        ):
-            found[group][asked[at][0]] = None
-        return [list(one) for one in found]
+        sought = {term: [id(sys.intern(form)) for form in (term, *forms.get(term, ()))] for term in terms}
+        ids = frozenset(chain.from_iterable(sought.values()))
+        found: list[list[str]] = []
+        for unit in units:
+            hits = ids.intersection(map(id, self._terms[unit][: self._own[unit]]))
+            found.append([term for term, of in sought.items() if not hits.isdisjoint(of)] if hits else [])
+        return found
 
     def weights(self, terms: Iterable[str], forms: Mapping[str, tuple[str, ...]] = _NO_FORMS) -> dict[str, float]:
         """The idf of each query term, rarest first, at most `QUERY_TERMS_MAX`; unknown terms count and come last."""

@@ -15,7 +15,7 @@ from memory.read.dense import DenseIndex
 from memory.read.facts import Facts, is_asked
 from memory.read.items import IndexItem
 from memory.read.prepared import Prepared, judged
-from memory.read.words import own_terms
+from memory.read.words import OwnWords
 from policies import newest
 from policies.admission import Verdict
 
@@ -34,12 +34,18 @@ class NewestFirst:
     """Puts what holds before what held."""
 
     def __init__(
-        self, items: Mapping[int, IndexItem], units: Mapping[int, Sequence[int]], dense: DenseIndex, facts: Facts
+        self,
+        items: Mapping[int, IndexItem],
+        units: Mapping[int, Sequence[int]],
+        dense: DenseIndex,
+        facts: Facts,
+        words: OwnWords,
     ) -> None:
         self._items = items
         self._units = units
         self._dense = dense
         self._facts = facts
+        self._words = words
 
     def first(self, chosen: list[Found], query: Prepared) -> tuple[list[Found], dict[int, UUID]]:
         """The same, the newest first where a value of today is asked for; and by position what says it later."""
@@ -74,7 +80,8 @@ class NewestFirst:
             """The cosine of the nearest windows of two of them."""
             return self._dense.nearest(units[one], units[other])
 
-        said = [self._statement(self._items[slot], query) for slot in slots]
+        terms = self._words.of(slots, query.terms, query.forms)
+        said = [_statement(self._items[slot], frozenset(own)) for slot, own in zip(slots, terms, strict=True)]
         settled = newest.settle(kinds, said, query.terms, near)
         later = {chosen[older].at: self._items[slots[newer]].memory_id for older, newer in settled.later.items()}
         return [chosen[at] for at in settled.order] + chosen[newest.DEPTH :], later
@@ -107,22 +114,23 @@ class NewestFirst:
                 newer = next((turn for turn in turns if turn is not None and query.visible.has(turn)), one)
                 if newer == slot or not query.visible.has(newer):
                     continue
-                shared = self._own(item, query) & self._own(self._items[newer], query)
+                shared = self._own(slot, query) & self._own(newer, query)
                 if not is_asked(fact, kinds, shared, query.terms, query.forms):
                     continue
                 return Found(query.visible.position(newer), newer, ())
         return None
 
-    def _own(self, item: IndexItem, query: Prepared) -> frozenset[str]:
-        return own_terms(item, query.terms, query.forms)
+    def _own(self, slot: int, query: Prepared) -> frozenset[str]:
+        return frozenset(self._words.of([slot], query.terms, query.forms)[0])
 
-    def _statement(self, item: IndexItem, query: Prepared) -> newest.Statement:
-        return newest.Statement(
-            text=item.content,
-            speaker=(item.role, item.speaker),
-            at=item.occurred_at,
-            arrived=item.created_at,
-            session=item.session_id,
-            seq=item.seq,
-            terms=self._own(item, query),
-        )
+
+def _statement(item: IndexItem, terms: frozenset[str]) -> newest.Statement:
+    return newest.Statement(
+        text=item.content,
+        speaker=(item.role, item.speaker),
+        at=item.occurred_at,
+        arrived=item.created_at,
+        session=item.session_id,
+        seq=item.seq,
+        terms=terms,
+    )

@@ -52,6 +52,7 @@ class Prepared:
     traits: Traits
     together: Together
     unit_lexical: Floats
+    unit_holds: NDArray[np.uint64]  # which of the terms, one bit each
     lexical: Floats
     parts: dict[str, Part]
     unaided: Floats

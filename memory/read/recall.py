@@ -30,7 +30,6 @@ from memory.read.retaught import without_retaught
 from memory.read.tiers import cascaded
 from memory.read.transform import FollowUp
 from memory.telemetry import Metrics
-from policies.admission import Features
 from policies.checkpoint import LABELS
 
 _WORD: Final = re.compile(r"\w+")
@@ -386,7 +385,11 @@ def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope] | asynci
 
 def candidate_of(hit: Scored) -> Candidate:
     """A hit of an index as recall gives it."""
-    parts = {**hit.parts, **_judged(hit.features)}
+    judged = hit.features
+    parts = {**hit.parts, "coverage": judged.coverage}
+    if judged.dense is not None and judged.dense_margin is not None:
+        parts |= {"cosine": judged.dense, "margin": judged.dense_margin}
+    parts["speaker_gap"] = judged.speaker_gap
     return _candidate(hit.item, hit.best_window, hit.score, parts, hit.admitted, hit.why, hit.later)
 
 
@@ -432,9 +435,3 @@ def _candidate(
         later=later,
         sensitivity=item.sensitivity,
     )
-
-
-def _judged(features: Features) -> dict[str, float]:
-    """What admission looked at, beside the parts of the score."""
-    known = {"cosine": features.dense, "margin": features.dense_margin, "speaker_gap": features.speaker_gap}
-    return {"coverage": features.coverage, **{name: value for name, value in known.items() if value is not None}}

@@ -62,7 +62,7 @@ class Speakers:
         if not found:
             return None
         of = self._of[visible.pick]
-        theirs = np.isin(of, list(found.values()))
+        theirs = np.logical_or.reduce([of == code for code in found.values()])
         others = (of != _NOBODY) & ~theirs
         if not theirs.any() or not others.any():
             return None

@@ -30,7 +30,7 @@ class Together:
     positions where another session begins than that of the one before.
     """
 
-    following: NDArray[np.intp]
+    following: NDArray[np.int32]
     sessions: NDArray[np.intp]
     session_count: int
     starts: NDArray[np.intp]
@@ -87,10 +87,10 @@ class Talk:
 
     def among(self, visible: slice | NDArray[np.intp]) -> Together:
         """The talk of these slots: ascending, or a slice of all from the first."""
-        following, sessions = self._next[visible].astype(np.intp), self._session[visible].astype(np.intp)
+        following, sessions = self._next[visible], self._session[visible].astype(np.intp)
         if not isinstance(visible, slice):
-            position = np.full(len(self._next) + 1, len(visible), np.intp)
-            position[visible] = np.arange(len(visible))
+            position = np.full(len(self._next) + 1, len(visible), np.int32)
+            position[visible] = np.arange(len(visible), dtype=np.int32)
             following = position[following]
         alone = np.flatnonzero(sessions == _NONE)
         sessions[alone] = np.arange(len(self._codes), len(self._codes) + len(alone))

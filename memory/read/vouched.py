@@ -21,7 +21,9 @@ from policies.poisoning import (
     ASKED_MIN,
     COPIES_MIN,
     COPIES_WITHIN_S,
+    COPY,
     DEPTH,
+    SAME_WORDS,
     UNVOUCHED,
     VOUCHED,
     Claim,
@@ -33,6 +35,7 @@ from policies.poisoning import (
 Floats = NDArray[np.float32]
 # Of a long document so many windows are compared: time is bounded, 24 documents take less than a millisecond.
 WINDOWS_READ: Final = 8
+_ROUNDING: Final = 1e-6  # of a cosine, compared as one number here and as another by the rules
 
 
 class Vouched:
@@ -49,25 +52,31 @@ class Vouched:
         """The same without what counts behind another. `later`: by position what says it later; `asked`: cosines."""
         looked = found[:DEPTH]
         items = [self._items[one.slot] for one in looked]
-        near_asked = [None if asked is None else float(asked[one.at]) for one in looked]
+        near_asked = [None] * len(looked) if asked is None else asked[[one.at for one in looked]].tolist()
         short = [self._may_be_said_again(one, item) for one, item in zip(looked, items, strict=True)]
         planted = [item.integrity in UNVOUCHED for item in items]
         if not any(planted) and not _may_repeat(items, short, near_asked):
             return found, later
-        near = self._nearness(looked, [at for at in range(len(looked)) if short[at] or planted[at]])
+        claimed = any(planted)
+        stating = [short[at] and (claimed or (near_asked[at] or 0.0) >= ASKED_MIN) for at in range(len(looked))]
+        near = self._nearness(looked, [at for at in range(len(looked)) if stating[at] or planted[at]])
+        if not claimed and max(_like(near, COPY)) < COPIES_MIN - 1:
+            return found, later
+        like = _like(near, SAME_WORDS)
         claims = [
             Claim(
                 integrity=item.integrity,
-                states=short[at] and (any(planted) or (near_asked[at] or 0.0) >= ASKED_MIN) and states(item.content),
+                states=stating[at] and (claimed or like[at] > 0) and states(item.content),
                 source=item.session_id,
                 asked=near_asked[at],
                 said_at=_seconds(item.occurred_at),
                 arrived_at=_seconds(item.created_at),
-                wording=Wording.of(item.content) if short[at] or planted[at] else Wording(),
+                wording=Wording.of(item.content) if like[at] else Wording(),  # nobody asks for that of others
             )
             for at, item in enumerate(items)
         ]
-        sifted = sift(claims, lambda one, other: float(near[one, other]))
+        cosines = near.tolist()
+        sifted = sift(claims, lambda one, other: float(cosines[one][other]))
         if not sifted.behind:
             return found, later
         joined: dict[int, list[UUID]] = {}
@@ -99,6 +108,14 @@ class Vouched:
         products = self._dense.between([unit for own in units for unit in own])
         near[np.ix_(which, which)] = np.maximum.reduceat(np.maximum.reduceat(products, starts, axis=0), starts, axis=1)
         return near
+
+
+def _like(near: Floats, least: float) -> list[int]:
+    """To how many others each is as near as this."""
+    as_near = near >= least - _ROUNDING
+    np.fill_diagonal(as_near, False)
+    found: list[int] = np.count_nonzero(as_near, axis=1).tolist()
+    return found
 
 
 def _may_repeat(items: Sequence[IndexItem], short: Sequence[bool], asked: Sequence[float | None]) -> bool:

@@ -1,25 +1,52 @@
-"""The words of an item: its own terms, a fingerprint of what it says, its date as people write it. Pure."""
+"""The words of items: which of a question's terms are their own, a fingerprint of what one says, its date as people
+write it. Reads what ScopeIndex owns. No I/O; refuses nothing.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final
 
 from memory.read.items import IndexItem
-from memory.read.lexical import present, tokenise
+from memory.read.lexical import LexicalIndex, present, tokenise
 
 OWN_CHARS_READ: Final = 3_000
 _WORDS: Final = re.compile(r"\w+")
 _SAYS_NOTHING: Final = frozenset(("a", "an", "the", "please", "thanks", "hello", "hi", "hey", "oh", "um", "ok", "okay"))
 
 
-def own_terms(item: IndexItem, terms: Mapping[str, float], forms: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
-    """Which of these terms an item's own words hold, by its head."""
-    return present(frozenset(tokenise(item.content[:OWN_CHARS_READ], item.language)), terms, forms)
+class OwnWords:
+    """What the items of one index say in their own words, context and date left aside."""
+
+    def __init__(
+        self, items: Mapping[int, IndexItem], units: Mapping[int, Sequence[int]], lexical: LexicalIndex
+    ) -> None:
+        self._items = items
+        self._units = units
+        self._lexical = lexical
+
+    def of(
+        self, slots: Sequence[int], terms: Mapping[str, float], forms: Mapping[str, tuple[str, ...]]
+    ) -> list[list[str]]:
+        """Which of these terms the own words of each item hold, by its head; in this order."""
+        indexed = [slot for slot in slots if self._is_indexed_whole(slot)]
+        units = [self._units[slot][0] for slot in indexed]
+        known = dict(zip(indexed, self._lexical.own(units, terms, forms), strict=True))
+        return [known[slot] if slot in known else self._read(self._items[slot], terms, forms) for slot in slots]
+
+    def _is_indexed_whole(self, slot: int) -> bool:
+        """Whether the index has the words that would be read."""
+        item = self._items[slot]
+        start, end = item.windows[0]
+        return len(item.windows) == 1 and end - start >= len(item.content) <= OWN_CHARS_READ
+
+    def _read(self, item: IndexItem, terms: Mapping[str, float], forms: Mapping[str, tuple[str, ...]]) -> list[str]:
+        held = present(frozenset(tokenise(item.content[:OWN_CHARS_READ], item.language)), terms, forms)
+        return [term for term in terms if term in held]
 
 
 def date_words(moment: datetime | None) -> str:
