@@ -1,5 +1,6 @@
 """An answer put together from what the client got is the answer the model gave."""
 
+import codecs
 import gzip
 import json
 import zlib
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
+from proxy.wire.alike import ALIKE_MAX
 from proxy.wire.answer import Answer, AnswerUnreadable, Choice, ToolCall, assemble_stream, decompress, parse_body
 
 UNTIMED = settings(deadline=None)  # the machine is shared: a slow example proves nothing
@@ -279,3 +281,60 @@ def test_a_stream_says_the_same_however_its_lines_end(ends: str) -> None:
 def test_a_byte_that_is_no_text_costs_its_character_alone() -> None:
     raw = b'data: {"choices": [{"index": 0, "delta": {"content": "a\xffb"}}]}\n\ndata: [DONE]\n\n'
     assert only(assemble_stream(raw)).content == "a\N{REPLACEMENT CHARACTER}b"
+
+
+WORDS = (
+    *(b"", b"a", b" b", b"\\n", b'\\"', b"\\\\", b"\\ud83d", b"\\ude00", b"\xff", b"\xc3", b"\xa9", b"\\", b'"', b","),
+    *(
+        b'x","y',
+        b'x",\n"y',
+        b'"],["',
+        b'","content":"z',
+        b'"},{"',
+        b"\n",
+        b"\n\n",
+        b"\ndata: 1",
+        b"\x01",
+        b"-",
+        b" [DONE]",
+    ),
+)
+FRAMES = (
+    (b'{"choices":[{"index":0,"delta":{"content":"', b'"}}]}'),
+    (b'{"choices": [{"delta": {"content": "', b'"}, "finish_reason": null}], "x": {"delta": {"content": "n"}}}'),
+    (b'{"choices":[{"index":1,"delta":{"reasoning":"', b'"}}],"created":1}'),
+    (b'{"choices":[{"index":0,"delta":{"content":"', b'"},"finish_reason":"stop"}],"usage":{"total_tokens":1}}'),
+    (b'{"choices":[{"index":0,"delta":{"content":"', b'"}},{"index":1,"delta":{"content":"n"}}]}'),
+    (b'{"choices":[{"delta":{"content":"', b'"},"\\u0064elta":{"content":"n"}}]}'),
+    (b'{"choices":[{"delta":{"content":"', b'","content":"n"}}]}'),
+    (b'{"choices":[{"delta":{"role":"', b'"}}]}'),
+    (b'{"choices":[{"delta":{"tool_calls":"', b'"}}]}'),
+    (b'{"error":{"delta":{"content":"', b'"}}}'),
+    (b'{"choices":[{"delta":{"content":"n"}}],"delta":{"content":"', b'"}}'),
+    (b'{"delta":{"content":"', b'"},"choices":[{"delta":{"content":"n"}}]}'),
+    (b'{"choices":[["delta",{"delta":{"content":"', b'"}}]]}'),
+    (b"[DONE]", b""),
+)
+RUNS = st.tuples(
+    st.sampled_from(FRAMES),
+    st.lists(st.lists(st.sampled_from(WORDS), max_size=3).map(b"".join), max_size=5),
+    st.sampled_from((b"data: ", b"data: ", b"data: ", b"data:", b"event: error\ndata: ", b": x\n\ndata: ")),
+)
+
+
+@UNTIMED
+@given(st.lists(RUNS, max_size=4), st.booleans())
+def test_events_read_at_once_say_what_each_says_by_itself(
+    runs: list[tuple[tuple[bytes, bytes], list[bytes], bytes]], ended: bool
+) -> None:
+    raw = b"".join(line + head + word + tail + b"\n\n" for (head, tail), words, line in runs for word in words)
+    raw = raw if ended else raw[:-3]
+    one_by_one = assemble_stream(codecs.BOM_UTF8 + raw)  # a mark at the start: read by the rules
+    assert assemble_stream(raw) == one_by_one
+
+
+def test_more_alike_events_than_are_read_at_once_are_all_read() -> None:
+    words = [f"{number} " for number in range(3 * ALIKE_MAX)]
+    words[700] = "half \ud83d "
+    answer = assemble_stream(stream(*(delta({"content": word}) for word in words), delta({}, finish="stop")))
+    assert (only(answer).content, only(answer).finish_reason, answer.complete) == ("".join(words), "stop", True)

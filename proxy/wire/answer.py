@@ -6,15 +6,18 @@ was complete. Unknown fields are kept in `extra`. Refuses nothing and raises not
 why, `malformed_events` counts); only `decompress` raises. The caller bounds the bytes it copies.
 """
 
+from __future__ import annotations
+
 import codecs
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pydantic_core import from_json
 
 from memory.chain import message_text
+from proxy.wire.alike import Alike, alike_after
 from proxy.wire.sse import SseParser
 
 _ENVELOPE = frozenset({"id", "model", "choices", "usage", "error"})
@@ -107,43 +110,68 @@ def decompress(raw: bytes, encoding: str, *, bytes_max: int) -> bytes:
 def assemble_stream(raw: bytes) -> Answer:
     """Put a stream of chat completion chunks together, all of it or as much as came before it broke off."""
     assembly = _Assembly()
-    for name, data in _events_of(raw):
-        if data == b"[DONE]":
-            assembly.complete = True
-            continue
-        chunk = _object_of(data)
-        if chunk is None:
-            assembly.malformed_events += 1
-            continue
-        if name == "error" and "error" not in chunk:
-            chunk = {"error": chunk}
-        assembly.add(chunk, "delta")
+    if b"\r" in raw or raw.startswith(codecs.BOM_UTF8):
+        _add_by_the_rules(assembly, raw)
+        return assembly.answer()
+    alike: Alike | None = None
+    last = b""
+    for block in raw.split(b"\n\n"):
+        alike = alike or alike_after(last, block)
+        if alike is not None:
+            if alike.takes(block):
+                continue
+            _add_alike(assembly, alike)
+            alike = None
+        last = block if _add_block(assembly, block) else b""
+    if alike is not None:
+        _add_alike(assembly, alike)
     return assembly.answer()
 
 
-def _events_of(raw: bytes) -> Iterator[tuple[str, bytes]]:
-    """Name and data of each event.
+def _add_block(assembly: _Assembly, block: bytes) -> bool:
+    """Add what stands between two blank lines; whether that was one line of data, as all that vLLM sends is.
 
-    What vLLM sends is one line of data and a blank one: half a microsecond. All else is read by the rules, a piece at a
-    time: their events at once took four times the bytes of a long answer.
+    All else is read by the rules, a piece at a time: their events at once took four times the bytes of a long answer.
     """
-    if b"\r" in raw or raw.startswith(codecs.BOM_UTF8):
-        yield from _read_by_the_rules(raw)
+    if block.startswith(b"data: ") and b"\n" not in block:
+        _add_event(assembly, "message", block[6:])
+        return True
+    _add_by_the_rules(assembly, block)
+    return False
+
+
+def _add_alike(assembly: _Assembly, alike: Alike) -> None:
+    """Add the blocks that were like one before them: all that they add is their strings."""
+    if not alike.words:
         return
-    for block in raw.split(b"\n\n"):
-        if block.startswith(b"data: ") and b"\n" not in block:
-            yield "message", block[6:]
-        elif block:
-            yield from _read_by_the_rules(block)
+    text = alike.text()
+    if text is not None:
+        assembly.choices[alike.choice].texts.add(alike.name, text)
+        return
+    for word in alike.words:
+        _add_block(assembly, alike.head + word + alike.tail)
 
 
-def _read_by_the_rules(block: bytes) -> Iterator[tuple[str, bytes]]:
+def _add_event(assembly: _Assembly, name: str, data: bytes) -> None:
+    if data == b"[DONE]":
+        assembly.complete = True
+        return
+    chunk = _object_of(data)
+    if chunk is None:
+        assembly.malformed_events += 1
+        return
+    if name == "error" and "error" not in chunk:
+        chunk = {"error": chunk}
+    assembly.add(chunk, "delta")
+
+
+def _add_by_the_rules(assembly: _Assembly, raw: bytes) -> None:
     parser = SseParser()
-    for start in range(0, len(block), _PIECE_BYTES):
-        for event in parser.feed(block[start : start + _PIECE_BYTES]):
-            yield event.event, event.data.encode()
+    for start in range(0, len(raw), _PIECE_BYTES):
+        for event in parser.feed(raw[start : start + _PIECE_BYTES]):
+            _add_event(assembly, event.event, event.data.encode())
     for event in parser.feed(b"\n\n"):
-        yield event.event, event.data.encode()
+        _add_event(assembly, event.event, event.data.encode())
 
 
 def parse_body(raw: bytes) -> Answer:
