@@ -333,6 +333,14 @@ def test_events_read_at_once_say_what_each_says_by_itself(
     assert assemble_stream(raw) == one_by_one
 
 
+@pytest.mark.parametrize("words", [[b'x","y'], [b"b\\", b',"z'], [b'x","y', b"b\\", b"c"], [b'"],["'], [b'1",2,"']])
+def test_strings_that_are_none_by_themselves_are_none_together(words: list[bytes]) -> None:
+    head, tail = FRAMES[0]
+    raw = b"".join(b"data: " + head + word + tail + b"\n\n" for word in (b"a", b"b", *words))
+    answer = assemble_stream(raw)
+    assert (only(answer).content, answer.malformed_events) == ("ab", len(words))
+
+
 def test_more_alike_events_than_are_read_at_once_are_all_read() -> None:
     words = [f"{number} " for number in range(3 * ALIKE_MAX)]
     words[700] = "half \ud83d "

@@ -50,7 +50,7 @@ class Alike:
         try:
             one, longer = (_only_choice(from_json(line[_LINE:])) for line in lines)
             said = one["delta"][self.name]
-            self._proved = len(one["delta"]) == 1 and longer["delta"][self.name] == said + "-"
+            self._proved = longer["delta"][self.name] == said + "-"
         except (ValueError, LookupError, TypeError):
             return False
         index = one.get("index")
