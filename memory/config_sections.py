@@ -239,6 +239,12 @@ class Ledger(Section):
         le=60_000,
         description="Longest look for a conversation and what was placed in it, inside recall.deadline_ms.",
     )
+    cache_bytes_max: int = Field(
+        default=67_108_864,
+        ge=0,
+        le=1_099_511_627_776,
+        description="Blocks at hand in one proxy process; 64 MiB are some 11,000.",
+    )
 
 
 class Session(Section):
@@ -261,6 +267,13 @@ class Session(Section):
         ge=0,
         le=16_000,
         description="Tokens of recent turns in a session's working context. 0: none is kept.",
+    )
+    hot_ttl_s: int = Field(
+        default=86_400,
+        ge=60,
+        le=2_592_000,
+        description="Seconds for which Redis holds what was placed in a conversation and its answers' digests; after "
+        "them Postgres says it. An exchange takes 2 kB.",
     )
     working_ttl_s: int = Field(
         default=3600,

@@ -1,12 +1,16 @@
-"""Entries at hand: within their bytes, the least recently used go first, and what is told of their size is true."""
+"""Entries come back from bytes, those at hand keep within theirs: the least recently used go first, sizes are true."""
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from memory.errors import EnvelopeUnreadable
 from memory.ids import new_id
 from memory.model import Entry, Shown
 from memory.read.entries import EntryCache, packed, print_of, unpacked
@@ -23,6 +27,50 @@ def put(cache: EntryCache, session: UUID, entry: Entry) -> bytes:
     sealed = packed(entry)
     cache.put(TENANT, session, b"d" * 32, sealed, unpacked(sealed))
     return sealed
+
+
+@given(
+    text=st.text(st.characters(codec=None), max_size=300),
+    memories=st.lists(st.tuples(st.uuids(), st.integers(0, 2**32 - 1), st.binary(min_size=8, max_size=8)), max_size=5),
+    label=st.sampled_from(["public", "internal", "confidential", "secret"]),
+    tokens=st.integers(0, 2**32 - 1),
+)
+def test_an_entry_comes_back_as_it_was(
+    text: str, memories: list[tuple[UUID, int, bytes]], label: str, tokens: int
+) -> None:
+    entry = Entry(text, tokens, tuple(Shown(*one) for one in memories), label, new_id())
+    assert unpacked(packed(entry)) == entry
+
+
+def test_an_entry_that_an_older_version_wrote_is_read() -> None:
+    raw = b'["caf\\u00e9",7,[["%s",3,"AQIDBAUGBwg="]],"internal","%s"]' % (b"1" * 32, b"2" * 32)
+    shown = (Shown(UUID("1" * 32), 3, bytes(range(1, 9))),)
+    assert unpacked(raw) == Entry("café", 7, shown, "internal", UUID("2" * 32))
+
+
+def test_what_is_no_entry_is_refused() -> None:
+    whole = packed(entry_of(2, 100))
+    for raw in (
+        b"",
+        b"\x02",
+        b"\x03" + whole[1:],
+        b"[]",
+        b"[1,2,3,4,5]",
+        b"-",
+        *(whole[:cut] for cut in range(1, len(whole))),
+    ):
+        with pytest.raises(EnvelopeUnreadable):
+            unpacked(raw)
+
+
+def test_an_entry_takes_less_than_half_of_what_its_words_and_ids_take_in_json() -> None:
+    lines = [
+        f"[2024-03-{day:02d} user] On day {day} we planted {day * 3} trees behind the old mill." for day in range(1, 11)
+    ]
+    shown = tuple(Shown(new_id(), 1, print_of(line)) for line in lines)
+    entry = Entry("\n".join(lines), 250, shown, "internal", new_id())
+    in_json = json.dumps([entry.text, [[one.memory_id.hex, one.version, one.fingerprint.hex()] for one in shown]])
+    assert len(packed(entry)) < len(in_json) / 2
 
 
 @pytest.mark.parametrize(("memories", "characters", "count"), [(3, 300, 2_000), (35, 4_000, 500)])

@@ -12,15 +12,18 @@ import pytest
 
 from memory.adapters.redis_client import connect
 from memory.adapters.redis_hot import RedisHot
+from memory.chain import Digest
 from memory.errors import QueueUnavailable
 from memory.model import Announcement, Scope, SessionRef
 from memory.read.conversation import WITHDRAWN, Asked, HotState
+from memory.read.dropped import Joint
 from tests.valkey_fixture import ValkeyServer
 
 SCOPE = Scope(UUID(int=1))
 KEY = b"k" * 16
 ANSWERS = [bytes([number]) * 32 for number in range(3)]
 OPENING = b"o" * 32
+PAIR, BEFORE = Digest(b"p" * 32), Digest(b"b" * 32)
 
 
 def a_session(label: str = "wie geht’s") -> SessionRef:
@@ -41,6 +44,15 @@ async def test_a_session_is_found_by_its_answers_and_others_are_not(hot: RedisHo
     found = await port.find(SCOPE, KEY, Asked(ANSWERS, None, []))
     assert found.sessions == {ANSWERS[0]: session, ANSWERS[1]: session}
     assert (found.opening, found.versions) == (None, {})
+
+
+@pytest.mark.parametrize("label", ["{}", "{}".upper(), "", "é", "urn:uuid:{}", "\xff"])
+async def test_a_label_comes_back_as_it_was(hot: RedisHot, label: str) -> None:
+    session = a_session(label.format("0190c0de-ab12-7000-8000-00000000abcd"))
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session, {PAIR: Joint(session, BEFORE, Digest(ANSWERS[0]))})
+    found = await hot.find(SCOPE, KEY, Asked(ANSWERS[:1], OPENING))
+    assert (found.sessions, found.opening) == ({ANSWERS[0]: session}, session)
+    assert await hot.joints(SCOPE, KEY, [PAIR]) == {PAIR: Joint(session, BEFORE, Digest(ANSWERS[0]))}
 
 
 async def test_another_scope_or_tenant_finds_nothing(hot: RedisHot) -> None:

@@ -392,6 +392,22 @@ def test_what_is_no_working_context_is_refused(raw: bytes) -> None:
         unpacked(raw, 100)
 
 
+@given(conversations(), st.integers(0, 100_000))
+def test_a_context_that_is_cut_off_anywhere_is_refused(said: list[tuple[Heard, str]], at: int) -> None:
+    whole = packed(read([one for one, _ in said]), BUDGET)
+    with pytest.raises(ValueError):
+        unpacked(whole[: at % len(whole)], BUDGET)
+
+
+def test_an_id_that_is_said_often_is_written_once() -> None:
+    said = ("Please write the tests. Who pays for it?", "Which one do you mean?")
+    context = read(talk(*said))
+    raw = packed(context, BUDGET)
+    assert unpacked(raw, BUDGET) == context
+    assert repr(context).count(repr(context.recent[0].event_id)) > 1
+    assert raw.count(context.recent[0].event_id.bytes) == 1
+
+
 def test_a_context_for_another_budget_is_refused() -> None:
     with pytest.raises(ValueError, match="budget"):
         unpacked(packed(WorkingContext(), 100), 200)

@@ -13,6 +13,9 @@
     mp:h:{tenant}:t:<day>            tokens that extraction has cost the tenant on a UTC day
     mp:h:announced (channel)         "tenant scope_id version" as it is announced
 
+A <digest> in a key is its first 16 bytes in hex; a label that is a UUID is 0xff and its 16 bytes. What an older version
+named by whole digests is not found: the store answers.
+
 Ids, digests, labels and what is sealed; every key has a time to live. Fails open: past its bound, or when the server
 does not answer, each call raises QueueUnavailable, and the store or a new session stands in.
 """
@@ -20,6 +23,7 @@ does not answer, each call raises QueueUnavailable, and the store or a new sessi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import date
@@ -44,6 +48,8 @@ _SILENCE_S: Final = 15.0
 # Places of one conversation whose entries are read from here, newest first; older ones are read from the store.
 _MARKS_MAX: Final = 2_000
 _MARK: Final = 40  # characters before the envelope of a working context
+_NAME_BYTES: Final = 16
+_UUID_MARK: Final = b"\xff"
 
 
 class RedisHot:
@@ -79,10 +85,10 @@ class RedisHot:
         QueueUnavailable.
         """
         prefix = _prefix(scope.tenant, scope_key)
-        keys = [f"{prefix}:c:{digest.hex()}" for digest in asked.answers]
-        keys += [f"{prefix}:o:{asked.opening.hex()}"] if asked.opening is not None else []
+        keys = [f"{prefix}:c:{_name(digest)}" for digest in asked.answers]
+        keys += [f"{prefix}:o:{_name(asked.opening)}"] if asked.opening is not None else []
         session = "" if asked.session_id is None else asked.session_id.hex
-        marks = [digest.hex() for digest in asked.marks[-_MARKS_MAX:]]
+        marks = [_name(digest) for digest in asked.marks[-_MARKS_MAX:]]
         pipe = self._client.pipeline(transaction=False)
         told: list[str] = [str(len(keys)), *keys, str(len(asked.answers)), f"{prefix}:l:", session, *marks]
         pipe.execute_command("EVAL", redis_scripts.FIND, *told)
@@ -132,9 +138,9 @@ class RedisHot:
         pipe = self._client.pipeline(transaction=False)
         for digest, value in entries.items():
             once = () if anew else ("NX",)
-            pipe.execute_command("SET", f"{prefix}:{digest.hex()}", value, *once, "EX", self._session_ttl_s)
+            pipe.execute_command("SET", f"{prefix}:{_name(digest)}", value, *once, "EX", self._session_ttl_s)
         for digest in withdrawn:
-            pipe.execute_command("SET", f"{prefix}:{digest.hex()}", WITHDRAWN, "EX", self._session_ttl_s)
+            pipe.execute_command("SET", f"{prefix}:{_name(digest)}", WITHDRAWN, "EX", self._session_ttl_s)
         with faults("note ledger"):
             async with asyncio.timeout(self._keep_timeout_s):
                 await pipe.execute()
@@ -153,15 +159,16 @@ class RedisHot:
         remembered too, else it is marked as gone on from. Raises QueueUnavailable.
         """
         prefix = _prefix(scope.tenant, scope_key)
-        value = ref.session_id.bytes + ref.label.encode()
+        label = _packed_label(ref.label)
+        value = ref.session_id.bytes + label
         pipe = self._client.pipeline(transaction=False)
         for digest in answers:
-            pipe.execute_command("SET", f"{prefix}:c:{digest.hex()}", value, "EX", self._session_ttl_s)
+            pipe.execute_command("SET", f"{prefix}:c:{_name(digest)}", value, "EX", self._session_ttl_s)
         for pair, joint in pairs.items():
-            place = ref.session_id.bytes + joint.before + joint.answer + ref.label.encode()
-            pipe.execute_command("SET", f"{prefix}:p:{pair.hex()}", place, "EX", self._session_ttl_s)
+            place = ref.session_id.bytes + joint.before + joint.answer + label
+            pipe.execute_command("SET", f"{prefix}:p:{_name(pair)}", place, "EX", self._session_ttl_s)
         if opening is not None:
-            key = f"{prefix}:o:{opening.hex()}"
+            key = f"{prefix}:o:{_name(opening)}"
             step = (redis_scripts.OPEN, 1, key, value, self._opening_ttl_s)
             pipe.execute_command("EVAL", *(step if opens else (redis_scripts.CONTINUE, 1, key, value)))
         with faults("keep session"):
@@ -171,7 +178,7 @@ class RedisHot:
     async def joints(self, scope: Scope, scope_key: bytes, pairs: Sequence[Digest]) -> Mapping[Digest, Joint]:
         """Where these pairs stand, as far as it is known. Raises QueueUnavailable."""
         prefix = _prefix(scope.tenant, scope_key)
-        values = await self._get([f"{prefix}:p:{pair.hex()}" for pair in pairs])
+        values = await self._get([f"{prefix}:p:{_name(pair)}" for pair in pairs])
         return {pair: _joint(value) for pair, value in zip(pairs, values, strict=True) if value is not None}
 
     async def working(self, scope: Scope, scope_key: bytes, session_id: UUID) -> tuple[int, bytes] | None:
@@ -248,6 +255,23 @@ class RedisHot:
                 return list(await pipe.execute())
 
 
+def _name(digest: bytes) -> str:
+    """A digest in a key: the first half of it tells it from all others of a scope as well."""
+    return digest[:_NAME_BYTES].hex()
+
+
+def _packed_label(label: str) -> bytes:
+    """A label; one that is a UUID as we write it (a session that nobody named) in 17 bytes, the first no UTF-8."""
+    with contextlib.suppress(ValueError):
+        if str(made := UUID(label)) == label:
+            return _UUID_MARK + made.bytes
+    return label.encode()
+
+
+def _label(packed: bytes) -> str:
+    return str(UUID(bytes=packed[1:])) if packed[:1] == _UUID_MARK else packed.decode()
+
+
 def _prefix(tenant: UUID, scope_key: bytes) -> str:
     return f"mp:h:{{{tenant.hex}:{scope_key.hex()}}}"
 
@@ -267,10 +291,10 @@ def _announcement(message: bytes) -> Announcement | None:
 
 
 def _joint(value: bytes) -> Joint:
-    session = SessionRef(UUID(bytes=value[:16]), value[16 + 2 * DIGEST_BYTES :].decode())
+    session = SessionRef(UUID(bytes=value[:16]), _label(value[16 + 2 * DIGEST_BYTES :]))
     before, answer = value[16 : 16 + DIGEST_BYTES], value[16 + DIGEST_BYTES : 16 + 2 * DIGEST_BYTES]
     return Joint(session, Digest(before), Digest(answer))
 
 
 def _session(value: bytes) -> SessionRef:
-    return SessionRef(UUID(bytes=value[:16]), value[16:].decode())
+    return SessionRef(UUID(bytes=value[:16]), _label(value[16:]))

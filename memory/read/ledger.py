@@ -130,6 +130,7 @@ class Ledgers:
         metrics: Metrics,
         clean: Callable[[IndexRow], IndexRow],
         redact: Callable[[str], str],
+        entries: EntryCache | None = None,
     ) -> None:
         self._hot = hot
         self._store = store
@@ -138,7 +139,7 @@ class Ledgers:
         self._metrics = metrics
         self._clean = clean
         self._redact = redact
-        self._entries = EntryCache()
+        self._entries = EntryCache() if entries is None else entries
 
     def let_go(self, tenant: UUID) -> None:
         """Hold nothing of a tenant's in process: something was erased."""

@@ -1,4 +1,5 @@
-"""A working context as bytes and back: what a cache holds, sealed. Lists in a fixed order, JSON in UTF-8.
+"""A working context as bytes and back: what a cache holds, sealed. Ids and digests raw, each once; the rest is lists in
+a fixed order, JSON in UTF-8, deflated, that name an id by its place.
 
 `unpacked` refuses, with ValueError, what another version or another budget has written: it is made anew.
 """
@@ -6,7 +7,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import struct
+import zlib
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -14,59 +17,81 @@ from uuid import UUID
 from policies.working import Call, Open, Output, Plan, Planned, Quote, Recent, Waiting, WorkingContext
 from policies.working_words import Piece
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+_HEAD: Final = struct.Struct(">BH")  # format, bytes of the ids
+_LEVEL: Final = 1
+
+Put = Callable[[bytes], int]
+Get = Sequence[bytes]
 
 
 def packed(context: WorkingContext, budget_tokens: int) -> bytes:
     """The context as bytes; one for another budget is another."""
-    at = context.expires_at
+    at, places = context.expires_at, dict[bytes, int]()
+
+    def put(raw: bytes) -> int:
+        return places.setdefault(raw, len(places))
+
     said = [
-        FORMAT,
         budget_tokens,
         context.upto_seq,
         context.begun,
         at.isoformat() if at else None,
-        [_recent(one) for one in context.recent],
-        _quote(context.objective),
-        _quote(context.opened),
-        context.plan and [context.plan.role, [_planned(one) for one in context.plan.steps]],
-        [[one.kind, one.asked_by, _quote(one.quote), one.missed] for one in context.open],
-        [_output(one) for one in context.tools],
-        [[one.event_id.hex, one.seq, _call(one.call)] for one in context.waiting],
+        [_recent(one, put) for one in context.recent],
+        _quote(context.objective, put),
+        _quote(context.opened, put),
+        context.plan and [context.plan.role, [_planned(one, put) for one in context.plan.steps]],
+        [[one.kind, one.asked_by, _quote(one.quote, put), one.missed] for one in context.open],
+        [_output(one, put) for one in context.tools],
+        [[put(one.event_id.bytes), one.seq, _call(one.call)] for one in context.waiting],
     ]
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    ids = b"".join(bytes([len(raw)]) + raw for raw in places)
+    text = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return _HEAD.pack(FORMAT, len(ids)) + ids + zlib.compress(text, _LEVEL)
 
 
 def unpacked(raw: bytes, budget_tokens: int) -> WorkingContext:
     """The context of these bytes. Raises ValueError."""
     try:
-        said = json.loads(raw.decode("utf-8", "surrogatepass"))
-        if said[:2] != [FORMAT, budget_tokens]:
-            raise ValueError("written by another version, or for another budget")
-        _, _, upto, begun, at, recent, objective, opened, plan, still, tools, waiting = said
+        ids, said = _opened(raw)
+        if said[0] != budget_tokens:
+            raise ValueError("written for another budget")
+        _, upto, begun, at, recent, objective, opened, plan, still, tools, waiting = said
         return WorkingContext(
             upto_seq=upto,
             begun=begun,
             expires_at=datetime.fromisoformat(at) if at else None,
-            recent=tuple(_recent_of(one) for one in recent),
-            objective=_quote_of(objective) if objective else None,
-            opened=_quote_of(opened) if opened else None,
-            plan=Plan(plan[0], tuple(_planned_of(one) for one in plan[1])) if plan else None,
-            open=tuple(Open(kind, asker, _quote_of(quote), missed) for kind, asker, quote, missed in still),
-            tools=tuple(_output_of(one) for one in tools),
-            waiting=tuple(Waiting(UUID(hex=event_id), seq, Call(*call)) for event_id, seq, call in waiting),
+            recent=tuple(_recent_of(one, ids) for one in recent),
+            objective=_quote_of(objective, ids) if objective else None,
+            opened=_quote_of(opened, ids) if opened else None,
+            plan=Plan(plan[0], tuple(_planned_of(one, ids) for one in plan[1])) if plan else None,
+            open=tuple(Open(kind, asker, _quote_of(quote, ids), missed) for kind, asker, quote, missed in still),
+            tools=tuple(_output_of(one, ids) for one in tools),
+            waiting=tuple(Waiting(UUID(bytes=ids[place]), seq, Call(*call)) for place, seq, call in waiting),
         )
-    except (TypeError, KeyError, IndexError, AttributeError) as exc:
+    except (TypeError, KeyError, IndexError, AttributeError, struct.error, zlib.error) as exc:
         raise ValueError("no working context") from exc
 
 
-def _quote(quote: Quote | None) -> list[Any] | None:
-    return None if quote is None else [quote.event_id.hex, quote.seq, quote.start, quote.end, quote.text]
+def _opened(raw: bytes) -> tuple[list[bytes], Any]:
+    """The ids in their places, and what was said. Raises ValueError, IndexError, struct.error, zlib.error."""
+    version, ids_bytes = _HEAD.unpack_from(raw)
+    if version != FORMAT:
+        raise ValueError("written by another version")
+    at, end, ids = _HEAD.size, _HEAD.size + ids_bytes, list[bytes]()
+    while at < end:
+        ids.append(raw[at + 1 : at + 1 + raw[at]])
+        at += 1 + raw[at]
+    return ids, json.loads(zlib.decompress(raw[end:]).decode("utf-8", "surrogatepass"))
 
 
-def _quote_of(said: Sequence[Any]) -> Quote:
-    event_id, seq, start, end, text = said
-    return Quote(UUID(hex=event_id), seq, start, end, text)
+def _quote(quote: Quote | None, put: Put) -> list[Any] | None:
+    return None if quote is None else [put(quote.event_id.bytes), quote.seq, quote.start, quote.end, quote.text]
+
+
+def _quote_of(said: Sequence[Any], ids: Get) -> Quote:
+    place, seq, start, end, text = said
+    return Quote(UUID(bytes=ids[place]), seq, start, end, text)
 
 
 def _pieces(pieces: Sequence[Piece]) -> list[Any]:
@@ -77,36 +102,36 @@ def _pieces_of(said: Sequence[Any]) -> tuple[Piece, ...]:
     return tuple(Piece(start, end, text) for start, end, text in said)
 
 
-def _recent(one: Recent) -> list[Any]:
-    chains = (one.chain.hex(), one.parent.hex() if one.parent is not None else None)
-    return [one.event_id.hex, one.seq, one.role, one.name, _pieces(one.pieces), one.chars, one.tokens, *chains]
+def _recent(one: Recent, put: Put) -> list[Any]:
+    chains = (put(one.chain), put(one.parent) if one.parent is not None else None)
+    return [put(one.event_id.bytes), one.seq, one.role, one.name, _pieces(one.pieces), one.chars, one.tokens, *chains]
 
 
-def _recent_of(said: Sequence[Any]) -> Recent:
-    event_id, seq, role, name, pieces, chars, tokens, chain, parent = said
-    before = bytes.fromhex(parent) if parent is not None else None
-    return Recent(UUID(hex=event_id), seq, role, name, _pieces_of(pieces), chars, tokens, bytes.fromhex(chain), before)
+def _recent_of(said: Sequence[Any], ids: Get) -> Recent:
+    place, seq, role, name, pieces, chars, tokens, chain, parent = said
+    before = ids[parent] if parent is not None else None
+    return Recent(UUID(bytes=ids[place]), seq, role, name, _pieces_of(pieces), chars, tokens, ids[chain], before)
 
 
-def _planned(step: Planned) -> list[Any]:
-    return [_quote(step.quote), step.number, step.done_by.hex if step.done_by else None]
+def _planned(step: Planned, put: Put) -> list[Any]:
+    return [_quote(step.quote, put), step.number, put(step.done_by.bytes) if step.done_by else None]
 
 
-def _planned_of(said: Sequence[Any]) -> Planned:
+def _planned_of(said: Sequence[Any], ids: Get) -> Planned:
     quote, number, done_by = said
-    return Planned(_quote_of(quote), number, UUID(hex=done_by) if done_by else None)
+    return Planned(_quote_of(quote, ids), number, UUID(bytes=ids[done_by]) if done_by is not None else None)
 
 
 def _call(call: Call | None) -> list[str] | None:
     return None if call is None else [call.call_id, call.name, call.arguments]
 
 
-def _output(one: Output) -> list[Any]:
-    asked = one.call_event_id.hex if one.call_event_id else None
-    return [one.event_id.hex, one.seq, one.tool, _pieces(one.pieces), one.chars, _call(one.call), asked]
+def _output(one: Output, put: Put) -> list[Any]:
+    asked = put(one.call_event_id.bytes) if one.call_event_id else None
+    return [put(one.event_id.bytes), one.seq, one.tool, _pieces(one.pieces), one.chars, _call(one.call), asked]
 
 
-def _output_of(said: Sequence[Any]) -> Output:
-    event_id, seq, tool, pieces, chars, call, asked = said
-    made_of = (Call(*call) if call else None, UUID(hex=asked) if asked else None)
-    return Output(UUID(hex=event_id), seq, tool, _pieces_of(pieces), chars, *made_of)
+def _output_of(said: Sequence[Any], ids: Get) -> Output:
+    place, seq, tool, pieces, chars, call, asked = said
+    made_of = (Call(*call) if call else None, UUID(bytes=ids[asked]) if asked is not None else None)
+    return Output(UUID(bytes=ids[place]), seq, tool, _pieces_of(pieces), chars, *made_of)

@@ -103,6 +103,7 @@ async def open_queued(settings: Settings, metrics: Metrics) -> Queued:
     hot_state = RedisHot(
         (settings.redis.cache_url or url).get_secret_value(),
         opening_ttl_s=settings.session.regenerate_window_s,
+        session_ttl_s=settings.session.hot_ttl_s,
         keep_timeout_ms=REMEMBER_TIMEOUT_MS,
     )
     hand_off = HandOff(

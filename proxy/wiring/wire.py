@@ -44,6 +44,7 @@ from memory.key_table import OpenedKeys
 from memory.passage import Tracing
 from memory.read.answers import Answers
 from memory.read.conversation import Conversations
+from memory.read.entries import EntryCache
 from memory.read.guarded import GuardedEmbedder, GuardedHot, GuardedReads
 from memory.read.hot import HotScopes
 from memory.read.ledger import Ledgers
@@ -238,7 +239,16 @@ def _reading(base: Base, reranker: CrossEncoder | None) -> Reading:
         queries=queries,
         answers=answers,
         conversations=Conversations(hot_state, reads),
-        ledgers=Ledgers(hot_state, reads, hot, kept.keys, metrics, law.cleaned, law.redacted),
+        ledgers=Ledgers(
+            hot_state,
+            reads,
+            hot,
+            kept.keys,
+            metrics,
+            law.cleaned,
+            law.redacted,
+            EntryCache(settings.ledger.cache_bytes_max),
+        ),
         recaller=Recaller(hot, reads, queries, metrics, reranking=reranking(settings, reranker), answers=answers),
         restorer=Restorer(reads, law.cleaned),
         personas=Personas(reads, law.cleaned),
