@@ -13,8 +13,8 @@
     mp:h:{tenant}:t:<day>            tokens that extraction has cost the tenant on a UTC day
     mp:h:announced (channel)         "tenant scope_id version" as it is announced
 
-A <digest> in a key is its first 16 bytes in hex; a label that is a UUID is 0xff and its 16 bytes. What an older version
-named by whole digests is not found: the store answers.
+A <digest> in a key is its first 12 bytes in hex, enough to tell a billion in one scope apart; a label that is a UUID
+is 0xff and its 16 bytes. What an older version named by whole digests is not found: the store answers.
 
 Ids, digests, labels and what is sealed; every key has a time to live. Fails open: past its bound, or when the server
 does not answer, each call raises QueueUnavailable, and the store or a new session stands in.
@@ -48,7 +48,7 @@ _SILENCE_S: Final = 15.0
 # Places of one conversation whose entries are read from here, newest first; older ones are read from the store.
 _MARKS_MAX: Final = 2_000
 _MARK: Final = 40  # characters before the envelope of a working context
-_NAME_BYTES: Final = 16
+_NAME_BYTES: Final = 12
 _UUID_MARK: Final = b"\xff"
 
 
@@ -256,7 +256,7 @@ class RedisHot:
 
 
 def _name(digest: bytes) -> str:
-    """A digest in a key: the first half of it tells it from all others of a scope as well."""
+    """A digest in a key."""
     return digest[:_NAME_BYTES].hex()
 
 
