@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.figures import Line, at_least, from_json, table, told
+from bench.trace.bounds import BOUNDS
 
 # A soak shorter than this is a look, and takes no hour's place on the page.
 SOAK_MINUTES_MIN: Final = 15
@@ -61,10 +62,15 @@ def named_report(report: Any, path: Path) -> str | None:
             return f"trace-{report['settings']['trace']}"
         if report["bench"] == "soak" and float(report["settings"]["minutes"]) < SOAK_MINUTES_MIN:
             return None  # a look
-        if report["bench"] == "soak" and float(report["settings"]["speed"]) != 1:
-            return f"soak-x{float(report['settings']['speed']):g}"
-        return str(report["bench"])
+        return _soak(report["settings"]) if report["bench"] == "soak" else str(report["bench"])
     return _by_its_members(report)
+
+
+def _soak(settings: Mapping[str, Any]) -> str:
+    """A soak by its speed, and whether its caches were full from the first minutes on."""
+    speed = float(settings["speed"])
+    bounded = "-bounded" if BOUNDS.keys() & settings.keys() else ""
+    return f"soak{bounded}" if speed == 1 else f"soak{bounded}-x{speed:g}"
 
 
 def _by_its_members(report: Report) -> str | None:

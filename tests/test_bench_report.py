@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.figures import Line, as_json
-from bench.report import PageUnfit, filled, main, places, reports_below
+from bench.report import PageUnfit, filled, main, named_report, places, reports_below
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 LINE = Line("p", "streams a second", ">= 120", "131.000", True)
@@ -49,6 +49,20 @@ def test_a_look_takes_no_soak_s_place(tmp_path: Path) -> None:
     put(tmp_path, "a.json", bench="soak", settings=settings, lines=as_json([Line("p", "the hour", "", "1", None)]))
     put(tmp_path, "b.json", bench="soak", at="2027", settings={**settings, "minutes": 2.0})
     assert "the hour" in filled_from(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"speed": 1.0}, "soak"),
+        ({"speed": 4.0}, "soak-x4"),
+        ({"speed": 1.0, "hot_scope_bytes": 1000, "hot_state_s": 240}, "soak-bounded"),
+        ({"speed": 4.0, "ledger_bytes": 1000}, "soak-bounded-x4"),
+    ],
+)
+def test_a_soak_with_full_caches_takes_no_other_soak_s_place(settings: dict[str, Any], name: str) -> None:
+    report = {"bench": "soak", "settings": {**settings, "minutes": 59.0}, "lines": []}
+    assert named_report(report, Path("a.json")) == name
 
 
 def test_filling_twice_is_filling_once(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bench.fake_vllm.launch import running_fake_vllm
 from bench.figures import Line, any_missed, as_json, from_json, table
@@ -19,9 +20,11 @@ from bench.recall.corpus import EvalSet, Question, SetUnreadable
 from bench.soak import PRESET
 from bench.trace.__main__ import parse_arguments
 from bench.trace.arrivals import FILES, TOKEN_CHARS, Arrival, Words, plain, read_trace
+from bench.trace.bounds import bounds_of, bounds_yaml
 from bench.trace.replay import Load, Sample, due, replay
 from bench.trace.report import OURS, endurance, lines_of, minutes_of, summary
 from bench.trace.watch import Reading, weights
+from memory.config import Settings
 
 QUESTION = Question("q", "a", "k", "Where is the violin?", frozenset(), frozenset(), True)
 SAID = tuple(
@@ -169,6 +172,22 @@ def test_what_grows_over_the_hour_is_missed(what: str, place: int) -> None:
     assert [line.kept for line in lines[:3]] == [at != place for at in range(3)]
 
 
+def test_with_full_caches_memory_alone_is_judged() -> None:
+    grown = endurance(hour(40, rss=1.3, slower=1.3, dearer=1.3), "azure x1", bounded=True)
+    assert [(line.kept, line.measured) for line in grown[:3]] == [(False, "1.300"), (None, "1.300"), (None, "1.300")]
+    assert endurance(hour(40), "azure x1", bounded=True)[0].kept
+
+
+def test_bounds_of_caches_reach_the_service_and_its_report() -> None:
+    given = ["--hot-scope-bytes", "1000", "--ledger-bytes", "2000", "--hot-state-s", "240"]
+    arguments = parse_arguments(given, "python -m bench.soak", PRESET)
+    assert bounds_of(arguments) == {"hot_scope_bytes": 1000, "ledger_bytes": 2000, "hot_state_s": 240}
+    settings = Settings.model_validate(yaml.safe_load(bounds_yaml(bounds_of(arguments))))
+    session = settings.session
+    assert (settings.ledger.cache_bytes_max, session.hot_ttl_s, session.working_ttl_s) == (2000, 240, 240)
+    assert (bounds_of(parse_arguments([])), bounds_yaml({})) == ({}, "")
+
+
 def test_a_short_run_is_not_judged() -> None:
     assert not any_missed(endurance(hour(12, rss=9.0), "azure x1"))
     assert endurance(hour(12), "azure x1")[0].kept is None
@@ -191,7 +210,16 @@ def test_soak_is_an_hour_of_azure_and_can_be_shortened() -> None:
     assert parse_arguments(["--minutes", "2"], "python -m bench.soak", PRESET).minutes == 2.0
 
 
-@pytest.mark.parametrize("given", [["--speed", "0"], ["--url", "http://x"], ["--sets", "nonsense"], ["--trace", "x"]])
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--speed", "0"],
+        ["--url", "http://x"],
+        ["--sets", "nonsense"],
+        ["--trace", "x"],
+        ["--url", "http://x", "--upstream", "http://y", "--ledger-bytes", "1"],
+    ],
+)
 def test_what_cannot_be_followed_is_refused(given: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         parse_arguments(given)

@@ -33,6 +33,7 @@ from bench.recall.client import CallFailed, import_turns, session
 from bench.recall.corpus import SETS, SetUnreadable, read_set
 from bench.search_times.service import serving
 from bench.trace.arrivals import FILES, Arrival, Words, read_trace
+from bench.trace.bounds import BOUNDS, bounds_of, bounds_yaml
 from bench.trace.replay import Load, Sample, due, replay
 from bench.trace.report import MINUTE_S, OURS, endurance, lines_of, minutes_of, summary
 from bench.trace.watch import Reading, Watch
@@ -51,6 +52,7 @@ examples:
   python -m bench.trace --trace sharegpt --against direct         multi-turn, with the dialogues' own words
   python -m bench.soak --json soak.json --plot soak.png           azure x1 for 59 minutes, and its bounds
   python -m bench.soak --speed 4 --minutes 15 --json x4.json      four times the load
+  python -m bench.soak --hot-scope-bytes 33554432 --ledger-bytes 8388608 --hot-state-s 240    caches that are full early
   python -m bench.trace --url http://127.0.0.1:8080 --pid 4711 --upstream http://127.0.0.1:8000 --model my-model
 
 Open loop: a request starts when the trace says, whatever still runs; a service that is too slow shows in its times
@@ -84,7 +86,7 @@ class Run:
         name = f"{arguments.trace} x{arguments.speed:g}"
         lines = lines_of(whole, minutes, name, self.baseline)
         if arguments.endurance:
-            lines += endurance(minutes, name)
+            lines += endurance(minutes, name, bounded=bool(bounds_of(arguments)))
         shown = ("trace", "speed", "minutes", "against", "sets", "scopes", "first_ms", "token_ms")
         return {
             "bench": "soak" if arguments.endurance else "trace",
@@ -95,7 +97,7 @@ class Run:
                 "python": platform.python_version(),
                 "load_before": round(self.load_before, 2),
             },
-            "settings": {one: getattr(arguments, one) for one in shown},
+            "settings": {one: getattr(arguments, one) for one in shown} | bounds_of(arguments),
             "planned": self.planned,
             "lines": as_json(lines),
             "whole": whole,
@@ -124,6 +126,11 @@ def parse_arguments(
     what.add_argument("--token-ms", type=float, default=0.0, help="and between tokens (default 0: instant)")
     what.add_argument("--data", type=Path, default=DATA, help=f"directory of traces and sets (default: {DATA})")
     what.add_argument("--endurance", action="store_true", help="judge the last ten minutes against the first")
+    bounds = parser.add_argument_group(
+        "caches that reach their bounds in the first minutes: what grows then is no cache"
+    )
+    for name, (metavar, what_for) in BOUNDS.items():
+        bounds.add_argument(f"--{name.replace('_', '-')}", type=int, metavar=metavar, help=what_for)
     where = parser.add_argument_group("a service that runs already")
     where.add_argument("--url", help="its address; what is imported there stays")
     where.add_argument("--pid", type=int, help="its supervisor's process id, for memory and CPU")
@@ -140,6 +147,8 @@ def parse_arguments(
         parser.error("--speed and --minutes are above 0")
     if bool(arguments.url) != bool(arguments.upstream):
         parser.error("--url and --upstream go together: service and baseline must lead to the same model")
+    if arguments.url and bounds_of(arguments):
+        parser.error("a service that runs already has its own bounds")
     if unknown := sorted(set(arguments.sets.split(",")) - set(SETS)):
         parser.error(f"no set named {', '.join(unknown)}; there are {', '.join(SETS)}")
     return arguments
@@ -158,7 +167,9 @@ async def scene(stack: AsyncExitStack, arguments: argparse.Namespace, work: Path
         pid, meter = arguments.pid, CpuMeter(arguments.pid) if arguments.pid else None
     else:
         upstream, _ = await stack.enter_async_context(fake_vllm_process(max_model_len=WINDOW_TOKENS))
-        served = await stack.enter_async_context(serving(work, upstream, int(Recall().hot_scope_bytes_max)))
+        bounds = bounds_of(arguments)
+        hot_bytes = bounds.get("hot_scope_bytes", int(Recall().hot_scope_bytes_max))
+        served = await stack.enter_async_context(serving(work, upstream, hot_bytes, bounds_yaml(bounds)))
         url, pid, meter = served.url, served.pid, served.meter
     targets, plain = [Target(OURS, url)], None
     if arguments.against == "plain":
