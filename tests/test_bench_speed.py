@@ -94,14 +94,20 @@ def test_a_ratio_to_what_is_below_chance_is_not_judged() -> None:
 
 
 def test_cpu_by_stage_is_told_by_pairs_of_modes() -> None:
-    said = {line.figure: line.measured for line in lines_of(found(), EMBEDDING, EMBEDDING, 64, {}) if line.part == "CPU a request"}
+    said = {
+        line.figure: line.measured
+        for line in lines_of(found(), EMBEDDING, EMBEDDING, 64, {})
+        if line.part == "CPU a request"
+    }
     assert said["recall and assembly (read - off), proxy"] == "2.90 ms"
     assert said["capture (write - off), proxy"] == "0.90 ms"
 
 
 def test_a_rival_that_was_left_out_is_told_with_the_reason() -> None:
     assert [
-        line.measured for line in lines_of(found(), EMBEDDING, EMBEDDING, 64, {"litellm": "no network"}) if line.part == "others"
+        line.measured
+        for line in lines_of(found(), EMBEDDING, EMBEDDING, 64, {"litellm": "no network"})
+        if line.part == "others"
     ]
 
 
