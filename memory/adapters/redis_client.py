@@ -5,7 +5,8 @@ Refuses to retry by itself: what failed is said at once, and the caller has a sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +15,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError
 
+from memory.adapters.redis_wire import Command, Wire, can_serve
 from memory.errors import QueueUnavailable
 
 Client = Redis | RedisCluster
@@ -36,6 +38,29 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
     if cluster:
         return RedisCluster.from_url(url, **options)
     return Redis.from_url(url, **options)
+
+
+class Pooled:
+    """What `Wire` does, over a client's pool: for TLS and clusters."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def close(self) -> None:
+        """Nothing: the client is its owner's."""
+
+    async def ask(self, commands: Sequence[Command], limit_s: float, *, raises: bool = True) -> list[Any]:
+        """The replies to commands that are sent together, in order. Raises RedisError, OSError, TimeoutError."""
+        pipe = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        async with asyncio.timeout(limit_s):
+            return list(await pipe.execute(raise_on_error=raises))
+
+
+def asking(url: str, client: Client, *, cluster: bool) -> Wire | Pooled:
+    """The way for what every request asks: one shared connection, or the client's pool where that is not enough."""
+    return Pooled(client) if cluster or not can_serve(url) else Wire(url)
 
 
 @contextmanager

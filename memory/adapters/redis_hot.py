@@ -22,16 +22,16 @@ does not answer, each call raises QueueUnavailable, and the store or a new sessi
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from memory.adapters import redis_scripts
-from memory.adapters.redis_client import connect, faults
+from memory.adapters.redis_client import asking, connect, faults
+from memory.adapters.redis_wire import Command
 from memory.chain import DIGEST_BYTES, Digest
 from memory.model import Announcement, Scope, SessionRef
 from memory.read.conversation import WITHDRAWN, Asked, Hot
@@ -70,6 +70,7 @@ class RedisHot:
         cluster: bool = False,
     ) -> None:
         self._client = connect(url, cluster=cluster)
+        self._asking = asking(url, self._client, cluster=cluster)
         self._cluster = cluster
         self._opening_ttl_s = max(1, round(opening_ttl_s))
         self._session_ttl_s = max(1, round(session_ttl_s))
@@ -77,7 +78,8 @@ class RedisHot:
         self._keep_timeout_s = keep_timeout_ms / 1000
 
     async def close(self) -> None:
-        """Close the client."""
+        """Close both connections."""
+        await self._asking.close()
         await self._client.aclose()
 
     async def find(self, scope: Scope, scope_key: bytes, asked: Asked) -> Hot:
@@ -89,15 +91,13 @@ class RedisHot:
         keys += [f"{prefix}:o:{_name(asked.opening)}"] if asked.opening is not None else []
         session = "" if asked.session_id is None else asked.session_id.hex
         marks = [_name(digest) for digest in asked.marks[-_MARKS_MAX:]]
-        pipe = self._client.pipeline(transaction=False)
         told: list[str] = [str(len(keys)), *keys, str(len(asked.answers)), f"{prefix}:l:", session, *marks]
-        pipe.execute_command("EVAL", redis_scripts.FIND, *told)
+        commands: list[Command] = [("EVAL", redis_scripts.FIND, *told)]
         versions = [_version_key(scope.tenant, scope_id) for scope_id in asked.scope_ids]
         if versions:
-            pipe.execute_command("MGET", *versions)
+            commands.append(("MGET", *versions))
         with faults("find session"):
-            async with asyncio.timeout(self._timeout_s):
-                (values, used, entries), *announced = await pipe.execute()
+            (values, used, entries), *announced = await self._asking.ask(commands, self._timeout_s)
         opened = values[len(asked.answers)] if asked.opening is not None else None
         known = announced[0] if announced else []
         return Hot(
@@ -135,15 +135,14 @@ class RedisHot:
         withdrawn, or an opening is given something `anew`. Raises QueueUnavailable.
         """
         prefix = f"{_prefix(scope.tenant, scope_key)}:l:{session_id.hex}"
-        pipe = self._client.pipeline(transaction=False)
-        for digest, value in entries.items():
-            once = () if anew else ("NX",)
-            pipe.execute_command("SET", f"{prefix}:{_name(digest)}", value, *once, "EX", self._session_ttl_s)
-        for digest in withdrawn:
-            pipe.execute_command("SET", f"{prefix}:{_name(digest)}", WITHDRAWN, "EX", self._session_ttl_s)
+        once = () if anew else ("NX",)
+        lives = ("EX", self._session_ttl_s)
+        commands: list[Command] = [
+            ("SET", f"{prefix}:{_name(digest)}", value, *once, *lives) for digest, value in entries.items()
+        ]
+        commands += [("SET", f"{prefix}:{_name(digest)}", WITHDRAWN, *lives) for digest in withdrawn]
         with faults("note ledger"):
-            async with asyncio.timeout(self._keep_timeout_s):
-                await pipe.execute()
+            await self._asking.ask(commands, self._keep_timeout_s)
 
     async def keep(
         self,
@@ -161,19 +160,17 @@ class RedisHot:
         prefix = _prefix(scope.tenant, scope_key)
         label = _packed_label(ref.label)
         value = ref.session_id.bytes + label
-        pipe = self._client.pipeline(transaction=False)
-        for digest in answers:
-            pipe.execute_command("SET", f"{prefix}:c:{_name(digest)}", value, "EX", self._session_ttl_s)
+        lives = ("EX", self._session_ttl_s)
+        commands: list[Command] = [("SET", f"{prefix}:c:{_name(digest)}", value, *lives) for digest in answers]
         for pair, joint in pairs.items():
             place = ref.session_id.bytes + joint.before + joint.answer + label
-            pipe.execute_command("SET", f"{prefix}:p:{_name(pair)}", place, "EX", self._session_ttl_s)
+            commands.append(("SET", f"{prefix}:p:{_name(pair)}", place, *lives))
         if opening is not None:
             key = f"{prefix}:o:{_name(opening)}"
-            step = (redis_scripts.OPEN, 1, key, value, self._opening_ttl_s)
-            pipe.execute_command("EVAL", *(step if opens else (redis_scripts.CONTINUE, 1, key, value)))
+            opened = ("EVAL", redis_scripts.OPEN, 1, key, value, self._opening_ttl_s)
+            commands.append(opened if opens else ("EVAL", redis_scripts.CONTINUE, 1, key, value))
         with faults("keep session"):
-            async with asyncio.timeout(self._keep_timeout_s):
-                await pipe.execute()
+            await self._asking.ask(commands, self._keep_timeout_s)
 
     async def joints(self, scope: Scope, scope_key: bytes, pairs: Sequence[Digest]) -> Mapping[Digest, Joint]:
         """Where these pairs stand, as far as it is known. Raises QueueUnavailable."""
@@ -195,35 +192,33 @@ class RedisHot:
         key = f"{_prefix(scope.tenant, scope_key)}:w:{session_id.hex}"
         mark = f"{known.version:020d}{known.upto_seq:020d}"
         with faults("keep working context"):
-            async with asyncio.timeout(self._keep_timeout_s):
-                await self._client.execute_command("EVAL", redis_scripts.KEEP_NEWER, 1, key, mark, sealed, ttl_s)
+            await self._asking.ask(
+                [("EVAL", redis_scripts.KEEP_NEWER, 1, key, mark, sealed, ttl_s)], self._keep_timeout_s
+            )
 
     async def drop_working(self, scope: Scope, scope_key: bytes, session_id: UUID) -> None:
         """Keep no working context of a session. Raises QueueUnavailable."""
         with faults("drop working context"):
-            async with asyncio.timeout(self._keep_timeout_s):
-                key = f"{_prefix(scope.tenant, scope_key)}:w:{session_id.hex}"
-                await self._client.execute_command("DEL", key)
+            await self._asking.ask(
+                [("DEL", f"{_prefix(scope.tenant, scope_key)}:w:{session_id.hex}")], self._keep_timeout_s
+            )
 
     async def spend(self, tenant: UUID, day: date, tokens: int) -> int:
         """Add so many tokens (0: only ask) to what all workers have spent for the tenant on that day; the sum.
         Raises QueueUnavailable.
         """
         key = f"mp:h:{{{tenant.hex}}}:t:{day.isoformat()}"
-        pipe = self._client.pipeline(transaction=False)
-        pipe.execute_command("INCRBY", key, tokens)
-        pipe.execute_command("EXPIRE", key, _SPENT_TTL_S)
+        commands: list[Command] = [("INCRBY", key, tokens), ("EXPIRE", key, _SPENT_TTL_S)]
         with faults("count tokens"):
-            async with asyncio.timeout(self._keep_timeout_s):
-                return int((await pipe.execute())[0])
+            return int((await self._asking.ask(commands, self._keep_timeout_s))[0])
 
     async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
         """Tell readers that a scope has reached `version`; an older one changes nothing. Raises QueueUnavailable."""
         message = f"{tenant.hex} {scope_id} {version}"
         script = ("EVAL", redis_scripts.ANNOUNCE, 1, _version_key(tenant, scope_id))
         with faults("announce version"):
-            async with asyncio.timeout(self._keep_timeout_s):
-                await self._client.execute_command(*script, version, _VERSION_TTL_S, _CHANNEL, message)
+            command = (*script, version, _VERSION_TTL_S, _CHANNEL, message)
+            await self._asking.ask([command], self._keep_timeout_s)
 
     async def announcements(self) -> AsyncIterator[Announcement]:
         """What is announced from now on, until the connection is lost. Raises QueueUnavailable then.
@@ -244,15 +239,10 @@ class RedisHot:
         """The values of keys of several slots, in one round trip."""
         if not keys:
             return []
+        commands: list[Command] = [("GET", key) for key in keys] if self._cluster else [("MGET", *keys)]
         with faults("find session"):
-            async with asyncio.timeout(self._timeout_s):
-                if not self._cluster:
-                    values: list[Any] = await self._client.execute_command("MGET", *keys)
-                    return values
-                pipe = self._client.pipeline(transaction=False)
-                for key in keys:
-                    pipe.execute_command("GET", key)
-                return list(await pipe.execute())
+            replies = await self._asking.ask(commands, self._timeout_s)
+        return replies if self._cluster else list(replies[0])
 
 
 def _name(digest: bytes) -> str:

@@ -22,7 +22,8 @@ from redis.exceptions import ResponseError
 
 from memory.adapters import redis_scripts
 from memory.adapters.group_commit import GroupCommit
-from memory.adapters.redis_client import connect, faults
+from memory.adapters.redis_client import asking, connect, faults
+from memory.adapters.redis_wire import Command
 from memory.errors import ConfigInvalid, MemoryProxyFault, QueueUnavailable
 from memory.ports import Delivery, Entry, QueueDepth
 
@@ -84,6 +85,7 @@ class RedisQueue:
         if cluster and durability == "replicated":
             raise ConfigInvalid("queue.durability: replicated needs one primary, a Redis Cluster was configured")
         self._client = connect(url, cluster=cluster)
+        self._asking = asking(url, self._client, cluster=cluster)
         self._cluster = cluster
         self._lanes = lanes
         self._replicas = replicas if durability == "replicated" else 0
@@ -93,6 +95,7 @@ class RedisQueue:
     async def close(self) -> None:
         """Finish the puts on their way and close the client."""
         await self._puts.settled()
+        await self._asking.close()
         await self._client.aclose()
 
     async def prepare(self) -> tuple[str, ...]:
@@ -135,14 +138,17 @@ class RedisQueue:
         small = [entry for entry in entries if _size(entry) <= ENTRY_BYTES_MAX]
         # The server reads 16 KiB of a connection at a time and fsyncs after each: 64 entries of 4 kB cost it 16 fsyncs
         # (72 ms), as one transaction one. A cluster has no transaction over slots, WAITAOF none inside.
-        pipe = self._client.pipeline(transaction=len(small) > 1 and not self._cluster and not self._replicas)
-        for entry in small:
-            pipe.execute_command("XADD", _key(self._lane(entry)), "*", *_fields(entry))
+        as_one = len(small) > 1 and not self._cluster and not self._replicas
+        commands: list[Command] = [("XADD", _key(self._lane(entry)), "*", *_fields(entry)) for entry in small]
+        if as_one:
+            commands = [("MULTI",), *commands, ("EXEC",)]
         if self._replicas:
-            pipe.execute_command("WAITAOF", 1, self._replicas, int(self._put_timeout_s * 1000))
+            commands.append(("WAITAOF", 1, self._replicas, int(self._put_timeout_s * 1000)))
         with faults("put"):
-            async with asyncio.timeout(self._put_timeout_s + 1):
-                replies = await pipe.execute(raise_on_error=False) if small else []
+            replies = await self._asking.ask(commands, self._put_timeout_s + 1, raises=False) if small else []
+            if as_one and isinstance(replies[-1], Exception):
+                raise replies[-1]
+        replies = replies[-1] if as_one else replies
         unsafe = self._not_replicated(replies.pop()) if self._replicas and replies else None
         added = iter(replies)
         return [_verdict(entry, added, unsafe) for entry in entries]
