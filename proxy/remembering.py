@@ -124,11 +124,15 @@ class Remembering:
         wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
         query = chat.query_text if wanted and chat.placeable else ""
         embedded = bool(query) and rung in ("full", "no-rerank")
-        embedding = await parts.recaller.embed(query, chat.earlier_texts) if embedded else None
-        if embedding is not None and asked.ask.as_of is None:
-            parts.recaller.confirm(scope)
-            await asyncio.sleep(0)  # under way before this one goes on
-        conversation = await self._conversation(asked, chat)
+        finding = asyncio.create_task(self._conversation(asked, chat))
+        try:
+            await asyncio.sleep(0)  # Redis is asked, and answers, before the vector takes a processor for some ms
+            embedding = await parts.recaller.embed(query, chat.earlier_texts) if embedded else None
+            if embedding is not None and asked.ask.as_of is None:
+                parts.recaller.confirm(scope)
+            conversation = await finding
+        finally:
+            finding.cancel()
         lap("find")
         try:
             restored = await self._restored(asked, chat, conversation, marks_of(conversation), rung)
