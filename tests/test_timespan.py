@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.timespan import Span, asked_span, asks_what_was
+from policies.timespan import Span, asked_span, asks_what_was, names_time
 
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)  # a Wednesday
 LAST = datetime(2026, 10, 5, 9, 0, tzinfo=UTC)
@@ -75,3 +75,15 @@ def test_what_was_is_asked(query: str) -> None:
 @pytest.mark.parametrize("query", ["How are you today?", "What is the weather today?", "Who won last week?", ""])
 def test_what_is_the_worlds_is_not(query: str) -> None:
     assert not asks_what_was(query)
+
+
+@given(
+    st.lists(
+        st.sampled_from("what did on in last past 5 May 2024 Feb 29 31st June week days ago a today lately".split()),  # noqa: SIM905
+        max_size=8,
+    )
+)
+def test_a_question_has_a_span_only_where_it_may_name_a_time(words: list[str]) -> None:
+    query = " ".join(words)
+    for last in (LAST, datetime(2024, 2, 29, tzinfo=UTC)):
+        assert names_time(query) or asked_span(query, NOW, last) is None

@@ -117,7 +117,7 @@ class Columns:
     """One array per label, indexed by slot. Times are seconds since 1970; an absent time is -inf, no expiry +inf.
 
     What all slots had from the first on is known beside them, so that a filter reads no array that hides nothing: each
-    costs 10 us of 10,000 slots where other work has emptied the caches.
+    costs 10-20 us of 10,000 slots where other work has emptied the caches.
     """
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, Final
 from uuid import UUID
 
@@ -417,13 +417,12 @@ class ScopeIndex:
         """What admission looks at, for what ranks at these positions."""
         total = sum(query.terms.values())
         mean, deviation = spread(arms)
-        in_time = query.parts.get("in_time")
-        timely = in_time[positions].tolist() if query.timely and isinstance(in_time, np.ndarray) else repeat(0.0)
+        slots = query.visible.slots(positions)
         cosines = repeat(None) if arms.dense is None else arms.dense[positions].tolist()
         found = []
-        for slot, dense, is_timely in zip(query.visible.slots(positions), cosines, timely, strict=False):
-            held = told(self._held(slot, query), query.terms)
-            coverage = sum(query.terms[term] for term in held) / total if total else 0.0
+        for at, slot, bits, dense in zip(positions, slots, self._held(slots, query), cosines, strict=False):
+            held = [query.terms[term] for term in told(bits, query.terms)]
+            coverage = sum(held) / total if total else 0.0
             found.append(
                 admission.Features(
                     dense=dense,
@@ -438,16 +437,22 @@ class ScopeIndex:
                     unspaced=query.unspaced,
                     partial=self._part_of is not None,
                     speaker_gap=gap,
-                    timely=bool(is_timely),
+                    timely=query.timely and self._is_in_time(at, query),
                 )
             )
         return found
 
-    def _held(self, slot: int, query: Prepared) -> int:
-        """Which of the terms its units hold, one bit each."""
-        units = self._units[slot]
-        holds = query.unit_holds
-        return int(holds[units[0]]) if len(units) == 1 else int(np.bitwise_or.reduce(holds[list(units)]))
+    def _held(self, slots: Sequence[int], query: Prepared) -> list[int]:
+        """Which of the terms the units of each item hold, one bit each."""
+        units = [self._units[slot] for slot in slots]
+        starts = np.cumsum([0, *map(len, units[:-1])])
+        held: list[int] = np.bitwise_or.reduceat(query.unit_holds[list(chain.from_iterable(units))], starts).tolist()
+        return held
+
+    def _is_in_time(self, at: int, query: Prepared) -> bool:
+        """Whether the item at this position happened when the query speaks of."""
+        in_time = query.parts.get("in_time", 0.0)
+        return bool(in_time if isinstance(in_time, float) else in_time[at])
 
     def _speaker_gap(self, query: Prepared, scores: NDArray[np.float32]) -> float:
         """How much more of what is asked the best of those named says than the best of the others, -1..1.

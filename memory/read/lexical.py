@@ -348,8 +348,7 @@ class LexicalIndex:
     ) -> list[list[str]]:
         """For each unit which of these terms are among its own words, in any of their forms; in this order.
 
-        Told by identity, since all indexes hold one string for a term: to look at the strings, which lie all over
-        memory, takes four times as long with cold caches.
+        Told by identity, since all indexes hold one string for a term: the strings themselves lie all over memory.
         """
         sought = {term: [id(sys.intern(form)) for form in (term, *forms.get(term, ()))] for term in terms}
         ids = frozenset(chain.from_iterable(sought.values()))

@@ -413,7 +413,7 @@ def _candidate(
     why: str,
     later: UUID | None,
 ) -> Candidate:
-    """Made at once: to replace fields of one that is made already takes four times as long."""
+    """Made at once: to replace fields of one that is made already takes longer than to make it."""
     return Candidate(
         memory_id=item.memory_id,
         version=item.version,
