@@ -5,8 +5,7 @@ Refuses to retry by itself: what failed is said at once, and the caller has a sp
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,11 +14,10 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError
 
-from memory.adapters.redis_wire import Command, Wire, can_serve
 from memory.errors import QueueUnavailable
 
 Client = Redis | RedisCluster
-_REASON_CHARS_MAX = 120
+REASON_CHARS_MAX = 120
 
 
 def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connections_max: int = 64) -> Client:
@@ -40,34 +38,16 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
     return Redis.from_url(url, **options)
 
 
-class Pooled:
-    """What `Wire` does, over a client's pool: for TLS and clusters."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def close(self) -> None:
-        """Nothing: the client is its owner's."""
-
-    async def ask(self, commands: Sequence[Command], limit_s: float, *, raises: bool = True) -> list[Any]:
-        """The replies to commands that are sent together, in order. Raises RedisError, OSError, TimeoutError."""
-        pipe = self._client.pipeline(transaction=False)
-        for command in commands:
-            pipe.execute_command(*command)
-        async with asyncio.timeout(limit_s):
-            return list(await pipe.execute(raise_on_error=raises))
-
-
-def asking(url: str, client: Client, *, cluster: bool) -> Wire | Pooled:
-    """The way for what every request asks: one shared connection, or the client's pool where that is not enough."""
-    return Pooled(client) if cluster or not can_serve(url) else Wire(url)
-
-
 @contextmanager
 def faults(doing: str) -> Iterator[None]:
     """Translate whatever the client, the socket or a time-out raises into QueueUnavailable. Never quotes a value."""
     try:
         yield
     except (RedisError, RedisClusterException, OSError, TimeoutError) as exc:
-        reason = str(exc)[:_REASON_CHARS_MAX]
+        reason = str(exc)[:REASON_CHARS_MAX]
         raise QueueUnavailable(f"{doing}: {type(exc).__name__}: {reason}") from exc
+
+
+def refused(doing: str, reply: Exception) -> QueueUnavailable:
+    """What the server said to a command, as ours."""
+    return QueueUnavailable(f"{doing}: {type(reply).__name__}: {str(reply)[:REASON_CHARS_MAX]}")

@@ -26,12 +26,12 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import date
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters import redis_scripts
-from memory.adapters.redis_client import asking, connect, faults
-from memory.adapters.redis_wire import Command
+from memory.adapters.redis_client import connect, faults, refused
+from memory.adapters.redis_line import Command, line_to
 from memory.chain import DIGEST_BYTES, Digest
 from memory.model import Announcement, Scope, SessionRef
 from memory.read.conversation import WITHDRAWN, Asked, Hot
@@ -70,7 +70,7 @@ class RedisHot:
         cluster: bool = False,
     ) -> None:
         self._client = connect(url, cluster=cluster)
-        self._asking = asking(url, self._client, cluster=cluster)
+        self._line = line_to(url, self._client, cluster=cluster)
         self._cluster = cluster
         self._opening_ttl_s = max(1, round(opening_ttl_s))
         self._session_ttl_s = max(1, round(session_ttl_s))
@@ -78,8 +78,8 @@ class RedisHot:
         self._keep_timeout_s = keep_timeout_ms / 1000
 
     async def close(self) -> None:
-        """Close both connections."""
-        await self._asking.close()
+        """Close the connections."""
+        await self._line.close()
         await self._client.aclose()
 
     async def find(self, scope: Scope, scope_key: bytes, asked: Asked) -> Hot:
@@ -96,8 +96,7 @@ class RedisHot:
         versions = [_version_key(scope.tenant, scope_id) for scope_id in asked.scope_ids]
         if versions:
             commands.append(("MGET", *versions))
-        with faults("find session"):
-            (values, used, entries), *announced = await self._asking.ask(commands, self._timeout_s)
+        (values, used, entries), *announced = await self._ask("find session", commands, self._timeout_s)
         opened = values[len(asked.answers)] if asked.opening is not None else None
         known = announced[0] if announced else []
         return Hot(
@@ -141,8 +140,8 @@ class RedisHot:
             ("SET", f"{prefix}:{_name(digest)}", value, *once, *lives) for digest, value in entries.items()
         ]
         commands += [("SET", f"{prefix}:{_name(digest)}", WITHDRAWN, *lives) for digest in withdrawn]
-        with faults("note ledger"):
-            await self._asking.ask(commands, self._keep_timeout_s)
+        if commands:
+            await self._ask("note ledger", commands, self._keep_timeout_s)
 
     async def keep(
         self,
@@ -169,8 +168,8 @@ class RedisHot:
             key = f"{prefix}:o:{_name(opening)}"
             opened = ("EVAL", redis_scripts.OPEN, 1, key, value, self._opening_ttl_s)
             commands.append(opened if opens else ("EVAL", redis_scripts.CONTINUE, 1, key, value))
-        with faults("keep session"):
-            await self._asking.ask(commands, self._keep_timeout_s)
+        if commands:
+            await self._ask("keep session", commands, self._keep_timeout_s)
 
     async def joints(self, scope: Scope, scope_key: bytes, pairs: Sequence[Digest]) -> Mapping[Digest, Joint]:
         """Where these pairs stand, as far as it is known. Raises QueueUnavailable."""
@@ -191,17 +190,13 @@ class RedisHot:
         """Keep a working context unless a newer one is there. Raises QueueUnavailable."""
         key = f"{_prefix(scope.tenant, scope_key)}:w:{session_id.hex}"
         mark = f"{known.version:020d}{known.upto_seq:020d}"
-        with faults("keep working context"):
-            await self._asking.ask(
-                [("EVAL", redis_scripts.KEEP_NEWER, 1, key, mark, sealed, ttl_s)], self._keep_timeout_s
-            )
+        step: Command = ("EVAL", redis_scripts.KEEP_NEWER, 1, key, mark, sealed, ttl_s)
+        await self._ask("keep working context", [step], self._keep_timeout_s)
 
     async def drop_working(self, scope: Scope, scope_key: bytes, session_id: UUID) -> None:
         """Keep no working context of a session. Raises QueueUnavailable."""
-        with faults("drop working context"):
-            await self._asking.ask(
-                [("DEL", f"{_prefix(scope.tenant, scope_key)}:w:{session_id.hex}")], self._keep_timeout_s
-            )
+        key = f"{_prefix(scope.tenant, scope_key)}:w:{session_id.hex}"
+        await self._ask("drop working context", [("DEL", key)], self._keep_timeout_s)
 
     async def spend(self, tenant: UUID, day: date, tokens: int) -> int:
         """Add so many tokens (0: only ask) to what all workers have spent for the tenant on that day; the sum.
@@ -209,16 +204,13 @@ class RedisHot:
         """
         key = f"mp:h:{{{tenant.hex}}}:t:{day.isoformat()}"
         commands: list[Command] = [("INCRBY", key, tokens), ("EXPIRE", key, _SPENT_TTL_S)]
-        with faults("count tokens"):
-            return int((await self._asking.ask(commands, self._keep_timeout_s))[0])
+        return int((await self._ask("count tokens", commands, self._keep_timeout_s))[0])
 
     async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
         """Tell readers that a scope has reached `version`; an older one changes nothing. Raises QueueUnavailable."""
         message = f"{tenant.hex} {scope_id} {version}"
-        script = ("EVAL", redis_scripts.ANNOUNCE, 1, _version_key(tenant, scope_id))
-        with faults("announce version"):
-            command = (*script, version, _VERSION_TTL_S, _CHANNEL, message)
-            await self._asking.ask([command], self._keep_timeout_s)
+        step: Command = ("EVAL", redis_scripts.ANNOUNCE, 1, _version_key(tenant, scope_id))
+        await self._ask("announce version", [(*step, version, _VERSION_TTL_S, _CHANNEL, message)], self._keep_timeout_s)
 
     async def announcements(self) -> AsyncIterator[Announcement]:
         """What is announced from now on, until the connection is lost. Raises QueueUnavailable then.
@@ -239,10 +231,18 @@ class RedisHot:
         """The values of keys of several slots, in one round trip."""
         if not keys:
             return []
-        commands: list[Command] = [("GET", key) for key in keys] if self._cluster else [("MGET", *keys)]
-        with faults("find session"):
-            replies = await self._asking.ask(commands, self._timeout_s)
-        return replies if self._cluster else list(replies[0])
+        if self._cluster:
+            return await self._ask("find session", [("GET", key) for key in keys], self._timeout_s)
+        values: list[bytes | None] = (await self._ask("find session", [("MGET", *keys)], self._timeout_s))[0]
+        return values
+
+    async def _ask(self, doing: str, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        """The replies, in one round trip. Raises QueueUnavailable, for a command that was refused too."""
+        replies = await self._line.ask(doing, commands, timeout_s)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise refused(doing, reply) from reply
+        return replies
 
 
 def _name(digest: bytes) -> str:

@@ -22,8 +22,8 @@ from redis.exceptions import ResponseError
 
 from memory.adapters import redis_scripts
 from memory.adapters.group_commit import GroupCommit
-from memory.adapters.redis_client import asking, connect, faults
-from memory.adapters.redis_wire import Command
+from memory.adapters.redis_client import connect, faults, refused
+from memory.adapters.redis_line import Asks, Command, Pooled, line_to
 from memory.errors import ConfigInvalid, MemoryProxyFault, QueueUnavailable
 from memory.ports import Delivery, Entry, QueueDepth
 
@@ -85,17 +85,18 @@ class RedisQueue:
         if cluster and durability == "replicated":
             raise ConfigInvalid("queue.durability: replicated needs one primary, a Redis Cluster was configured")
         self._client = connect(url, cluster=cluster)
-        self._asking = asking(url, self._client, cluster=cluster)
+        self._pooled = Pooled(self._client)
+        self._line = line_to(url, self._client, cluster=cluster)
         self._cluster = cluster
         self._lanes = lanes
         self._replicas = replicas if durability == "replicated" else 0
         self._put_timeout_s = put_timeout_s
-        self._puts: GroupCommit[Entry] = GroupCommit(self._append, items_max=_FLUSH_ITEMS_MAX)
+        self._puts: GroupCommit[Entry] = GroupCommit(self._flush, items_max=_FLUSH_ITEMS_MAX)
 
     async def close(self) -> None:
         """Finish the puts on their way and close the client."""
         await self._puts.settled()
-        await self._asking.close()
+        await self._line.close()
         await self._client.aclose()
 
     async def prepare(self) -> tuple[str, ...]:
@@ -129,26 +130,27 @@ class RedisQueue:
 
     async def put_all(self, entries: Sequence[Entry]) -> None:
         """Append several in this order, in one round trip; on QueueUnavailable some of them may be there."""
-        for fault in await self._append(entries):
+        for fault in await self._append(self._pooled, entries):
             if fault is not None:
                 raise fault
 
-    async def _append(self, entries: Sequence[Entry]) -> list[MemoryProxyFault | None]:
+    async def _flush(self, entries: Sequence[Entry]) -> list[MemoryProxyFault | None]:
+        return await self._append(self._line, entries)
+
+    async def _append(self, way: Asks, entries: Sequence[Entry]) -> list[MemoryProxyFault | None]:
         """XADD each; the result of each, or QueueUnavailable for all when the connection failed."""
         small = [entry for entry in entries if _size(entry) <= ENTRY_BYTES_MAX]
+        commands: list[Command] = [("XADD", _key(self._lane(entry)), "*", *_fields(entry)) for entry in small]
         # The server reads 16 KiB of a connection at a time and fsyncs after each: 64 entries of 4 kB cost it 16 fsyncs
         # (72 ms), as one transaction one. A cluster has no transaction over slots, WAITAOF none inside.
         as_one = len(small) > 1 and not self._cluster and not self._replicas
-        commands: list[Command] = [("XADD", _key(self._lane(entry)), "*", *_fields(entry)) for entry in small]
         if as_one:
             commands = [("MULTI",), *commands, ("EXEC",)]
-        if self._replicas:
+        if self._replicas and small:
             commands.append(("WAITAOF", 1, self._replicas, int(self._put_timeout_s * 1000)))
-        with faults("put"):
-            replies = await self._asking.ask(commands, self._put_timeout_s + 1, raises=False) if small else []
-            if as_one and isinstance(replies[-1], Exception):
-                raise replies[-1]
-        replies = replies[-1] if as_one else replies
+        replies = await way.ask("put", commands, self._put_timeout_s + bool(self._replicas)) if commands else []
+        if as_one:
+            replies = _executed(replies)
         unsafe = self._not_replicated(replies.pop()) if self._replicas and replies else None
         added = iter(replies)
         return [_verdict(entry, added, unsafe) for entry in entries]
@@ -340,13 +342,21 @@ def _promise(config: Any) -> Durability:
     return "fsync" if settings.get("appendonly") == "yes" and settings.get("appendfsync") == "always" else "process"
 
 
+def _executed(replies: Sequence[Any]) -> list[Any]:
+    """The replies inside a transaction. Raises QueueUnavailable where the server did none of it, with its reason."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise refused("put", reply) from reply
+    return list(replies[-1])
+
+
 def _verdict(entry: Entry, added: Any, unsafe: str | None) -> MemoryProxyFault | None:
     """The fault of one entry of a flush, or None. `added` yields the replies of those that were sent."""
     if _size(entry) > ENTRY_BYTES_MAX:
         return QueueUnavailable(f"put: the entry has {_size(entry)} bytes, more than {ENTRY_BYTES_MAX}")
     reply = next(added)
     if isinstance(reply, Exception):
-        return QueueUnavailable(f"put: {type(reply).__name__}: {str(reply)[:120]}")
+        return refused("put", reply)
     return QueueUnavailable(f"put: {unsafe}") if unsafe else None
 
 

@@ -9,8 +9,7 @@ import socket
 import asyncpg
 import pytest
 
-from memory.adapters.link import watch_link
-from memory.adapters.postgres.database import Bounds, Database, dump_json
+from memory.adapters.postgres.database import Bounds, Database, dump_json, watch_link
 from memory.errors import StoreRefused, StoreUnavailable
 from tests.postgres_fixture import TEMPLATE, Server, TestDatabase
 

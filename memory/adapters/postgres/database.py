@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from uuid import UUID
 import asyncpg
 from pgvector.asyncpg import register_vector
 
-from memory.adapters.link import watch_link
 from memory.adapters.postgres.queries import Query, load_queries
 from memory.errors import MemoryProxyFault, StoreRefused, StoreUnavailable
 from policies.text import storable, storable_json
@@ -28,6 +28,12 @@ APP_ROLE: Final = "mp_app"
 _REFUSING: Final = frozenset({"22", "23", "54"})
 _STREAMED_ROWS: Final = 500
 _FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+
+
+# Where the system knows these (Linux; macOS has some), a link that is cut is noticed within about 15 s: two probes of a
+# silent one, as long for what is not acknowledged. TCP by itself waits a quarter of an hour, and a worker's statement
+# may take a minute: its lane would wait for it.
+_LINK: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2, "TCP_USER_TIMEOUT": 15_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +323,18 @@ async def _prepare(connection: Any) -> None:
     except ValueError as exc:
         raise StoreUnavailable("Postgres answers, the schema is not there: run memory-proxy migrate") from exc
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=dump_json, decoder=json.loads)
+
+
+def watch_link(link: Any) -> None:
+    """Have TCP notice that the other end is gone; nothing for a Unix socket, or for what this system does not know."""
+    if link is None or link.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    with suppress(OSError):
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _LINK.items():
+        if hasattr(socket, name):
+            with suppress(OSError):  # a kernel that knows less than Python: the link is as good as it was
+                link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 async def _no_reset(_connection: Any) -> None:
