@@ -33,8 +33,9 @@ class Copies:
 
     def give_back(self, size: int) -> None:
         """Hold so many fewer."""
-        self.held -= size
-        self._metrics.copies_bytes.set(self.held)
+        if size:  # of an answer that nobody keeps there is nothing
+            self.held -= size
+            self._metrics.copies_bytes.set(self.held)
 
     def refused(self, why: Refusal) -> None:
         """Count a copy that is not held."""

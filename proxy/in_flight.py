@@ -7,8 +7,6 @@ Nothing is expanded, and nothing is held back for a length that is only announce
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
@@ -61,21 +59,15 @@ class InFlight:
         # What would not fit beside nothing else is too large, and not too much just now.
         self.body_bytes_max = min(limits.body_bytes_max, limits.bodies_bytes_max)
 
-    @contextmanager
-    def one(self, tenant: UUID) -> Iterator[Body]:
-        """One more request, while the caller's block runs. Raises RateLimited."""
+    def one(self, tenant: UUID) -> Body:
+        """One more request, while the caller's `with` block runs. Raises RateLimited."""
         if not self.requests.take(tenant, 1):
             raise RateLimited(f"limits.requests_max: {self.requests.taken} requests are under way", retry_after_s=1)
-        body = Body(self, tenant)
-        try:
-            yield body
-        finally:
-            self.bytes.give_back(tenant, body.bytes)
-            self.requests.give_back(tenant, 1)
+        return Body(self, tenant)
 
 
 class Body:
-    """What one request holds of the bytes; given back when the request has ended."""
+    """What one request holds of the bytes; given back when the request has ended, as is its place."""
 
     __slots__ = ("_in_flight", "_tenant", "bytes")
 
@@ -83,6 +75,13 @@ class Body:
         self._in_flight = in_flight
         self._tenant = tenant
         self.bytes = 0
+
+    def __enter__(self) -> Body:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._in_flight.bytes.give_back(self._tenant, self.bytes)
+        self._in_flight.requests.give_back(self._tenant, 1)
 
     @property
     def bytes_max(self) -> int:
@@ -113,7 +112,9 @@ async def read_body(request: web.Request, *, salted: bool = False) -> bytes:
     if (request.content_length or 0) > body.bytes_max:
         raise TooLarge(f"limits.body_bytes_max: the body may have {body.bytes_max} bytes", param="body")
     parts: deque[bytes] = deque()
-    async for chunk in request.content.iter_any():
+    content = request.content
+    while not content.at_eof():
+        chunk = await content.readany()
         body.hold(len(chunk))
         parts.append(chunk)
     return b"".join(parts) if len(parts) != 1 else parts[0]
