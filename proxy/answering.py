@@ -26,7 +26,7 @@ from memory.read.conversation import Conversation
 from memory.read.dropped import Joint, pair_of
 from memory.telemetry import Metrics
 from proxy.copies import Copies, Copy
-from proxy.relay import PIECE_BYTES, RelayResponse, Upstream, begin, cut, raw_target
+from proxy.relay import PIECE_BYTES, RelayResponse, Upstream, begin, cut, let_go, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
 from proxy.wire.sse import FinalEventHold, LastByteHold
 
@@ -131,10 +131,7 @@ class Answering:
                 return await self._carry(request, answer, head, None, None)
             return await self._carry(request, answer, head, keep, left)
         finally:
-            if answer.content.at_eof():
-                answer.release()
-            else:
-                answer.close()
+            let_go(answer)
 
     async def _short(
         self, request: web.Request, answer: aiohttp.ClientResponse, head: CIMultiDict[str], text: bytes
@@ -149,7 +146,6 @@ class Answering:
             self._metrics.upstream_failures.labels("midstream").inc()
             cut(request)
             return Outcome(response, answer.status, "failed")
-        await response.write_eof()
         return Outcome(response, answer.status)
 
     async def _carry(
@@ -188,9 +184,8 @@ class Answering:
             self._metrics.upstream_failures.labels("midstream").inc()
             cut(request)
             return outcome
-        if hold is not None and hold.held:
-            await response.write(hold.held)
-        await response.write_eof()
+        if hold is not None:
+            await response.write_eof(hold.held)
         return outcome
 
     async def _pump(
@@ -200,25 +195,25 @@ class Answering:
         hold: FinalEventHold | LastByteHold | None,
         copy: Copy,
     ) -> bool:
-        """Carry the chunks; says whether the upstream died before its end."""
-        waiting = True
-        while True:
+        """Carry the pieces, to the end where none is held; says whether the upstream died before its end."""
+        waiting, ended = True, False
+        while not ended:
             try:
-                chunk = await answer.content.read(PIECE_BYTES)
+                piece = await answer.content.read(PIECE_BYTES)
             except _DIED:
                 return True
             if waiting:
                 waiting = False
                 lap("upstream")
-            if not chunk:
-                return False
-            if hold is None:
-                await response.write(chunk)
-                continue
-            copy.add(chunk)
-            passed = hold.feed(chunk)
-            if passed:
-                await response.write(passed)
+            ended = answer.content.at_eof()
+            if hold is not None:
+                copy.add(piece)
+                await response.write(hold.feed(piece))  # where all of it is held, the head goes
+            elif ended:
+                await response.write_eof(piece)
+            else:
+                await response.write(piece)
+        return False
 
     async def _keep_partial(
         self, keep: Keep, response: RelayResponse, answer: aiohttp.ClientResponse, streamed: bool, copy: Copy

@@ -26,6 +26,7 @@ _HOP_BY_HOP: Final = frozenset(
 _NOT_FORWARDED: Final = _HOP_BY_HOP | {b"host", b"expect"}
 _OURS: Final = b"x-memory-"
 _AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+_ADDED_HEADERS: Final = ("Content-Type", "Date", "Server")  # to answers, by aiohttp
 LINE_BYTES_MAX: Final = 65_536
 # An answer is carried in pieces of this size, and reading stops when two of them wait. A slow client of a fast, long
 # answer holds .6 MiB with it; 1.9 with aiohttp's 256 KiB and all that lies there (bench.faults --only slow_clients).
@@ -36,9 +37,9 @@ class RelayResponse(web.StreamResponse):
     """A response that carries the upstream's headers and none of aiohttp's own."""
 
     async def _prepare_headers(self) -> None:
-        theirs = {name for name in ("Content-Type", "Date", "Server") if name in self.headers}
+        lacking = [name for name in _ADDED_HEADERS if name not in self.headers]
         await super()._prepare_headers()
-        for name in {"Content-Type", "Date", "Server"} - theirs:
+        for name in lacking:
             self.headers.popall(name, None)
 
 
@@ -188,6 +189,16 @@ def begin(answer: aiohttp.ClientResponse, extra: CIMultiDict[str] | None = None)
     )
 
 
+def let_go(answer: aiohttp.ClientResponse) -> None:
+    """Give the connection back, or close it in the middle of a body; at its end aiohttp has given it back already."""
+    if answer.closed:
+        return
+    if answer.content.at_eof():
+        answer.release()
+    else:
+        answer.close()
+
+
 def cut(request: web.Request) -> None:
     """End the client's connection without a clean end, as the upstream ended ours."""
     if request.transport is not None:
@@ -211,7 +222,7 @@ async def pass_through(
     try:
         return await relay(request, answer, extra)
     finally:
-        answer.close() if not answer.content.at_eof() else answer.release()
+        let_go(answer)
 
 
 async def relay(
@@ -222,16 +233,16 @@ async def relay(
     note(http=answer.status)
     await response.prepare(request)
     try:
-        chunk = await answer.content.read(PIECE_BYTES)
+        piece = await answer.content.read(PIECE_BYTES)
         lap("upstream")
-        while chunk:
-            await response.write(chunk)
-            chunk = await answer.content.read(PIECE_BYTES)
+        while not answer.content.at_eof():
+            await response.write(piece)
+            piece = await answer.content.read(PIECE_BYTES)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, asyncio.IncompleteReadError):
         note(outcome="failed")
         cut(request)
         return response
     finally:
         lap("stream")
-    await response.write_eof()
+    await response.write_eof(piece)  # the last piece and the end in one write
     return response

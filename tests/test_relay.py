@@ -1,0 +1,186 @@
+"""An answer on its way: nothing waits for what is not here, the end goes with the last piece, and all of it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from multidict import CIMultiDict
+
+from memory.telemetry import Metrics
+from proxy.answering import Answering
+from proxy.relay import Upstream, pass_through
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+TOKEN = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+REQUEST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+Speak = Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]]
+
+
+class Counted:
+    """A transport whose writes are counted."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(bytes(data))
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def chunked(*pieces: bytes, ends: bool = True) -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in pieces) + (b"0\r\n\r\n" if ends else b"")
+
+
+@asynccontextmanager
+async def relayed(speak: Speak, *, passed: bool) -> AsyncIterator[tuple[int, list[Counted], Upstream]]:
+    """A proxy of one step before an upstream that speaks: its port, its clients' transports, its pool."""
+    counted: list[Counted] = []
+
+    async def upstream_speaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        await speak(writer)
+        writer.close()
+
+    async def proxied(request: web.Request) -> web.StreamResponse:
+        counted.append(Counted(request.transport))
+        request.protocol.transport = counted[-1]  # type: ignore[assignment]
+        if passed:
+            return await pass_through(request, upstream)
+        body = await request.content.readexactly(2)
+        return (await Answering(upstream, Metrics(), 0).send(request, body, CIMultiDict())).response
+
+    async with await asyncio.start_server(upstream_speaks, "127.0.0.1", 0) as server:
+        there = server.sockets[0].getsockname()[1]
+        upstream = Upstream(
+            f"http://127.0.0.1:{there}", api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4
+        )
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", proxied)
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            yield runner.addresses[0][1], counted, upstream
+        finally:
+            await runner.cleanup()
+            await upstream.close()
+
+
+ways = pytest.mark.parametrize("passed", [True, False], ids=["pass-through", "memory off"])
+
+
+@ways
+async def test_a_body_that_is_here_as_a_whole_goes_with_its_end_in_one_write(passed: bool) -> None:
+    async def at_once(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + chunked(*[TOKEN] * 64))
+        await writer.drain()
+
+    async with relayed(at_once, passed=passed) as (port, counted, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        said = await reader.readuntil(b"0\r\n\r\n")
+        writer.close()
+    assert said.count(TOKEN) == 64
+    head, body = counted[0].writes
+    assert head.endswith(b"\r\n\r\n")
+    assert head + body == said
+
+
+@ways
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (b"204 No Content\r\n\r\n", b""),
+        (b"304 Not Modified\r\nETag: x\r\n\r\n", b""),
+        (b"200 OK\r\nContent-Length: 0\r\n\r\n", b""),
+        (b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"0\r\n\r\n"),
+        (b"200 OK\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
+        (b"500 Oh\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
+    ],
+    ids=["204", "304", "no length", "no chunk", "a length", "an error"],
+)
+async def test_an_answer_with_a_length_or_without_a_body_ends_as_it_should(
+    passed: bool, answer: bytes, body: bytes
+) -> None:
+    async def at_once(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 " + answer)
+        await writer.drain()
+
+    async with relayed(at_once, passed=passed) as (port, _, _), asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST.replace(b"\r\nHost", b"\r\nConnection: close\r\nHost"))
+        head, _, said = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 " + answer.split(b"\r\n")[0])
+    assert said == body
+
+
+@ways
+async def test_a_head_whose_body_is_not_here_goes_at_once_and_so_does_each_piece(passed: bool) -> None:
+    heard = asyncio.Queue[None]()
+
+    async def slowly(writer: asyncio.StreamWriter) -> None:
+        for piece in (HEAD, chunked(TOKEN, ends=False), chunked(TOKEN, ends=False), chunked()):
+            writer.write(piece)
+            await writer.drain()
+            await heard.get()
+
+    async with relayed(slowly, passed=passed) as (port, _, _), asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        for end in (b"\r\n\r\n", TOKEN + b"\r\n", TOKEN + b"\r\n", b"0\r\n\r\n"):
+            assert await reader.readuntil(end)
+            heard.put_nowait(None)
+        writer.close()
+
+
+@ways
+@pytest.mark.parametrize("said", [b"", chunked(TOKEN, ends=False)], ids=["before the body", "in its middle"])
+async def test_an_upstream_that_dies_behind_its_head_never_looks_complete(passed: bool, said: bytes) -> None:
+    async def dies(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + said)
+        await writer.drain()
+
+    async with relayed(dies, passed=passed) as (port, _, _), asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        try:
+            heard = await reader.read()
+        except ConnectionResetError:
+            heard = b""
+        writer.close()
+    assert b"\r\n0\r\n\r\n" not in heard
+
+
+@ways
+async def test_a_long_answer_to_a_slow_client_stops_and_goes_on_and_arrives_whole(passed: bool) -> None:
+    pieces = [b"%08d" % number * 512 for number in range(4_096)]
+
+    async def at_length(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD)
+        for piece in pieces:
+            writer.write(chunked(piece, ends=False))
+            await writer.drain()
+        writer.write(chunked())
+        await writer.drain()
+
+    async with relayed(at_length, passed=passed) as (port, _, _), asyncio.timeout(30):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4_096)
+        writer.write(REQUEST)
+        await asyncio.sleep(0.5)
+        said, body = b"", bytearray()
+        await reader.readuntil(b"\r\n\r\n")
+        while said != b"0\r\n":
+            said = await reader.readline()
+            body += (await reader.readexactly(int(said, 16) + 2))[:-2]
+        writer.close()
+    assert body == b"".join(pieces)
