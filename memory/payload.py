@@ -40,7 +40,7 @@ _LENGTH: Final = struct.Struct(">I")
 def pack_captured(captured: Captured) -> bytes:
     """One exchange as bytes. The request's bytes come back unchanged."""
     compress = len(captured.request) >= _COMPRESS_FROM_BYTES
-    head = {**_fields(dataclasses.replace(captured, request=b"")), "compressed": compress}
+    head = {**_fields(captured), "request": b"", "compressed": compress}
     if not captured.looked:  # rare, and a worker of an older version knows no such field
         del head["looked"]
     body = zlib.compress(captured.request, 1) if compress else captured.request
@@ -85,7 +85,7 @@ def unpack_import(payload: bytes) -> ImportChunk:
 
 
 def _join(head: dict[str, Any], body: bytes) -> bytes:
-    encoded = json.dumps(head, default=_plain, separators=(",", ":")).encode("ascii")
+    encoded = _ENCODER.encode(head).encode("ascii")
     return _LENGTH.pack(len(encoded)) + encoded + body
 
 
@@ -110,6 +110,9 @@ def _plain(value: object) -> object:
     if isinstance(value, UUID):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no form in a payload")
+
+
+_ENCODER: Final = json.JSONEncoder(default=_plain, separators=(",", ":"))
 
 
 def _scope(raw: dict[str, Any]) -> Scope:
