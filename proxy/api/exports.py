@@ -4,9 +4,9 @@ With `of=user` everything about the user in one file: each scope of every projec
 with its conversations and the ids of its retrievals too.
 
 Each turn once, session by session in order, with what `import` takes and its `event_id`; then the memories, which are
-made of turns or documents and carry no `role`; then the documents by name, whose files are not kept. Read by pages, so
-nothing is held open while a slow client reads. A fault on the way cuts the connection before the last chunk: a client
-cannot take half an export for a whole one.
+made of turns or documents and carry no `role`; then the records (`export_records`), and the documents by name, whose
+files are not kept. Read by pages, so nothing is held open while a slow client reads. A fault on the way cuts the
+connection before the last chunk: a client cannot take half an export for a whole one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from proxy.api.answers import dumped
 from proxy.api.asking import Caller, caller_of, holder_for, parameters, to_rfc3339
+from proxy.api.export_records import record_lines
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.gated import readable
@@ -103,6 +104,8 @@ class Export:
             yield _lines([memory_line(memory) for memory in readable(holder, memories.rows, partial(item_of, scope))])
             if (cursor := memories.next_cursor) is None:
                 break
+        async for lines in record_lines(self._parts, scope, holder):
+            yield _lines(lines)
         async for page in self._documents(scope, holder):
             yield page
 

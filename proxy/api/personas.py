@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
+from uuid import UUID
 
 from aiohttp import web
 
@@ -56,17 +58,23 @@ class PersonaCalls:
         """Keep a persona under a name."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
-        asked = await body_as(request, PersonaAsked)
+        return _shown(await self.kept(caller, await body_as(request, PersonaAsked)))
+
+    async def kept(self, caller: Caller, asked: PersonaAsked, memory_id: UUID | None = None) -> Persona:
+        """Keep a persona, as this memory where one is named."""
         name = caller.credential.hide(asked.name)
         _refuse_built_in(name)
         if not asked.facets and not asked.description.strip() and not asked.interests:
             raise Unprocessable("a persona without facets, interests and description asks for nothing", param="facets")
         sensitivity = Sensitivity(asked.sensitivity)
         new = await self._made(caller, name, asked.facets, asked.description, asked.interests, sensitivity)
+        if memory_id is not None:
+            new = replace(new, memory=replace(new.memory, memory_id=memory_id))
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "save", name)
         made = await self._parts.personas.save(caller.scope, subject, new, now=caller.now, note=note)
-        return await self._changed(caller, made, "saved")
+        await self._changed(caller, "saved")
+        return made
 
     async def show(self, request: web.Request) -> web.Response:
         """One persona; its version is the ETag."""
@@ -99,7 +107,8 @@ class PersonaCalls:
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "change", name)
         made = await self._parts.personas.change(caller.scope, subject, version, new, now=caller.now, note=note)
-        return await self._changed(caller, made, "changed")
+        await self._changed(caller, "changed")
+        return _shown(made)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Hide a persona: gone from lists and prompts, and withdrawn from conversations."""
@@ -129,10 +138,9 @@ class PersonaCalls:
         require_readable(holder, _item_of(caller, known), "persona")
         return known
 
-    async def _changed(self, caller: Caller, made: Persona, what: str) -> web.Response:
+    async def _changed(self, caller: Caller, what: str) -> None:
         await self._parts.tells.changed(caller.scope)
         self._parts.metrics.personas.labels(what).inc()
-        return _shown(made)
 
     async def _made(
         self,

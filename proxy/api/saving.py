@@ -150,6 +150,15 @@ class Saving:
         )
         return replace(made, parts=copied), trimmed + len(parts) - len(taken)
 
+    async def made_of(self, name: str, words: Sequence[Words], caller: Caller) -> NewCheckpoint:
+        """What is to be stored of words that were a checkpoint elsewhere; they pass as words of the caller's do."""
+        clean = await asyncio.to_thread(lambda: [self._words_cleaned(one) for one in words])
+        made, _ = await self._finished(caller, name, None, [self._piece(one) for one in clean], False, ())
+        return made
+
+    def _words_cleaned(self, one: Words) -> Words:
+        return replace(one, text=self._cleaned("parts", one.text, "own" if one.role == "user" else "model"))
+
     # ------------------------------------------------------------ what is said
 
     async def _given(
