@@ -159,6 +159,8 @@ def read_line(raw: RawLine) -> Given | Derived | Record:
     kind = value.get("type")
     if kind == "document" and "role" not in value:
         raise LineRefused("an export names a document and has not its file; upload it again: POST /memory/v1/documents")
+    if kind == "artifact" and "role" not in value:
+        raise LineRefused("an export names a file and has not its bytes; upload it again: POST /memory/v1/artifacts")
     if kind is not None and kind != "turn" and "role" not in value:
         if isinstance(kind, str) and kind in DERIVED_TYPES:
             return Derived(raw.number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import socket
 import struct
@@ -140,6 +141,21 @@ def test_what_its_giver_knows_of_a_file_is_kept_shown_and_said(service: Service,
         value = secret.split('"')[3]
         made = send(service, user, secret.encode(), "b.bin", "application/octet-stream", metadata=secret)
         assert value not in str(made) and made["metadata"], "a secret, alone or by its name"
+
+
+def test_an_export_names_files_and_an_import_says_that_it_cannot_take_them(service: Service, user: str) -> None:
+    made = send(service, user, LOG)
+    _, raw, _ = fetch(service, "/memory/v1/export", X_Memory_User=user)
+    (line,) = [one for one in map(json.loads, raw.splitlines()) if one["type"] == "artifact"]
+    assert {name: line[name] for name in ("id", "name", "sha256", "bytes", "memory_id")} == {
+        name: made[name] for name in ("id", "name", "sha256", "bytes", "memory_id")
+    }
+    asked = urllib.request.Request(f"{service.url}/memory/v1/import", json.dumps(line).encode() + b"\n", method="POST")
+    asked.add_header("X-Memory-User", f"{user}-2")
+    with urllib.request.urlopen(asked, timeout=30) as answer:
+        refused, *_, end = map(json.loads, answer.read().splitlines())
+    assert "upload it again: POST /memory/v1/artifacts" in refused["error"]
+    assert end["failed"] == 1 and end["complete"] and call(service, f"{user}-2", "GET")["data"] == []
 
 
 def test_a_link_opens_one_file_until_it_expires(service: Service, user: str) -> None:
