@@ -302,6 +302,7 @@ def blocks(chosen: RecallSet) -> list[Injected]:
         "episodes": recall.episodes_max,
         "facts": recall.facts_max,
         "procedures": recall.procedures_max,
+        "tasks": recall.tasks_max,
     }
     for question, vector in zip(chosen.questions, chosen.vectors, strict=True):
         if not question.answerable:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 from uuid import UUID
@@ -54,11 +54,14 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What is said of a file; `text` is what stands in it, as somebody read it or as its two ends."""
+    """What is said of a file; `text` is what stands in it, as somebody read it or as its two ends; `metadata` what its
+    giver knows of it.
+    """
 
     name: str
     caption: str = ""
     text: str = ""
+    metadata: Mapping[str, str | bool | int | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

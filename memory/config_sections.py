@@ -207,6 +207,7 @@ class Recall(Section):
     episodes_max: int = Field(default=10, ge=0, le=200, description="Episodes placed.")
     facts_max: int = Field(default=20, ge=0, le=200, description="Facts placed.")
     procedures_max: int = Field(default=5, ge=0, le=200, description="Procedures placed.")
+    tasks_max: int = Field(default=10, ge=0, le=200, description="Tasks placed.")
     hot_scope_bytes_max: int = Field(
         default=1_073_741_824,
         ge=0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -11,6 +11,8 @@ from memory.model import NewMemory
 
 DESCRIPTION = "description"
 """The member of its memory's attributes that holds what the user added to the facets in words of his own."""
+INTERESTS = "interests"
+"""The member that holds what the user is interested in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Persona:
     memory_id: UUID
     facets: Mapping[str, str]
     description: str
+    interests: Sequence[str]
     text: str
     integrity: str
     sensitivity: str

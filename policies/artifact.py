@@ -6,6 +6,7 @@ for what it does not know. Decodes no pixels.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,8 @@ HEADER_BYTES: Final = 65_536
 EXCERPT_HEAD_CHARS: Final = 600
 EXCERPT_TAIL_CHARS: Final = 600
 """Both ends, since a log says at its head what ran and at its tail how it ended."""
+METADATA_SHOWN_CHARS: Final = 400
+"""Of what a file's giver knows of it, in the sentence that a prompt is given."""
 
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _SEGMENTS_MAX: Final = 256
@@ -56,10 +59,20 @@ def excerpt(text: str, head_chars: int = EXCERPT_HEAD_CHARS, tail_chars: int = E
     return f"{head}\n[… {len(text) - len(head) - len(tail)} characters left out …]\n{tail}"
 
 
-def told(artifact_id: object, name: str, media_type: str, size: int, caption: str = "", text: str = "") -> str:
-    """A file as a prompt is given it: what it is, where it is to be had, and what stands in it."""
+def told(
+    artifact_id: object,
+    name: str,
+    media_type: str,
+    size: int,
+    caption: str = "",
+    text: str = "",
+    metadata: Mapping[str, object] | None = None,
+) -> str:
+    """A file as a prompt is given it: what it is, where it is to be had, what is known of it and what stands in it."""
     said = [f"File {name} ({media_type}, {_size(size)}; artifact {artifact_id})." if name else f"File ({media_type})."]
     said += [caption] if caption else []
+    known = " ".join(f"{name.replace('_', ' ').capitalize()}: {value}." for name, value in (metadata or {}).items())
+    said += [known[:METADATA_SHOWN_CHARS]] if known else []
     said += [f"In it:\n{excerpt(text)}"] if text else []
     return "\n".join(said)
 

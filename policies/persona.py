@@ -1,14 +1,15 @@
 """Personas: how answers are asked to be. A name or facets in, the statement that a prompt is given out.
 
 A persona is data like all memory (DESIGN promise 6): it says what the user asks for, it orders nothing, and no word of
-a client goes into a facet. Pure; refuses (ValueError, naming what is known) what it does not know.
+a client goes into a facet: interests and descriptions are words, and stand in a saved persona's memory alone. Pure;
+refuses (ValueError, naming what is known) what it does not know.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -78,6 +79,9 @@ BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
 NOTHING: Final = "The user asks for no particular style from here on."
 NAME_CHARS_MAX: Final = 64
 DESCRIPTION_CHARS_MAX: Final = 500
+INTERESTS_MAX: Final = 16
+INTEREST_CHARS_MAX: Final = 80
+INTERESTS: Final = "interests"
 _RESERVED: Final = re.compile(r"[/=;]")
 
 
@@ -119,6 +123,8 @@ def style_of(text: str) -> Style:
 def checked(facets: Mapping[str, str]) -> dict[str, str]:
     """The facets, if all are known. Raises ValueError naming what is."""
     for facet, value in facets.items():
+        if facet == INTERESTS:
+            raise ValueError("interests are words: save a persona that has them, and name that one")
         values = LANGUAGES if facet == "language" else FACETS.get(facet)
         if values is None:
             raise ValueError(f"a facet of that name is not there; known: {', '.join([*FACETS, 'language'])}")
@@ -127,17 +133,18 @@ def checked(facets: Mapping[str, str]) -> dict[str, str]:
     return dict(facets)
 
 
-def rendered(facets: Mapping[str, str], description: str = "") -> str:
+def rendered(facets: Mapping[str, str], description: str = "", interests: Sequence[str] = ()) -> str:
     """The statement that a prompt is given."""
     wishes = [FACETS[facet][facets[facet]] for facet in FACETS if facet in facets]
     if "language" in facets:
         wishes.append(f"answers in {LANGUAGES[facets['language']]}")
     said = [f"The user asks for {_listed(wishes)}."] if wishes else []
+    said += [f"The user is interested in {_listed(interests)}."] if interests else []
     if description.strip():
         said.append(description.strip())
     return " ".join(said) or NOTHING
 
 
-def _listed(wishes: list[str]) -> str:
+def _listed(wishes: Sequence[str]) -> str:
     *first, last = wishes
     return f"{', '.join(first)} and {last}" if first else last

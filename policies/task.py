@@ -5,6 +5,7 @@ Refuses (ValueError, in words for whoever asked) a move that is none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
@@ -36,6 +37,14 @@ def checked_move(was: Status, to: Status, waits_for: Sequence[str] = ()) -> None
         raise ValueError(f"a task that is {was} may become {', '.join(MOVES[was])}, not {to}")
     if to in _NEEDS_WHAT_IT_WAITS_FOR and waits_for:
         raise ValueError(f"it cannot be {to} before what it needs is done: {', '.join(waits_for)}")
+
+
+_TOLD: Final = re.compile(rf"Task \((?:{'|'.join(MOVES)})\): ")
+
+
+def is_told(text: str) -> bool:
+    """Whether a text is a task as a prompt is given it; who writes his words so has them counted among the tasks."""
+    return _TOLD.match(text) is not None
 
 
 def told(status: Status, title: str, notes: str = "", output: str = "") -> str:

@@ -139,6 +139,7 @@ def limits_of(settings: Settings) -> dict[str, int]:
         "episodes": settings.recall.episodes_max,
         "facts": settings.recall.facts_max,
         "procedures": settings.recall.procedures_max,
+        "tasks": settings.recall.tasks_max,
         "replay": settings.session.replay_turns,
         "working": LINES_MAX,
         "checkpoint": settings.checkpoint.parts_max,

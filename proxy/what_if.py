@@ -42,6 +42,7 @@ CHANGEABLE: Final = (
     "recall.episodes_max",
     "recall.facts_max",
     "recall.procedures_max",
+    "recall.tasks_max",
     "session.replay_turns",
 )
 # Nobody's answer waits for it; an index of a past moment is built for this one question (3 s for 10,000 memories).

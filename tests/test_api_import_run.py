@@ -67,7 +67,7 @@ class Store:
 
     def run(self, *, wait: bool = True) -> ImportRun:
         order = Order(SCOPE, "new", trusted=True, on_conflict="error", wait=wait, now=NOW)
-        return ImportRun(order, Tools(self, self, self, self.waiting, lambda: self.going))
+        return ImportRun(order, Tools(self, self, self, self.waiting, lambda: self.going, self))
 
 
 def lines(count: int, first: int = 0) -> bytes:

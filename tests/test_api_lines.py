@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from proxy.api.import_lines import (
     DERIVED_TYPES,
     LINE_BYTES_MAX,
+    RECORD_TYPES,
     Defaults,
     Derived,
     Given,
     LineCutter,
     LineRefused,
     RawLine,
+    Record,
     read_line,
 )
 
@@ -188,6 +190,12 @@ def test_an_exported_turn_may_have_any_role_a_client_sent() -> None:
 @pytest.mark.parametrize("kind", sorted(DERIVED_TYPES))
 def test_derived_lines_of_an_export_are_passed_over(kind: str) -> None:
     assert read_line(RawLine(3, json.dumps({"type": kind, "content": "x"}).encode())) == Derived(3)
+
+
+@pytest.mark.parametrize("kind", sorted(RECORD_TYPES))
+def test_records_of_an_export_are_lines_of_their_own(kind: str) -> None:
+    value = {"type": kind, "id": "x"}
+    assert read_line(RawLine(3, json.dumps(value).encode())) == Record(3, kind, value)
 
 
 def test_missing_sessions_are_one_and_missing_times_are_those_of_the_line_before() -> None:

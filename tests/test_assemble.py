@@ -18,6 +18,7 @@ from memory.ports import ContextRouter
 from memory.read.extract import SentenceCompressor
 from memory.read.route import EXCERPT_CHARS, EXCERPTS_LONG, WHOLE_CHARS, ByLength
 from policies.checkpoint import Part
+from policies.task import told
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LIMITS = {"episodes": 10, "facts": 20, "procedures": 5}
@@ -154,6 +155,17 @@ def test_each_tier_has_its_limit(kind: str, tier: str) -> None:
     block = block_of(*(candidate(n, f"text {n}", kind=kind) for n in range(1, 6)), limits={tier: 2})
     assert len(block.memory_ids) == 2
     assert set(block.left_out.values()) == {f"limit of 2 {tier}"}
+
+
+def test_tasks_have_a_bound_of_their_own_and_take_no_fact_its_place() -> None:
+    tasks = [candidate(n, told("queued", f"Plant row {n}"), kind="semantic") for n in range(1, 6)]
+    facts = [candidate(n, f"Row {n} is of oak.", kind="semantic") for n in range(6, 9)]
+    block = block_of(*tasks, *facts, limits={"tasks": 2, "facts": 3})
+    assert block.memory_ids == tuple(UUID(int=n) for n in (1, 2, 6, 7, 8))
+    assert block.left_out[UUID(int=3)] == "limit of 2 tasks"
+    assert block_of(candidate(1, told("done", "x"), kind="episodic"), limits={"episodes": 1}).memory_ids, (
+        "words of a talk"
+    )
 
 
 def test_best_are_taken_first() -> None:

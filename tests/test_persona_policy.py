@@ -34,6 +34,7 @@ def test_a_name_facets_or_both(text: str, style: Style) -> None:
         ("language=klingon", "known: ar"),
         ("tone=dry;tone=warm", "given twice"),
         ("tone=dry;concise", "facet=value"),
+        ("interests=sailing", "save a persona"),
         ("a/b", "none of /"),
         ("", "1 to 64"),
         (";tone=dry", "1 to 64"),
@@ -68,6 +69,9 @@ def test_the_same_facets_give_the_same_bytes_in_whatever_order() -> None:
         "The user asks for a dry tone, short answers and answers in German."
     )
     assert rendered({}, " Likes puns. ") == "Likes puns."
+    assert rendered({"tone": "dry"}, "Likes puns.", ["sailing", "old maps"]) == (
+        "The user asks for a dry tone. The user is interested in sailing and old maps. Likes puns."
+    )
     assert rendered({}) == NOTHING
 
 

@@ -6,6 +6,7 @@ What is asked for stands in the store before anything is done, sealed under the 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -17,6 +18,7 @@ from memory.erasure.ports import EraseStore
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Scope
+from memory.stored import TombstoneKind
 from memory.write.tombstones import digest, session_digest
 
 _NOBODY: Final = UUID(int=0)
@@ -55,6 +57,26 @@ class Asking:
         """The user's own scopes, of every project and agent."""
         named = await self.store.scopes(tenant)
         return [Scope(tenant, user, o.project, o.agent) for o in named if o.user == user and o.visibility == "own"]
+
+    async def keep_away(
+        self, scope: Scope, memory_ids: Sequence[UUID], label: str | None, happened: datetime
+    ) -> frozenset[UUID]:
+        """Which of these memories an import may not bring back: forgotten themselves, or of a user, a project or a
+        conversation that was forgotten after they happened.
+        """
+        key = await self.keys.content_key(scope.tenant)
+        names: list[tuple[TombstoneKind, bytes]] = [
+            ("user", digest(key, "user", scope.user)),
+            ("project", digest(key, "project", scope.project)),
+        ]
+        names += [("session", session_digest(key, scope, label))] if label is not None else []
+        own: dict[UUID, tuple[TombstoneKind, bytes]] = {
+            one: ("memory", digest(key, "memory", str(one))) for one in memory_ids
+        }
+        there = await self.store.tombstones_of(scope.tenant, [*names, *own.values()])
+        if any(name in there and happened <= there[name] for name in names):
+            return frozenset(memory_ids)
+        return frozenset(one for one, stone in own.items() if stone in there)
 
     async def job(self, tenant: UUID, erasure_id: UUID) -> Job | None:
         """How far a job is; None for no such job."""

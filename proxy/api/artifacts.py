@@ -9,7 +9,7 @@ StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -72,7 +72,8 @@ UPLOADS_MAX: Final = 16
 CAPTION_BYTES_MAX: Final = 20_971_520
 """Of a picture that a model is shown."""
 FIELD_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
-_FIELDS: Final = frozenset({"name", "caption", "text", "session", "sensitivity"})
+_FIELDS: Final = frozenset({"name", "caption", "text", "metadata", "session", "sensitivity"})
+Scalar = str | bool | int | float
 _READS: Final = "memory:read:own"
 _WRITES: Final = "memory:write"
 
@@ -173,7 +174,8 @@ class ArtifactCalls:
             raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
         known = await self._writable(caller, artifact_id)
         given, was = asked.model_fields_set, known.about
-        about = About(*(getattr(asked if name in given else was, name) for name in ("name", "caption", "text")))
+        members = ("name", "caption", "text", "metadata")
+        about = About(*(getattr(asked if name in given else was, name) for name in members))
         trust = Integrity(known.integrity), known.sensitivity
         memory = await self._memory(caller, artifact_id, about, known.content, *trust)
         note = _note(caller, "change", [artifact_id])
@@ -242,9 +244,9 @@ class ArtifactCalls:
             asked = validated(ArtifactAsked, {"file": b"", **form.fields})
             session = await session_named(caller, self._parts.keys, asked.session)
             media_type = self._media_type(passing.head, form.declared)
-            about = About(self._name(caller, asked.name or form.filename), asked.caption, asked.text)
+            about = About(self._name(caller, asked.name or form.filename), asked.caption, asked.text, asked.metadata)
             if not about.text and is_text(media_type):
-                about = About(about.name, about.caption, self._quotable(passing.ends()))
+                about = replace(about, text=self._quotable(passing.ends()))
             seen = image(passing.head)
             size = (seen.width, seen.height) if seen else (None, None)
             content = Content(media_type, passing.bytes, passing.sha256, *size)
@@ -281,9 +283,11 @@ class ArtifactCalls:
         """What is said of a file as it is stored. Raises Unprocessable, StoreUnavailable."""
         source: Origin = "own" if integrity is Integrity.USER else "foreign"
         clean = await asyncio.to_thread(self._cleaned, about, source)
-        text = told(artifact_id, clean.name, content.media_type, content.bytes, clean.caption, clean.text)
+        size, about_it = content.bytes, (clean.caption, clean.text, clean.metadata)
+        text = told(artifact_id, clean.name, content.media_type, size, *about_it)
         windows, vectors = await windows_of(self._parts, text, caller.now)
         kept = {"name": clean.name, "caption": clean.caption, "text": clean.text, "sha256": content.sha256}
+        more = {"metadata": dict(clean.metadata)} if clean.metadata else {}
         return NewMemory(
             memory_id=new_id(),
             kind="semantic",
@@ -300,17 +304,28 @@ class ArtifactCalls:
             source_turns=(),
             windows=windows,
             vectors=vectors,
-            attributes={CARD: kept},
+            attributes={CARD: {**kept, **more}},
         )
 
     def _cleaned(self, about: About, source: Origin) -> About:
         words = {"name": about.name, "caption": about.caption, "text": about.text}
         clean = {name: self._parts.redactor.redact(storable(raw)).text.strip() for name, raw in words.items()}
         for name, text in clean.items():
-            verdict = judge(text, source)
-            if verdict.quarantined:
-                raise Unprocessable(f"{name} addresses the model ({verdict.reason}): say what the file is", param=name)
-        return About(**clean)
+            _require_quotable(text, name, source)
+        return About(**clean, metadata=self._known_of_it(about.metadata, source))
+
+    def _known_of_it(self, given: Mapping[str, Scalar], source: Origin) -> dict[str, Scalar]:
+        """Metadata without secrets; what addresses the model, name and value read as one, is refused."""
+        clean: dict[str, Scalar] = {}
+        for name, value in given.items():
+            if self._parts.redactor.redact(name).text != name:
+                raise Unprocessable("a name holds what looks like a secret; call it otherwise", param="metadata")
+            said = value
+            if isinstance(value, str):  # beside its name, which says that it is a password
+                said = self._parts.redactor.redact(f"{name}={storable(value)}").text.removeprefix(f"{name}=").strip()
+            _require_quotable(f"{name.replace('_', ' ')}: {said}", "metadata", source)
+            clean[name] = said
+        return clean
 
     # ------------------------------------------------------------ steps
 
@@ -343,6 +358,12 @@ class ArtifactCalls:
         return [_said(one, labels.get(one.session_id) if one.session_id else None) for one in found]
 
 
+def _require_quotable(text: str, member: str, source: Origin) -> None:
+    verdict = judge(text, source)
+    if verdict.quarantined:
+        raise Unprocessable(f"{member} addresses the model ({verdict.reason}): say what the file is", param=member)
+
+
 def _said(one: Artifact, session: str | None) -> ArtifactSaid:
     """A file; words of it only where a prompt may have them too."""
     about = About("") if one.hidden else one.about
@@ -357,6 +378,7 @@ def _said(one: Artifact, session: str | None) -> ArtifactSaid:
         height=one.content.height,
         caption=about.caption,
         text=about.text,
+        metadata=dict(about.metadata),
         session=session,
         memory_id=str(one.memory_id),
         integrity=one.integrity,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, get_args
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from policies.lifetime import UNDO
 from policies.text import storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, as_id, body_as, caller_of, holder_for, id_in_path, moment_in, parameters
+from proxy.api.copies import Copy
 from proxy.api.entity_words import edges_of, entity_said, hops_from, path_said, relationship_said
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
@@ -68,15 +70,20 @@ class EntityCalls:
         """Keep one."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
-        asked = await body_as(request, EntityAsked)
+        return _answer(await self.kept(caller, await body_as(request, EntityAsked)))
+
+    async def kept(self, caller: Caller, asked: EntityAsked, copy: Copy | None = None) -> Entity:
+        """Keep one, under these ids where they are given."""
         require_writable(await self._holder(caller), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         told = Told(asked.name, asked.type, asked.aliases, asked.properties, asked.facets, asked.notes)
-        new = await self._new(caller, new_id(), told, asked.sensitivity, namesake=asked.namesake)
+        entity_id = copy.record_id if copy else new_id()
+        new = await self._new(caller, entity_id, told, asked.sensitivity, namesake=asked.namesake)
+        new = replace(new, memory=replace(new.memory, memory_id=copy.memory_id)) if copy else new
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "add", [new.entity_id])
         made = await self._parts.entities.add(caller.scope, subject, new, caller.actor, now=caller.now, note=note)
         await self._changed(caller, "added")
-        return _answer(made)
+        return made
 
     async def list(self, request: web.Request) -> web.Response:
         """People and things, newest first; `type` and `name` narrow the list."""
@@ -188,7 +195,10 @@ class EntityCalls:
         """Tie two of them."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
-        asked = await body_as(request, RelationshipAsked)
+        return said(relationship_said(await self.tied(caller, await body_as(request, RelationshipAsked))))
+
+    async def tied(self, caller: Caller, asked: RelationshipAsked, copy: Copy | None = None) -> Relationship:
+        """Tie two of them, under these ids where they are given."""
         source, target = [await self._writable(caller, as_id(one, KIND)) for one in (asked.source, asked.target)]
         if asked.valid_from and asked.valid_to and asked.valid_to <= asked.valid_from:
             raise Unprocessable("valid_to is not behind valid_from", param="valid_to")
@@ -199,12 +209,14 @@ class EntityCalls:
         level = max(asked.sensitivity, source.sensitivity, target.sensitivity, key=_level)
         memory = await self._memory(caller, text, level, kept)
         ends = (source.entity_id, asked.type, target.entity_id)
-        new = NewRelationship(new_id(), *ends, memory, asked.valid_from, asked.valid_to)
+        memory = replace(memory, memory_id=copy.memory_id) if copy else memory
+        tie_id = copy.record_id if copy else new_id()
+        new = NewRelationship(tie_id, *ends, memory, asked.valid_from, asked.valid_to)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "relate", [source.entity_id, target.entity_id])
         made = await self._parts.entities.relate(caller.scope, subject, new, now=caller.now, note=note)
         await self._changed(caller, "related")
-        return said(relationship_said(made))
+        return made
 
     async def unrelate(self, request: web.Request) -> web.Response:
         """Tie them no more."""

@@ -4,9 +4,9 @@ With `of=user` everything about the user in one file: each scope of every projec
 with its conversations and the ids of its retrievals too.
 
 Each turn once, session by session in order, with what `import` takes and its `event_id`; then the memories, which are
-made of turns or documents and carry no `role`; then the documents by name, whose files are not kept. Read by pages, so
-nothing is held open while a slow client reads. A fault on the way cuts the connection before the last chunk: a client
-cannot take half an export for a whole one.
+made of turns or documents and carry no `role`; then the records (`export_records`), and the documents and files by
+name, whose bytes are not in it. Read by pages, so nothing is held open while a slow client reads. A fault on the way
+cuts the connection before the last chunk: a client cannot take half an export for a whole one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from uuid import UUID
 
 from aiohttp import web
 
+from memory.artifacts import Artifact
 from memory.audit import noted
 from memory.documents import DocumentRecord
 from memory.errors import MemoryInvalid, MemoryProxyFault, ScopeDenied
@@ -27,6 +28,7 @@ from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from proxy.api.answers import dumped
 from proxy.api.asking import Caller, caller_of, holder_for, parameters, to_rfc3339
+from proxy.api.export_records import record_lines
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.gated import readable
@@ -103,8 +105,21 @@ class Export:
             yield _lines([memory_line(memory) for memory in readable(holder, memories.rows, partial(item_of, scope))])
             if (cursor := memories.next_cursor) is None:
                 break
+        async for lines in record_lines(self._parts, scope, holder):
+            yield _lines(lines)
         async for page in self._documents(scope, holder):
             yield page
+        async for page in self._files(scope, holder):
+            yield page
+
+    async def _files(self, scope: Scope, holder: Holder) -> AsyncIterator[bytes]:
+        """What files there are; what is said of them is among the memories, their bytes are fetched one by one."""
+        store, cursor = self._parts.artifacts.store, None
+        while True:
+            found = await store.page(scope, limit=_PAGE_ROWS, cursor=cursor, session_id=None)
+            yield _lines([artifact_line(one) for one in readable(holder, found.rows, partial(_file_item, scope))])
+            if (cursor := found.next_cursor) is None:
+                break
 
     async def _documents(self, scope: Scope, holder: Holder) -> AsyncIterator[bytes]:
         """What documents there are; what they say is among the memories, their files are not kept."""
@@ -123,6 +138,26 @@ def _turn_item(scope: Scope, exported: ExportedTurn) -> Item:
 
 def _document_item(scope: Scope, record: DocumentRecord) -> Item:
     return Item(scope.tenant, Sensitivity(record.facts.sensitivity), session_id=record.session_id)
+
+
+def _file_item(scope: Scope, file: Artifact) -> Item:
+    return Item(scope.tenant, Sensitivity(file.sensitivity), session_id=file.session_id)
+
+
+def artifact_line(file: Artifact) -> dict[str, Any]:
+    """A file as a line: without its bytes, so `import` refuses it and says to upload it again."""
+    return {
+        "type": "artifact",
+        "id": str(file.artifact_id),
+        "name": "" if file.hidden else file.about.name,
+        "version": file.version,
+        "media_type": file.content.media_type,
+        "sha256": file.content.sha256,
+        "bytes": file.content.bytes,
+        "memory_id": str(file.memory_id),
+        "sensitivity": file.sensitivity,
+        "created_at": to_rfc3339(file.created_at),
+    }
 
 
 def document_line(record: DocumentRecord) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The lines of an import: bytes as they arrive in, validated lines out. No I/O, no clock.
 
-`LineCutter` cuts a stream at line ends, wherever the reads fell. `read_line` makes one line a `Given`, or a `Derived`
-that is passed over, or raises `LineRefused` with what is wrong in words for the answer. `Defaults` fills in what a line
-leaves out. Refuses lines over LINE_BYTES_MAX, other encodings than UTF-8, and times without an offset.
+`LineCutter` cuts a stream at line ends, wherever the reads fell. `read_line` makes one line a `Given`, a `Record`, or a
+`Derived` that is passed over, or raises `LineRefused` with what is wrong in words for the answer. `Defaults` fills in
+what a line leaves out. Refuses lines over LINE_BYTES_MAX, other encodings than UTF-8, and times without an offset.
 """
 
 from __future__ import annotations
@@ -26,21 +26,18 @@ from proxy.identity import VALUE_BYTES_MAX
 LINE_BYTES_MAX: Final = 8 * 1_048_576
 SOURCE_ID_CHARS_MAX: Final = 256
 ROLES: Final = ("user", "assistant", "system", "tool")
-# What `export` writes besides turns. All of it is made from turns, so it comes again by itself when those are taken in.
+# What `export` writes of what is made from turns: it comes again by itself when those are taken in.
 DERIVED_TYPES: Final = frozenset(
     {
         "memory",
         "summary",
-        "checkpoint",
-        "persona",
         "session",
-        "entity",
-        "relationship",
-        "task",
         "scope",
         "retrieval",
     }
 )
+# What somebody wrote, and is made of no turn: `import_records` takes it.
+RECORD_TYPES: Final = frozenset({"persona", "entity", "relationship", "task", "checkpoint"})
 # What `export` writes on a turn beyond the members of an import line: it does not make a line another line.
 EXPORT_MEMBERS: Final = frozenset(
     {
@@ -63,6 +60,10 @@ TOO_LONG: Final = f"the line is longer than {LINE_BYTES_MAX} bytes"
 
 class LineRefused(Exception):
     """A line that cannot be taken; its text says why, never what the line says."""
+
+
+class NotYet(LineRefused):
+    """It names something that is not there; a later line may bring it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,16 @@ class Derived:
     line: int
 
 
-def read_line(raw: RawLine) -> Given | Derived:
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A line of an export that is a record; `value` is all of it, not looked at yet."""
+
+    line: int
+    kind: str
+    value: dict[str, Any]
+
+
+def read_line(raw: RawLine) -> Given | Derived | Record:
     """Validate one line. Raises LineRefused."""
     if raw.content is None:
         raise LineRefused(TOO_LONG)
@@ -149,10 +159,14 @@ def read_line(raw: RawLine) -> Given | Derived:
     kind = value.get("type")
     if kind == "document" and "role" not in value:
         raise LineRefused("an export names a document and has not its file; upload it again: POST /memory/v1/documents")
+    if kind == "artifact" and "role" not in value:
+        raise LineRefused("an export names a file and has not its bytes; upload it again: POST /memory/v1/artifacts")
     if kind is not None and kind != "turn" and "role" not in value:
         if isinstance(kind, str) and kind in DERIVED_TYPES:
             return Derived(raw.number)
-        raise LineRefused(f"lines of type {_quoted(kind)} cannot be imported; known: turn, {', '.join(_DERIVED)}")
+        if isinstance(kind, str) and kind in RECORD_TYPES:
+            return Record(raw.number, kind, value)
+        raise LineRefused(f"lines of type {_quoted(kind)} cannot be imported; known: turn, {', '.join(_KNOWN)}")
     event_id = _event_id(value.get("event_id")) if kind == "turn" else None
     source_id = _text(value, "source_id", chars_max=SOURCE_ID_CHARS_MAX)
     given = Given(
@@ -201,7 +215,7 @@ class Defaults:
         )
 
 
-_DERIVED: Final = sorted(DERIVED_TYPES)
+_KNOWN: Final = sorted(DERIVED_TYPES | RECORD_TYPES)
 _LABELS: Final = tuple(label.value for label in Sensitivity)
 
 

@@ -15,13 +15,23 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.model import ImportChunk, ImportLine, Scope
 from memory.stored import ImportProgress
-from proxy.api.import_lines import Defaults, Derived, Given, LineCutter, LineRefused, RawLine, read_line
+from proxy.api.import_lines import (
+    Defaults,
+    Derived,
+    Given,
+    LineCutter,
+    LineRefused,
+    NotYet,
+    RawLine,
+    Record,
+    read_line,
+)
 from proxy.api.known_turns import ReadsSessions, says_the_same, stored_turns
 from proxy.api.parts import ImportProgresses, TakesChunks
 
@@ -33,6 +43,8 @@ CHUNKS_IN_FLIGHT_MAX: Final = 32
 # Where the answer does not wait for the store, accepted lines wait in the queue: so much of one import, in bytes.
 BYTES_IN_FLIGHT_MAX: Final = 67_108_864
 ERRORS_HELD_MAX: Final = 100_000
+# Records that name what has not come yet are tried again at the end: so many bytes of them.
+LATER_BYTES_MAX: Final = 16_777_216
 # Lines longer than this are parsed off the event loop: 1 MiB of JSON takes about 10 ms.
 _PARSED_APART_BYTES: Final = 1_048_576
 _FIRST_POLL_S: Final = 0.02
@@ -56,6 +68,13 @@ class Order:
     hide: Callable[[str], str] = str
 
 
+class TakesRecords(Protocol):
+    """Keeps the records of an export."""
+
+    async def take(self, record: Record) -> None:
+        """Keep one. Raises LineRefused, NotYet for one that names what may come later, StoreUnavailable."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """What an import works with. `waiting` counts entries not stored yet; `draining`: this process is going."""
@@ -65,6 +84,7 @@ class Tools:
     sessions: ReadsSessions
     waiting: Callable[[], Awaitable[int]]
     draining: Callable[[], bool]
+    records: TakesRecords
 
 
 @dataclass(slots=True)
@@ -104,6 +124,8 @@ class ImportRun:
         self._lines: list[tuple[Given, ImportLine]] = []
         self._bytes = 0
         self._chunks = 0
+        self._later: list[tuple[Record, int]] = []
+        self._later_bytes = 0
         self._sent: deque[int] = deque()  # bytes of the chunks not known to be stored, oldest first
         self._sent_bytes = 0
         self._room = asyncio.Event()
@@ -132,6 +154,7 @@ class ImportRun:
             for raw in self._cutter.finish():
                 await self._take(raw)
             await self._hand_over()
+            await self._take_later()
         except Stopped as stop:
             self._stop(stop.line, stop.why)
         except MemoryProxyFault as fault:
@@ -178,8 +201,10 @@ class ImportRun:
         try:
             found = await asyncio.to_thread(read_line, raw) if size > _PARSED_APART_BYTES else read_line(raw)
         except LineRefused as refused:
-            self.counts.refused += 1
-            self._errors.append((raw.number, str(refused)))
+            self._refuse(raw.number, refused)
+            return
+        if isinstance(found, Record):
+            await self._take_record(found, size)
             return
         if isinstance(found, Derived):
             self.counts.accepted += 1
@@ -189,6 +214,38 @@ class ImportRun:
         self._bytes += size
         if len(self._lines) >= CHUNK_LINES_MAX or self._bytes >= CHUNK_BYTES_MAX:
             await self._hand_over()
+
+    def _refuse(self, line: int, why: LineRefused) -> None:
+        self.counts.refused += 1
+        self._errors.append((line, str(why)))
+
+    async def _take_record(self, record: Record, size: int) -> None:
+        """A record is stored, and so searchable, when it was taken."""
+        try:
+            await self._tools.records.take(record)
+        except NotYet as missing:
+            if self._later_bytes + size > LATER_BYTES_MAX:
+                self._refuse(record.line, missing)
+                return
+            self._later.append((record, size))
+            self._later_bytes += size
+        except LineRefused as refused:
+            self._refuse(record.line, refused)
+        else:
+            self.counts.accepted += 1
+            self.counts.passed_over += 1
+
+    async def _take_later(self) -> None:
+        """What named something that came behind it, until a round brings nothing."""
+        before = -1
+        while len(self._later) not in (0, before):
+            later, before = self._later, len(self._later)
+            self._later, self._later_bytes = [], 0
+            for record, size in later:
+                self._check()
+                await self._take_record(record, size)
+        for record, _ in self._later:
+            self._refuse(record.line, NotYet("it names what is neither here nor in this upload"))
 
     async def _hand_over(self) -> None:
         """Make the lines kept so far durable. Raises Stopped when they are not, StoreUnavailable."""

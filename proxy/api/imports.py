@@ -19,6 +19,7 @@ from policies.labels import Sensitivity
 from proxy.api.answers import dumped
 from proxy.api.asking import caller_of, parameters, refuse_encodings
 from proxy.api.exports import NDJSON
+from proxy.api.import_records import RecordTaker
 from proxy.api.import_run import IDLE_S, ImportRun, Order, Tools
 from proxy.api.parts import OwnParts
 from proxy.api.queue import waiting
@@ -53,7 +54,7 @@ class Import:
         names = {"user": order.scope.user, "project": order.scope.project, "agent": order.scope.agent}
         said = {"trusted": order.trusted, "on_conflict": order.on_conflict}
         self._parts.journal.note(order.scope.tenant, caller.actor, "import", names=names, detail=said)
-        run = ImportRun(order, self._tools())
+        run = ImportRun(order, self._tools(RecordTaker(self._parts, caller, trusted=order.trusted)))
         response = web.StreamResponse(headers={"Content-Type": NDJSON})
         await response.prepare(request)
         working = {asyncio.create_task(run.feed(arriving(request.content))), asyncio.create_task(run.follow())}
@@ -65,7 +66,7 @@ class Import:
         await response.write_eof()
         return response
 
-    def _tools(self) -> Tools:
+    def _tools(self, records: RecordTaker) -> Tools:
         parts = self._parts
         return Tools(
             capture=parts.capture,
@@ -73,6 +74,7 @@ class Import:
             sessions=parts.records,
             waiting=self._waiting,
             draining=lambda: parts.readiness.draining,
+            records=records,
         )
 
     async def _waiting(self) -> int:

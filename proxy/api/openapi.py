@@ -50,8 +50,8 @@ CALLS: Final = (
         "POST",
         "/memory/v1/import",
         "importTurns",
-        "Take past turns in, one JSON object a line. The answer is NDJSON too: progress at least each second, "
-        "a line for each bad line, and a last line with `complete`.",
+        "Take past turns in, or an export, one JSON object a line. The answer is NDJSON too: progress at least each "
+        "second, a line for each bad line, and a last line with `complete`.",
         schemas.ImportProgressSaid,
         NDJSON,
         schemas.ImportLineAsked,
@@ -63,7 +63,7 @@ CALLS: Final = (
         "GET",
         "/memory/v1/export",
         "exportScope",
-        "Every turn of the scope once, session by session, then its memories, as NDJSON lines with a `type`. "
+        "Every turn of the scope once, session by session, then memories and records, as NDJSON lines with a `type`. "
         "The connection is cut when the store fails on the way.",
         answer_type=NDJSON,
         parameters=("of", "scope"),

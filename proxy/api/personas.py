@@ -1,15 +1,17 @@
 """`/memory/v1/personas`: names in, how answers are asked to be out.
 
-A persona is facets of closed words and a description of the user's own, which passes redaction and is refused where it
-addresses the model. Those that everybody has are listed, and are changed by nobody. Raises NotFound, Conflict,
-TooLarge, VersionRequired, Unprocessable, StoreUnavailable.
+A persona is facets of closed words, and interests and a description in the user's own, which pass redaction and are
+refused where they address the model. Those that everybody has are listed, and are changed by nobody. Raises NotFound,
+Conflict, TooLarge, VersionRequired, Unprocessable, StoreUnavailable.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
+from uuid import UUID
 
 from aiohttp import web
 
@@ -17,12 +19,12 @@ from memory.audit import Note, noted
 from memory.errors import Conflict, NotFound, Unprocessable, VersionRequired
 from memory.ids import new_id
 from memory.model import NewMemory
-from memory.personas import DESCRIPTION, NewPersona, Persona
+from memory.personas import DESCRIPTION, INTERESTS, NewPersona, Persona
 from policies.gate import Holder, Item
 from policies.injection.judge import judge
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
-from policies.persona import BUILT_IN, DESCRIPTION_CHARS_MAX, name_of, rendered
+from policies.persona import BUILT_IN, DESCRIPTION_CHARS_MAX, INTEREST_CHARS_MAX, name_of, rendered
 from policies.text import storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
@@ -56,16 +58,23 @@ class PersonaCalls:
         """Keep a persona under a name."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
-        asked = await body_as(request, PersonaAsked)
+        return _shown(await self.kept(caller, await body_as(request, PersonaAsked)))
+
+    async def kept(self, caller: Caller, asked: PersonaAsked, memory_id: UUID | None = None) -> Persona:
+        """Keep a persona, as this memory where one is named."""
         name = caller.credential.hide(asked.name)
         _refuse_built_in(name)
-        if not asked.facets and not asked.description.strip():
-            raise Unprocessable("a persona without facets and description asks for nothing", param="facets")
-        new = await self._made(caller, name, asked.facets, asked.description, Sensitivity(asked.sensitivity))
+        if not asked.facets and not asked.description.strip() and not asked.interests:
+            raise Unprocessable("a persona without facets, interests and description asks for nothing", param="facets")
+        sensitivity = Sensitivity(asked.sensitivity)
+        new = await self._made(caller, name, asked.facets, asked.description, asked.interests, sensitivity)
+        if memory_id is not None:
+            new = replace(new, memory=replace(new.memory, memory_id=memory_id))
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "save", name)
         made = await self._parts.personas.save(caller.scope, subject, new, now=caller.now, note=note)
-        return await self._changed(caller, made, "saved")
+        await self._changed(caller, "saved")
+        return made
 
     async def show(self, request: web.Request) -> web.Response:
         """One persona; its version is the ETag."""
@@ -93,11 +102,13 @@ class PersonaCalls:
         require_writable(holder, _item_of(caller, known), "persona", sensitivity)
         facets = asked.facets if "facets" in given else known.facets
         description = asked.description if "description" in given else known.description
-        new = await self._made(caller, name, facets, description, sensitivity)
+        interests = asked.interests if "interests" in given else known.interests
+        new = await self._made(caller, name, facets, description, interests, sensitivity)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "change", name)
         made = await self._parts.personas.change(caller.scope, subject, version, new, now=caller.now, note=note)
-        return await self._changed(caller, made, "changed")
+        await self._changed(caller, "changed")
+        return _shown(made)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Hide a persona: gone from lists and prompts, and withdrawn from conversations."""
@@ -127,17 +138,24 @@ class PersonaCalls:
         require_readable(holder, _item_of(caller, known), "persona")
         return known
 
-    async def _changed(self, caller: Caller, made: Persona, what: str) -> web.Response:
+    async def _changed(self, caller: Caller, what: str) -> None:
         await self._parts.tells.changed(caller.scope)
         self._parts.metrics.personas.labels(what).inc()
-        return _shown(made)
 
     async def _made(
-        self, caller: Caller, name: str, facets: Mapping[str, str], description: str, sensitivity: Sensitivity
+        self,
+        caller: Caller,
+        name: str,
+        facets: Mapping[str, str],
+        description: str,
+        interests: Sequence[str],
+        sensitivity: Sensitivity,
     ) -> NewPersona:
         """The persona as it is stored. Raises Unprocessable, StoreUnavailable."""
-        cleaned = await asyncio.to_thread(self._cleaned, description)
-        text = rendered(facets, cleaned)
+        cleaned = await asyncio.to_thread(self._cleaned, description, "description", DESCRIPTION_CHARS_MAX)
+        liked = [await asyncio.to_thread(self._cleaned, one, INTERESTS, INTEREST_CHARS_MAX) for one in interests]
+        liked = list(dict.fromkeys(one for one in liked if one))
+        text = rendered(facets, cleaned, liked)
         windows, vectors = await windows_of(self._parts, text, caller.now)
         memory = NewMemory(
             memory_id=new_id(),
@@ -155,19 +173,19 @@ class PersonaCalls:
             source_turns=(),
             windows=windows,
             vectors=vectors,
-            attributes={DESCRIPTION: cleaned} if cleaned else {},
+            attributes={name: said for name, said in ((DESCRIPTION, cleaned), (INTERESTS, liked)) if said},
         )
         return NewPersona(name, facets, memory)
 
-    def _cleaned(self, raw: str) -> str:
+    def _cleaned(self, raw: str, member: str, chars_max: int) -> str:
         text = self._parts.redactor.redact(storable(raw)).text.strip()
-        if len(text) > DESCRIPTION_CHARS_MAX * 2:  # a secret's place is longer than some secrets
-            raise Unprocessable("the description is too long once its secrets are cut out", param="description")
+        if len(text) > chars_max * 2:  # a secret's place is longer than some secrets
+            raise Unprocessable(f"{member} is too long once its secrets are cut out", param=member)
         verdict = judge(text, "own")
         if verdict.quarantined:
             raise Unprocessable(
-                f"the description addresses the model ({verdict.reason}): say what you like, not what it is to do",
-                param="description",
+                f"{member} addresses the model ({verdict.reason}): say what you like, not what it is to do",
+                param=member,
             )
         return text
 
@@ -207,6 +225,7 @@ def _said(one: Persona) -> PersonaSaid:
         version=one.version,
         facets=dict(one.facets),
         description="" if one.hidden else one.description,
+        interests=[] if one.hidden else list(one.interests),
         text="" if one.hidden else one.text,
         memory_id=str(one.memory_id),
         sensitivity=one.sensitivity,
@@ -225,6 +244,7 @@ def _built_in(name: str) -> PersonaSaid:
         version=1,
         facets=facets,
         description="",
+        interests=[],
         text=rendered(facets),
         memory_id=None,
         sensitivity="public",

@@ -8,6 +8,7 @@ open meanwhile. Raises NotFound, TooLarge, Unprocessable, StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -45,6 +46,7 @@ EXTRACTOR: Final = "checkpoint/1"
 # How long a save waits for what was said a moment ago to be stored: the answer leaves before that.
 _SETTLE_S: Final = 2.0
 _SETTLE_STEP_S: Final = 0.05
+_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LINES: Final[tuple[tuple[Part, str], ...]] = (("goal", "goals"), ("task", "tasks"), ("entity", "entities"))
 _NAMED: Final[tuple[tuple[Part, str, frozenset[str]], ...]] = (
     ("fact", "memories", frozenset({"semantic", "episodic", "procedural"})),
@@ -148,6 +150,15 @@ class Saving:
         )
         return replace(made, parts=copied), trimmed + len(parts) - len(taken)
 
+    async def made_of(self, name: str, words: Sequence[Words], caller: Caller) -> NewCheckpoint:
+        """What is to be stored of words that were a checkpoint elsewhere; they pass as words of the caller's do."""
+        clean = await asyncio.to_thread(lambda: [self._words_cleaned(one) for one in words])
+        made, _ = await self._finished(caller, name, None, [self._piece(one) for one in clean], False, ())
+        return made
+
+    def _words_cleaned(self, one: Words) -> Words:
+        return replace(one, text=self._cleaned("parts", one.text, "own" if one.role == "user" else "model"))
+
     # ------------------------------------------------------------ what is said
 
     async def _given(
@@ -162,7 +173,9 @@ class Saving:
         said: list[tuple[Part, str, str]] = []
         if asked.notes.strip():
             said.append(("notes", "notes", asked.notes))
-        said += [(part, member, line) for part, member in _LINES for line in getattr(asked, member) if line.strip()]
+        lines = [(part, member, line.strip()) for part, member in _LINES for line in getattr(asked, member)]
+        selected = [UUID(line) for part, _, line in lines if part == "entity" and _ID.fullmatch(line)]
+        said += [one for one in lines if one[2] and not (one[0] == "entity" and _ID.fullmatch(one[2]))]
         origin: Origin = "own" if integrity is Integrity.USER else "model"
         role = "user" if integrity is Integrity.USER else "assistant"
         texts = await asyncio.to_thread(lambda: [self._cleaned(member, text, origin) for _, member, text in said])
@@ -172,10 +185,24 @@ class Saving:
             for (part, _, _), text in zip(said, texts, strict=True)
         ]
         pieces = [self._piece(one) for one in words]
+        pieces += [piece for one in selected for piece in await self._known_one(caller, holder, one)]
         for part, member, kinds in _NAMED:
             ids = [UUID(one) for one in getattr(asked, member)] if member in given else []
             pieces += [await self._named(caller, holder, part, member, one, kinds) for one in ids]
         return pieces + (await self._styled(caller, asked.persona) if asked.persona.strip() else [])
+
+    async def _known_one(self, caller: Caller, holder: Holder, entity_id: UUID) -> list[Piece]:
+        """A person or a thing by its card, or by the facts that name it, as far as they hold. Raises NotFound."""
+        try:
+            known = await self._parts.entities.one(caller.scope, entity_id)
+            require_readable(holder, Item(caller.scope.tenant, Sensitivity(known.sensitivity)), "entity")
+        except NotFound:
+            raise NotFound(f"there is no entity {entity_id} in this scope", param="entities") from None
+        named_by = [known.card_id] if known.card_id is not None else known.named_by
+        pieces = [piece for one in named_by for piece in await self._if_readable(caller, holder, "entity", one)]
+        if not pieces:
+            raise NotFound(f"nothing is known of {entity_id} any more", param="entities")
+        return pieces
 
     async def _styled(self, caller: Caller, said: str) -> list[Piece]:
         """The persona that is named, by reference, and facets in words of ours."""

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from memory.artifact_links import LINK_S_DEFAULT, LINK_S_MAX
+from proxy.api.asking import no_constant
 from proxy.api.schemas import Asked, Moment, Said, SensitivityName, without_defaults
 from proxy.api.schemas_documents import Binary
+from proxy.api.schemas_entity import Properties, Value
 
 CAPTION_CHARS_MAX = 1_000
 TEXT_CHARS_MAX = 8_000
 _TEXT = "What stands in it, as you or a reader of images found it; without it a text file's own beginning and end."
 Caption = Annotated[str, Field(max_length=CAPTION_CHARS_MAX)]
 Text = Annotated[str, Field(max_length=TEXT_CHARS_MAX)]
+_METADATA = "What you know of it: texts, numbers, truths (camera, build, author)."
+
+
+def _parsed(value: object) -> object:
+    """A part of a form as JSON, as OpenAPI has objects there; a refusal says no word of it: it may be a secret."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value, parse_constant=no_constant)
+    except (ValueError, RecursionError):
+        raise ValueError("expected a JSON object") from None
 
 
 class ArtifactAsked(Asked):
@@ -24,6 +38,7 @@ class ArtifactAsked(Asked):
     name: str | None = Field(default=None, max_length=255, description="What it is called; without it the file's name.")
     caption: Caption = Field(default="", description="What it shows or is for.")
     text: Text = Field(default="", description=_TEXT)
+    metadata: Annotated[Properties, BeforeValidator(_parsed)] = Field(default_factory=dict, description=_METADATA)
     session: str | None = Field(
         default=None, min_length=1, max_length=256, description="The conversation it comes from; X-Memory-Session too."
     )
@@ -38,6 +53,7 @@ class ArtifactPatch(Asked):
     name: str = Field(default="", min_length=1, max_length=255)
     caption: Caption = ""
     text: Text = ""
+    metadata: Properties = Field(default_factory=dict, description=_METADATA)
 
 
 class ArtifactSaid(Said):
@@ -53,6 +69,7 @@ class ArtifactSaid(Said):
     height: int | None
     caption: str
     text: str
+    metadata: dict[str, Value]
     session: str | None
     memory_id: str = Field(description="The memory that a prompt is given of it.")
     integrity: str

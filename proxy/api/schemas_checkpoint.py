@@ -32,7 +32,10 @@ class _Parts(Asked):
         default_factory=list, max_length=LINES_MAX, description="Instead of the steps and questions left open in it."
     )
     entities: list[Line] = Field(
-        default_factory=list, max_length=LINES_MAX, description="Who or what it is about, a line each."
+        default_factory=list,
+        max_length=LINES_MAX,
+        description="Who or what it is about, a line each: words, or the id of one of `/memory/v1/entities`, of which "
+        "what is known is taken along by reference.",
     )
     memories: list[Id] = Field(
         default_factory=list,

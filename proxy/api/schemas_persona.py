@@ -6,11 +6,20 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from policies.persona import DESCRIPTION_CHARS_MAX, FACETS, NAME_CHARS_MAX, checked, name_of
+from policies.persona import (
+    DESCRIPTION_CHARS_MAX,
+    FACETS,
+    INTEREST_CHARS_MAX,
+    INTERESTS_MAX,
+    NAME_CHARS_MAX,
+    checked,
+    name_of,
+)
 from proxy.api.schemas import Asked, Moment, Said, SensitivityName, without_defaults
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX * 4), AfterValidator(name_of)]
 Facets = Annotated[dict[str, str], Field(max_length=len(FACETS) + 1), AfterValidator(checked)]
+Interest = Annotated[str, Field(min_length=1, max_length=INTEREST_CHARS_MAX)]
 _KNOWN = "; ".join(f"{facet}: {', '.join(values)}" for facet, values in FACETS.items())
 
 
@@ -20,6 +29,9 @@ class _Style(Asked):
     facets: Facets = Field(default_factory=dict, description=f"{_KNOWN}; language: an ISO 639-1 code.")
     description: Annotated[str, Field(max_length=DESCRIPTION_CHARS_MAX)] = Field(
         default="", description="What no facet says, as a statement about what the user likes."
+    )
+    interests: list[Interest] = Field(
+        default_factory=list, max_length=INTERESTS_MAX, description="What the user is interested in, a few words each."
     )
     sensitivity: SensitivityName = "internal"
 
@@ -45,6 +57,7 @@ class PersonaSaid(Said):
     version: int
     facets: dict[str, str]
     description: str
+    interests: list[str]
     text: str
     memory_id: str | None
     sensitivity: str

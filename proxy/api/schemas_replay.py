@@ -23,7 +23,7 @@ class ReplayAsked(Asked):
         default={},
         max_length=16,
         description="Settings by their name: recall.budget_tokens_max, recall.candidates_max, recall.episodes_max, "
-        "recall.facts_max, recall.procedures_max, session.replay_turns.",
+        "recall.facts_max, recall.procedures_max, recall.tasks_max, session.replay_turns.",
     )
     in_prompt: list[_Id] | None = Field(
         default=None,

@@ -20,6 +20,7 @@ class TaskAddArguments(Asked):
 
     title: str = Field(min_length=1, max_length=TITLE_CHARS_MAX, description="What is to be done, in a sentence.")
     notes: _Words | None = Field(default=None, description="What helps to do it.")
+    input: _Words | None = Field(default=None, description="What it starts from; text, or JSON as text.")
     needs: list[Id] | None = Field(default=None, max_length=64, description="Ids of tasks that are to be done first.")
 
 
@@ -30,7 +31,9 @@ class TaskUpdateArguments(Asked):
     version: int = Field(ge=1, description="Its version, from task_list.")
     status: StatusName | None = Field(default=None, description="Where it stands now; left out, where it stood.")
     notes: _Words | None = Field(default=None, description="What helps to do it, in place of what was noted.")
+    input: _Words | None = Field(default=None, description="What it starts from, in place of what it was.")
     output: _Words | None = Field(default=None, description="What came of it.")
+    needs: list[Id] | None = Field(default=None, max_length=64, description="Ids of all tasks to be done first.")
 
 
 class TaskListArguments(Asked):

@@ -46,7 +46,8 @@ class TaskTools:
         """Keep a task as the assistant's."""
         caller = tool_caller(request, self._parts, "memory:write")
         asked = await body_as(request, TaskAddArguments)
-        task = TaskAsked(title=asked.title, notes=asked.notes or "", needs=asked.needs or [])
+        needs = asked.needs or []
+        task = TaskAsked(title=asked.title, notes=asked.notes or "", input=asked.input or "", needs=needs)
         (made,) = await self._tasks.added(caller, TasksAsked(tasks=[task]), Integrity.ASSISTANT)
         return await self._answered("task_add", asked, caller, made, f"Kept as task {made.id}, version {made.version}.")
 
@@ -54,7 +55,8 @@ class TaskTools:
         """Say where a task stands now."""
         caller = tool_caller(request, self._parts, "memory:write")
         asked = await body_as(request, TaskUpdateArguments)
-        given = {name: value for name in ("status", "notes", "output") if (value := getattr(asked, name)) is not None}
+        members = ("status", "notes", "input", "output", "needs")
+        given = {name: value for name in members if (value := getattr(asked, name)) is not None}
         task_id = as_id(asked.task, KIND)
         changed = await self._tasks.changed(caller, task_id, asked.version, TaskPatch(**given), Integrity.ASSISTANT)
         (made,) = await self._tasks.shown(caller, [changed])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, get_args
 from uuid import UUID
@@ -34,6 +35,7 @@ from policies.task import OPEN, STATUSES, TITLE_CHARS_MAX, WORDS_CHARS_MAX, Stat
 from policies.text import storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, as_id, body_as, caller_of, holder_for, id_in_path, parameters, session_named
+from proxy.api.copies import Copy
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
@@ -77,8 +79,10 @@ class TaskCalls:
         asked = await body_as(request, TasksAsked)
         return said(TasksMade(data=[*await self.added(caller, asked, Integrity.USER)]))
 
-    async def added(self, caller: Caller, asked: TasksAsked, integrity: Integrity) -> Sequence[TaskSaid]:
-        """Keep tasks as somebody's words."""
+    async def added(
+        self, caller: Caller, asked: TasksAsked, integrity: Integrity, copies: Sequence[Copy] = ()
+    ) -> Sequence[TaskSaid]:
+        """Keep tasks as somebody's words, under these ids where they are given."""
         session = await session_named(caller, self._parts.keys, asked.session)
         item = Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id if session else None)
         require_writable(await holder_for(caller, self._parts.keys), item, "scope")
@@ -90,6 +94,7 @@ class TaskCalls:
             NewTask(task_id, one.status, memory, frozenset(_need(need, ids) for need in one.needs))
             for task_id, one, memory in zip(_ids(asked.tasks, ids), asked.tasks, memories, strict=True)
         ]
+        new = [_as_copy(*one) for one in zip(new, copies, strict=True)] if copies else new
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "add", [one.task_id for one in new])
         made = await self._parts.tasks.add(caller.scope, subject, new, session, caller.actor, now=caller.now, note=note)
@@ -276,6 +281,10 @@ class TaskCalls:
                     param=name,
                 )
         return clean
+
+
+def _as_copy(new: NewTask, copy: Copy) -> NewTask:
+    return replace(new, task_id=copy.record_id, memory=replace(new.memory, memory_id=copy.memory_id))
 
 
 def _words(one: TaskAsked) -> dict[str, str]:

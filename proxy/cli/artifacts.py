@@ -6,6 +6,7 @@ By the service's API inside one scope. Exit codes: 0 done; 1 it cannot be, with 
 from __future__ import annotations
 
 import argparse
+import json
 import mimetypes
 import shutil
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli.client import CallFailed, Client
-from proxy.cli.verbs import add_verb, run_verb, with_answers
+from proxy.cli.verbs import add_verb, key_value, run_verb, with_answers
 
 TEACHES: Final = """\
   memory-proxy artifacts add build.log --caption "The build that failed on Tuesday"
@@ -37,6 +38,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("--name", help="what it is called (default: the file's name)")
     add.add_argument("--caption", default="", help="what it shows or is for")
     add.add_argument("--text", default="", help="what stands in it, of a picture")
+    add.add_argument(
+        "--metadata", action="append", type=key_value, metavar="KEY=VALUE", help="what you know of it; may be repeated"
+    )
     add.add_argument("--type", help="its media type (default: by its name)")
     add.add_argument("--session", help="the conversation it comes from")
     listed = add_verb(verbs, "list", _list, "List files, newest first.")
@@ -67,6 +71,7 @@ def _add(client: Client, options: argparse.Namespace) -> Any:
     kind = options.type or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     fields = {"name": options.name or path.name, "caption": options.caption, "text": options.text}
     fields |= {"session": options.session} if options.session else {}
+    fields |= {"metadata": json.dumps(dict(options.metadata))} if options.metadata else {}
     try:
         content = path.read_bytes()
     except OSError as fault:
@@ -121,7 +126,9 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
         yield f"{answer['id']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
     else:
         yield _line(answer)
-        yield from (answer[name] for name in ("caption", "text") if verb in ("show", "caption") and answer[name])
+        if verb in ("show", "caption"):
+            yield from (f"{name}: {value}" for name, value in answer["metadata"].items())
+            yield from (answer[name] for name in ("caption", "text") if answer[name])
 
 
 def _line(one: Mapping[str, Any]) -> str:

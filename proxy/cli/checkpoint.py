@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
+from policies.labels import Sensitivity
 from proxy.cli.client import Client
 from proxy.cli.verbs import add_verb, run_verb, with_answers
 
 TEACHES: Final = """\
   memory-proxy checkpoint save "before the move" --session abc --notes "We stopped at the estimate."
-  memory-proxy checkpoint save plan --goal "Ship by Friday" --entity "Ansel: reviewer"     without a conversation
+  memory-proxy checkpoint save plan --goal "Ship by Friday" --entity "Ansel: reviewer" --persona concise
   memory-proxy checkpoint list --session abc
   memory-proxy checkpoint show "before the move"            what it holds; --version 1: an earlier one
   memory-proxy checkpoint load "before the move" --session xyz     given to that conversation with its next message
@@ -35,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     save = add_verb(verbs, "save", _save, "Keep a conversation, and what you say here, under a name.")
     save.add_argument("name")
     save.add_argument("--session", help="the conversation, as X-Memory-Session says it")
+    save.add_argument("--no-summary", action="store_true", help="leave the conversation's rolling summary out")
     _said(save)
     change = add_verb(verbs, "change", _change, "The next version: what is given here replaces what was there.")
     change.add_argument("name")
@@ -68,10 +70,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _said(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--notes", metavar="TEXT", help="a note to whoever goes on from here; - reads standard input")
-    for name, what in (("goal", "a goal"), ("task", "what is still to do"), ("entity", "who or what it is about")):
+    for name, what in (
+        ("goal", "a goal"),
+        ("task", "what is still to do"),
+        ("entity", "who or what it is about, in words or by its id"),
+    ):
         parser.add_argument(f"--{name}", action="append", metavar="TEXT", help=f"{what}; may be repeated")
     for name in ("memory", "document", "preference"):
         parser.add_argument(f"--{name}", action="append", metavar="ID", help=f"exactly this {name}; may be repeated")
+    parser.add_argument("--persona", metavar="NAME", help="how answers are asked to be: a name, or tone=dry …")
+    parser.add_argument("--sensitivity", choices=[one.value for one in Sensitivity], help="of what is said here")
     parser.add_argument("--trim", action="store_true", help="where it is too long, leave out the end of it")
 
 
@@ -81,7 +89,8 @@ def run_checkpoint(options: argparse.Namespace) -> int:
 
 
 def _save(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", PATH, {"name": options.name, **_body(options), **_given(session=options.session)})
+    of = _given(session=options.session, summary=False if options.no_summary else None)
+    return client.send("POST", PATH, {"name": options.name, **_body(options), **of})
 
 
 def _change(client: Client, options: argparse.Namespace) -> Any:
@@ -134,6 +143,8 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
         memories=options.memory,
         documents=options.document,
         preferences=options.preference,
+        persona=options.persona,
+        sensitivity=options.sensitivity,
         trim=options.trim or None,
     )
 

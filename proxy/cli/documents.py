@@ -21,7 +21,7 @@ from proxy.cli.why import short
 
 TEACHES: Final = """\
   memory-proxy documents add report.pdf notes.md      read, cut, embedded and stored; shows how far it is
-  memory-proxy documents add plan.docx --session s1   for this conversation alone
+  memory-proxy documents add plan.docx --session s1   for this conversation alone; --save memory: for all, whole in s1
   memory-proxy documents list
   memory-proxy documents show report.pdf              its chunks, with page and place
   memory-proxy documents delete report.pdf            out of recall; `undelete ID` within 30 days undoes it
@@ -42,7 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     add.add_argument("files", nargs="+", metavar="FILE")
     add.add_argument("--name", help="what it is called (default: the file's name; one file only)")
     add.add_argument("--type", help='its media type, like "text/plain; charset=windows-1252" (default: by its name)')
-    add.add_argument("--session", help="for this conversation alone, not for all that comes")
+    add.add_argument("--session", help="the conversation it is given in; alone, unless --save memory")
+    add.add_argument("--save", choices=["memory", "session"], help="for all that comes, or for this conversation alone")
+    add.add_argument("--inline", choices=["auto", "always", "never"], help="whether that conversation has it whole")
     add.add_argument("--sensitivity", choices=["public", "internal", "confidential", "secret"], default="internal")
     add.add_argument("--no-wait", action="store_true", help="end when it is taken, not when it is stored")
     listed = _verb(verbs, "list", _list, "List documents, newest first.")
@@ -76,6 +78,8 @@ def _verb(verbs: Any, name: str, run: Any, help_text: str) -> argparse.ArgumentP
 
 def _add(client: Client, options: argparse.Namespace) -> int:
     """Each file in turn; those behind one that is refused are sent all the same."""
+    if options.save == "session" and not options.session:
+        raise CallFailed("--save session is of a conversation; name it with --session")
     if options.name is not None and len(options.files) > 1:
         raise CallFailed("--name is for one file; give one")
     failed = 0
@@ -91,7 +95,8 @@ def _add(client: Client, options: argparse.Namespace) -> int:
 
 
 def _sent(client: Client, path: Path, options: argparse.Namespace) -> Mapping[str, Any]:
-    kept = {"session": options.session, "save": "session"} if options.session else {}
+    kept = {"session": options.session, "save": options.save or "session"} if options.session else {}
+    kept |= {"inline": options.inline} if options.inline else {}
     fields = {"name": options.name or path.name, "sensitivity": options.sensitivity, **kept}
     kind = options.type or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     found: Mapping[str, Any] = client.upload(PATH, fields, path.name, kind, path.read_bytes())

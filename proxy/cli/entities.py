@@ -6,13 +6,12 @@ By the service's API inside one scope. Exit codes: 0 done; 1 it cannot be, with 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, get_args
 
 from policies.entity import Type
 from proxy.cli.client import Client
-from proxy.cli.verbs import add_verb, run_verb, with_answers
+from proxy.cli.verbs import add_verb, key_value, run_verb, with_answers
 
 TEACHES: Final = """\
   memory-proxy entities list                                  learnt of what was said, or kept by hand
@@ -27,6 +26,7 @@ A question that names one by any of its names finds what was said under the othe
 """
 PATH: Final = "/memory/v1/entities"
 TIES: Final = "/memory/v1/relationships"
+_FACET: Final = "how a person likes to be written to: tone=dry, as of a persona"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +43,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     change = add_verb(verbs, "change", _change, "Say more of one; what is given replaces what was.")
     change.add_argument("entity", metavar="ID")
     change.add_argument("--name")
+    change.add_argument("--type", choices=get_args(Type))
     for one in (add, change):
         one.add_argument("--alias", action="append", metavar="NAME", help="what else it is called")
-        one.add_argument("--property", action="append", type=_property, metavar="KEY=VALUE")
+        one.add_argument("--property", action="append", type=key_value, metavar="KEY=VALUE")
+        one.add_argument("--facet", action="append", type=key_value, metavar="FACET=VALUE", help=_FACET)
         one.add_argument("--notes")
     merge = add_verb(verbs, "merge", _merge, "Both are one from now on.")
     merge.add_argument("entity", metavar="ID")
@@ -56,6 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     relate.add_argument("target", metavar="ID")
     relate.add_argument("--from", dest="valid_from", metavar="TIME", help="since when, RFC 3339")
     relate.add_argument("--to", dest="valid_to", metavar="TIME", help="until when")
+    relate.add_argument("--property", action="append", type=key_value, metavar="KEY=VALUE")
     add_verb(verbs, "unrelate", _unrelate, "Tie two no more.").add_argument("relationship", metavar="ID")
     near = add_verb(verbs, "near", _near, "Who is near one, and by what.")
     near.add_argument("entity", metavar="ID")
@@ -65,6 +68,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for one in (near, paths):
         one.add_argument("--hops", type=int, default=1, choices=(1, 2, 3))
         one.add_argument("--type", help="by these ties alone, with commas")
+        one.add_argument("--at", metavar="TIME", help="by what tied them then, RFC 3339 (default: now)")
     for verb, act, what in (
         ("show", _show, "Show one."),
         ("history", _history, "How one became what it is."),
@@ -81,26 +85,15 @@ def run_entities(options: argparse.Namespace) -> int:
     return run_verb(options, _told)
 
 
-def _property(given: str) -> tuple[str, Any]:
-    """KEY=VALUE; numbers and truths as they are, all else as text."""
-    key, found, value = given.partition("=")
-    if not found:
-        raise argparse.ArgumentTypeError("say KEY=VALUE, like role=CTO")
-    try:
-        read = json.loads(value)
-    except ValueError:
-        return key, value
-    return key, read if isinstance(read, bool | int | float) else value
-
-
 def _said(options: argparse.Namespace) -> dict[str, Any]:
     given = {"name": options.name, "aliases": options.alias, "notes": options.notes}
     given |= {"properties": dict(options.property) if options.property else None}
+    given |= {"facets": dict(options.facet) if options.facet else None, "type": options.type}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _add(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", PATH, {**_said(options), "type": options.type, "namesake": options.namesake})
+    return client.send("POST", PATH, {**_said(options), "namesake": options.namesake})
 
 
 def _list(client: Client, options: argparse.Namespace) -> Any:
@@ -122,6 +115,7 @@ def _split(client: Client, options: argparse.Namespace) -> Any:
 
 def _relate(client: Client, options: argparse.Namespace) -> Any:
     tie = {name: getattr(options, name) for name in ("source", "type", "target", "valid_from", "valid_to")}
+    tie["properties"] = dict(options.property) if options.property else None
     return client.send("POST", TIES, {name: value for name, value in tie.items() if value is not None})
 
 
@@ -130,11 +124,12 @@ def _unrelate(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _near(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}/{options.entity}/neighbours", {"hops": options.hops, "type": options.type})
+    asked = {"hops": options.hops, "type": options.type, "at": options.at}
+    return client.get(f"{PATH}/{options.entity}/neighbours", asked)
 
 
 def _paths(client: Client, options: argparse.Namespace) -> Any:
-    asked = {"to": options.to, "hops": options.hops, "type": options.type}
+    asked = {"to": options.to, "hops": options.hops, "type": options.type, "at": options.at}
     return client.get(f"{PATH}/{options.entity}/paths", asked)
 
 

@@ -17,7 +17,7 @@ from proxy.cli.verbs import add_verb, run_verb, with_answers
 TEACHES: Final = """\
   memory-proxy persona save "desk" --tone dry --verbosity short --text "Likes nautical words."
   memory-proxy persona list                                   yours, then those that everybody has
-  memory-proxy persona change desk --language sl
+  memory-proxy persona change desk --language sl --interest sailing --interest "old maps"
   memory-proxy persona delete desk                            undelete brings it back within 30 days
 
 A client asks for one with the header X-Memory-Persona: desk; for facets alone: tone=dry;verbosity=short; for both:
@@ -36,6 +36,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("name")
         for facet, values in (*FACETS.items(), ("language", LANGUAGES)):
             one.add_argument(f"--{facet}", choices=list(values), metavar="VALUE", help=", ".join(values))
+        one.add_argument(
+            "--interest", action="append", metavar="WORDS", help="what you are interested in; may be repeated"
+        )
         one.add_argument("--text", metavar="TEXT", help="what no facet says, as a statement about what you like")
     for verb, act, what in (
         ("show", _show, "Show a persona."),
@@ -85,8 +88,9 @@ def _facets(options: argparse.Namespace) -> dict[str, str]:
     return {facet: value for facet in (*FACETS, "language") if (value := getattr(options, facet)) is not None}
 
 
-def _text(options: argparse.Namespace) -> dict[str, str]:
-    return {} if options.text is None else {"description": options.text}
+def _text(options: argparse.Namespace) -> dict[str, Any]:
+    said = {"description": options.text, "interests": options.interest}
+    return {member: value for member, value in said.items() if value is not None}
 
 
 def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:

@@ -28,7 +28,7 @@ TEACHES: Final = """\
 
 A what-if asks the store as it stood when the request came, unless --as-of says another time, and writes nothing.
 Settings: recall.budget_tokens_max, recall.candidates_max, recall.episodes_max, recall.facts_max,
-recall.procedures_max, session.replay_turns. With keys it takes the capability trace:read.
+recall.procedures_max, recall.tasks_max, session.replay_turns. With keys it takes the capability trace:read.
 """
 
 

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from policies.labels import Sensitivity
 from policies.task import STATUSES
 from proxy.cli.client import Client
 from proxy.cli.verbs import add_verb, run_verb, with_answers
@@ -17,7 +18,7 @@ TEACHES: Final = """\
   memory-proxy tasks add "Order the timber" --notes "Oak, 4 m."
   memory-proxy tasks add "Build the jetty" --needs ID
   memory-proxy tasks list                                     open ones; --all: also what is over
-  memory-proxy tasks move ID running
+  memory-proxy tasks move ID running                          change ID --notes "Oak, 5 m.": other words of it
   memory-proxy tasks graph                                    what is ready, what waits for what
   memory-proxy tasks history ID
 
@@ -32,15 +33,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = add_verb(verbs, "add", _add, "Keep a task.")
     add.add_argument("title", help="what is to be done, in a sentence")
     add.add_argument("--notes", default="", help="what helps to do it")
+    add.add_argument("--input", default="", metavar="TEXT", help="what it starts from")
+    add.add_argument("--status", choices=STATUSES, default="queued", help="where it stands (default: %(default)s)")
+    add.add_argument("--sensitivity", choices=[one.value for one in Sensitivity], default="internal")
     add.add_argument("--needs", action="append", default=[], metavar="ID", help="what is to be done first")
     add.add_argument("--session", help="the conversation it comes from")
     listed = add_verb(verbs, "list", _list, "List tasks, newest first.")
     listed.add_argument("--all", action="store_true", help="also what is done, failed or cancelled")
+    listed.add_argument("--session", help="only those of this conversation")
     listed.add_argument("--limit", type=int, default=50)
-    move = add_verb(verbs, "move", _move, "Say where a task stands now.")
+    move = add_verb(verbs, "move", _change, "Say where a task stands now.")
     move.add_argument("task", metavar="ID")
     move.add_argument("status", choices=STATUSES)
-    move.add_argument("--output", help="what came of it")
+    change = add_verb(verbs, "change", _change, "Say otherwise what it is; what is given replaces what was.")
+    change.add_argument("task", metavar="ID")
+    change.add_argument("--title", metavar="TEXT", help="what is to be done")
+    change.add_argument("--needs", action="append", metavar="ID", help="all that is to be done first")
+    for one in (move, change):
+        one.add_argument("--notes", metavar="TEXT", help="what helps to do it")
+        one.add_argument("--input", metavar="TEXT", help="what it starts from")
+        one.add_argument("--output", metavar="TEXT", help="what came of it")
     add_verb(verbs, "graph", _graph, "What is ready, and what waits for what.")
     for verb, act, what in (
         ("show", _show, "Show a task."),
@@ -58,19 +70,21 @@ def run_tasks(options: argparse.Namespace) -> int:
 
 
 def _add(client: Client, options: argparse.Namespace) -> Any:
-    task = {"title": options.title, "notes": options.notes, "needs": options.needs}
+    task = {name: getattr(options, name) for name in ("title", "status", "notes", "input", "needs", "sensitivity")}
     body = {"tasks": [task], **({"session": options.session} if options.session else {})}
     return client.send("POST", PATH, body)["data"][0]
 
 
 def _list(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(PATH, {"limit": options.limit, "status": None if options.all else "open"})
+    status = None if options.all else "open"
+    return client.get(PATH, {"limit": options.limit, "status": status, "session": options.session})
 
 
-def _move(client: Client, options: argparse.Namespace) -> Any:
+def _change(client: Client, options: argparse.Namespace) -> Any:
     known = client.get(f"{PATH}/{options.task}")
-    change = {"status": options.status, **({"output": options.output} if options.output is not None else {})}
-    return client.send("PATCH", f"{PATH}/{options.task}", change, version=known["version"])
+    said = {name: getattr(options, name, None) for name in ("title", "status", "notes", "input", "output", "needs")}
+    given = {name: value for name, value in said.items() if value is not None}
+    return client.send("PATCH", f"{PATH}/{options.task}", given, version=known["version"])
 
 
 def _graph(client: Client, _options: argparse.Namespace) -> Any:
@@ -105,6 +119,8 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
         yield f"{answer['id']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
     else:
         yield _line(answer)
+        told = (f"{name}: {answer[name]}" for name in ("notes", "input", "output") if answer[name])
+        yield from told if verb == "show" else ()
 
 
 def _line(one: Mapping[str, Any]) -> str:

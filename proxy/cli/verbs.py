@@ -27,6 +27,18 @@ def with_answers(verbs: Any) -> None:
         with_service(one)
 
 
+def key_value(given: str) -> tuple[str, Any]:
+    """KEY=VALUE; numbers and truths as they are, all else as text."""
+    key, found, value = given.partition("=")
+    if not found:
+        raise argparse.ArgumentTypeError("say KEY=VALUE, like role=CTO")
+    try:
+        read = json.loads(value)
+    except ValueError:
+        return key, value
+    return key, read if isinstance(read, bool | int | float) else value
+
+
 def run_verb(options: argparse.Namespace, told: Callable[[str, Mapping[str, Any]], Iterable[str]]) -> int:
     """Do what the verb says, and tell its answer by lines. 1: it cannot be, with the service's own sentence."""
     try:

@@ -494,6 +494,26 @@ def test_a_checkpoint_is_kept_and_given_to_another_conversation_once(
         leave(terminal)
 
 
+def test_a_talk_begins_with_the_checkpoint_that_the_command_names(
+    start: Start, service: Service, user: str, upstream: str
+) -> None:
+    body = {"name": "the harbour", "notes": "Mind the tide."}
+    service.call("POST", "/memory/v1/checkpoints", body, X_Memory_User=user)
+    with start("--checkpoint", "the harbour") as terminal:
+        for typed, wanted in (("Where were we?", True), ("And now?", False)):
+            next_answers(upstream, {"reply": "At the harbour."})
+            terminal.say(typed)
+            terminal.until("in all")
+            sent = last(upstream)[0].json["messages"][-1]["content"]
+            assert ("Mind the tide." in sent) is wanted, "given once, with the first question"
+        leave(terminal)
+    next_answers(upstream, {"reply": "At the harbour."})
+    asked = once(service, user, "--checkpoint", "the harbour", "-m", "Where were we?")
+    assert asked.returncode == 0 and "Mind the tide." in last(upstream)[0].json["messages"][-1]["content"]
+    gone = once(service, user, "--checkpoint", "nowhere", "-m", "Where were we?")
+    assert gone.returncode == 1 and "no such checkpoint" in gone.stderr
+
+
 def test_a_style_is_asked_for_until_it_is_taken_back(start: Start, service: Service, upstream: str) -> None:
     with start("--persona", "concise") as terminal:
         for typed, wanted in (("One.", True), ("Two.", False)):

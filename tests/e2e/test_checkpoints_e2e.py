@@ -457,6 +457,40 @@ def test_the_command_line_does_all_of_it(service: Service, user: str) -> None:
     assert gone.returncode == 1 and "deleted on" in gone.stderr
     assert run("undelete", "other").returncode == 0
     assert run("save", "other", "--notes", "x").returncode == 1
+    named = run("save", "styled", "--notes", "Secret way.", "--persona", "concise", "--sensitivity", "confidential")
+    assert "persona    The user asks for short answers" in named.stdout, named.stderr
+    parts = {one["part"]: one for one in json.loads(run("show", "styled", "--json").stdout)["parts"]}
+    assert parts["notes"]["sensitivity"] == "confidential"
+
+
+def test_people_and_things_are_selected_by_their_ids_and_follow_their_cards(
+    service: Service, upstream: str, user: str
+) -> None:
+    ana = service.call(
+        "POST",
+        "/memory/v1/entities",
+        {"name": "Ana Kovac", "type": "person", "notes": "Signs off."},
+        X_Memory_User=user,
+    )
+    ask(service, "My sister is called Mira.\nsay: Nice.", user)
+    service.settle()
+    everybody = service.call("GET", "/memory/v1/entities?type=person", X_Memory_User=user)["data"]
+    mira = next(one for one in everybody if one["name"] == "Mira")
+    body = {"name": "who", "entities": [ana["id"], mira["id"], "Ansel: reviewer"]}
+    made = service.call("POST", "/memory/v1/checkpoints", body, X_Memory_User=user)
+    parts = {one["memory_id"]: one for one in made["parts"]}
+    assert all(one["part"] == "entity" for one in parts.values()) and len(parts) == 3
+    assert not parts[ana["memory_id"]]["own"] and set(mira["named_by"]) < parts.keys()
+    path = f"/memory/v1/entities/{ana['id']}"
+    service.call("PATCH", path, {"notes": "Left in May."}, X_Memory_User=user, If_Match=str(ana["version"]))
+    ask(service, "Please go on.", user, checkpoint="who")
+    block = content(upstream)
+    assert "Left in May." in block and "Signs off." not in block, "a reference: as the card is now"
+    assert "Mira" in block and "Ansel: reviewer" in block
+    missing = {"name": "nobody", "entities": ["01a20959-6df9-86ab-82aa-c61247aba0fc"]}
+    refused = service.call("POST", "/memory/v1/checkpoints", missing, X_Memory_User=user)["error"]
+    assert (refused["code"], refused["param"]) == ("not_found", "entities")
+    assert len(service.call("GET", "/memory/v1/checkpoints", X_Memory_User=user)["data"]) == 1, "nothing half stored"
 
 
 def test_an_agent_keeps_lists_and_reads_them_by_its_tools(service: Service, user: str) -> None:

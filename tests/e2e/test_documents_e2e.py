@@ -372,6 +372,14 @@ def test_the_command_adds_lists_shows_and_deletes(shelf: Service, user: str, tmp
     assert "1 as before" in refused.stdout, "those behind one that is refused are sent all the same"
     listed = cli(shelf, user, "list")
     assert "guide.md" in listed.stdout and "text/markdown" in listed.stdout
+    given = tmp_path / "given.md"
+    given.write_text("# Tide table\n\nHigh water at Halcyon bay is at noon.\n")
+    of = ("add", str(given), "--session", "s1", "--save", "memory", "--inline", "never")
+    assert cli(shelf, user, *of).returncode == 0
+    kept = json.loads(cli(shelf, user, "show", "given.md", "--json").stdout)
+    assert (kept["save"], kept["given"]) == ("memory", "retrieved")
+    nowhere = cli(shelf, user, "add", str(given), "--save", "session")
+    assert nowhere.returncode == 1 and "--session" in nowhere.stderr
     shown = cli(shelf, user, "show", "guide.md")
     assert shown.returncode == 0 and "Halcyon Vidmar" in shown.stdout
     assert json.loads(cli(shelf, user, "show", "guide.md", "--json").stdout)["chunks"] == 1

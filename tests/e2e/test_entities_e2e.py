@@ -231,8 +231,15 @@ def test_the_command_keeps_ties_and_shows_them(service: Service, user: str) -> N
 
     ana = run("add", "Ana Kovac", "person", "--alias", "Annie", "--property", "age=41").split()[0]
     firm = run("add", "Halcyon Labs", "organisation").split()[0]
+    run("change", ana, "--facet", "tone=dry")
+    assert '"facets": {\n    "tone": "dry"' in run("show", ana, "--json")
     assert run("relate", ana, "works_at", firm).strip().endswith("Ana Kovac: works at Halcyon Labs.")
     assert "Ana Kovac  (Annie)" in run("list", "--type", "person")
     assert "Halcyon Labs" in run("near", ana)
     assert run("paths", ana, firm).strip() == "Ana Kovac: works at Halcyon Labs."
     assert "added" in run("history", ana)
+    dates = ("--from", "2020-01-01T00:00:00Z", "--to", "2021-01-01T00:00:00Z")
+    port = run("add", "Sibenik", "place").split()[0]
+    assert "(floor: 3)" in run("relate", ana, "lived_in", port, *dates, "--property", "floor=3")
+    assert "Sibenik" not in run("near", ana) and "Sibenik" in run("near", ana, "--at", "2020-06-01T00:00:00Z")
+    assert "lived in Sibenik" in run("paths", ana, port, "--at", "2020-06-01T00:00:00Z")

@@ -133,10 +133,14 @@ def test_what_an_agent_writes_by_its_tools_is_the_assistants_and_stays_so(
     def tool(name: str, **arguments: Any) -> Any:
         return service.call("POST", f"/memory/v1/tools/{name}", arguments, X_Memory_User=user)
 
-    made = tool("task_add", title=TIMBER, notes="Oak.")
+    made = tool("task_add", title=TIMBER, notes="Oak.", input='{"beams": 12}')
     one = made["task"]
     assert one["integrity"] == "assistant" and one["id"] in made["text"] and made["retrieval"]
+    assert one["input"] == '{"beams": 12}'
     moved = tool("task_update", task=one["id"], version=1, status="running")
+    assert moved["task"]["input"] == one["input"], "what is left out stays"
+    circle = tool("task_update", task=one["id"], version=2, needs=[one["id"]])["error"]
+    assert circle["code"] == "conflict" and "wait for one another" in circle["message"]
     assert moved["text"] == f"Task {one['id']} is running now, version 2."
     listed = tool("task_list")
     assert listed["text"] == f"- running (id {one['id']}, version 2): {TIMBER}"
@@ -191,5 +195,11 @@ def test_the_command_line_adds_moves_and_shows(service: Service, user: str) -> N
     assert run("graph") == f"ready    {one}\n"
     assert "running" in run("move", one, "running")
     assert "queued     -> running" in run("history", one)
+    two = run("add", JETTY, "--input", "The plan.", "--status", "blocked", "--session", "harbour").split()[0]
+    assert "blocked" in run("change", two, "--needs", one, "--notes", "In May.")
+    shown = run("show", two)
+    assert f"(waits for {one})" in shown and "notes: In May.\ninput: The plan.\n" in shown
+    assert JETTY in run("list", "--session", "harbour") and TIMBER not in run("list", "--session", "harbour")
+    run("move", two, "cancelled")
     run("move", one, "done", "--output", "Twelve beams.")
     assert run("list") == "" and "done" in run("list", "--all")

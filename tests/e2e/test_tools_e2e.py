@@ -27,7 +27,7 @@ FACT = "The lock of the Weidmoor boathouse opens with the code of the seventh bu
 QUESTION = "How does the lock of the Weidmoor boathouse open?"
 RECORDS = ["task_add", "task_update", "task_list", "checkpoint_save", "checkpoint_load", "checkpoint_list"]
 # The definitions stand in prompts: another digest costs every client its prefix cache once. Tell operators.
-DEFINITIONS_SHA256 = "23fafb2de51de030daac1cb7949309aec65cd8d4ac36d6f6925d192f938165f7"
+DEFINITIONS_SHA256 = "08bef04da85114c93e722602c2602efb95c61b40d4deaea378c9f23d7e3e4d4a"
 
 
 def call(service: Service, tool: str, user: str, **arguments: Any) -> Any:

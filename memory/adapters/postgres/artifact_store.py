@@ -214,7 +214,7 @@ def _artifact(tenant: UUID, scope_id: int, row: Any, said: Any) -> Artifact:
         owner=Owner(tenant, UUID(int=row["subject_id"].int), scope_id),
         blob=row["blob"],
         content=Content(row["media_type"], row["bytes"], card.get("sha256", ""), row["width"], row["height"]),
-        about=About(card.get("name", ""), card.get("caption", ""), card.get("text", "")),
+        about=About(card.get("name", ""), card.get("caption", ""), card.get("text", ""), card.get("metadata", {})),
         session_id=row["session_id"],
         memory_id=UUID(int=row["memory_id"].int),
         integrity=said["integrity"],

@@ -80,6 +80,15 @@ class EraseJobs:
             found = await tx.fetch("tombstones_since", tenant, since)
         return [(row["kind"], bytes(row["digest"])) for row in found]
 
+    async def tombstones_of(
+        self, tenant: UUID, tombstones: Sequence[tuple[TombstoneKind, bytes]]
+    ) -> dict[tuple[TombstoneKind, bytes], datetime]:
+        """Those of these that there are, with when each was made."""
+        kinds, digests = [kind for kind, _ in tombstones], [value for _, value in tombstones]
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            found = await tx.fetch("tombstones_of", tenant, kinds, digests)
+        return {(row["kind"], bytes(row["digest"])): row["created_at"] for row in found}
+
     async def keep_tombstones(
         self, tenant: UUID, tombstones: Sequence[tuple[TombstoneKind, bytes]], at: datetime
     ) -> None:

@@ -20,7 +20,7 @@ from memory.audit import Note
 from memory.errors import Conflict, NotFound, TooLarge
 from memory.ids import new_id
 from memory.model import Scope, ScopeId
-from memory.personas import DESCRIPTION, NewPersona, Persona
+from memory.personas import DESCRIPTION, INTERESTS, NewPersona, Persona
 from policies.lifetime import UNDO
 
 PERSONAS_MAX: Final = 100
@@ -171,6 +171,7 @@ async def _with_words(tx: Transaction, scope: Scope, scope_id: int, found: Seque
             memory_id=UUID(int=row["memory_id"].int),
             facets=row["facets"],
             description=str(said["attributes"].get(DESCRIPTION, "")),
+            interests=tuple(map(str, said["attributes"].get(INTERESTS, ()))),
             text=said["content"],
             integrity=said["integrity"],
             sensitivity=said["sensitivity"],

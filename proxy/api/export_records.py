@@ -1,0 +1,176 @@
+"""The records of a scope as lines of an export: personas, people and things, what ties them, tasks, checkpoints.
+
+Only what somebody wrote and a prompt may be given: what is learnt of facts comes again with its turns. Reads by pages.
+Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
+
+from memory.checkpoints import Checkpoint, StoredPart
+from memory.entities import Entity, Relationship
+from memory.errors import NotFound
+from memory.model import Scope
+from memory.personas import Persona
+from memory.tasks import Task
+from policies.gate import Holder, Item
+from policies.labels import Sensitivity
+from proxy.api.asking import to_rfc3339
+from proxy.api.entities import TYPES
+from proxy.api.parts import OwnParts
+from proxy.api.sessions import Labels
+from proxy.gated import readable
+
+_PAGE_ROWS: Final = 500
+Line = dict[str, Any]
+
+
+async def record_lines(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIterator[list[Line]]:
+    """The lines by pages; what another names comes before it, but for tasks, which need each other as they like."""
+    item = _item_in(scope)
+    personas = readable(holder, await parts.personas.all_of(scope), item)
+    yield [persona_line(one) for one in personas if not one.hidden]
+    async for page in _entities(parts, scope, holder):
+        yield page
+    cursor = None
+    while True:
+        tasks = await parts.tasks.page(scope, limit=_PAGE_ROWS, cursor=cursor)
+        seen = [one for one in readable(holder, tasks.rows, item) if not one.hidden]
+        labels = await Labels(parts.records).of(scope, (one.session_id for one in seen))
+        yield [task_line(one, labels.get(one.session_id) if one.session_id else None) for one in seen]
+        if (cursor := tasks.next_cursor) is None:
+            break
+    async for page in _checkpoints(parts, scope, holder):
+        yield page
+
+
+async def _entities(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIterator[list[Line]]:
+    item, cursor, ties = _item_in(scope), None, dict[Any, Relationship]()
+    while True:
+        page = await parts.entities.page(scope, limit=_PAGE_ROWS, cursor=cursor, types=TYPES)
+        seen = readable(holder, page.rows, item)
+        yield [entity_line(one) for one in seen if one.card_id is not None and not one.hidden]
+        around = await parts.entities.around(scope, [one.entity_id for one in seen], at=None)
+        ties |= {one.relationship_id: one for one in readable(holder, around, item) if not one.learnt}
+        if (cursor := page.next_cursor) is None:
+            break
+    yield [relationship_line(one) for one in ties.values()]
+
+
+async def _checkpoints(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIterator[list[Line]]:
+    item, cursor = _item_in(scope), None
+    while True:
+        page = await parts.checkpoints.store.page(scope, limit=_PAGE_ROWS, cursor=cursor, order="asc")
+        labels = await Labels(parts.records).of(scope, (row.session_id for row in page.rows))
+        for row in page.rows:
+            try:
+                whole = await parts.checkpoints.store.one(scope, row.name)
+            except NotFound:  # deleted since the page was read
+                continue
+            kept = [one for one in readable(holder, whole.parts, item) if not one.state]
+            yield [checkpoint_line(whole, kept, labels.get(row.session_id) if row.session_id else None)]
+        if (cursor := page.next_cursor) is None:
+            break
+
+
+def _item_in(scope: Scope) -> Callable[[Any], Item]:
+    def item(one: Any) -> Item:
+        return Item(scope.tenant, Sensitivity(one.sensitivity), session_id=getattr(one, "session_id", None))
+
+    return item
+
+
+def persona_line(one: Persona) -> Line:
+    """A persona."""
+    return _line(
+        "persona",
+        one.persona_id,
+        name=one.name,
+        facets=dict(one.facets),
+        description=one.description,
+        interests=list(one.interests),
+        sensitivity=one.sensitivity,
+        memory_id=str(one.memory_id),
+        created_at=to_rfc3339(one.created_at),
+    )
+
+
+def entity_line(one: Entity) -> Line:
+    """A person or a thing that somebody wrote of; those that are merged into it by their names."""
+    card: Mapping[str, Any] = (one.card.properties or {}) if one.card else {}
+    facets: Mapping[str, str] = (one.card.facets or {}) if one.card else {}
+    return _line(
+        "entity",
+        one.entity_id,
+        of=one.type,
+        name=one.name,
+        aliases=list(one.aliases),
+        properties=dict(card),
+        facets=dict(facets),
+        notes=one.card.notes if one.card else "",
+        namesake=bool(one.ambiguous),
+        sensitivity=one.sensitivity,
+        memory_id=str(one.card_id),
+        created_at=to_rfc3339(one.created_at),
+    )
+
+
+def relationship_line(one: Relationship) -> Line:
+    """What ties two."""
+    return _line(
+        "relationship",
+        one.relationship_id,
+        source=str(one.source),
+        tie=one.type,
+        target=str(one.target),
+        properties=dict(one.properties),
+        valid_from=to_rfc3339(one.valid_from),
+        valid_to=to_rfc3339(one.valid_to),
+        sensitivity=one.sensitivity,
+        memory_id=str(one.memory_id),
+        created_at=to_rfc3339(one.created_at),
+    )
+
+
+def task_line(one: Task, session: str | None) -> Line:
+    """A task as it stands; its history stays where it is."""
+    return _line(
+        "task",
+        one.task_id,
+        title=one.title,
+        status=one.status,
+        notes=one.notes,
+        input=one.input,
+        output=one.output,
+        needs=list(map(str, one.needs)),
+        session=session,
+        integrity=one.integrity,
+        sensitivity=one.sensitivity,
+        memory_id=str(one.memory_id),
+        created_at=to_rfc3339(one.created_at),
+    )
+
+
+def checkpoint_line(one: Checkpoint, parts: list[StoredPart], session: str | None) -> Line:
+    """A checkpoint in its version of now, each part with its words."""
+    said = [
+        {
+            "part": part.part,
+            "content": part.content,
+            "made_by": part.role,
+            "integrity": part.integrity,
+            "sensitivity": part.sensitivity,
+            "memory_id": str(part.memory_id),
+        }
+        for part in parts
+    ]
+    created_at = to_rfc3339(one.row.created_at)
+    row = one.row
+    return _line("checkpoint", row.checkpoint_id, name=row.name, session=session, parts=said, created_at=created_at)
+
+
+def _line(kind: str, record_id: Any, **members: Any) -> Line:
+    found: Line = {"type": kind, "id": str(record_id), **members}
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,203 @@
+"""The records of an import: lines as an export writes them in, records of the caller's scope out.
+
+A record goes the way of its own call: redaction, judgement, bounds and audit are those. Its ids are made of those that
+it had, so one that is taken in twice is there once, one that was deleted here stays deleted, and what was forgotten
+does not come back. Only a key that may import as trusted brings any, since they are words of the user's own; none gains
+integrity by travelling. Raises LineRefused, in words for the answer; NotYet for one that names what may come later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from memory.audit import noted
+from memory.errors import NotFound, Refused, StoreUnavailable
+from policies.checkpoint import may_become
+from policies.labels import Integrity, Sensitivity
+from proxy.api.asking import Caller, validated
+from proxy.api.conversation_parts import Words
+from proxy.api.copies import Copy, copy_of
+from proxy.api.entities import EntityCalls
+from proxy.api.import_lines import LineRefused, NotYet, Record
+from proxy.api.parts import OwnParts
+from proxy.api.personas import PersonaCalls
+from proxy.api.saving import Saving
+from proxy.api.schemas_entity import EntityAsked, RelationshipAsked
+from proxy.api.schemas_persona import PersonaAsked
+from proxy.api.schemas_records import CheckpointLine, EntityLine, PartLine, PersonaLine, RelationshipLine, TaskLine
+from proxy.api.schemas_task import TaskAsked, TasksAsked
+from proxy.api.sessions import Labels
+from proxy.api.tasks import TaskCalls
+
+M = TypeVar("M", bound=BaseModel)
+_VOUCHED: Final = frozenset({Integrity.ADMIN.value, Integrity.USER.value})
+UNTRUSTED: Final = "records are the user's own words: they are taken from a key with memory:import:trusted"
+FORGOTTEN: Final = "it was forgotten, and does not come back"
+
+
+class RecordTaker:
+    """Takes the records of one import."""
+
+    def __init__(self, parts: OwnParts, caller: Caller, *, trusted: bool) -> None:
+        self._parts = parts
+        # A session in the head of the call is that of turns without one; a record says its own.
+        self._caller = replace(caller, ask=replace(caller.ask, session=None))
+        self._trusted = trusted
+        self._personas, self._entities, self._saving = PersonaCalls(parts), EntityCalls(parts), Saving(parts)
+        self._tasks = TaskCalls(parts, Labels(parts.records))
+        self._take: Final[dict[str, Callable[[dict[str, Any]], Awaitable[None]]]] = {
+            "persona": self._persona,
+            "entity": self._entity,
+            "relationship": self._relationship,
+            "task": self._task,
+            "checkpoint": self._checkpoint,
+        }
+
+    async def take(self, record: Record) -> None:
+        """Take one. Raises LineRefused, NotYet, StoreUnavailable."""
+        if not self._trusted:
+            raise LineRefused(UNTRUSTED)
+        value = {name: member for name, member in record.value.items() if name != "type"}
+        try:
+            await self._take[record.kind](value)
+        except StoreUnavailable:
+            raise
+        except Refused as fault:
+            raise LineRefused(f"{record.kind}: {fault}") from fault
+
+    async def _persona(self, value: dict[str, Any]) -> None:
+        line = validated(PersonaLine, value)
+        copy = await self._new(line)
+        if copy is None:
+            return
+        await self._personas.kept(self._caller, _asked(PersonaAsked, line), copy.memory_id)
+
+    async def _entity(self, value: dict[str, Any]) -> None:
+        line = validated(EntityLine, {**_without(value, "of"), "type": value.get("of")})
+        copy = await self._new(line)
+        if copy is None:
+            return
+        await self._entities.kept(self._caller, _asked(EntityAsked, line), copy)
+
+    async def _relationship(self, value: dict[str, Any]) -> None:
+        line = validated(RelationshipLine, {**_without(value, "tie"), "type": value.get("tie")})
+        copy = await self._new(line)
+        if copy is None:
+            return
+        ends = {"source": await self._entity_here(line.source), "target": await self._entity_here(line.target)}
+        await self._entities.tied(self._caller, _asked(RelationshipAsked, line).model_copy(update=ends), copy)
+
+    async def _task(self, value: dict[str, Any]) -> None:
+        line = validated(TaskLine, value)
+        copy = await self._new(line, line.session)
+        if copy is None:
+            return
+        needs = [await self._task_here(one) for one in line.needs]
+        asked = _asked(TaskAsked, line).model_copy(update={"needs": needs, "name": None})
+        integrity = Integrity.USER if line.integrity in _VOUCHED else Integrity.ASSISTANT
+        await self._tasks.added(self._caller, TasksAsked(tasks=[asked], session=line.session), integrity, [copy])
+
+    async def _checkpoint(self, value: dict[str, Any]) -> None:
+        """Its parts become its own, in words; documents and files are not taken, and an upload brings those again."""
+        line = validated(CheckpointLine, value)
+        caller, store = self._caller, self._parts.checkpoints.store
+        said = [one for one in line.parts if one.part != "document" and may_become(one.part, Integrity(one.integrity))]
+        try:
+            known = await store.one(caller.scope, caller.credential.hide(line.name))
+        except NotFound:
+            pass
+        else:
+            there = {(one.part, one.content) for one in known.parts}
+            if all((one.part, one.content) in there for one in said):
+                return
+            raise LineRefused("checkpoint: another of this name is here; rename or delete one of them")
+        if not said:
+            raise LineRefused(
+                "checkpoint: documents are to be uploaded again, and only a user's own words become a goal"
+            )
+        ids = {one.memory_id: _part_id(caller, line, one) for one in said}
+        gone = await self._kept_away([*map(UUID, ids), *ids.values()], line.session, line.created_at)
+        said = [one for one in said if not {UUID(one.memory_id), ids[one.memory_id]} & gone]
+        if not said:
+            raise LineRefused(f"checkpoint: {FORGOTTEN}")
+        if await self._parts.records.memory_labels(caller.scope, list(ids.values())):
+            raise LineRefused("checkpoint: it was deleted here; undelete brings it back")
+        new = await self._saving.made_of(caller.credential.hide(line.name), [_words(one) for one in said], caller)
+        # The parts of one checkpoint differ in their kind or their words, and come out in that order.
+        of = {(one.part, one.content): ids[one.memory_id] for one in said}
+        parts = tuple(
+            replace(one, memory_id=copied, made=replace(one.made, memory_id=copied))
+            for one in new.parts
+            if one.made is not None and (copied := of.get((one.part, one.made.content), one.memory_id))
+        )
+        subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
+        names = {"checkpoint": new.name}
+        note = noted(caller.scope.tenant, caller.actor, "checkpoint.save", names=names, at=caller.now)
+        await store.save(caller.scope, subject, replace(new, parts=parts), now=caller.now, note=note)
+        await self._parts.tells.changed(caller.scope)
+        self._parts.metrics.checkpoints.labels("saved").inc()
+
+    # ------------------------------------------------------------ steps
+
+    async def _new(self, line: Any, session: str | None = None) -> Copy | None:
+        """The ids of a record that is to be kept; None for one that is here, or was and has been deleted since."""
+        scope = self._caller.scope
+        copy, memory_id = copy_of(scope, UUID(line.id)), UUID(line.memory_id)
+        if await self._kept_away([memory_id, copy.memory_id], session, line.created_at):
+            raise LineRefused(FORGOTTEN)
+        known = await self._parts.records.memory_labels(scope, [memory_id, copy.memory_id])
+        return None if known else copy
+
+    async def _kept_away(self, ids: Sequence[UUID], session: str | None, happened: Any) -> frozenset[UUID]:
+        label = self._caller.credential.hide(session) if session is not None else None
+        return await self._parts.forgets.keep_away(self._caller.scope, ids, label, happened or self._caller.now)
+
+    async def _entity_here(self, named: str) -> str:
+        """The entity that a line names, by its id or that of its copy. Raises NotYet."""
+        ids = _ids_of(self._caller, named)
+        found = {one.entity_id for one in await self._parts.entities.some(self._caller.scope, ids)}
+        return _first(ids, found, "an entity")
+
+    async def _task_here(self, named: str) -> str:
+        ids = _ids_of(self._caller, named)
+        found = {one.task_id for one in await self._parts.tasks.some(self._caller.scope, ids)}
+        return _first(ids, found, "a task")
+
+
+def _first(ids: Sequence[UUID], found: set[UUID], what: str) -> str:
+    for one in ids:
+        if one in found:
+            return str(one)
+    raise NotYet(f"it names {what} that is not here: {ids[0] if ids else 'no id'}")
+
+
+def _ids_of(caller: Caller, named: str) -> list[UUID]:
+    try:
+        return [UUID(named), copy_of(caller.scope, UUID(named)).record_id]
+    except ValueError:
+        return []
+
+
+def _part_id(caller: Caller, line: CheckpointLine, one: PartLine) -> UUID:
+    """The id of a part's copy: of another checkpoint it is another memory."""
+    return copy_of(caller.scope, UUID(int=UUID(line.id).int ^ UUID(one.memory_id).int)).memory_id
+
+
+def _words(one: PartLine) -> Words:
+    integrity = Integrity(one.integrity) if one.integrity not in _VOUCHED else Integrity.USER
+    role = "user" if integrity is Integrity.USER else "assistant"
+    return Words(one.part, one.content, role, integrity, Sensitivity(one.sensitivity), (), None)
+
+
+def _asked(model: type[M], line: BaseModel) -> M:
+    """The body that a line's own call takes."""
+    return validated(model, {name: getattr(line, name) for name in model.model_fields})
+
+
+def _without(value: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: member for name, member in value.items() if name not in names}
