@@ -144,11 +144,11 @@ class Line:
 class _Question:
     """What was asked in one go, and the replies so far."""
 
-    __slots__ = ("answer", "count", "replies", "sent_s", "timer")
+    __slots__ = ("answer", "count", "heard", "replies", "timer")
 
-    def __init__(self, count: int, sent_s: float, answer: asyncio.Future[list[Any]]) -> None:
+    def __init__(self, count: int, heard: int, answer: asyncio.Future[list[Any]]) -> None:
         self.count = count
-        self.sent_s = sent_s
+        self.heard = heard  # reads of its connection before it was sent: uvloop's clock has whole milliseconds
         self.answer = answer
         self.replies: list[Any] = []
         self.timer: asyncio.TimerHandle | None = None
@@ -175,7 +175,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = hiredis.Reader(notEnoughData=_MORE)
         self._asked: deque[_Question] = deque()
-        self._heard_s = 0.0
+        self._heard = 0
         self._unread = False
 
     async def ask(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
@@ -183,7 +183,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is None or self._unread or len(self._asked) >= OUTSTANDING_MAX:
             raise ConnectionError("the server reads too slowly" if self._transport else "not connected")
         packed = b"".join([_pack(command) for command in commands])
-        question = _Question(len(commands), self._loop.time(), self._loop.create_future())
+        question = _Question(len(commands), self._heard, self._loop.create_future())
         question.timer = self._loop.call_later(timeout_s, self._due, question)
         self._asked.append(question)
         self._transport.write(packed)
@@ -206,7 +206,7 @@ class _Connection(asyncio.Protocol):
     def _late(self, question: _Question) -> None:
         """No reply came in time. With nothing heard since it was sent, no other is sent over this connection."""
         question.end(TimeoutError("no answer in time"))
-        if question in self._asked and self._heard_s <= question.sent_s:
+        if question in self._asked and self._heard == question.heard:
             self.usable = False
         self._let_go()
 
@@ -237,7 +237,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Each reply belongs to the oldest question."""
-        self._heard_s = self._loop.time()
+        self._heard += 1
         try:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not _MORE:
