@@ -17,7 +17,7 @@ from redis.exceptions import RedisClusterException, RedisError
 from memory.errors import QueueUnavailable
 
 Client = Redis | RedisCluster
-REASON_CHARS_MAX = 120
+_REASON_CHARS_MAX = 120
 
 
 def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connections_max: int = 64) -> Client:
@@ -44,10 +44,9 @@ def faults(doing: str) -> Iterator[None]:
     try:
         yield
     except (RedisError, RedisClusterException, OSError, TimeoutError) as exc:
-        reason = str(exc)[:REASON_CHARS_MAX]
-        raise QueueUnavailable(f"{doing}: {type(exc).__name__}: {reason}") from exc
+        raise refused(doing, exc) from exc
 
 
 def refused(doing: str, reply: Exception) -> QueueUnavailable:
-    """What the server said to a command, as ours."""
-    return QueueUnavailable(f"{doing}: {type(reply).__name__}: {str(reply)[:REASON_CHARS_MAX]}")
+    """A foreign fault, or what the server said to a command, as ours. Never quotes a value."""
+    return QueueUnavailable(f"{doing}: {type(reply).__name__}: {str(reply)[:_REASON_CHARS_MAX]}")

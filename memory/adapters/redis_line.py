@@ -20,8 +20,7 @@ from typing import Any, Final, Protocol, cast
 import hiredis
 from redis.asyncio.connection import UnixDomainSocketConnection, parse_url
 
-from memory.adapters.redis_client import REASON_CHARS_MAX, Client, faults
-from memory.errors import QueueUnavailable
+from memory.adapters.redis_client import Client, faults, refused
 
 Command = tuple[str | bytes | int, ...]
 
@@ -97,7 +96,7 @@ class Line:
                     connection = await self._connected()
             return await connection.ask(commands, timeout_s)
         except OSError as exc:  # time-outs are among them
-            raise QueueUnavailable(f"{doing}: {type(exc).__name__}: {str(exc)[:REASON_CHARS_MAX]}") from exc
+            raise refused(doing, exc) from exc
 
     async def close(self) -> None:
         """See Asks."""
