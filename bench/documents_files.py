@@ -213,7 +213,8 @@ def _hostile_pdf() -> Iterator[Hostile]:
     yield Hostile("cut.pdf", good[: len(good) // 3], "broken")
     yield Hostile("head-only.pdf", b"%PDF-1.7\n", "broken")
     yield Hostile("noise.pdf", b"%PDF-1.7\n" + random.Random(3).randbytes(200_000), "broken")
-    yield Hostile("bomb.pdf", _pdf_bomb(), "", status=200)
+    yield Hostile("bomb.pdf", pdf_bomb(), "page 1 of the PDF unpacks", status=413)
+    yield Hostile("broken-page.pdf", pdf_with_a_broken_page(), "", status=200)
     yield Hostile("encrypted.pdf", _encrypted(), "encrypted")
     yield Hostile("cycle.pdf", _pdf_cycle(), "broken")
     yield Hostile(
@@ -237,9 +238,19 @@ def _hostile_pdf() -> Iterator[Hostile]:
 _PAGE: Final = b"<< /Type /Page /Parent 2 0 R /Resources << /Font << /F1 3 0 R >> >> /MediaBox [0 0 612 792]"
 
 
-def _pdf_bomb() -> bytes:
+def pdf_bomb() -> bytes:
     """A page whose stream unpacks to 200 MB, and one that can be read."""
     bomb = zlib.compress(b"(a) Tj " * 30_000_000, 9)
+    return _two_pages(b"<< /Length %d /Filter /FlateDecode >>\nstream\n" % len(bomb) + bomb + b"\nendstream")
+
+
+def pdf_with_a_broken_page() -> bytes:
+    """A page packed in a way that is not known, and one that can be read."""
+    return _two_pages(b"<< /Length 5 /Filter /MartianDecode >>\nstream\nwords\nendstream")
+
+
+def _two_pages(first: bytes) -> bytes:
+    """A file of this stream as a page, and of one that can be read."""
     page = _PAGE + b" /Contents %d 0 R >>"
     small = _page_stream(["What can be read is read."])
     return _pdf_of(
@@ -248,7 +259,7 @@ def _pdf_bomb() -> bytes:
             b"<< /Type /Pages /Kids [4 0 R 6 0 R] /Count 2 >>",
             b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
             page % 5,
-            b"<< /Length %d /Filter /FlateDecode >>\nstream\n" % len(bomb) + bomb + b"\nendstream",
+            first,
             page % 7,
             b"<< /Length %d >>\nstream\n" % len(small) + small + b"\nendstream",
         ]

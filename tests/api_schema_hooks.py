@@ -12,6 +12,9 @@ NDJSON = "application/x-ndjson"
 # By the beginning of a path: ids of rows that exist, which half of the requests are about.
 KNOWN: dict[str, list[str]] = json.loads(os.environ.get("API_SCHEMA_KNOWN", "{}"))
 
+# Members by which queries and bodies name a person or a thing.
+_ENTITIES = ("to", "into", "source", "target")
+
 
 @schemathesis.serializer(NDJSON)
 def lines(_: Any, value: Any) -> bytes:
@@ -31,10 +34,18 @@ def last_line(context: Any, response: Any) -> Any:
 
 @schemathesis.hook
 def map_case(context: Any, case: Any) -> Any:
-    """About something that exists, for every second case of a path that names a thing."""
+    """About something that exists, for every second case that names a thing by its path, its query or its body."""
     for path, ids in KNOWN.items():
         if case.path.startswith(path) and "id" in (case.path_parameters or {}) and ids:
-            given = str(case.path_parameters["id"])
-            if sum(given.encode("utf-8", "surrogatepass")) % 2:
-                case.path_parameters["id"] = ids[len(given) % len(ids)]
+            case.path_parameters["id"] = _known(str(case.path_parameters["id"]), ids)
+    for given in (case.query, case.body):
+        for member in _ENTITIES:
+            said = given.get(member) if isinstance(given, dict) else None
+            if isinstance(said, str) and 1 <= len(said) <= 64:  # else it is one that must be refused
+                given[member] = _known(said, KNOWN.get("/memory/v1/entities/", [said]))
     return case
+
+
+def _known(given: str, ids: list[str]) -> str:
+    odd = sum(given.encode("utf-8", "surrogatepass")) % 2
+    return ids[len(given) % len(ids)] if odd else given

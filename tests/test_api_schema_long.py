@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.talk import ask
+from tests.e2e.test_artifacts_e2e import send
 from tests.e2e.test_documents_e2e import upload
 from tests.service_fixture import Service, serving, stand_in
 
@@ -25,6 +27,7 @@ include-name = "POST /memory/v1/import"
 checks.negative_data_rejection.enabled = false
 """
 WHO = {"X_Memory_User": "ada"}
+NUMBERS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
 def known(service: Service) -> dict[str, list[str]]:
@@ -35,6 +38,12 @@ def known(service: Service) -> dict[str, list[str]]:
     service.call("POST", "/memory/v1/personas", {"name": "desk", "facets": {"tone": "dry"}}, **WHO)
     service.call("POST", "/memory/v1/checkpoints", {"name": "camp", "notes": "By the pier."}, **WHO)
     memories = [one["id"] for one in service.call("GET", "/memory/v1/memories", **WHO)["data"]]
+    people = [made(service, "/memory/v1/entities", {"name": f"Ana {one}", "type": "person"}) for one in NUMBERS]
+    ends = itertools.pairwise(people)
+    ties = [made(service, "/memory/v1/relationships", {"source": a, "type": "knows", "target": b}) for a, b in ends]
+    work = {"tasks": [{"title": f"Paint the {one} boat"} for one in NUMBERS]}
+    tasks = [one["id"] for one in service.call("POST", "/memory/v1/tasks", work, **WHO)["data"]]
+    files = [send(service, "ada", f"the log of the {one} day".encode())["id"] for one in NUMBERS]
     assert memories and retrieval and document
     return {
         "/memory/v1/memories/": memories,
@@ -44,7 +53,16 @@ def known(service: Service) -> dict[str, list[str]]:
         "/memory/v1/sessions/": ["harbour"],
         "/memory/v1/retrievals/": [retrieval],
         "/memory/v1/replay/": [retrieval],
+        "/memory/v1/entities/": people,
+        "/memory/v1/relationships/": ties,
+        "/memory/v1/tasks/": tasks,
+        "/memory/v1/artifacts/": files,
     }
+
+
+def made(service: Service, path: str, body: dict[str, Any]) -> str:
+    """The id of what is made there."""
+    return str(service.call("POST", path, body, **WHO)["id"])
 
 
 def checked(service: Service, *options: str) -> None:

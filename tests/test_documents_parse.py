@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.documents_files import TYPES, Hostile, docx, hostile, paragraphs, pdf, sound
+from bench.documents_files import TYPES, Hostile, docx, hostile, paragraphs, pdf, pdf_with_a_broken_page, sound
 from memory.adapters.parsing import ParseBounds, ParseProcess
 from memory.documents import Parsed
 from memory.errors import RateLimited, Refused, StoreUnavailable, TooLarge, Unprocessable
@@ -217,6 +217,14 @@ def test_a_hostile_file_is_taken_or_refused_with_its_reason(file: Hostile) -> No
         parse(file.content, file.name, file.declared)
     assert refused.value.status == file.status
     assert file.why in refused.value.message
+
+
+def test_in_the_place_of_a_broken_page_stands_that_it_is() -> None:
+    parsed = parse(pdf_with_a_broken_page(), "a.pdf")
+    assert [(block.page, block.text) for block in parsed.blocks] == [
+        (1, "[Page 1 of this PDF is broken and could not be read.]"),
+        (2, "What can be read is read."),
+    ]
 
 
 def test_there_are_thirty_hostile_files_at_least() -> None:

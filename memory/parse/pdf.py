@@ -1,8 +1,9 @@
 """PDF as blocks: the bytes in, the paragraphs of each page with its number out, under the titles of the outline.
 
-By pypdf, which has bounds of its own for what a stream may unpack to. One page that cannot be read is left out and
-counted; a file of which none can is refused, as is one that wants a password. A scan without text is refused too: there
-is nothing to find in it, and nobody here reads pictures.
+By pypdf, which has bounds of its own for what a stream may unpack to: a file with a page beyond them is refused whole.
+In the place of a page that is broken stands a line that says so, for who reads the text and for the model; a file of
+which none can be read is refused, as is one that wants a password. A scan without text is refused too: there is nothing
+to find in it, and nobody here reads pictures.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from memory.parse.blocks import HEADING_CHARS_MAX, Block, Refusal, Sink, TooMuch
 from memory.parse.plain import paragraphs
 
 _OUTLINE_MAX: Final = 5_000
+_UNREAD: Final = "[Page {} of this PDF is broken and could not be read.]"
 # What pypdf raises for a broken file beside its own errors: it reads what it is told by the file.
 _BROKEN: Final = (
     PyPdfError,
@@ -43,21 +45,22 @@ def document(content: bytes, sink: Sink) -> str:
     reader = _opened(content)
     count = _pages(reader, sink)
     titles = _outline(reader)
-    base, unread, limited = 0, 0, False
+    base, unread = 0, 0
     for number in range(count):
         for level, title in titles.get(number, ()):
             sink.put(Block(title, "heading", base, base, number + 1, level))
         try:
             text = reader.pages[number].extract_text()
-        except LimitReachedError:
-            text, limited, unread = "", True, unread + 1
+        except LimitReachedError as fault:
+            raise TooMuch(
+                f"page {number + 1} of the PDF unpacks to more than a page may: save it again from what made it"
+            ) from fault
         except _BROKEN:
             text, unread = "", unread + 1
+            sink.put(Block(_UNREAD.format(number + 1), "paragraph", base, base, number + 1))
         paragraphs(text, sink, page=number + 1, base=base)
         base += len(text) + 1
-    if sink.blocks == 0:
-        if limited:
-            raise TooMuch("the PDF unpacks to more than may be read of one stream")
+    if sink.blocks == unread:
         if unread:
             raise Refusal(f"the PDF is broken: none of its {count} pages can be read")
         raise Refusal("the PDF has no text (a scan?): run it through text recognition first")

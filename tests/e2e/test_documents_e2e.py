@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.documents_files import docx, paragraphs, pdf, sound
+from bench.documents_files import docx, paragraphs, pdf, pdf_bomb, sound
 from tests.e2e.talk import ask
 from tests.service_fixture import Service, serving, stand_in
 
@@ -194,6 +194,8 @@ def test_another_user_or_project_has_nothing_of_it(shelf: Service, user: str) ->
         (b"x" * (BYTES_MAX + 1), "a.txt", {}, 413, "documents.bytes_max"),
         (b"x" * (BYTES_MAX + 100_000), "a.txt", {}, 413, "documents.bytes_max"),
         (b"PK\x03\x04 a zip", "a.pdf", {}, 422, "ZIP archive"),
+        (pdf_bomb(), "a.pdf", {}, 413, "page 1 of the PDF unpacks to more than a page may"),
+        (b"n\n" + b"1\n" * 150_000, "a.csv", {}, 413, "more than 100000 rows"),
         (b"caf\xe9", "a.txt", {}, 422, "not UTF-8"),
         (b"words", "a.txt", {"colour": "red"}, 422, "colour is not a part of this form"),
         (b"words", "a.txt", {"save": "later"}, 422, "save"),
@@ -214,7 +216,7 @@ def test_an_upload_that_cannot_be_taken_is_refused_with_what_is_wrong(
     assert got == status, said
     assert words in said["error"]["message"]
     assert said["error"]["code"] == ("too_large" if status == 413 else "unprocessable")
-    assert documents(shelf, user) == [], "nothing half stored"
+    assert documents(shelf, user) == [] and search(shelf, user, "words of the file") == [], "nothing half stored"
 
 
 def test_a_body_that_is_no_form_or_no_whole_one_is_refused(shelf: Service, user: str) -> None:

@@ -222,6 +222,50 @@ def test_what_is_forgotten_takes_them_along(service: Service, user: str) -> None
     assert call(service, user, "GET")["data"] == []
 
 
+def says(service: Service, user: str) -> list[str]:
+    listed = service.call("GET", "/memory/v1/memories?limit=100", X_Memory_User=user)["data"]
+    return sorted(one["content"] for one in listed)
+
+
+def test_a_forgotten_name_is_in_no_tie_that_was_made_by_hand(service: Service, user: str) -> None:
+    ask(service, "I work at Globex.\nsay: Fine.", user, session="one")
+    service.settle()
+    ana, firm = add(service, user, "Ana Kovac"), add(service, user, "Halcyon Labs", "organisation")
+    learnt = named(service, user)["Globex"]
+    for pair in ((ana, firm), (ana, learnt), (learnt, firm)):
+        made = tie(service, user, pair[0], "knows", pair[1])
+        assert "id" in made, made
+    receipt = service.call("POST", "/memory/v1/forget", {"memory": ana["memory_id"]}, X_Memory_User=user)
+    assert receipt["complete"] is True, receipt
+    left = says(service, user)
+    assert not any("Kovac" in one for one in left), left
+    assert "Globex: knows Halcyon Labs." in left
+    receipt = service.call("POST", "/memory/v1/forget", {"session": "one"}, X_Memory_User=user)
+    assert receipt["complete"] is True, receipt
+    assert [one for one in says(service, user) if "Globex" in one] == []
+    assert [one["id"] for one in call(service, user, "GET")["data"]] == [firm["id"]]
+
+
+def test_a_tie_is_hidden_while_one_of_its_ends_is_deleted(service: Service, user: str) -> None:
+    ana, firm = add(service, user, "Ana Kovac"), add(service, user, "Halcyon Labs", "organisation")
+    tie(service, user, ana, "works_at", firm)
+    other = tie(service, user, ana, "knows", firm)
+    service.call("DELETE", f"/memory/v1/memories/{other['memory_id']}", X_Memory_User=user)  # not with its ends
+    both = [one for one in says(service, user) if "works at" in one]
+    assert len(both) == 1
+
+    def shown() -> list[str]:
+        return [one for one in says(service, user) if "Ana Kovac: " in one]
+
+    call(service, user, "DELETE", f"/{ana['id']}")
+    assert shown() == []
+    call(service, user, "DELETE", f"/{firm['id']}")
+    call(service, user, "POST", f"/{ana['id']}/undelete")
+    assert shown() == []
+    call(service, user, "POST", f"/{firm['id']}/undelete")
+    assert shown() == both
+
+
 def test_the_command_keeps_ties_and_shows_them(service: Service, user: str) -> None:
     def run(*words: str) -> str:
         argv = [sys.executable, "-m", "proxy", "entities", *words, "--url", service.url, "--user", user]

@@ -141,7 +141,7 @@ class EntityStore:
         return await self.one(scope, entity_id)
 
     async def delete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> None:
-        """Hide one with its card, and do not learn it again. Raises NotFound."""
+        """Hide one with its card and the ties made by hand, and do not learn it again. Raises NotFound."""
         await self._hide(scope, entity_id, now, actor, now, note)
 
     async def undelete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
@@ -160,8 +160,12 @@ class EntityStore:
             known = require_turn(found, "entity", at, now)
             await tx.run("mark_entity_deleted", scope.tenant, entity_id, known["version"] + 1, at)
             await _step(tx, place, entity_id, known["version"] + 1, "deleted" if at else "undeleted", None, actor)
-            if card_id := known["card_id"]:
-                await turn_memory(tx, scope.tenant, scope_id, card_id, at, changed=changed, now=now)
+            since = {known["card_id"]: at} if known["card_id"] else {}
+            for row in await tx.fetch("ties_by_hand", scope.tenant, entity_id):
+                if row["deleted_at"] == known["deleted_at"]:  # hidden with this one, or not yet
+                    since[row["memory_id"]] = at or row["other_deleted_at"]
+            for memory_id, hidden in since.items():
+                await turn_memory(tx, scope.tenant, scope_id, memory_id, hidden, changed=changed, now=now)
             await witness(tx)
 
     # ------------------------------------------------------------ what ties them

@@ -9,7 +9,7 @@ LeaseLost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -79,7 +79,7 @@ class EraseStore(EraseJobs):
             first = {*events, *plan.memories}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, plan.scope_ids)}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, list(plan.sessions))}
-            return sorted({row["memory_id"] for row in await tx.fetch("made_of", tenant, list(first))})
+            return sorted(await _taken_along(tx, tenant, first))
 
     async def said_by(self, tenant: UUID, see: Sequence[int], memories: Sequence[UUID]) -> list[str]:
         """All that these memories have ever said."""
@@ -198,11 +198,11 @@ class _Deletion:
         first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, sessions)}
         for row in await self._turns([], sessions, []):
             first.add(row["event_id"])
-        made = {row["memory_id"]: row for row in await tx.fetch("made_of", tenant, list(first))}
+        made = await _taken_along(tx, tenant, first)
         again = {row["session_id"] for row in made.values() if row["collection"] in ("episode", "past")}
         more = await tx.fetch("told_of_sessions", tenant, sorted(one for one in again if one is not None))
         if extra := {row["memory_id"] for row in more} - made.keys():  # all episodes of a session are told again
-            made |= {row["memory_id"]: row for row in await tx.fetch("made_of", tenant, list(extra))}
+            made |= await _taken_along(tx, tenant, extra)
         return made
 
     async def _turns(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> list[Any]:
@@ -263,6 +263,16 @@ class _Deletion:
         if values:
             found = await self._tx.value("erase_rows", self._tenant, member, [str(one) for one in values])
             self._counts.update({name: int(count) for name, count in found.items()})
+
+
+async def _taken_along(tx: Transaction, tenant: UUID, first: Iterable[UUID]) -> dict[UUID, Any]:
+    """These memories, all that was made of them, and what was said by hand of those whose names go with them."""
+    taken: dict[UUID, Any] = {}
+    more = list(first)
+    while more:
+        taken |= {row["memory_id"]: row for row in await tx.fetch("made_of", tenant, more)}
+        more = [row["memory_id"] for row in await tx.fetch("ties_of_gone", tenant, list(taken))]
+    return taken
 
 
 async def _whole(tx: Transaction, target: Target) -> Plan:

@@ -169,6 +169,59 @@ JOIN entities t ON t.tenant_id = $1 AND t.entity_id = r.target_entity AND t.dele
 ORDER BY r.created_at DESC, r.relationship_id
 LIMIT $3;
 
+-- name: ties_by_hand
+-- What was said by hand of what ties one to others, hidden or not, and since when the other end is deleted.
+-- $1 tenant uuid, $2 entity_id uuid
+-- Uses: relationships_of_source, relationships_of_target, memories_pkey, entities_pkey.
+-- Rows: memory_id, deleted_at, other_deleted_at.
+SELECT r.memory_id, m.deleted_at, o.deleted_at AS other_deleted_at
+FROM (SELECT memory_id, target_entity AS other FROM relationships
+      WHERE tenant_id = $1 AND source_entity = $2 AND deleted_at IS NULL
+      UNION ALL
+      SELECT memory_id, source_entity FROM relationships
+      WHERE tenant_id = $1 AND target_entity = $2 AND deleted_at IS NULL) r
+CROSS JOIN LATERAL (SELECT deleted_at, collection FROM memories
+                    WHERE tenant_id = $1 AND memory_id = r.memory_id LIMIT 1) m
+CROSS JOIN LATERAL (SELECT deleted_at FROM entities WHERE tenant_id = $1 AND entity_id = r.other LIMIT 1) o
+WHERE m.collection = 'entity';
+
+-- name: ties_of_gone
+-- What else was said by hand of what ties those whose names go with these memories: whose card is one of these, and
+-- whom no other memory names.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: entity_aliases_of_memory, entities_pkey, entities_merged, entity_aliases_pkey, relationships_of_source,
+-- relationships_of_target, memories_pkey. Rows: memory_id.
+WITH hit AS (
+    SELECT DISTINCT coalesce(e.merged_into, e.entity_id) AS root
+    FROM entity_aliases a
+    CROSS JOIN LATERAL (SELECT entity_id, merged_into FROM entities
+                        WHERE tenant_id = $1 AND entity_id = a.entity_id LIMIT 1) e
+    WHERE a.tenant_id = $1 AND a.memory_id = ANY ($2)),
+member AS (
+    SELECT h.root, e.entity_id, e.card_id
+    FROM hit h
+    CROSS JOIN LATERAL (
+        (SELECT entity_id, card_id FROM entities WHERE tenant_id = $1 AND entity_id = h.root LIMIT 1)
+        UNION ALL
+        SELECT entity_id, card_id FROM entities WHERE tenant_id = $1 AND merged_into = h.root) e),
+gone AS (
+    SELECT m.root
+    FROM member m
+    GROUP BY m.root
+    HAVING coalesce(bool_or(m.card_id = ANY ($2)), false)
+        OR bool_and(NOT EXISTS (
+            SELECT FROM entity_aliases a
+            WHERE a.tenant_id = $1 AND a.entity_id = m.entity_id AND a.memory_id <> ALL ($2))))
+SELECT DISTINCT r.memory_id
+FROM gone g
+JOIN member m ON m.root = g.root
+CROSS JOIN LATERAL (
+    SELECT memory_id FROM relationships WHERE tenant_id = $1 AND source_entity = m.entity_id
+    UNION ALL
+    SELECT memory_id FROM relationships WHERE tenant_id = $1 AND target_entity = m.entity_id) r
+CROSS JOIN LATERAL (SELECT collection FROM memories WHERE tenant_id = $1 AND memory_id = r.memory_id LIMIT 1) c
+WHERE c.collection = 'entity' AND r.memory_id <> ALL ($2);
+
 -- name: lock_relationship
 -- One of this scope that is not deleted, locked to the end of the transaction.
 -- $1 tenant uuid, $2 scope_id int8, $3 relationship_id uuid
