@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Final
 from uuid import UUID
 
+from memory.bounded import bounded_at
 from memory.chain import Digest, chain
 from memory.checkpoints import Restored
 from memory.config import Settings
@@ -268,7 +269,7 @@ class Remembering:
         chain_key = await parts.keys.chain_key(scope.tenant)
         digests = tuple(await off_loop(len(asked.body), partial(chain, chain_key, messages)))
         try:
-            async with asyncio.timeout(self._look_up_s):
+            async with bounded_at(asyncio.get_running_loop().time() + self._look_up_s):
                 ids = parts.hot.known_scope_ids(scope)
                 return await parts.conversations.find(scope, chain_key, asked.ask.session, messages, digests, ids)
         except TimeoutError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -335,6 +336,19 @@ async def test_an_unforeseen_failure_of_the_queue_does_not_reach_the_answer(
     assert await hand_off.hand_off(an_entry()) == "none"
     assert hand_off.held() == 1
     assert "unforeseen" in caplog.text
+
+
+async def test_a_loop_that_is_late_takes_no_queue_for_one(valkey: ValkeyServer, spool: Spool, counts: Counts) -> None:
+    queue = RedisQueue(valkey.url, lanes=1)
+    hand_off = a_hand_off(queue, spool, counts, hold_ms=50.0)
+    assert await hand_off.hand_off(an_entry()) == "queue"  # connected
+    handing = asyncio.create_task(hand_off.hand_off(an_entry()))
+    for _ in range(3):
+        await asyncio.sleep(0)  # the entry is on its way
+    time.sleep(0.2)
+    assert await handing == "queue"
+    assert (counts["queued"], counts["spooled"]) == (2, 0)
+    await queue.close()
 
 
 @pytest.mark.slow

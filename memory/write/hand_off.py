@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
+from memory.bounded import bounded_at
 from memory.errors import QueueUnavailable, SpoolUnavailable
 from memory.ports import Entry
 from memory.write.meter import Meter
@@ -220,7 +221,7 @@ class HandOff:
     async def _put(self, entry: Entry, until_s: float) -> bool:
         """Try the queue for `hold_ms`. A put that is given up may still arrive: storage knows an exchange by its id."""
         try:
-            async with asyncio.timeout_at(until_s):
+            async with bounded_at(until_s):
                 await self._queue.put(entry)
         except (QueueUnavailable, TimeoutError) as exc:
             self._meter.count("put_failed")
