@@ -31,10 +31,10 @@ class bounded_at:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    ) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        return await self._timeout.__aexit__(kind, raised, trace)
+        await self._timeout.__aexit__(kind, raised, trace)
 
     def _due(self, turns: int) -> None:
         loop = asyncio.get_running_loop()
