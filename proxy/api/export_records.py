@@ -1,4 +1,4 @@
-"""The records of a scope as lines of an export: personas, people and things, what ties them, tasks, checkpoints.
+"""The records of a scope as lines of an export: personas, people and things, what ties them, checkpoints, tasks.
 
 Only what somebody wrote and a prompt may be given: what is learnt of facts comes again with its turns. Reads by pages.
 Raises StoreUnavailable.
@@ -7,9 +7,10 @@ Raises StoreUnavailable.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
-from memory.checkpoints import Checkpoint, StoredPart
+from memory.checkpoints import Checkpoint, CheckpointRow, StoredPart
 from memory.entities import Entity, Relationship
 from memory.errors import NotFound
 from memory.model import Scope
@@ -21,6 +22,7 @@ from proxy.api.asking import to_rfc3339
 from proxy.api.entities import TYPES
 from proxy.api.parts import OwnParts
 from proxy.api.sessions import Labels
+from proxy.api.task_checkpoints import name_shown
 from proxy.gated import readable
 
 _PAGE_ROWS: Final = 500
@@ -34,16 +36,19 @@ async def record_lines(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
     yield [persona_line(one) for one in personas if not one.hidden]
     async for page in _entities(parts, scope, holder):
         yield page
+    async for page in _checkpoints(parts, scope, holder):
+        yield page
     cursor = None
     while True:
         tasks = await parts.tasks.page(scope, limit=_PAGE_ROWS, cursor=cursor)
         seen = [one for one in readable(holder, tasks.rows, item) if not one.hidden]
         labels = await Labels(parts.records).of(scope, (one.session_id for one in seen))
-        yield [task_line(one, labels.get(one.session_id) if one.session_id else None) for one in seen]
+        yield [
+            task_line(one, labels.get(one.session_id) if one.session_id else None, name_shown(holder, one))
+            for one in seen
+        ]
         if (cursor := tasks.next_cursor) is None:
             break
-    async for page in _checkpoints(parts, scope, holder):
-        yield page
 
 
 async def _entities(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIterator[list[Line]]:
@@ -63,8 +68,9 @@ async def _checkpoints(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
     item, cursor = _item_in(scope), None
     while True:
         page = await parts.checkpoints.store.page(scope, limit=_PAGE_ROWS, cursor=cursor, order="asc")
-        labels = await Labels(parts.records).of(scope, (row.session_id for row in page.rows))
-        for row in page.rows:
+        rows = readable(holder, page.rows, partial(_row_in, scope))
+        labels = await Labels(parts.records).of(scope, (row.session_id for row in rows))
+        for row in rows:
             try:
                 whole = await parts.checkpoints.store.one(scope, row.name)
             except NotFound:  # deleted since the page was read
@@ -73,6 +79,10 @@ async def _checkpoints(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
             yield [checkpoint_line(whole, kept, labels.get(row.session_id) if row.session_id else None)]
         if (cursor := page.next_cursor) is None:
             break
+
+
+def _row_in(scope: Scope, row: CheckpointRow) -> Item:
+    return Item(scope.tenant, Sensitivity.PUBLIC, session_id=row.session_id)
 
 
 def _item_in(scope: Scope) -> Callable[[Any], Item]:
@@ -134,7 +144,7 @@ def relationship_line(one: Relationship) -> Line:
     )
 
 
-def task_line(one: Task, session: str | None) -> Line:
+def task_line(one: Task, session: str | None, checkpoint: str | None) -> Line:
     """A task as it stands; its history stays where it is."""
     return _line(
         "task",
@@ -145,6 +155,7 @@ def task_line(one: Task, session: str | None) -> Line:
         input=one.input,
         output=one.output,
         needs=list(map(str, one.needs)),
+        checkpoint=checkpoint,
         session=session,
         integrity=one.integrity,
         sensitivity=one.sensitivity,

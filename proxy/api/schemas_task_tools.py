@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from policies.checkpoint import NAME_CHARS_MAX
 from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
 from proxy.api.schemas import Asked
 from proxy.api.schemas_task import StatusName, TaskSaid
@@ -13,6 +14,7 @@ from proxy.api.schemas_tools import Id, ToolSaid
 
 TASKS_DEFAULT = 20
 _Words = Annotated[str, Field(max_length=WORDS_CHARS_MAX)]
+_Name = Annotated[str, Field(max_length=NAME_CHARS_MAX)]
 
 
 class TaskAddArguments(Asked):
@@ -22,6 +24,9 @@ class TaskAddArguments(Asked):
     notes: _Words | None = Field(default=None, description="What helps to do it.")
     input: _Words | None = Field(default=None, description="What it starts from; text, or JSON as text.")
     needs: list[Id] | None = Field(default=None, max_length=64, description="Ids of tasks that are to be done first.")
+    checkpoint: _Name | None = Field(
+        default=None, min_length=1, description="The checkpoint that the work goes on from, from checkpoint_list."
+    )
 
 
 class TaskUpdateArguments(Asked):
@@ -34,6 +39,9 @@ class TaskUpdateArguments(Asked):
     input: _Words | None = Field(default=None, description="What it starts from, in place of what it was.")
     output: _Words | None = Field(default=None, description="What came of it.")
     needs: list[Id] | None = Field(default=None, max_length=64, description="Ids of all tasks to be done first.")
+    checkpoint: _Name | None = Field(
+        default=None, description="The checkpoint that the work goes on from; an empty text: from none."
+    )
 
 
 class TaskListArguments(Asked):

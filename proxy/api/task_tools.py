@@ -15,7 +15,7 @@ from policies.injection.render import harmless
 from policies.labels import Integrity, Sensitivity
 from policies.task import OPEN, STATUSES
 from proxy.api.answers import said
-from proxy.api.asking import Caller, as_id, body_as, holder_for
+from proxy.api.asking import Caller, as_id, body_as, holder_for, validated
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import Asked
 from proxy.api.schemas_task import TaskAsked, TaskPatch, TaskSaid, TasksAsked
@@ -46,8 +46,7 @@ class TaskTools:
         """Keep a task as the assistant's."""
         caller = tool_caller(request, self._parts, "memory:write")
         asked = await body_as(request, TaskAddArguments)
-        needs = asked.needs or []
-        task = TaskAsked(title=asked.title, notes=asked.notes or "", input=asked.input or "", needs=needs)
+        task = validated(TaskAsked, asked.model_dump(exclude_none=True))
         (made,) = await self._tasks.added(caller, TasksAsked(tasks=[task]), Integrity.ASSISTANT)
         return await self._answered("task_add", asked, caller, made, f"Kept as task {made.id}, version {made.version}.")
 
@@ -57,8 +56,10 @@ class TaskTools:
         asked = await body_as(request, TaskUpdateArguments)
         members = ("status", "notes", "input", "output", "needs")
         given = {name: value for name in members if (value := getattr(asked, name)) is not None}
-        task_id = as_id(asked.task, KIND)
-        changed = await self._tasks.changed(caller, task_id, asked.version, TaskPatch(**given), Integrity.ASSISTANT)
+        if asked.checkpoint is not None:
+            given["checkpoint"] = asked.checkpoint or None
+        task_id, patch = as_id(asked.task, KIND), validated(TaskPatch, given)
+        changed = await self._tasks.changed(caller, task_id, asked.version, patch, Integrity.ASSISTANT)
         (made,) = await self._tasks.shown(caller, [changed])
         text = f"Task {made.id} is {made.status} now, version {made.version}."
         return await self._answered("task_update", asked, caller, made, text)
@@ -88,4 +89,5 @@ class TaskTools:
 def _line(one: TaskSaid) -> str:
     """A task in a line, its words quoted as data."""
     waits = f", waits for {', '.join(one.waits_for)}" if one.waits_for else ""
-    return f"- {one.status} (id {one.id}, version {one.version}{waits}): {harmless(one.title)}"
+    from_where = f", checkpoint {harmless(one.checkpoint)}" if one.checkpoint else ""
+    return f"- {one.status} (id {one.id}, version {one.version}{waits}{from_where}): {harmless(one.title)}"

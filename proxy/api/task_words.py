@@ -14,7 +14,7 @@ def waiting(needed: Iterable[Task]) -> frozenset[UUID]:
     return frozenset(one.task_id for one in needed if one.status != "done")
 
 
-def task_said(one: Task, labels: Mapping[UUID, str], not_done: Set[UUID]) -> TaskSaid:
+def task_said(one: Task, labels: Mapping[UUID, str], not_done: Set[UUID], checkpoint: str | None) -> TaskSaid:
     """A task; its words only where a prompt may have them too."""
     words = {name: "" if one.hidden else getattr(one, name) for name in ("title", "notes", "input", "output")}
     return TaskSaid(
@@ -23,6 +23,7 @@ def task_said(one: Task, labels: Mapping[UUID, str], not_done: Set[UUID]) -> Tas
         status=one.status,
         needs=list(map(str, one.needs)),
         waits_for=[str(need) for need in one.needs if need in not_done],
+        checkpoint=checkpoint,
         session=labels.get(one.session_id) if one.session_id else None,
         memory_id=str(one.memory_id),
         integrity=one.integrity,

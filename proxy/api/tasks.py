@@ -53,6 +53,7 @@ from proxy.api.schemas_task import (
     TaskStepSaid,
 )
 from proxy.api.sessions import Labels
+from proxy.api.task_checkpoints import checkpoints_of, name_shown
 from proxy.api.task_words import task_said, waiting
 from proxy.api.vectors import windows_of
 from proxy.gated import readable, require_readable, require_writable
@@ -83,15 +84,23 @@ class TaskCalls:
         self, caller: Caller, asked: TasksAsked, integrity: Integrity, copies: Sequence[Copy] = ()
     ) -> Sequence[TaskSaid]:
         """Keep tasks as somebody's words, under these ids where they are given."""
+        holder = await self._holder(caller)
         session = await session_named(caller, self._parts.keys, asked.session)
         item = Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id if session else None)
-        require_writable(await holder_for(caller, self._parts.keys), item, "scope")
+        require_writable(holder, item, "scope")
         ids = _named(asked.tasks)
+        checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, (one.checkpoint for one in asked.tasks))
         memories = [
             await self._memory(caller, one.status, _words(one), one.sensitivity, integrity) for one in asked.tasks
         ]
         new = [
-            NewTask(task_id, one.status, memory, frozenset(_need(need, ids) for need in one.needs))
+            NewTask(
+                task_id,
+                one.status,
+                memory,
+                frozenset(_need(need, ids) for need in one.needs),
+                checkpoints[one.checkpoint],
+            )
             for task_id, one, memory in zip(_ids(asked.tasks, ids), asked.tasks, memories, strict=True)
         ]
         new = [_as_copy(*one) for one in zip(new, copies, strict=True)] if copies else new
@@ -175,18 +184,16 @@ class TaskCalls:
         status: Status = asked.status if "status" in given else known.status
         lower = integrity if known.integrity == Integrity.USER.value else Integrity(known.integrity)
         memory = await self._memory(caller, status, words, known.sensitivity, lower)
-        needs = frozenset(as_id(need, KIND) for need in asked.needs) if "needs" in given else None
+        change = TaskChange(status, memory, needs=None)
+        if "needs" in given:
+            change = replace(change, needs=frozenset(as_id(need, KIND) for need in asked.needs))
+        if "checkpoint" in given:
+            checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, [asked.checkpoint])
+            change = replace(change, checkpoint_id=checkpoints[asked.checkpoint])
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "change", [task_id])
         made = await self._parts.tasks.change(
-            caller.scope,
-            subject,
-            task_id,
-            version,
-            TaskChange(status, memory, needs),
-            caller.actor,
-            now=caller.now,
-            note=note,
+            caller.scope, subject, task_id, version, change, caller.actor, now=caller.now, note=note
         )
         await self._changed(caller, "changed")
         return made
@@ -233,7 +240,8 @@ class TaskCalls:
         labels = await self._labels.of(caller.scope, [one.session_id for one in found])
         needed = sorted({need for one in found for need in one.needs})
         not_done = waiting(await self._parts.tasks.some(caller.scope, needed)) if needed else frozenset()
-        return [task_said(one, labels, not_done) for one in found]
+        holder = await self._holder(caller)
+        return [task_said(one, labels, not_done, name_shown(holder, one)) for one in found]
 
     async def _shown(self, caller: Caller, one: Task) -> web.Response:
         (body,) = await self.shown(caller, [one])

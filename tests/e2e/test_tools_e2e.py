@@ -27,7 +27,7 @@ FACT = "The lock of the Weidmoor boathouse opens with the code of the seventh bu
 QUESTION = "How does the lock of the Weidmoor boathouse open?"
 RECORDS = ["task_add", "task_update", "task_list", "checkpoint_save", "checkpoint_load", "checkpoint_list"]
 # The definitions stand in prompts: another digest costs every client its prefix cache once. Tell operators.
-DEFINITIONS_SHA256 = "08bef04da85114c93e722602c2602efb95c61b40d4deaea378c9f23d7e3e4d4a"
+DEFINITIONS_SHA256 = "5680e4173486c6434b525838c5ca1f9ffb2679aced94569cf52ae34fdc9f2833"
 
 
 def call(service: Service, tool: str, user: str, **arguments: Any) -> Any:
