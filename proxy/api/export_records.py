@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from memory.checkpoints import Checkpoint, CheckpointRow, StoredPart
+from memory.checkpoints import Checkpoint, StoredPart
 from memory.entities import Entity, Relationship
 from memory.errors import NotFound
 from memory.model import Scope
@@ -19,6 +19,7 @@ from memory.tasks import Task
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from proxy.api.asking import to_rfc3339
+from proxy.api.checkpoint_words import row_item
 from proxy.api.entities import TYPES
 from proxy.api.parts import OwnParts
 from proxy.api.sessions import Labels
@@ -68,7 +69,7 @@ async def _checkpoints(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
     item, cursor = _item_in(scope), None
     while True:
         page = await parts.checkpoints.store.page(scope, limit=_PAGE_ROWS, cursor=cursor, order="asc")
-        rows = readable(holder, page.rows, partial(_row_in, scope))
+        rows = readable(holder, page.rows, partial(row_item, scope))
         labels = await Labels(parts.records).of(scope, (row.session_id for row in rows))
         for row in rows:
             try:
@@ -79,10 +80,6 @@ async def _checkpoints(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
             yield [checkpoint_line(whole, kept, labels.get(row.session_id) if row.session_id else None)]
         if (cursor := page.next_cursor) is None:
             break
-
-
-def _row_in(scope: Scope, row: CheckpointRow) -> Item:
-    return Item(scope.tenant, Sensitivity.PUBLIC, session_id=row.session_id)
 
 
 def _item_in(scope: Scope) -> Callable[[Any], Item]:

@@ -94,6 +94,12 @@ class LoadAsked(Asked):
     """Which conversation is to be given the checkpoint with its next message."""
 
     session: Annotated[str, Field(min_length=1, max_length=256)]
+    from_project: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        default=None, description="Take it from this project of the same user first, as `branch` does, and as that may."
+    )
+    name: Name | None = Field(
+        default=None, description="What one of another project is called in this; without it as it is called there."
+    )
 
 
 class PartSaid(Said):
@@ -196,8 +202,9 @@ class CheckpointDiffSaid(Said):
 class CheckpointLoaded(Said):
     """It is placed with the conversation's next message, once."""
 
-    name: str
+    name: str = Field(description="What it is called in this project.")
     version: int
     session: str
     parts: int
+    trimmed: int = Field(default=0, description="Parts that stayed in the project it was taken from.")
     placed: Literal["next"] = "next"

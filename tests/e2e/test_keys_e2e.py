@@ -493,6 +493,17 @@ def test_a_checkpoint_of_another_project_takes_the_capability_and_no_fixed_proje
     assert call(usual, "/checkpoints/camp/branch", taking, "land")["error"]["code"] == "capability_missing"
     assert call(fixed, "/checkpoints/camp/branch", taking, "")["error"]["code"] == "scope_denied"
     assert call(may, "/checkpoints/camp/branch", taking, "land")["parts"][0]["content"] == "The jetty waits."
+    loading = {"session": "pier", "from_project": "sea", "name": "loaded"}
+    assert call(usual, "/checkpoints/camp/load", loading, "land")["error"]["code"] == "capability_missing"
+    assert call(fixed, "/checkpoints/camp/load", loading, "")["error"]["code"] == "scope_denied"
+    keyed.ask(usual, "Where do we stand?", session="pier", project="land")
+    assert "The jetty waits." not in str(last(keyed.service.upstream)[0].json), "nothing was loaded"
+    head = {"Authorization": f"Bearer {usual}", "X_Memory_Project": "land"}
+    there = [one["name"] for one in keyed.service.call("GET", "/memory/v1/checkpoints", **head)["data"]]
+    assert there == ["camp"], "nor kept"
+    assert call(may, "/checkpoints/camp/load", loading, "land")["parts"] == 1
+    keyed.ask(usual, "And now?", session="pier", project="land")
+    assert "The jetty waits." in str(last(keyed.service.upstream)[0].json)
 
 
 def test_a_task_says_no_name_of_a_checkpoint_that_the_caller_may_not_see(keyed: Keyed) -> None:
