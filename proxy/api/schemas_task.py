@@ -110,7 +110,7 @@ class TaskGraphSaid(Said):
     """The open tasks and how they hang together."""
 
     order: list[str] = Field(description="Every task after what it needs.")
-    ready: list[str] = Field(description="Queued, and nothing that they need is open.")
+    ready: list[str] = Field(description="Queued, and all that they need is done.")
     waiting: dict[str, list[str]] = Field(description="What waits, and for what.")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from uuid import UUID
 
 from memory.tasks import Task
-from proxy.api.schemas_task import TaskSaid
+from policies.graph import in_order
+from proxy.api.schemas_task import TaskGraphSaid, TaskSaid
 
 
 def waiting(needed: Iterable[Task]) -> frozenset[UUID]:
@@ -33,3 +34,11 @@ def task_said(one: Task, labels: Mapping[UUID, str], not_done: Set[UUID], checkp
         changed_at=one.changed_at,
         **words,
     )
+
+
+def graph_said(found: Sequence[TaskSaid]) -> TaskGraphSaid:
+    """How these tasks hang together: what may be begun is what a move would not be refused for."""
+    ids = {one.id for one in found}
+    order = in_order({one.id: {need for need in one.needs if need in ids} for one in found})
+    ready = [one.id for one in found if one.status == "queued" and not one.waits_for]
+    return TaskGraphSaid(order=order, ready=ready, waiting={one.id: one.waits_for for one in found if one.waits_for})

@@ -66,6 +66,16 @@ def test_tasks_are_kept_together_and_wait_for_what_they_need(service: Service, u
     assert call(service, user + "-not", "GET", f"/{timber['id']}")["error"]["code"] == "not_found"
 
 
+def test_what_needs_a_task_that_failed_is_not_ready(service: Service, user: str) -> None:
+    jetty, timber = both(service, user)
+    failed = move(service, user, move(service, user, timber, "running"), "failed")
+    graph = call(service, user, "GET", "/graph")
+    assert graph == {"order": [jetty["id"]], "ready": [], "waiting": {jetty["id"]: [timber["id"]]}}
+    assert move(service, user, jetty, "running")["error"]["code"] == "conflict", "as the graph says"
+    move(service, user, failed, "queued")
+    assert call(service, user, "GET", "/graph")["ready"] == [timber["id"]]
+
+
 def test_a_circle_is_refused_by_name_and_nothing_of_it_is_stored(service: Service, user: str) -> None:
     three = [{"title": f"Step {n}", "name": f"n{n}", "needs": [f"n{(n + 1) % 3}"]} for n in range(3)]
     refused = call(service, user, "POST", body={"tasks": [{"title": "Alone"}, *three]})["error"]
