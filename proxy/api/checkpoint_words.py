@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from memory.checkpoints import Checkpoint, CheckpointRow, StoredPart
 from memory.model import Scope
+from policies.checkpoint import Changed, difference
 from policies.checkpoint import Said as Compared
-from policies.checkpoint import difference
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from proxy.api.schemas_checkpoint import (
@@ -75,17 +75,17 @@ def listed(row: CheckpointRow, label: str | None) -> CheckpointListed:
 def diff_said(scope: Scope, holder: Holder, before: Checkpoint, after: Checkpoint) -> CheckpointDiffSaid:
     """From one to the other, in the words that were saved, as far as the parts may be seen."""
     found = difference(_compared(scope, holder, before), _compared(scope, holder, after))
+    labels = {str(part.memory_id): part.integrity for one in (before, after) for part in one.parts}
     return CheckpointDiffSaid(
+        id=str(before.row.checkpoint_id),
         name=before.row.name,
         version=before.version,
+        with_id=str(after.row.checkpoint_id),
         with_name=after.row.name,
         with_version=after.version,
-        added=[_difference_said(one) for one in found.added],
-        removed=[_difference_said(one) for one in found.removed],
-        changed=[
-            ChangeSaid(part=one.part, before=one.before.text, after=one.after.text, unified=one.unified)
-            for one in found.changed
-        ],
+        added=[_difference_said(one, labels) for one in found.added],
+        removed=[_difference_said(one, labels) for one in found.removed],
+        changed=[_change_said(one, labels) for one in found.changed],
         same=found.same,
     )
 
@@ -95,8 +95,19 @@ def _compared(scope: Scope, holder: Holder, one: Checkpoint) -> list[Compared]:
     return [Compared(part.part, str(part.memory_id), part.saved) for part in shown if not part.state]
 
 
-def _difference_said(one: Compared) -> DifferenceSaid:
-    return DifferenceSaid(part=one.part, memory_id=one.key, content=one.text)
+def _difference_said(one: Compared, labels: Mapping[str, str]) -> DifferenceSaid:
+    return DifferenceSaid(part=one.part, memory_id=one.key, content=one.text, integrity=labels[one.key])
+
+
+def _change_said(one: Changed, labels: Mapping[str, str]) -> ChangeSaid:
+    return ChangeSaid(
+        part=one.part,
+        before=one.before.text,
+        after=one.after.text,
+        integrity_before=labels[one.before.key],
+        integrity_after=labels[one.after.key],
+        unified=one.unified,
+    )
 
 
 def _part_said(part: StoredPart) -> PartSaid:

@@ -48,6 +48,7 @@ from proxy.api.schemas_checkpoint import (
     BranchAsked,
     CheckpointAsked,
     CheckpointDeleted,
+    CheckpointDiffSaid,
     CheckpointList,
     CheckpointListed,
     CheckpointLoaded,
@@ -103,7 +104,7 @@ class Checkpoints:
     async def named(self, caller: Caller, name: str) -> CheckpointSaid:
         """One checkpoint with the parts that the caller may see. Raises NotFound."""
         holder = await holder_for(caller, self._parts.keys)
-        return await self._said(caller, holder, await self._known(caller, holder, _kept_name(name, caller), None))
+        return await self._said(caller, holder, await self._known(caller, holder, kept_name(name, caller), None))
 
     async def listed(self, caller: Caller, limit: int) -> Sequence[CheckpointListed]:
         """The newest ones."""
@@ -165,7 +166,10 @@ class Checkpoints:
         """Hide a checkpoint: gone from lists and loads; what it was made of stays."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
-        name = _name_in(request, caller)
+        return said(await self.deleted(caller, _name_in(request, caller)))
+
+    async def deleted(self, caller: Caller, name: str) -> CheckpointDeleted:
+        """Hide the checkpoint that is kept under this name. Raises NotFound."""
         holder = await holder_for(caller, self._parts.keys)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)
@@ -173,7 +177,8 @@ class Checkpoints:
         await self._parts.checkpoints.store.delete(caller.scope, name, now=caller.now, note=note)
         await self._parts.tells.changed(caller.scope)
         self._parts.metrics.checkpoints.labels("deleted").inc()
-        return said(CheckpointDeleted(name=name, deleted_at=caller.now, undo_until=caller.now + UNDO))
+        until, gone = caller.now + UNDO, str(known.row.checkpoint_id)
+        return CheckpointDeleted(id=gone, name=name, deleted_at=caller.now, undo_until=until)
 
     async def undelete(self, request: web.Request) -> web.Response:
         """Bring back the checkpoint of this name that was deleted last."""
@@ -191,19 +196,22 @@ class Checkpoints:
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
         name = _name_in(request, caller)
-        asked = await body_as(request, BranchAsked)
+        return _answer(await self.branched(caller, name, await body_as(request, BranchAsked)))
+
+    async def branched(self, caller: Caller, name: str, asked: BranchAsked) -> CheckpointSaid:
+        """Another name for what is kept under this one, here or in another project. Raises NotFound, Conflict."""
         holder = await holder_for(caller, self._parts.keys)
         if asked.from_project is not None:
             taking = Taking(asked.from_project, name, caller.credential.hide(asked.name))
             made, trimmed = await self._taken_over(caller, holder, taking)
-            return await self._shown(caller, holder, made, trimmed)
+            return await self._said(caller, holder, made, trimmed)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)
         new_name = caller.credential.hide(asked.name)
         note = self._note(caller, "branch", new_name, known.row.checkpoint_id)
         made = await self._parts.checkpoints.store.branch(caller.scope, name, new_name, now=caller.now, note=note)
         self._parts.metrics.checkpoints.labels("branched").inc()
-        return await self._shown(caller, holder, made)
+        return await self._said(caller, holder, made)
 
     async def load(self, request: web.Request) -> web.Response:
         """Have a conversation be given a checkpoint with its next message, once."""
@@ -235,12 +243,18 @@ class Checkpoints:
         """What another checkpoint (`with`), or another version (`from`, `to`) of it, holds more, less and otherwise."""
         caller = caller_of(request, self._parts.door, _READS)
         given = parameters(request, {"with", "from", "to"})
-        holder = await holder_for(caller, self._parts.keys)
         name = _name_in(request, caller)
         other = caller.credential.hide(_name(given["with"], "with")) if "with" in given else name
-        before = await self._known(caller, holder, name, _number(given.get("from"), "from"))
-        after = await self._known(caller, holder, other, _number(given.get("to"), "to"))
-        return said(diff_said(caller.scope, holder, before, after))
+        versions = _number(given.get("from"), "from"), _number(given.get("to"), "to")
+        return said(await self.compared(caller, (name, versions[0]), (other, versions[1])))
+
+    async def compared(
+        self, caller: Caller, before: tuple[str, int | None], after: tuple[str, int | None]
+    ) -> CheckpointDiffSaid:
+        """From one to the other, each by the name it is kept under and its version, None for the current. NotFound."""
+        holder = await holder_for(caller, self._parts.keys)
+        known = [await self._known(caller, holder, *one) for one in (before, after)]
+        return diff_said(caller.scope, holder, *known)
 
     # ------------------------------------------------------------ steps
 
@@ -328,10 +342,11 @@ def _answer(one: CheckpointSaid) -> web.Response:
 
 def _name_in(request: web.Request, caller: Caller) -> str:
     """The name in the path, as it is kept. Raises NotFound for one that no checkpoint can have."""
-    return _kept_name(request.match_info["id"], caller)
+    return kept_name(request.match_info["id"], caller)
 
 
-def _kept_name(name: str, caller: Caller) -> str:
+def kept_name(name: str, caller: Caller) -> str:
+    """A name as it is kept. Raises NotFound for one that no checkpoint can have."""
     try:
         return caller.credential.hide(name_of(name))
     except ValueError:

@@ -163,6 +163,7 @@ class CheckpointSaid(Said):
 class CheckpointDeleted(Said):
     """A checkpoint that is gone from lists and loads."""
 
+    id: str
     name: str
     deleted: Literal[True] = True
     deleted_at: Moment
@@ -175,6 +176,7 @@ class DifferenceSaid(Said):
     part: Part
     memory_id: str
     content: str
+    integrity: str
 
 
 class ChangeSaid(Said):
@@ -183,14 +185,18 @@ class ChangeSaid(Said):
     part: Part
     before: str
     after: str
+    integrity_before: str
+    integrity_after: str
     unified: str = Field(description="A unified diff of the two.")
 
 
 class CheckpointDiffSaid(Said):
     """From one checkpoint, or version, to another."""
 
+    id: str
     name: str
     version: int
+    with_id: str
     with_name: str
     with_version: int
     added: list[DifferenceSaid]

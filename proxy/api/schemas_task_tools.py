@@ -9,7 +9,7 @@ from pydantic import Field
 from policies.checkpoint import NAME_CHARS_MAX
 from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
 from proxy.api.schemas import Asked
-from proxy.api.schemas_task import StatusName, TaskSaid
+from proxy.api.schemas_task import StatusName, TaskDeleted, TaskSaid, TaskStepSaid
 from proxy.api.schemas_tools import Id, ToolSaid
 
 TASKS_DEFAULT = 20
@@ -51,6 +51,25 @@ class TaskListArguments(Asked):
     over: bool | None = Field(default=None, description="true: also what is done, failed or cancelled.")
 
 
+class TaskOrderArguments(Asked):
+    """How many."""
+
+    k: int | None = Field(default=None, ge=1, le=100, description=f"Most tasks to give; {TASKS_DEFAULT} without it.")
+
+
+class TaskHistoryArguments(Asked):
+    """Of which task."""
+
+    task: Id = Field(description="The id of the task, from task_list.")
+    k: int | None = Field(default=None, ge=1, le=100, description=f"Most changes to give; {TASKS_DEFAULT} without it.")
+
+
+class TaskDeleteArguments(Asked):
+    """Which task."""
+
+    task: Id = Field(description="The id of the task, from task_list.")
+
+
 class TaskToolSaid(ToolSaid):
     """The task as it is now."""
 
@@ -61,3 +80,23 @@ class TaskListToolSaid(ToolSaid):
     """Tasks, newest first."""
 
     tasks: list[TaskSaid]
+
+
+class TaskOrderToolSaid(ToolSaid):
+    """Open tasks, every one after what it needs."""
+
+    tasks: list[TaskSaid]
+    ready: list[str] = Field(description="Of these, what is queued and may be begun.")
+    more: int = Field(description="How many open tasks come after these.")
+
+
+class TaskHistoryToolSaid(ToolSaid):
+    """The last changes of a task, oldest first."""
+
+    steps: list[TaskStepSaid]
+
+
+class TaskDeleteToolSaid(ToolSaid):
+    """A task that is gone from lists and prompts."""
+
+    task: TaskDeleted

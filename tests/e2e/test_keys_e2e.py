@@ -501,6 +501,9 @@ def test_a_checkpoint_of_another_project_takes_the_capability_and_no_fixed_proje
     head = {"Authorization": f"Bearer {usual}", "X_Memory_Project": "land"}
     there = [one["name"] for one in keyed.service.call("GET", "/memory/v1/checkpoints", **head)["data"]]
     assert there == ["camp"], "nor kept"
+    tool = {"name": "camp", "new_name": "tooled", "from_project": "sea"}
+    assert call(usual, "/tools/checkpoint_branch", tool, "land")["error"]["code"] == "capability_missing"
+    assert call(may, "/tools/checkpoint_branch", tool, "land")["checkpoint"]["name"] == "tooled"
     assert call(may, "/checkpoints/camp/load", loading, "land")["parts"] == 1
     keyed.ask(usual, "And now?", session="pier", project="land")
     assert "The jetty waits." in str(last(keyed.service.upstream)[0].json)
