@@ -186,7 +186,8 @@ def camp(service: Service, user: str, name: str = "camp", **more: Any) -> Any:
 
 
 def test_a_task_names_the_checkpoint_that_its_work_goes_on_from(service: Service, user: str) -> None:
-    camp(service, user), camp(service, user, "later")
+    camp(service, user)
+    camp(service, user, "later")
     named, bare = add(service, user, {"title": JETTY, "checkpoint": "camp"}, {"title": TIMBER})
     assert (named["checkpoint"], bare["checkpoint"]) == ("camp", None)
     assert [one["checkpoint"] for one in call(service, user, "GET")["data"]] == [None, "camp"]
@@ -204,7 +205,8 @@ def test_a_task_names_the_checkpoint_that_its_work_goes_on_from(service: Service
 
 
 def test_a_checkpoint_that_is_not_there_is_no_tasks(service: Service, user: str) -> None:
-    camp(service, user + "-not"), camp(service, user, "gone")
+    camp(service, user + "-not")
+    camp(service, user, "gone")
     service.call("DELETE", "/memory/v1/checkpoints/gone", X_Memory_User=user)
     (sound,) = add(service, user, {"title": TIMBER})
     for name in ("nowhere", "camp", "gone"):
