@@ -167,7 +167,7 @@ def _order(candidate: Candidate) -> tuple[int, bool, datetime, int]:
 
 def quoted(candidate: Candidate, shown: Set[UUID], excerpt: str, more: str) -> str:
     """An item outside a block, for whoever asked by itself: as in one, with `more` of ours in its brackets."""
-    return _opened(candidate, shown, more) + _marked(excerpt)
+    return _opened(candidate, shown, more) + marked(excerpt)
 
 
 def _opened(candidate: Candidate, shown: Set[UUID], more: str = "") -> str:
@@ -185,9 +185,10 @@ def _render(candidate: Candidate, chars_max: int | None, terms: Mapping[str, flo
     excerpt = candidate.content
     if chars_max is not None and chars_max < len(excerpt):
         excerpt = compressor.compress(excerpt, candidate.shown, terms, chars_max)
-    return _marked(excerpt)
+    return marked(excerpt)
 
 
-def _marked(excerpt: str) -> str:
+def marked(excerpt: str) -> str:
+    """A text as it is quoted: harmless, without blank lines, and each line but the first marked as none of ours."""
     lines = [line for line in harmless(excerpt).splitlines() if line.strip()] or [""]
     return "\n| ".join(lines) + "\n"

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from memory.audit import Note
 from memory.model import Candidate, NewMemory, Reason
 from policies.checkpoint import Part, Section
 
@@ -38,6 +39,14 @@ class NewCheckpoint:
     session_id: UUID | None
     parts: tuple[NewPart, ...]
     tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Giving:
+    """A conversation that is to be given a checkpoint with its next message, and the note of it."""
+
+    session_id: UUID
+    note: Note
 
 
 @dataclass(frozen=True, slots=True)

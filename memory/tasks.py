@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 from memory.model import NewMemory
@@ -14,6 +15,15 @@ WORDS = ("title", "notes", "input", "output")
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointNamed:
+    """A checkpoint that a task names. `session_id`: the conversation it was saved from, which says who may see it."""
+
+    checkpoint_id: UUID
+    name: str
+    session_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
 class NewTask:
     """What is to be stored; `memory` says it in the words a prompt is given, `needs` are tasks to be done first."""
 
@@ -21,20 +31,24 @@ class NewTask:
     status: Status
     memory: NewMemory
     needs: frozenset[UUID]
+    checkpoint_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
-    """The next version of a task; `needs` None: as they are."""
+    """The next version of a task; `needs` None: as they are. `checkpoint_id` None: it names none any more."""
 
     status: Status
     memory: NewMemory
     needs: frozenset[UUID] | None
+    checkpoint_id: UUID | Literal["as it is"] | None = "as it is"
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task as it is now. `hidden`: why no prompt is given it, "" for nothing."""
+    """A task as it is now. `hidden`: why no prompt is given it, "" for nothing. `checkpoint`: None also where the one
+    that it names is deleted.
+    """
 
     task_id: UUID
     version: int
@@ -51,6 +65,7 @@ class Task:
     hidden: str
     created_at: datetime
     changed_at: datetime
+    checkpoint: CheckpointNamed | None = None
 
 
 @dataclass(frozen=True, slots=True)

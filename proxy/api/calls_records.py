@@ -87,7 +87,7 @@ RECORDS: Final = (
         schemas_checkpoint.CheckpointLoaded,
         body=schemas_checkpoint.LoadAsked,
         parameters=("checkpoint", "scope"),
-        errors=(*CALLER, *BODY, "not_found"),
+        errors=(*CALLER, *BODY, "not_found", "conflict"),
     ),
     Call(
         "GET",

@@ -10,15 +10,21 @@ from typing import Final
 
 from aiohttp import web
 
+from memory.assemble import marked
 from policies.injection.render import harmless
 from policies.labels import Integrity
 from proxy.api.answers import said
 from proxy.api.asking import as_id, body_as, validated
-from proxy.api.checkpoints import Checkpoints
+from proxy.api.checkpoints import Checkpoints, kept_name
 from proxy.api.parts import OwnParts
-from proxy.api.schemas_checkpoint import CheckpointAsked, CheckpointListed, PartSaid
+from proxy.api.schemas_checkpoint import BranchAsked, CheckpointAsked, CheckpointDiffSaid, CheckpointListed, PartSaid
 from proxy.api.schemas_checkpoint_tools import (
     CHECKPOINTS_DEFAULT,
+    CheckpointBranchArguments,
+    CheckpointDeleteArguments,
+    CheckpointDeleteToolSaid,
+    CheckpointDiffArguments,
+    CheckpointDiffToolSaid,
     CheckpointListArguments,
     CheckpointListToolSaid,
     CheckpointLoadArguments,
@@ -42,6 +48,9 @@ class CheckpointTools:
             "checkpoint_save": self.save,
             "checkpoint_load": self.load,
             "checkpoint_list": self.list,
+            "checkpoint_diff": self.diff,
+            "checkpoint_branch": self.branch,
+            "checkpoint_delete": self.delete,
         }
 
     async def save(self, request: web.Request) -> web.Response:
@@ -61,7 +70,7 @@ class CheckpointTools:
         found = await self._checkpoints.named(caller, asked.name)
         kept = await kept_call(self._parts, "checkpoint_load", asked, caller, [as_id(found.id, KIND)])
         lines = [_part(one) for one in found.parts if not one.state]
-        text = FRAME + "\n".join(lines) if lines else "Nothing of it may be given now."
+        text = FRAME + "".join(lines).rstrip("\n") if lines else "Nothing of it may be given now."
         return said(CheckpointToolSaid(tool="checkpoint_load", text=text, retrieval=kept, checkpoint=found))
 
     async def list(self, request: web.Request) -> web.Response:
@@ -74,10 +83,56 @@ class CheckpointTools:
         text = "\n".join(map(_line, found)) or NONE
         return said(CheckpointListToolSaid(tool="checkpoint_list", text=text, retrieval=kept, checkpoints=[*found]))
 
+    async def diff(self, request: web.Request) -> web.Response:
+        """How two differ, or two versions of one, as quotations."""
+        caller = tool_caller(request, self._parts, "memory:read:own")
+        asked = await body_as(request, CheckpointDiffArguments)
+        name, other = (kept_name(one, caller) for one in (asked.name, asked.other or asked.name))
+        found = await self._checkpoints.compared(caller, (name, asked.version), (other, asked.other_version))
+        ids = [as_id(one, KIND) for one in dict.fromkeys((found.id, found.with_id))]
+        kept = await kept_call(self._parts, "checkpoint_diff", asked, caller, ids)
+        text = _differences(found)
+        return said(CheckpointDiffToolSaid(tool="checkpoint_diff", text=text, retrieval=kept, difference=found))
+
+    async def branch(self, request: web.Request) -> web.Response:
+        """Another name for what one holds now; of another project where the key may."""
+        caller = tool_caller(request, self._parts, "memory:write")
+        asked = await body_as(request, CheckpointBranchArguments)
+        body = BranchAsked(name=asked.new_name, from_project=asked.from_project)
+        made = await self._checkpoints.branched(caller, kept_name(asked.name, caller), body)
+        kept = await kept_call(self._parts, "checkpoint_branch", asked, caller, [as_id(made.id, KIND)])
+        text = f"Kept as checkpoint {harmless(made.name)}, version {made.version}, with {len(made.parts)} parts."
+        return said(CheckpointToolSaid(tool="checkpoint_branch", text=text, retrieval=kept, checkpoint=made))
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Hide one; a person can bring it back."""
+        caller = tool_caller(request, self._parts, "memory:write")
+        asked = await body_as(request, CheckpointDeleteArguments)
+        gone = await self._checkpoints.deleted(caller, kept_name(asked.name, caller))
+        kept = await kept_call(self._parts, "checkpoint_delete", asked, caller, [as_id(gone.id, KIND)])
+        text = f"Checkpoint {harmless(gone.name)} is hidden; it can be shown again until {gone.undo_until:%Y-%m-%d}."
+        return said(CheckpointDeleteToolSaid(tool="checkpoint_delete", text=text, retrieval=kept, checkpoint=gone))
+
 
 def _part(one: PartSaid) -> str:
-    return f"- {one.part} ({one.integrity}): {harmless(one.content)}"
+    return _quoted("-", one.part, one.integrity, one.content)
 
 
 def _line(one: CheckpointListed) -> str:
     return f"- {harmless(one.name)} (version {one.version}, {one.parts} parts, {one.changed_at:%Y-%m-%d})"
+
+
+def _differences(found: CheckpointDiffSaid) -> str:
+    """What there is on one side only, as quotations: - is what was, + what is."""
+    lines = [_quoted("-", one.part, one.integrity, one.content) for one in found.removed]
+    lines += [_quoted("+", one.part, one.integrity, one.content) for one in found.added]
+    for one in found.changed:
+        lines.append(_quoted("-", one.part, one.integrity_before, one.before))
+        lines.append(_quoted("+", one.part, one.integrity_after, one.after))
+    same = f"{found.same} parts are the same."
+    return FRAME + "".join([*lines, same]) if lines else f"They do not differ; {same}"
+
+
+def _quoted(sign: str, part: str, integrity: str, content: str) -> str:
+    """A part that no words of its own can make look like another, with its line end."""
+    return f"{sign} {part} ({integrity}): {marked(content)}"

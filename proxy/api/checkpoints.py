@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -17,7 +17,7 @@ from uuid import UUID
 from aiohttp import web
 
 from memory.audit import Note, noted
-from memory.checkpoints import Checkpoint, CheckpointRow, StoredPart
+from memory.checkpoints import Checkpoint, CheckpointRow, Giving
 from memory.errors import (
     MemoryInvalid,
     NotFound,
@@ -27,25 +27,25 @@ from memory.errors import (
     Unprocessable,
     VersionRequired,
 )
+from memory.model import SessionRef
 from memory.read.conversation import session_ref
 from memory.read.restore import mark_of
 from memory.stored import SessionRecord
 from policies.capabilities import ANY_PROJECT
-from policies.checkpoint import Said as Compared
-from policies.checkpoint import difference, name_of
+from policies.checkpoint import name_of
 from policies.gate import Holder, Item
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.text import storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters, require
+from proxy.api.checkpoint_words import checkpoint_said, diff_said, listed, readable_parts, row_item
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.saving import Saving
 from proxy.api.schemas_checkpoint import (
     BranchAsked,
-    ChangeSaid,
     CheckpointAsked,
     CheckpointDeleted,
     CheckpointDiffSaid,
@@ -54,15 +54,22 @@ from proxy.api.schemas_checkpoint import (
     CheckpointLoaded,
     CheckpointPatch,
     CheckpointSaid,
-    DifferenceSaid,
     LoadAsked,
-    PartSaid,
 )
 from proxy.api.sessions import Labels
 from proxy.gated import readable, require_readable, require_writable
 
 _READS: Final = "memory:read:own"
 _WRITES: Final = "memory:write"
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """What is taken over: the checkpoint of this name of another project, under a name of this one."""
+
+    project: str
+    name: str
+    new_name: str
 
 
 class Checkpoints:
@@ -97,7 +104,7 @@ class Checkpoints:
     async def named(self, caller: Caller, name: str) -> CheckpointSaid:
         """One checkpoint with the parts that the caller may see. Raises NotFound."""
         holder = await holder_for(caller, self._parts.keys)
-        return await self._said(caller, holder, await self._known(caller, holder, _kept_name(name, caller), None))
+        return await self._said(caller, holder, await self._known(caller, holder, kept_name(name, caller), None))
 
     async def listed(self, caller: Caller, limit: int) -> Sequence[CheckpointListed]:
         """The newest ones."""
@@ -159,7 +166,10 @@ class Checkpoints:
         """Hide a checkpoint: gone from lists and loads; what it was made of stays."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
-        name = _name_in(request, caller)
+        return said(await self.deleted(caller, _name_in(request, caller)))
+
+    async def deleted(self, caller: Caller, name: str) -> CheckpointDeleted:
+        """Hide the checkpoint that is kept under this name. Raises NotFound."""
         holder = await holder_for(caller, self._parts.keys)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)
@@ -167,7 +177,8 @@ class Checkpoints:
         await self._parts.checkpoints.store.delete(caller.scope, name, now=caller.now, note=note)
         await self._parts.tells.changed(caller.scope)
         self._parts.metrics.checkpoints.labels("deleted").inc()
-        return said(CheckpointDeleted(name=name, deleted_at=caller.now, undo_until=caller.now + UNDO))
+        until, gone = caller.now + UNDO, str(known.row.checkpoint_id)
+        return CheckpointDeleted(id=gone, name=name, deleted_at=caller.now, undo_until=until)
 
     async def undelete(self, request: web.Request) -> web.Response:
         """Bring back the checkpoint of this name that was deleted last."""
@@ -185,39 +196,22 @@ class Checkpoints:
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
         name = _name_in(request, caller)
-        asked = await body_as(request, BranchAsked)
+        return _answer(await self.branched(caller, name, await body_as(request, BranchAsked)))
+
+    async def branched(self, caller: Caller, name: str, asked: BranchAsked) -> CheckpointSaid:
+        """Another name for what is kept under this one, here or in another project. Raises NotFound, Conflict."""
         holder = await holder_for(caller, self._parts.keys)
         if asked.from_project is not None:
-            return await self._taken_over(caller, holder, name, asked, asked.from_project)
+            taking = Taking(asked.from_project, name, caller.credential.hide(asked.name))
+            made, trimmed = await self._taken_over(caller, holder, taking)
+            return await self._said(caller, holder, made, trimmed)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)
         new_name = caller.credential.hide(asked.name)
         note = self._note(caller, "branch", new_name, known.row.checkpoint_id)
         made = await self._parts.checkpoints.store.branch(caller.scope, name, new_name, now=caller.now, note=note)
         self._parts.metrics.checkpoints.labels("branched").inc()
-        return await self._shown(caller, holder, made)
-
-    async def _taken_over(
-        self, caller: Caller, holder: Holder, name: str, asked: BranchAsked, project: str
-    ) -> web.Response:
-        """A checkpoint of another project of the same user, as one of this project."""
-        require(caller.credential, ANY_PROJECT)
-        if {"project", "session"}.intersection(caller.credential.fixed):
-            raise ScopeDenied("this key is for one project", param="from_project")
-        source = replace(caller.scope, project=caller.credential.hide(unicodedata.normalize("NFC", storable(project))))
-        if source == caller.scope:
-            raise Unprocessable("from_project is this very project: leave it out", param="from_project")
-        known = await self._parts.checkpoints.store.one(source, name)
-        parts = _readable_parts(caller, holder, known)
-        new_name = caller.credential.hide(asked.name)
-        new, trimmed = await self._saving.made_from(caller, new_name, parts)
-        note = self._note(caller, "branch", new_name, known.row.checkpoint_id)
-        subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
-        store = self._parts.checkpoints.store
-        made = await store.save(caller.scope, subject, new, now=caller.now, note=note, source=source)
-        await self._parts.tells.changed(caller.scope)
-        self._parts.metrics.checkpoints.labels("branched").inc()
-        return await self._shown(caller, holder, made, trimmed)
+        return await self._said(caller, holder, made)
 
     async def load(self, request: web.Request) -> web.Response:
         """Have a conversation be given a checkpoint with its next message, once."""
@@ -226,48 +220,41 @@ class Checkpoints:
         name = _name_in(request, caller)
         asked = await body_as(request, LoadAsked)
         holder = await holder_for(caller, self._parts.keys)
-        known = await self._known(caller, holder, name, None)
-        label = caller.credential.hide(asked.session)
-        session = session_ref(await self._parts.keys.chain_key(caller.scope.tenant), caller.scope, label)
-        require_writable(
-            holder, Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id), "session"
+        session = await self._given_to(caller, holder, asked.session)
+        trimmed = 0
+        if asked.from_project is not None:
+            taking = Taking(asked.from_project, name, caller.credential.hide(asked.name or name))
+            giving = Giving(session.session_id, self._note(caller, "load", taking.new_name))
+            known, trimmed = await self._taken_over(caller, holder, taking, giving)
+        elif asked.name is not None:
+            raise Unprocessable("name says what one of another project is called here: give from_project", param="name")
+        else:
+            known = await self._known(caller, holder, name, None)
+            giving = Giving(session.session_id, self._note(caller, "load", name, known.row.checkpoint_id))
+            await self._parts.checkpoints.store.load(caller.scope, known, giving, now=caller.now)
+        await self._marked(caller, known, session)
+        parts = len(readable_parts(caller.scope, holder, known))
+        loaded = CheckpointLoaded(
+            name=known.row.name, version=known.version, session=session.label, parts=parts, trimmed=trimmed
         )
-        checkpoints, note = self._parts.checkpoints, self._note(caller, "load", name, known.row.checkpoint_id)
-        await checkpoints.store.load(caller.scope, known, session.session_id, now=caller.now, note=note)
-        try:
-            mark = mark_of(known.row.checkpoint_id, known.version)
-            await checkpoints.ledgers.mark_restore(caller.scope, session.session_id, mark)
-        except QueueUnavailable as fault:
-            raise StoreUnavailable(f"the queue does not answer, try again: {fault}", retry_after_s=1) from fault
-        self._parts.metrics.checkpoints.labels("loaded").inc()
-        parts = len(_readable_parts(caller, holder, known))
-        return said(CheckpointLoaded(name=name, version=known.version, session=label, parts=parts))
+        return said(loaded)
 
     async def diff(self, request: web.Request) -> web.Response:
         """What another checkpoint (`with`), or another version (`from`, `to`) of it, holds more, less and otherwise."""
         caller = caller_of(request, self._parts.door, _READS)
         given = parameters(request, {"with", "from", "to"})
-        holder = await holder_for(caller, self._parts.keys)
         name = _name_in(request, caller)
         other = caller.credential.hide(_name(given["with"], "with")) if "with" in given else name
-        before = await self._known(caller, holder, name, _number(given.get("from"), "from"))
-        after = await self._known(caller, holder, other, _number(given.get("to"), "to"))
-        found = difference(_compared(caller, holder, before), _compared(caller, holder, after))
-        return said(
-            CheckpointDiffSaid(
-                name=name,
-                version=before.version,
-                with_name=other,
-                with_version=after.version,
-                added=[_difference_said(one) for one in found.added],
-                removed=[_difference_said(one) for one in found.removed],
-                changed=[
-                    ChangeSaid(part=one.part, before=one.before.text, after=one.after.text, unified=one.unified)
-                    for one in found.changed
-                ],
-                same=found.same,
-            )
-        )
+        versions = _number(given.get("from"), "from"), _number(given.get("to"), "to")
+        return said(await self.compared(caller, (name, versions[0]), (other, versions[1])))
+
+    async def compared(
+        self, caller: Caller, before: tuple[str, int | None], after: tuple[str, int | None]
+    ) -> CheckpointDiffSaid:
+        """From one to the other, each by the name it is kept under and its version, None for the current. NotFound."""
+        holder = await holder_for(caller, self._parts.keys)
+        known = [await self._known(caller, holder, *one) for one in (before, after)]
+        return diff_said(caller.scope, holder, *known)
 
     # ------------------------------------------------------------ steps
 
@@ -279,13 +266,54 @@ class Checkpoints:
         require_readable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=found.session_id), "session")
         return found
 
+    async def _given_to(self, caller: Caller, holder: Holder, named: str) -> SessionRef:
+        """The conversation that is to be given one. Raises NotFound, CapabilityMissing."""
+        label = caller.credential.hide(named)
+        session = session_ref(await self._parts.keys.chain_key(caller.scope.tenant), caller.scope, label)
+        item = Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id)
+        require_writable(holder, item, "session")
+        return session
+
+    async def _marked(self, caller: Caller, known: Checkpoint, session: SessionRef) -> None:
+        """Have the hot ledger know too what the store has noted. Raises StoreUnavailable."""
+        mark = mark_of(known.row.checkpoint_id, known.version)
+        try:
+            await self._parts.checkpoints.ledgers.mark_restore(caller.scope, session.session_id, mark)
+        except QueueUnavailable as fault:
+            raise StoreUnavailable(f"the queue does not answer, try again: {fault}", retry_after_s=1) from fault
+        self._parts.metrics.checkpoints.labels("loaded").inc()
+
+    async def _taken_over(
+        self, caller: Caller, holder: Holder, taking: Taking, giving: Giving | None = None
+    ) -> tuple[Checkpoint, int]:
+        """A checkpoint of another project of the same user as one of this project, loaded where it is `giving`; and how
+        many parts stayed there.
+        """
+        require(caller.credential, ANY_PROJECT)
+        if {"project", "session"}.intersection(caller.credential.fixed):
+            raise ScopeDenied("this key is for one project", param="from_project")
+        project = caller.credential.hide(unicodedata.normalize("NFC", storable(taking.project)))
+        source = replace(caller.scope, project=project)
+        if source == caller.scope:
+            raise Unprocessable("from_project is this very project: leave it out", param="from_project")
+        known = await self._parts.checkpoints.store.one(source, taking.name)
+        parts = readable_parts(caller.scope, holder, known)
+        new, trimmed = await self._saving.made_from(caller, taking.new_name, parts)
+        note = self._note(caller, "branch", taking.new_name, known.row.checkpoint_id)
+        subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
+        store = self._parts.checkpoints.store
+        made = await store.save(caller.scope, subject, new, now=caller.now, note=note, source=source, given=giving)
+        await self._parts.tells.changed(caller.scope)
+        self._parts.metrics.checkpoints.labels("branched").inc()
+        return made, trimmed
+
     async def _known(self, caller: Caller, holder: Holder, name: str, version: int | None) -> Checkpoint:
         known = await self._parts.checkpoints.store.one(caller.scope, name, version=version)
-        require_readable(holder, _item_of(caller, known.row), "checkpoint")
+        require_readable(holder, row_item(caller.scope, known.row), "checkpoint")
         return known
 
     def _require_writable(self, caller: Caller, holder: Holder, known: Checkpoint) -> None:
-        require_writable(holder, _item_of(caller, known.row), "checkpoint")
+        require_writable(holder, row_item(caller.scope, known.row), "checkpoint")
 
     def _note(self, caller: Caller, what: str, name: str, checkpoint_id: UUID | None = None) -> Note:
         ids = () if checkpoint_id is None else (checkpoint_id,)
@@ -293,32 +321,17 @@ class Checkpoints:
         return noted(tenant, caller.actor, f"checkpoint.{what}", ids=ids, names={"checkpoint": name}, at=caller.now)
 
     async def _rows(self, caller: Caller, holder: Holder, found: Sequence[CheckpointRow]) -> Sequence[CheckpointListed]:
-        shown = readable(holder, found, partial(_item_of, caller))
+        shown = readable(holder, found, partial(row_item, caller.scope))
         labels = await self._labels.of(caller.scope, (one.session_id for one in shown))
-        return [_listed(one, labels.get(one.session_id) if one.session_id else None) for one in shown]
+        return [listed(one, labels.get(one.session_id) if one.session_id else None) for one in shown]
 
     async def _shown(self, caller: Caller, holder: Holder, one: Checkpoint, trimmed: int = 0) -> web.Response:
         return _answer(await self._said(caller, holder, one, trimmed))
 
     async def _said(self, caller: Caller, holder: Holder, one: Checkpoint, trimmed: int = 0) -> CheckpointSaid:
-        row = one.row
-        labels = await self._labels.of(caller.scope, [row.session_id])
-        shown = _readable_parts(caller, holder, one)
-        return CheckpointSaid(
-            id=str(row.checkpoint_id),
-            name=row.name,
-            version=one.version,
-            current_version=row.version,
-            session=labels.get(row.session_id) if row.session_id else None,
-            branched_from=str(row.branched_from) if row.branched_from else None,
-            created_at=row.created_at,
-            changed_at=row.changed_at,
-            recorded_at=one.recorded_at,
-            tokens=one.tokens,
-            parts=[_part_said(part) for part in shown],
-            withheld=len(one.parts) - len(shown),
-            trimmed=trimmed,
-        )
+        labels = await self._labels.of(caller.scope, [one.row.session_id])
+        label = labels.get(one.row.session_id) if one.row.session_id else None
+        return checkpoint_said(one, readable_parts(caller.scope, holder, one), label, trimmed)
 
 
 def _answer(one: CheckpointSaid) -> web.Response:
@@ -329,10 +342,11 @@ def _answer(one: CheckpointSaid) -> web.Response:
 
 def _name_in(request: web.Request, caller: Caller) -> str:
     """The name in the path, as it is kept. Raises NotFound for one that no checkpoint can have."""
-    return _kept_name(request.match_info["id"], caller)
+    return kept_name(request.match_info["id"], caller)
 
 
-def _kept_name(name: str, caller: Caller) -> str:
+def kept_name(name: str, caller: Caller) -> str:
+    """A name as it is kept. Raises NotFound for one that no checkpoint can have."""
     try:
         return caller.credential.hide(name_of(name))
     except ValueError:
@@ -352,59 +366,3 @@ def _number(raw: str | None, param: str) -> int | None:
     if not (raw.isascii() and raw.isdigit() and 1 <= len(raw) <= 9 and int(raw)):
         raise MemoryInvalid(f"{param} must be a version, a whole number from 1", param=param)
     return int(raw)
-
-
-def _item_of(caller: Caller, row: CheckpointRow) -> Item:
-    """A checkpoint as the gate knows it: it says no more than its name, its parts are judged one by one."""
-    return Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=row.session_id)
-
-
-def _item_of_part(caller: Caller, one: Checkpoint, part: StoredPart) -> Item:
-    session_id = part.session_id or one.row.session_id
-    return Item(caller.scope.tenant, Sensitivity(part.sensitivity), session_id=session_id)
-
-
-def _readable_parts(caller: Caller, holder: Holder, one: Checkpoint) -> Sequence[StoredPart]:
-    return readable(holder, one.parts, partial(_item_of_part, caller, one))
-
-
-def _compared(caller: Caller, holder: Holder, one: Checkpoint) -> list[Compared]:
-    """The parts in the words that were saved, as far as they may be seen."""
-    shown = _readable_parts(caller, holder, one)
-    return [Compared(part.part, str(part.memory_id), part.saved) for part in shown if not part.state]
-
-
-def _difference_said(one: Compared) -> DifferenceSaid:
-    return DifferenceSaid(part=one.part, memory_id=one.key, content=one.text)
-
-
-def _listed(row: CheckpointRow, label: str | None) -> CheckpointListed:
-    return CheckpointListed(
-        id=str(row.checkpoint_id),
-        name=row.name,
-        version=row.version,
-        session=label,
-        branched_from=str(row.branched_from) if row.branched_from else None,
-        created_at=row.created_at,
-        changed_at=row.changed_at,
-        tokens=row.tokens,
-        parts=row.part_count,
-    )
-
-
-def _part_said(part: StoredPart) -> PartSaid:
-    gone = part.state in ("hidden", "quarantined", "rejected")
-    return PartSaid(
-        part=part.part,
-        own=part.own,
-        memory_id=str(part.memory_id),
-        version=part.memory_version,
-        current_version=part.current_version,
-        content="" if gone else part.content,
-        saved=None if gone or part.saved == part.content else part.saved,
-        role=part.role,
-        integrity=part.integrity,
-        sensitivity=part.sensitivity,
-        state=part.state,
-        successor=str(part.successor) if part.successor else None,
-    )

@@ -1,4 +1,4 @@
-"""The records of a scope as lines of an export: personas, people and things, what ties them, tasks, checkpoints.
+"""The records of a scope as lines of an export: personas, people and things, what ties them, checkpoints, tasks.
 
 Only what somebody wrote and a prompt may be given: what is learnt of facts comes again with its turns. Reads by pages.
 Raises StoreUnavailable.
@@ -7,6 +7,7 @@ Raises StoreUnavailable.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from memory.checkpoints import Checkpoint, StoredPart
@@ -18,9 +19,11 @@ from memory.tasks import Task
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from proxy.api.asking import to_rfc3339
+from proxy.api.checkpoint_words import row_item
 from proxy.api.entities import TYPES
 from proxy.api.parts import OwnParts
 from proxy.api.sessions import Labels
+from proxy.api.task_checkpoints import name_shown
 from proxy.gated import readable
 
 _PAGE_ROWS: Final = 500
@@ -34,16 +37,19 @@ async def record_lines(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
     yield [persona_line(one) for one in personas if not one.hidden]
     async for page in _entities(parts, scope, holder):
         yield page
+    async for page in _checkpoints(parts, scope, holder):
+        yield page
     cursor = None
     while True:
         tasks = await parts.tasks.page(scope, limit=_PAGE_ROWS, cursor=cursor)
         seen = [one for one in readable(holder, tasks.rows, item) if not one.hidden]
         labels = await Labels(parts.records).of(scope, (one.session_id for one in seen))
-        yield [task_line(one, labels.get(one.session_id) if one.session_id else None) for one in seen]
+        yield [
+            task_line(one, labels.get(one.session_id) if one.session_id else None, name_shown(holder, one))
+            for one in seen
+        ]
         if (cursor := tasks.next_cursor) is None:
             break
-    async for page in _checkpoints(parts, scope, holder):
-        yield page
 
 
 async def _entities(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIterator[list[Line]]:
@@ -63,8 +69,9 @@ async def _checkpoints(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
     item, cursor = _item_in(scope), None
     while True:
         page = await parts.checkpoints.store.page(scope, limit=_PAGE_ROWS, cursor=cursor, order="asc")
-        labels = await Labels(parts.records).of(scope, (row.session_id for row in page.rows))
-        for row in page.rows:
+        rows = readable(holder, page.rows, partial(row_item, scope))
+        labels = await Labels(parts.records).of(scope, (row.session_id for row in rows))
+        for row in rows:
             try:
                 whole = await parts.checkpoints.store.one(scope, row.name)
             except NotFound:  # deleted since the page was read
@@ -134,7 +141,7 @@ def relationship_line(one: Relationship) -> Line:
     )
 
 
-def task_line(one: Task, session: str | None) -> Line:
+def task_line(one: Task, session: str | None, checkpoint: str | None) -> Line:
     """A task as it stands; its history stays where it is."""
     return _line(
         "task",
@@ -145,6 +152,7 @@ def task_line(one: Task, session: str | None) -> Line:
         input=one.input,
         output=one.output,
         needs=list(map(str, one.needs)),
+        checkpoint=checkpoint,
         session=session,
         integrity=one.integrity,
         sensitivity=one.sensitivity,

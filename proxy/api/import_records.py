@@ -19,7 +19,7 @@ from memory.audit import noted
 from memory.errors import NotFound, Refused, StoreUnavailable
 from policies.checkpoint import may_become
 from policies.labels import Integrity, Sensitivity
-from proxy.api.asking import Caller, validated
+from proxy.api.asking import Caller, holder_for, validated
 from proxy.api.conversation_parts import Words
 from proxy.api.copies import Copy, copy_of
 from proxy.api.entities import EntityCalls
@@ -32,6 +32,7 @@ from proxy.api.schemas_persona import PersonaAsked
 from proxy.api.schemas_records import CheckpointLine, EntityLine, PartLine, PersonaLine, RelationshipLine, TaskLine
 from proxy.api.schemas_task import TaskAsked, TasksAsked
 from proxy.api.sessions import Labels
+from proxy.api.task_checkpoints import checkpoints_of
 from proxy.api.tasks import TaskCalls
 
 M = TypeVar("M", bound=BaseModel)
@@ -50,6 +51,7 @@ class RecordTaker:
         self._trusted = trusted
         self._personas, self._entities, self._saving = PersonaCalls(parts), EntityCalls(parts), Saving(parts)
         self._tasks = TaskCalls(parts, Labels(parts.records))
+        self._waited: set[str] = set()  # tasks that were put off once, until all checkpoints have come
         self._take: Final[dict[str, Callable[[dict[str, Any]], Awaitable[None]]]] = {
             "persona": self._persona,
             "entity": self._entity,
@@ -97,8 +99,9 @@ class RecordTaker:
         copy = await self._new(line, line.session)
         if copy is None:
             return
-        needs = [await self._task_here(one) for one in line.needs]
-        asked = _asked(TaskAsked, line).model_copy(update={"needs": needs, "name": None})
+        here: dict[str, Any] = {"checkpoint": await self._checkpoint_here(line), "name": None}
+        here["needs"] = [await self._task_here(one) for one in line.needs]
+        asked = _asked(TaskAsked, line).model_copy(update=here)
         integrity = Integrity.USER if line.integrity in _VOUCHED else Integrity.ASSISTANT
         await self._tasks.added(self._caller, TasksAsked(tasks=[asked], session=line.session), integrity, [copy])
 
@@ -167,6 +170,20 @@ class RecordTaker:
         ids = _ids_of(self._caller, named)
         found = {one.task_id for one in await self._parts.tasks.some(self._caller.scope, ids)}
         return _first(ids, found, "a task")
+
+    async def _checkpoint_here(self, line: TaskLine) -> str | None:
+        """The checkpoint that a task names, by its name; a task is taken without one that does not come either. Raises
+        NotYet the first time.
+        """
+        holder = await holder_for(self._caller, self._parts.keys)
+        try:
+            await checkpoints_of(self._parts.tasks, self._caller, holder, [line.checkpoint])
+        except NotFound:
+            if line.id in self._waited:
+                return None
+            self._waited.add(line.id)
+            raise NotYet("it names a checkpoint that is not here") from None
+        return line.checkpoint
 
 
 def _first(ids: Sequence[UUID], found: set[UUID], what: str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from uuid import UUID
 
 from memory.audit import Note
-from memory.checkpoints import Checkpoint, CheckpointRow, NewCheckpoint
+from memory.checkpoints import Checkpoint, CheckpointRow, Giving, NewCheckpoint
 from memory.config_sections import Checkpoint as Bounds
 from memory.model import Scope
 from memory.ports import TokenCounter
@@ -31,8 +31,9 @@ class KeepsCheckpoints(Protocol):
         now: datetime,
         note: Note,
         source: Scope | None = None,
+        given: Giving | None = None,
     ) -> Checkpoint:
-        """Keep it under its name. Raises Conflict, TooLarge."""
+        """Keep it under its name, and load it where it is `given`. Raises Conflict, TooLarge."""
 
     async def change(
         self, scope: Scope, subject_id: UUID, version: int, new: NewCheckpoint, *, now: datetime, note: Note
@@ -48,7 +49,7 @@ class KeepsCheckpoints(Protocol):
     async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Checkpoint:
         """Bring it back. Raises NotFound, Conflict."""
 
-    async def load(self, scope: Scope, checkpoint: Checkpoint, session_id: UUID, *, now: datetime, note: Note) -> None:
+    async def load(self, scope: Scope, checkpoint: Checkpoint, given: Giving, *, now: datetime) -> None:
         """Have a conversation's next message be given it."""
 
     async def one(self, scope: Scope, name: str, *, version: int | None = None) -> Checkpoint:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
@@ -10,7 +10,7 @@ from uuid import UUID
 from memory.audit import Note
 from memory.model import Scope, SessionRef
 from memory.stored import Page
-from memory.tasks import NewTask, Task, TaskChange, TaskStep
+from memory.tasks import CheckpointNamed, NewTask, Task, TaskChange, TaskStep
 from policies.task import STATUSES, Status
 
 
@@ -66,6 +66,9 @@ class KeepsTasks(Protocol):
         session_id: UUID | None = None,
     ) -> Page[Task]:
         """Tasks, newest first. Raises MemoryInvalid."""
+
+    async def checkpoints(self, scope: Scope, names: Sequence[str]) -> Mapping[str, CheckpointNamed]:
+        """The checkpoints of these names that are there, by name: a task may name them."""
 
     async def history(self, scope: Scope, task_id: UUID) -> list[TaskStep]:
         """How a task came where it is. Raises NotFound."""

@@ -94,6 +94,12 @@ class LoadAsked(Asked):
     """Which conversation is to be given the checkpoint with its next message."""
 
     session: Annotated[str, Field(min_length=1, max_length=256)]
+    from_project: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
+        default=None, description="Take it from this project of the same user first, as `branch` does, and as that may."
+    )
+    name: Name | None = Field(
+        default=None, description="What one of another project is called in this; without it as it is called there."
+    )
 
 
 class PartSaid(Said):
@@ -157,6 +163,7 @@ class CheckpointSaid(Said):
 class CheckpointDeleted(Said):
     """A checkpoint that is gone from lists and loads."""
 
+    id: str
     name: str
     deleted: Literal[True] = True
     deleted_at: Moment
@@ -169,6 +176,7 @@ class DifferenceSaid(Said):
     part: Part
     memory_id: str
     content: str
+    integrity: str
 
 
 class ChangeSaid(Said):
@@ -177,14 +185,18 @@ class ChangeSaid(Said):
     part: Part
     before: str
     after: str
+    integrity_before: str
+    integrity_after: str
     unified: str = Field(description="A unified diff of the two.")
 
 
 class CheckpointDiffSaid(Said):
     """From one checkpoint, or version, to another."""
 
+    id: str
     name: str
     version: int
+    with_id: str
     with_name: str
     with_version: int
     added: list[DifferenceSaid]
@@ -196,8 +208,9 @@ class CheckpointDiffSaid(Said):
 class CheckpointLoaded(Said):
     """It is placed with the conversation's next message, once."""
 
-    name: str
+    name: str = Field(description="What it is called in this project.")
     version: int
     session: str
     parts: int
+    trimmed: int = Field(default=0, description="Parts that stayed in the project it was taken from.")
     placed: Literal["next"] = "next"

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
 from proxy.api.schemas import Asked, Moment, Said, SensitivityName, without_defaults
+from proxy.api.schemas_checkpoint import Name
 
 StatusName = Literal["queued", "running", "blocked", "validating", "done", "failed", "cancelled"]
 Title = Annotated[str, Field(min_length=1, max_length=TITLE_CHARS_MAX)]
@@ -27,6 +28,7 @@ class TaskAsked(Asked):
     input: Words = Field(default="", description="What it starts from; text, or JSON as text.")
     output: Words = Field(default="", description="What came of it.")
     needs: list[str] = Field(default_factory=list, max_length=64, description=_NEEDS)
+    checkpoint: Name | None = Field(default=None, description="The checkpoint that its work goes on from, by its name.")
     sensitivity: SensitivityName = "internal"
 
 
@@ -50,6 +52,7 @@ class TaskPatch(Asked):
     input: Words = ""
     output: Words = ""
     needs: list[str] = Field(default_factory=list, max_length=64, description="Ids of tasks that are to be done first.")
+    checkpoint: Name | None = Field(default=None, description="The name of a checkpoint; null: it names none any more.")
 
 
 class TaskSaid(Said):
@@ -64,6 +67,7 @@ class TaskSaid(Said):
     output: str
     needs: list[str]
     waits_for: list[str] = Field(description="Of what it needs, what is not done.")
+    checkpoint: str | None = Field(description="The checkpoint that it names; null too where that is not to be seen.")
     session: str | None
     memory_id: str = Field(description="The memory that a prompt is given of it.")
     integrity: str
@@ -106,7 +110,7 @@ class TaskGraphSaid(Said):
     """The open tasks and how they hang together."""
 
     order: list[str] = Field(description="Every task after what it needs.")
-    ready: list[str] = Field(description="Queued, and nothing that they need is open.")
+    ready: list[str] = Field(description="Queued, and all that they need is done.")
     waiting: dict[str, list[str]] = Field(description="What waits, and for what.")
 
 

@@ -10,26 +10,32 @@ from typing import Final
 
 from aiohttp import web
 
-from policies.gate import Item
+from memory.assemble import marked
 from policies.injection.render import harmless
-from policies.labels import Integrity, Sensitivity
+from policies.labels import Integrity
 from policies.task import OPEN, STATUSES
 from proxy.api.answers import said
-from proxy.api.asking import Caller, as_id, body_as, holder_for
+from proxy.api.asking import Caller, as_id, body_as, validated
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import Asked
-from proxy.api.schemas_task import TaskAsked, TaskPatch, TaskSaid, TasksAsked
+from proxy.api.schemas_task import TaskAsked, TaskPatch, TaskSaid, TasksAsked, TaskStepSaid
 from proxy.api.schemas_task_tools import (
     TASKS_DEFAULT,
     TaskAddArguments,
+    TaskDeleteArguments,
+    TaskDeleteToolSaid,
+    TaskHistoryArguments,
+    TaskHistoryToolSaid,
     TaskListArguments,
     TaskListToolSaid,
+    TaskOrderArguments,
+    TaskOrderToolSaid,
     TaskToolSaid,
     TaskUpdateArguments,
 )
-from proxy.api.tasks import KIND, TaskCalls
+from proxy.api.task_words import graph_said
+from proxy.api.tasks import GRAPH_MAX, KIND, TaskCalls
 from proxy.api.tool_calls import kept_call, tool_caller
-from proxy.gated import readable
 
 NO_TASKS: Final = "There are no such tasks."
 
@@ -40,14 +46,20 @@ class TaskTools:
     def __init__(self, parts: OwnParts, tasks: TaskCalls) -> None:
         self._parts = parts
         self._tasks = tasks
-        self.handlers: Final = {"task_add": self.add, "task_update": self.update, "task_list": self.list}
+        self.handlers: Final = {
+            "task_add": self.add,
+            "task_update": self.update,
+            "task_list": self.list,
+            "task_order": self.order,
+            "task_history": self.history,
+            "task_delete": self.delete,
+        }
 
     async def add(self, request: web.Request) -> web.Response:
         """Keep a task as the assistant's."""
         caller = tool_caller(request, self._parts, "memory:write")
         asked = await body_as(request, TaskAddArguments)
-        needs = asked.needs or []
-        task = TaskAsked(title=asked.title, notes=asked.notes or "", input=asked.input or "", needs=needs)
+        task = validated(TaskAsked, asked.model_dump(exclude_none=True))
         (made,) = await self._tasks.added(caller, TasksAsked(tasks=[task]), Integrity.ASSISTANT)
         return await self._answered("task_add", asked, caller, made, f"Kept as task {made.id}, version {made.version}.")
 
@@ -57,8 +69,10 @@ class TaskTools:
         asked = await body_as(request, TaskUpdateArguments)
         members = ("status", "notes", "input", "output", "needs")
         given = {name: value for name in members if (value := getattr(asked, name)) is not None}
-        task_id = as_id(asked.task, KIND)
-        changed = await self._tasks.changed(caller, task_id, asked.version, TaskPatch(**given), Integrity.ASSISTANT)
+        if asked.checkpoint is not None:
+            given["checkpoint"] = asked.checkpoint or None
+        task_id, patch = as_id(asked.task, KIND), validated(TaskPatch, given)
+        changed = await self._tasks.changed(caller, task_id, asked.version, patch, Integrity.ASSISTANT)
         (made,) = await self._tasks.shown(caller, [changed])
         text = f"Task {made.id} is {made.status} now, version {made.version}."
         return await self._answered("task_update", asked, caller, made, text)
@@ -68,24 +82,57 @@ class TaskTools:
         caller = tool_caller(request, self._parts, "memory:read:own")
         asked = await body_as(request, TaskListArguments)
         statuses = STATUSES if asked.over else sorted(OPEN)
-        page = await self._parts.tasks.page(caller.scope, limit=asked.k or TASKS_DEFAULT, statuses=statuses)
-        holder = await holder_for(caller, self._parts.keys)
-        seen = readable(
-            holder,
-            page.rows,
-            lambda one: Item(caller.scope.tenant, Sensitivity(one.sensitivity), session_id=one.session_id),
-        )
-        found = await self._tasks.shown(caller, seen)
+        found = await self._tasks.newest(caller, statuses, asked.k or TASKS_DEFAULT)
         kept = await kept_call(self._parts, "task_list", asked, caller, [as_id(one.id, KIND) for one in found])
-        text = "\n".join(map(_line, found)) or NO_TASKS
+        text = "".join(map(_line, found)).rstrip("\n") or NO_TASKS
         return said(TaskListToolSaid(tool="task_list", text=text, retrieval=kept, tasks=[*found]))
+
+    async def order(self, request: web.Request) -> web.Response:
+        """The open tasks, every one after what it needs, and what may be begun."""
+        caller = tool_caller(request, self._parts, "memory:read:own")
+        asked = await body_as(request, TaskOrderArguments)
+        open_ = await self._tasks.newest(caller, sorted(OPEN), GRAPH_MAX)
+        graph, by_id = graph_said(open_), {one.id: one for one in open_}
+        first = [by_id[id_] for id_ in graph.order[: asked.k or TASKS_DEFAULT]]
+        more, ready = len(open_) - len(first), [one.id for one in first if one.id in graph.ready]
+        kept = await kept_call(self._parts, "task_order", asked, caller, [as_id(one.id, KIND) for one in first])
+        lines = [_line(one, "ready" if one.id in ready else one.status) for one in first]
+        text = "".join([*lines, f"{more} more come after these." if more else ""]).rstrip("\n") or NO_TASKS
+        answer = TaskOrderToolSaid(tool="task_order", text=text, retrieval=kept, tasks=first, ready=ready, more=more)
+        return said(answer)
+
+    async def history(self, request: web.Request) -> web.Response:
+        """How a task came where it is."""
+        caller = tool_caller(request, self._parts, "memory:read:own")
+        asked = await body_as(request, TaskHistoryArguments)
+        task_id = as_id(asked.task, KIND)
+        steps = [*await self._tasks.steps(caller, task_id)][-(asked.k or TASKS_DEFAULT) :]
+        kept = await kept_call(self._parts, "task_history", asked, caller, [task_id])
+        text = "\n".join(map(_step, steps))
+        return said(TaskHistoryToolSaid(tool="task_history", text=text, retrieval=kept, steps=steps))
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Hide a task; a person can bring it back."""
+        caller = tool_caller(request, self._parts, "memory:write")
+        asked = await body_as(request, TaskDeleteArguments)
+        gone = await self._tasks.deleted(caller, as_id(asked.task, KIND))
+        kept = await kept_call(self._parts, "task_delete", asked, caller, [as_id(gone.id, KIND)])
+        text = f"Task {gone.id} is hidden; it can be shown again until {gone.undo_until:%Y-%m-%d}."
+        return said(TaskDeleteToolSaid(tool="task_delete", text=text, retrieval=kept, task=gone))
 
     async def _answered(self, tool: str, asked: Asked, caller: Caller, made: TaskSaid, text: str) -> web.Response:
         kept = await kept_call(self._parts, tool, asked, caller, [as_id(made.id, KIND)])
         return said(TaskToolSaid(tool=tool, text=text, retrieval=kept, task=made))
 
 
-def _line(one: TaskSaid) -> str:
-    """A task in a line, its words quoted as data."""
+def _line(one: TaskSaid, stands: str = "") -> str:
+    """A task, its words quoted as data, with its line end. `stands`: how, in place of its status."""
     waits = f", waits for {', '.join(one.waits_for)}" if one.waits_for else ""
-    return f"- {one.status} (id {one.id}, version {one.version}{waits}): {harmless(one.title)}"
+    from_where = f", checkpoint {harmless(one.checkpoint)}" if one.checkpoint else ""
+    return f"- {stands or one.status} (id {one.id}, version {one.version}{waits}{from_where}): {marked(one.title)}"
+
+
+def _step(one: TaskStepSaid) -> str:
+    """A change in a line."""
+    moved = f"{one.was} -> {one.status}" if one.was else f"kept as {one.status}"
+    return f"- {one.at:%Y-%m-%d %H:%M} (version {one.version}): {moved}"

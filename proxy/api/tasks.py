@@ -27,7 +27,6 @@ from memory.ids import new_id
 from memory.model import NewMemory
 from memory.tasks import WORDS, NewTask, Task, TaskChange
 from policies.gate import Holder, Item
-from policies.graph import in_order
 from policies.injection.judge import judge
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
@@ -43,7 +42,6 @@ from proxy.api.schemas_task import (
     StatusName,
     TaskAsked,
     TaskDeleted,
-    TaskGraphSaid,
     TaskHistorySaid,
     TaskList,
     TaskPatch,
@@ -53,7 +51,8 @@ from proxy.api.schemas_task import (
     TaskStepSaid,
 )
 from proxy.api.sessions import Labels
-from proxy.api.task_words import task_said, waiting
+from proxy.api.task_checkpoints import checkpoints_of, name_shown
+from proxy.api.task_words import graph_said, task_said, waiting
 from proxy.api.vectors import windows_of
 from proxy.gated import readable, require_readable, require_writable
 
@@ -83,15 +82,23 @@ class TaskCalls:
         self, caller: Caller, asked: TasksAsked, integrity: Integrity, copies: Sequence[Copy] = ()
     ) -> Sequence[TaskSaid]:
         """Keep tasks as somebody's words, under these ids where they are given."""
+        holder = await self._holder(caller)
         session = await session_named(caller, self._parts.keys, asked.session)
         item = Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id if session else None)
-        require_writable(await holder_for(caller, self._parts.keys), item, "scope")
+        require_writable(holder, item, "scope")
         ids = _named(asked.tasks)
+        checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, (one.checkpoint for one in asked.tasks))
         memories = [
             await self._memory(caller, one.status, _words(one), one.sensitivity, integrity) for one in asked.tasks
         ]
         new = [
-            NewTask(task_id, one.status, memory, frozenset(_need(need, ids) for need in one.needs))
+            NewTask(
+                task_id,
+                one.status,
+                memory,
+                frozenset(_need(need, ids) for need in one.needs),
+                checkpoints[one.checkpoint],
+            )
             for task_id, one, memory in zip(_ids(asked.tasks, ids), asked.tasks, memories, strict=True)
         ]
         new = [_as_copy(*one) for one in zip(new, copies, strict=True)] if copies else new
@@ -136,22 +143,24 @@ class TaskCalls:
         """How a task came where it is."""
         caller = caller_of(request, self._parts.door, _READS)
         parameters(request, ())
-        known = await self._known(caller, await self._holder(caller), id_in_path(request, KIND))
+        return said(TaskHistorySaid(data=[*await self.steps(caller, id_in_path(request, KIND))]))
+
+    async def steps(self, caller: Caller, task_id: UUID) -> Sequence[TaskStepSaid]:
+        """How a task came where it is, oldest first. Raises NotFound."""
+        known = await self._known(caller, await self._holder(caller), task_id)
         steps = await self._parts.tasks.history(caller.scope, known.task_id)
-        rows = [TaskStepSaid(version=s.version, was=s.was, status=s.status, actor=s.actor, at=s.at) for s in steps]
-        return said(TaskHistorySaid(data=rows))
+        return [TaskStepSaid(version=s.version, was=s.was, status=s.status, actor=s.actor, at=s.at) for s in steps]
 
     async def graph(self, request: web.Request) -> web.Response:
         """The open tasks: in which order they can be done, what is ready, what waits for what."""
         caller = caller_of(request, self._parts.door, _READS)
         parameters(request, ())
-        page = await self._parts.tasks.page(caller.scope, limit=GRAPH_MAX, statuses=sorted(OPEN))
-        seen = readable(await self._holder(caller), page.rows, partial(_item, caller))
-        open_ = {one.task_id for one in seen}
-        needs = {one.task_id: {need for need in one.needs if need in open_} for one in seen}
-        ready = [str(one.task_id) for one in seen if one.status == "queued" and not needs[one.task_id]]
-        waits = {str(task): sorted(map(str, wanted)) for task, wanted in needs.items() if wanted}
-        return said(TaskGraphSaid(order=list(map(str, in_order(needs))), ready=ready, waiting=waits))
+        return said(graph_said(await self.newest(caller, sorted(OPEN), GRAPH_MAX)))
+
+    async def newest(self, caller: Caller, statuses: Sequence[Status], limit: int) -> Sequence[TaskSaid]:
+        """The newest tasks of these statuses, as far as the caller may see them."""
+        page = await self._parts.tasks.page(caller.scope, limit=limit, statuses=statuses)
+        return await self.shown(caller, readable(await self._holder(caller), page.rows, partial(_item, caller)))
 
     async def change(self, request: web.Request) -> web.Response:
         """The next version of a task."""
@@ -175,18 +184,16 @@ class TaskCalls:
         status: Status = asked.status if "status" in given else known.status
         lower = integrity if known.integrity == Integrity.USER.value else Integrity(known.integrity)
         memory = await self._memory(caller, status, words, known.sensitivity, lower)
-        needs = frozenset(as_id(need, KIND) for need in asked.needs) if "needs" in given else None
+        change = TaskChange(status, memory, needs=None)
+        if "needs" in given:
+            change = replace(change, needs=frozenset(as_id(need, KIND) for need in asked.needs))
+        if "checkpoint" in given:
+            checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, [asked.checkpoint])
+            change = replace(change, checkpoint_id=checkpoints[asked.checkpoint])
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "change", [task_id])
         made = await self._parts.tasks.change(
-            caller.scope,
-            subject,
-            task_id,
-            version,
-            TaskChange(status, memory, needs),
-            caller.actor,
-            now=caller.now,
-            note=note,
+            caller.scope, subject, task_id, version, change, caller.actor, now=caller.now, note=note
         )
         await self._changed(caller, "changed")
         return made
@@ -195,14 +202,17 @@ class TaskCalls:
         """Hide a task: what needed it does not wait for it any more."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
+        return said(await self.deleted(caller, id_in_path(request, KIND)))
+
+    async def deleted(self, caller: Caller, task_id: UUID) -> TaskDeleted:
+        """Hide a task. Raises NotFound."""
         holder = await self._holder(caller)
-        known = await self._known(caller, holder, id_in_path(request, KIND))
+        known = await self._known(caller, holder, task_id)
         require_writable(holder, _item(caller, known), KIND)
         note = _note(caller, "delete", [known.task_id])
         await self._parts.tasks.delete(caller.scope, known.task_id, now=caller.now, note=note)
         await self._changed(caller, "deleted")
-        until = caller.now + UNDO
-        return said(TaskDeleted(id=str(known.task_id), deleted_at=caller.now, undo_until=until))
+        return TaskDeleted(id=str(known.task_id), deleted_at=caller.now, undo_until=caller.now + UNDO)
 
     async def undelete(self, request: web.Request) -> web.Response:
         """Bring back a task that was deleted."""
@@ -233,7 +243,8 @@ class TaskCalls:
         labels = await self._labels.of(caller.scope, [one.session_id for one in found])
         needed = sorted({need for one in found for need in one.needs})
         not_done = waiting(await self._parts.tasks.some(caller.scope, needed)) if needed else frozenset()
-        return [task_said(one, labels, not_done) for one in found]
+        holder = await self._holder(caller)
+        return [task_said(one, labels, not_done, name_shown(holder, one)) for one in found]
 
     async def _shown(self, caller: Caller, one: Task) -> web.Response:
         (body,) = await self.shown(caller, [one])

@@ -21,6 +21,7 @@ TEACHES: Final = """\
   memory-proxy checkpoint list --session abc
   memory-proxy checkpoint show "before the move"            what it holds; --version 1: an earlier one
   memory-proxy checkpoint load "before the move" --session xyz     given to that conversation with its next message
+  memory-proxy checkpoint load plan --session xyz --from-project sea     taken from another project first
   memory-proxy checkpoint diff "before the move" --from 1 --to 2   or another name: diff A B
   memory-proxy checkpoint branch "before the move" "plan B"
   memory-proxy checkpoint delete "before the move"          undelete brings it back within 30 days
@@ -51,6 +52,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     load = add_verb(verbs, "load", _load, "Have a conversation be given it with its next message, once.")
     load.add_argument("name")
     load.add_argument("--session", required=True, help="the conversation")
+    load.add_argument("--from-project", metavar="PROJECT", help="take it from another project of the same user first")
+    load.add_argument("--as", dest="new_name", metavar="NAME", help="what one of another project is called here")
     diff = add_verb(verbs, "diff", _diff, "Compare two checkpoints, or two versions of one.")
     diff.add_argument("name")
     diff.add_argument("other", nargs="?", help="another checkpoint (default: the same one)")
@@ -108,7 +111,8 @@ def _show(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _load(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{_one(options.name)}/load", {"session": options.session})
+    body = _given(session=options.session, from_project=options.from_project, name=options.new_name)
+    return client.send("POST", f"{_one(options.name)}/load", body)
 
 
 def _diff(client: Client, options: argparse.Namespace) -> Any:
@@ -164,6 +168,8 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
     elif verb == "load":
         parts, session = answer["parts"], answer["session"]
         yield f"{answer['name']} (version {answer['version']}, {parts} parts) goes to {session} with its next message"
+        if answer["trimmed"]:
+            yield f"{answer['trimmed']} parts stayed in the other project"
     elif verb == "delete":
         yield f"{answer['name']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
     else:

@@ -29,8 +29,9 @@ Over streamable HTTP, for clients that connect to an address; each sends its own
   memory-proxy mcp --http 127.0.0.1:8765        then point the client at http://127.0.0.1:8765/mcp
 
 The tools are memory_search, memory_remember, memory_correct, memory_forget, memory_why, task_add, task_update,
-task_list, checkpoint_save, checkpoint_load and checkpoint_list. A key needs memory:read:own, memory:write, and for
-memory_forget memory:erase. It needs the extra: pip install 'vllm-memory-proxy[mcp]'
+task_list, task_order, task_history, task_delete, checkpoint_save, checkpoint_load, checkpoint_list, checkpoint_diff,
+checkpoint_branch and checkpoint_delete. A key needs memory:read:own, memory:write, and for memory_forget
+memory:erase. It needs the extra: pip install 'vllm-memory-proxy[mcp]'
 """
 MISSING: Final = "the MCP server needs an extra that is not installed: pip install 'vllm-memory-proxy[mcp]'"
 _KEY: Final = re.compile(r"[!-~]+", re.ASCII)

@@ -16,7 +16,7 @@ from proxy.cli.verbs import add_verb, run_verb, with_answers
 
 TEACHES: Final = """\
   memory-proxy tasks add "Order the timber" --notes "Oak, 4 m."
-  memory-proxy tasks add "Build the jetty" --needs ID
+  memory-proxy tasks add "Build the jetty" --needs ID --checkpoint "before the move"
   memory-proxy tasks list                                     open ones; --all: also what is over
   memory-proxy tasks move ID running                          change ID --notes "Oak, 5 m.": other words of it
   memory-proxy tasks graph                                    what is ready, what waits for what
@@ -38,6 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("--sensitivity", choices=[one.value for one in Sensitivity], default="internal")
     add.add_argument("--needs", action="append", default=[], metavar="ID", help="what is to be done first")
     add.add_argument("--session", help="the conversation it comes from")
+    add.add_argument("--checkpoint", metavar="NAME", help="the checkpoint that its work goes on from")
     listed = add_verb(verbs, "list", _list, "List tasks, newest first.")
     listed.add_argument("--all", action="store_true", help="also what is done, failed or cancelled")
     listed.add_argument("--session", help="only those of this conversation")
@@ -49,6 +50,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     change.add_argument("task", metavar="ID")
     change.add_argument("--title", metavar="TEXT", help="what is to be done")
     change.add_argument("--needs", action="append", metavar="ID", help="all that is to be done first")
+    named = change.add_mutually_exclusive_group()
+    named.add_argument("--checkpoint", metavar="NAME", help="the checkpoint that its work goes on from")
+    named.add_argument("--no-checkpoint", action="store_true", help="it goes on from none")
     for one in (move, change):
         one.add_argument("--notes", metavar="TEXT", help="what helps to do it")
         one.add_argument("--input", metavar="TEXT", help="what it starts from")
@@ -71,6 +75,7 @@ def run_tasks(options: argparse.Namespace) -> int:
 
 def _add(client: Client, options: argparse.Namespace) -> Any:
     task = {name: getattr(options, name) for name in ("title", "status", "notes", "input", "needs", "sensitivity")}
+    task |= {"checkpoint": options.checkpoint} if options.checkpoint else {}
     body = {"tasks": [task], **({"session": options.session} if options.session else {})}
     return client.send("POST", PATH, body)["data"][0]
 
@@ -82,8 +87,9 @@ def _list(client: Client, options: argparse.Namespace) -> Any:
 
 def _change(client: Client, options: argparse.Namespace) -> Any:
     known = client.get(f"{PATH}/{options.task}")
-    said = {name: getattr(options, name, None) for name in ("title", "status", "notes", "input", "output", "needs")}
-    given = {name: value for name, value in said.items() if value is not None}
+    members = ("title", "status", "notes", "input", "output", "needs", "checkpoint")
+    given = {name: value for name in members if (value := getattr(options, name, None)) is not None}
+    given |= {"checkpoint": None} if getattr(options, "no_checkpoint", False) else {}
     return client.send("PATCH", f"{PATH}/{options.task}", given, version=known["version"])
 
 
@@ -126,4 +132,5 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
 def _line(one: Mapping[str, Any]) -> str:
     """A task on one line, for people."""
     waits = f"  (waits for {', '.join(one['waits_for'])})" if one["waits_for"] else ""
-    return f"{one['id']}  {one['status']:10} {one['title']}{waits}"
+    from_where = f"  (checkpoint {one['checkpoint']})" if one["checkpoint"] else ""
+    return f"{one['id']}  {one['status']:10} {one['title']}{waits}{from_where}"

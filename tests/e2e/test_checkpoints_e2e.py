@@ -378,7 +378,7 @@ def test_a_load_by_the_api_is_placed_with_the_next_message_once(service: Service
     session = ask(service, first, user).session
     service.settle()
     loaded = call(service, user, "POST", "/camp/load", {"session": session})
-    assert loaded == {"name": "camp", "version": 1, "session": session, "parts": 4, "placed": "next"}
+    assert loaded == {"name": "camp", "version": 1, "session": session, "parts": 4, "trimmed": 0, "placed": "next"}
     history = [*first, turn("assistant", "Good morning.")]
     asked = ask(service, [*history, turn("user", "Where were we?\nsay: At the ford.")], user)
     assert without_date(restored(content(upstream))) == LINES and asked.memory("count") == "4"
@@ -390,6 +390,8 @@ def test_a_load_by_the_api_is_placed_with_the_next_message_once(service: Service
     assert (again.memory("count"), again.memory("kept")) == ("0", "4")
     assert call(service, user, "POST", "/nowhere/load", {"session": session})["error"]["code"] == "not_found"
     assert call(service, user, "POST", "/camp/load", {})["error"]["code"] == "unprocessable"
+    renamed = call(service, user, "POST", "/camp/load", {"session": session, "name": "tent"})["error"]
+    assert (renamed["code"], renamed["param"]) == ("unprocessable", "name")
 
 
 def test_a_session_of_a_name_is_given_what_was_loaded_once(service: Service, upstream: str, user: str) -> None:
@@ -566,3 +568,35 @@ def test_one_of_another_project_is_taken_over_and_ends_with_its_source(
         X_Memory_Project="land",
     )["error"]
     assert other["code"] == "not_found"
+
+
+def test_one_of_another_project_is_given_to_a_conversation_in_one_step(
+    service: Service, upstream: str, user: str
+) -> None:
+    def at(project: str, method: str, path: str, body: Any = None) -> Any:
+        return service.call(method, f"/memory/v1/checkpoints{path}", body, X_Memory_User=user, X_Memory_Project=project)
+
+    body = {"name": "camp", "notes": "We stopped at the ford.", "goals": ["Reach Alnwick before dusk"]}
+    at("sea", "POST", "", body)
+    taking = {"session": "march", "from_project": "sea"}
+    loaded = at("land", "POST", "/camp/load", taking)
+    assert (loaded["name"], loaded["version"], loaded["parts"], loaded["trimmed"]) == ("camp", 1, 2, 0)
+    ask(service, "Shall we go on?", user, session="march", project="land")
+    assert [one.removeprefix("[") for one in restored(content(upstream))] == LINES[:2], "a copy has no date"
+    service.settle()
+    ask(service, "Then let us go on.", user, session="march", project="land")
+    assert "Restored" not in content(upstream), "once"
+    held = at("land", "GET", "/camp")
+    assert [one["own"] for one in held["parts"]] == [True, True], "a copy, which ends with its source"
+    taken = at("land", "POST", "/camp/load", taking)["error"]
+    assert (taken["code"], taken["param"]) == ("conflict", "name")
+    again = at("land", "POST", "/camp/load", {**taking, "name": "second"})
+    assert again["name"] == "second" and [one["name"] for one in at("land", "GET", "")["data"]] == ["second", "camp"]
+    itself = at("sea", "POST", "/camp/load", taking)["error"]
+    assert (itself["code"], itself["param"]) == ("unprocessable", "from_project")
+    assert at("land", "POST", "/nowhere/load", taking)["error"]["code"] == "not_found"
+    assert at("land", "POST", "/camp/load", {**taking, "name": "a/b"})["error"]["code"] == "unprocessable"
+    argv = [sys.executable, "-m", "proxy", "checkpoint", "load", "camp", "--session", "s9", "--from-project", "sea"]
+    where = ["--project", "land", "--as", "third", "--url", service.url, "--user", user]
+    done = subprocess.run([*argv, *where], capture_output=True, text=True, timeout=60)
+    assert "third (version 1, 2 parts) goes to s9 with its next message" in done.stdout, done.stderr

@@ -493,6 +493,48 @@ def test_a_checkpoint_of_another_project_takes_the_capability_and_no_fixed_proje
     assert call(usual, "/checkpoints/camp/branch", taking, "land")["error"]["code"] == "capability_missing"
     assert call(fixed, "/checkpoints/camp/branch", taking, "")["error"]["code"] == "scope_denied"
     assert call(may, "/checkpoints/camp/branch", taking, "land")["parts"][0]["content"] == "The jetty waits."
+    loading = {"session": "pier", "from_project": "sea", "name": "loaded"}
+    assert call(usual, "/checkpoints/camp/load", loading, "land")["error"]["code"] == "capability_missing"
+    assert call(fixed, "/checkpoints/camp/load", loading, "")["error"]["code"] == "scope_denied"
+    keyed.ask(usual, "Where do we stand?", session="pier", project="land")
+    assert "The jetty waits." not in str(last(keyed.service.upstream)[0].json), "nothing was loaded"
+    head = {"Authorization": f"Bearer {usual}", "X_Memory_Project": "land"}
+    there = [one["name"] for one in keyed.service.call("GET", "/memory/v1/checkpoints", **head)["data"]]
+    assert there == ["camp"], "nor kept"
+    tool = {"name": "camp", "new_name": "tooled", "from_project": "sea"}
+    assert call(usual, "/tools/checkpoint_branch", tool, "land")["error"]["code"] == "capability_missing"
+    assert call(may, "/tools/checkpoint_branch", tool, "land")["checkpoint"]["name"] == "tooled"
+    assert call(may, "/checkpoints/camp/load", loading, "land")["parts"] == 1
+    keyed.ask(usual, "And now?", session="pier", project="land")
+    assert "The jetty waits." in str(last(keyed.service.upstream)[0].json)
+
+
+def test_a_task_says_no_name_of_a_checkpoint_that_the_caller_may_not_see(keyed: Keyed) -> None:
+    key = str(keyed.make("tasks", "--user", "iris")["secret"])
+
+    def call(secret: str, method: str, path: str, body: Any = None, **head: str) -> Any:
+        return keyed.service.call(method, f"/memory/v1{path}", body, Authorization=f"Bearer {secret}", **head)
+
+    token = call(key, "POST", "/tokens", {"session": "harbour"})["token"]
+    keyed.ask(key, "The boat lies at berth nine.\nsay: Noted.", session="elsewhere")
+    keyed.settle(key)
+    call(key, "POST", "/checkpoints", {"name": "diagnosis", "notes": "It is bad.", "session": "elsewhere"})
+    task = {"title": "Call the doctor", "checkpoint": "diagnosis"}
+    (one,) = call(key, "POST", "/tasks", {"tasks": [task], "session": "harbour"})["data"]
+    assert one["checkpoint"] == "diagnosis"
+    for said in (call(token, "GET", f"/tasks/{one['id']}"), call(token, "POST", "/tools/task_list", {})):
+        assert "doctor" in str(said) and "diagnosis" not in str(said)
+    for secret, told in ((key, True), (token, False)):
+        head = {"Authorization": f"Bearer {secret}"}
+        request = urllib.request.Request(f"{keyed.service.url}/memory/v1/export", headers=head)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            lines = [json.loads(line) for line in answer.read().splitlines()]
+        (exported,) = [line for line in lines if line["type"] == "task"]
+        assert (exported.get("checkpoint") == "diagnosis") is ("diagnosis" in str(lines)) is told
+    for name in ("diagnosis", "nowhere"):
+        refused = call(token, "PATCH", f"/tasks/{one['id']}", {"checkpoint": name}, If_Match="1")["error"]
+        assert (refused["code"], refused["param"]) == ("not_found", "checkpoint"), "it looks like what is not there"
+    assert call(key, "GET", f"/tasks/{one['id']}")["checkpoint"] == "diagnosis"
 
 
 def test_a_link_to_a_file_opens_it_without_a_key(keyed: Keyed) -> None:

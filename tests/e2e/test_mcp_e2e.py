@@ -30,7 +30,9 @@ from tests.service_fixture import Service, serving
 
 FACT = "The windmill of Harlinghausen grinds only on Thursdays after the second bell."
 QUESTION = "When does the windmill of Harlinghausen grind?"
-RECORDS = ["task_add", "task_update", "task_list", "checkpoint_save", "checkpoint_load", "checkpoint_list"]
+TASKS = ["task_add", "task_update", "task_list", "task_order", "task_history", "task_delete"]
+CHECKPOINTS = [f"checkpoint_{what}" for what in ("save", "load", "list", "diff", "branch", "delete")]
+RECORDS = [*TASKS, *CHECKPOINTS]
 NAMES = ["memory_search", "memory_remember", "memory_correct", "memory_forget", "memory_why", *RECORDS]
 
 
@@ -80,6 +82,12 @@ async def values(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return found
 
 
+async def words(client: Client, tool: str, **arguments: Any) -> str:
+    answer = await client.call_tool(tool, arguments)
+    assert not answer.is_error, said(answer)
+    return said(answer)
+
+
 async def refused(client: Client, tool: str, **arguments: Any) -> str:
     answer = await client.call_tool(tool, arguments)
     assert answer.is_error and answer.structured_content is None
@@ -94,8 +102,11 @@ async def goes_through_its_day(client: Client) -> None:
         "memory_search",
         "memory_why",
         "task_list",
+        "task_order",
+        "task_history",
         "checkpoint_load",
         "checkpoint_list",
+        "checkpoint_diff",
     ]
     made = await values(client, "memory_remember", content=FACT)
     assert (made["stored"], made["integrity"]) == (True, "assistant")
@@ -148,6 +159,52 @@ async def test_what_cannot_be_is_said_in_the_apis_own_words(service: Service, us
         assert "there is no tool 'memory_erase_all'; there are memory_search" in await refused(
             client, "memory_erase_all"
         )
+
+
+async def test_an_agent_plans_goes_back_and_clears_up(service: Service, user: str) -> None:
+    async with over_stdio("--url", service.url, "--user", user, "--project", "land") as client:
+        await values(client, "checkpoint_save", name="camp", notes="The timber is ordered.")
+        wood = (await values(client, "task_add", title="Order the oak timber"))["task"]
+        jetty = await values(client, "task_add", title="Build the jetty", needs=[wood["id"]], checkpoint="camp")
+        jetty = jetty["task"]
+        order = await values(client, "task_order")
+        assert ([one["id"] for one in order["tasks"]], order["ready"]) == ([wood["id"], jetty["id"]], [wood["id"]])
+        assert (await words(client, "task_order")).splitlines() == [
+            f"- ready (id {wood['id']}, version 1): Order the oak timber",
+            f"- queued (id {jetty['id']}, version 1, waits for {wood['id']}, checkpoint camp): Build the jetty",
+        ]
+        short = await values(client, "task_order", k=1)
+        assert (len(short["tasks"]), short["more"]) == (1, 1)
+        assert (await words(client, "task_order", k=1)).endswith("\n1 more come after these.")
+        await values(client, "task_update", task=wood["id"], version=1, status="done")
+        history = await values(client, "task_history", task=wood["id"])
+        assert [(one["was"], one["status"]) for one in history["steps"]] == [(None, "queued"), ("queued", "done")]
+        told = await words(client, "task_history", task=wood["id"])
+        assert "(version 1): kept as queued" in told and told.endswith("(version 2): queued -> done")
+        assert f"Task {jetty['id']} is hidden" in await words(client, "task_delete", task=jetty["id"])
+        assert await words(client, "task_order") == "There are no such tasks."
+        branched = await values(client, "checkpoint_branch", name="camp", new_name="plan B")
+        assert branched["checkpoint"]["branched_from"] and branched["checkpoint"]["name"] == "plan B"
+        same = await words(client, "checkpoint_diff", name="camp", other="plan B")
+        assert same == "They do not differ; 1 parts are the same."
+        assert "Checkpoint camp is hidden" in await words(client, "checkpoint_delete", name="camp")
+        assert [one["name"] for one in (await values(client, "checkpoint_list"))["checkpoints"]] == ["plan B"]
+        for tool, arguments in (
+            ("task_delete", {"task": jetty["id"]}),
+            ("task_history", {"task": "nothing"}),
+            ("checkpoint_delete", {"name": "camp"}),
+            ("checkpoint_diff", {"name": "plan B", "other": "camp"}),
+            ("checkpoint_branch", {"name": "camp", "new_name": "x"}),
+        ):
+            assert "404 not_found" in await refused(client, tool, **arguments), tool
+        assert "409 conflict" in await refused(client, "checkpoint_branch", name="plan B", new_name="plan B")
+        assert "422 unprocessable: k" in await refused(client, "task_order", k=0)
+    async with over_stdio("--url", service.url, "--user", f"{user}-not") as client:
+        for tool in ("task_history", "task_delete"):
+            assert "404 not_found" in await refused(client, tool, task=wood["id"])
+    async with over_stdio("--url", service.url, "--user", user, "--project", "sea") as client:
+        taken = await values(client, "checkpoint_branch", name="plan B", new_name="ours", from_project="land")
+        assert [one["integrity"] for one in taken["checkpoint"]["parts"]] == ["assistant"], "it gains none on the way"
 
 
 async def test_a_service_that_is_away_is_said_and_found_again() -> None:

@@ -32,8 +32,9 @@ def furnished(api: Api) -> dict[str, Any]:
     tie = {"source": ana["id"], "type": "works_at", "target": yard["id"], "valid_from": "2026-03-01T00:00:00Z"}
     make(api, "POST", "relationships", tie)
     wood = {"title": "Order the oak timber", "name": "wood"}
-    tasks = make(api, "POST", "tasks", {"tasks": [{"title": "Build the jetty", "needs": ["wood"]}, wood]})["data"]
     make(api, "POST", "checkpoints", {"name": "pier", "notes": "Ask about the mooring.", "goals": ["Open by May"]})
+    jetty = {"title": "Build the jetty", "needs": ["wood"], "checkpoint": "pier"}
+    tasks = make(api, "POST", "tasks", {"tasks": [jetty, wood]})["data"]
     return {"ana": ana, "task": tasks[0]}
 
 
@@ -78,6 +79,14 @@ def test_records_are_taken_to_another_scope_once_in_whatever_order(api: Api, oth
     graph = other.get("/memory/v1/tasks/graph").json
     assert len(graph["ready"]) == len(graph["waiting"]) == 1
     assert not {line["id"] for line in records(other)} & {line["id"] for line in lines}
+
+
+def test_a_task_is_taken_without_a_checkpoint_that_does_not_come(api: Api, other: Api) -> None:
+    furnished(api)
+    tasks = [line for line in records(api) if line["type"] == "task"]
+    assert sorted(line.get("checkpoint", "") for line in tasks) == ["", "pier"]
+    assert send(other, tasks) == ([], {"accepted": 2, "done": 2, "failed": 0, "complete": True})
+    assert [one["checkpoint"] for one in other.get("/memory/v1/tasks").json["data"]] == [None, None]
 
 
 def test_an_export_adds_nothing_where_it_came_from(api: Api) -> None:
@@ -156,7 +165,7 @@ def test_nothing_gains_trust_by_travelling(api: Api, other: Api) -> None:
     assert task["integrity"] == "assistant"
     parts = other.get("/memory/v1/checkpoints/agent").json["parts"]
     assert [(one["part"], one["integrity"], one["role"]) for one in parts] == [("notes", "assistant", "assistant")]
-    goal = {**records(api)[-1], "name": "raised"}
+    (goal,) = [{**line, "name": "raised"} for line in records(api) if line["type"] == "checkpoint"]
     goal["parts"] = [{**goal["parts"][0], "part": "goal"}]
     assert "own words become a goal" in send(other, [goal])[0][0]
 

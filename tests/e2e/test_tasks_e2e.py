@@ -66,6 +66,16 @@ def test_tasks_are_kept_together_and_wait_for_what_they_need(service: Service, u
     assert call(service, user + "-not", "GET", f"/{timber['id']}")["error"]["code"] == "not_found"
 
 
+def test_what_needs_a_task_that_failed_is_not_ready(service: Service, user: str) -> None:
+    jetty, timber = both(service, user)
+    failed = move(service, user, move(service, user, timber, "running"), "failed")
+    graph = call(service, user, "GET", "/graph")
+    assert graph == {"order": [jetty["id"]], "ready": [], "waiting": {jetty["id"]: [timber["id"]]}}
+    assert move(service, user, jetty, "running")["error"]["code"] == "conflict", "as the graph says"
+    move(service, user, failed, "queued")
+    assert call(service, user, "GET", "/graph")["ready"] == [timber["id"]]
+
+
 def test_a_circle_is_refused_by_name_and_nothing_of_it_is_stored(service: Service, user: str) -> None:
     three = [{"title": f"Step {n}", "name": f"n{n}", "needs": [f"n{(n + 1) % 3}"]} for n in range(3)]
     refused = call(service, user, "POST", body={"tasks": [{"title": "Alone"}, *three]})["error"]
@@ -170,6 +180,76 @@ def test_a_checkpoint_takes_the_open_tasks_of_its_conversation(service: Service,
     assert f"Task (queued): {JETTY}" in content(upstream) and TIMBER not in content(upstream)
 
 
+def camp(service: Service, user: str, name: str = "camp", **more: Any) -> Any:
+    body = {"name": name, "notes": "We stopped at the ford.", **more}
+    return service.call("POST", "/memory/v1/checkpoints", body, X_Memory_User=user)
+
+
+def test_a_task_names_the_checkpoint_that_its_work_goes_on_from(service: Service, user: str) -> None:
+    camp(service, user)
+    camp(service, user, "later")
+    named, bare = add(service, user, {"title": JETTY, "checkpoint": "camp"}, {"title": TIMBER})
+    assert (named["checkpoint"], bare["checkpoint"]) == ("camp", None)
+    assert [one["checkpoint"] for one in call(service, user, "GET")["data"]] == [None, "camp"]
+    moved = move(service, user, named, "running")
+    assert moved["checkpoint"] == "camp", "what is left out stays"
+    service.call("DELETE", "/memory/v1/checkpoints/camp", X_Memory_User=user)
+    assert call(service, user, "GET", f"/{named['id']}")["checkpoint"] is None
+    noted = move(service, user, moved, "running", notes="Oak.")
+    service.call("POST", "/memory/v1/checkpoints/camp/undelete", X_Memory_User=user)
+    back = call(service, user, "GET", f"/{named['id']}")
+    assert (back["checkpoint"], back["version"]) == ("camp", noted["version"])
+    other = move(service, user, back, "running", checkpoint="later")
+    assert other["checkpoint"] == "later"
+    assert move(service, user, other, "running", checkpoint=None)["checkpoint"] is None
+
+
+def test_a_checkpoint_that_is_not_there_is_no_tasks(service: Service, user: str) -> None:
+    camp(service, user + "-not")
+    camp(service, user, "gone")
+    service.call("DELETE", "/memory/v1/checkpoints/gone", X_Memory_User=user)
+    (sound,) = add(service, user, {"title": TIMBER})
+    for name in ("nowhere", "camp", "gone"):
+        refused = call(service, user, "POST", body={"tasks": [{"title": JETTY}, {"title": "x", "checkpoint": name}]})
+        assert (refused["error"]["code"], refused["error"]["param"]) == ("not_found", "checkpoint"), refused
+        late = move(service, user, sound, "running", checkpoint=name)["error"]
+        assert (late["code"], late["param"]) == ("not_found", "checkpoint")
+    for name in ("a/b", " a", "", 7):
+        odd = call(service, user, "POST", body={"tasks": [{"title": "x", "checkpoint": name}]})["error"]
+        assert odd["code"] == "unprocessable" and "checkpoint" in odd["message"], odd
+    assert [(one["id"], one["version"]) for one in call(service, user, "GET")["data"]] == [(sound["id"], 1)]
+
+
+def test_a_task_outlives_the_checkpoint_that_is_forgotten(service: Service, user: str) -> None:
+    ask(service, "Good morning to you.\nsay: Good morning.", user, session="harbour")
+    service.settle()
+    camp(service, user, session="harbour")
+    (one,) = add(service, user, {"title": JETTY, "checkpoint": "camp"})
+    receipt = service.call("POST", "/memory/v1/forget", {"session": "harbour"}, X_Memory_User=user)
+    assert receipt["complete"] is True, receipt
+    camp(service, user)
+    left = call(service, user, "GET", f"/{one['id']}")
+    assert (left["title"], left["checkpoint"]) == (JETTY, None), "another of that name is another"
+
+
+def test_an_agent_finds_the_checkpoint_of_a_task_by_its_tools(service: Service, user: str) -> None:
+    def tool(which: str, **arguments: Any) -> Any:
+        return service.call("POST", f"/memory/v1/tools/{which}", arguments, X_Memory_User=user)
+
+    tool("checkpoint_save", name="camp", notes="The timber is ordered.")
+    one = tool("task_add", title=JETTY, checkpoint="camp")["task"]
+    assert one["checkpoint"] == "camp" and one["integrity"] == "assistant"
+    assert tool("task_list")["text"] == f"- queued (id {one['id']}, version 1, checkpoint camp): {JETTY}"
+    assert "The timber is ordered." in tool("checkpoint_load", name="camp")["text"]
+    assert tool("task_update", task=one["id"], version=1, status="running")["task"]["checkpoint"] == "camp"
+    assert tool("task_update", task=one["id"], version=2, checkpoint="")["task"]["checkpoint"] is None
+    assert tool("task_update", task=one["id"], version=3, checkpoint="nowhere")["error"]["code"] == "not_found"
+    for odd in ("a/b", "\x85"):
+        assert tool("task_add", title=JETTY, checkpoint=odd)["error"]["code"] == "unprocessable"
+        assert tool("task_update", task=one["id"], version=3, checkpoint=odd)["error"]["code"] == "unprocessable"
+    assert len(tool("task_list")["tasks"]) == 1
+
+
 def test_a_forgotten_conversation_takes_its_tasks(service: Service, user: str) -> None:
     add(service, user, {"title": TIMBER}, session="harbour")
     kept = add(service, user, {"title": JETTY})
@@ -200,6 +280,11 @@ def test_the_command_line_adds_moves_and_shows(service: Service, user: str) -> N
     shown = run("show", two)
     assert f"(waits for {one})" in shown and "notes: In May.\ninput: The plan.\n" in shown
     assert JETTY in run("list", "--session", "harbour") and TIMBER not in run("list", "--session", "harbour")
+    camp(service, user)
+    assert "(checkpoint camp)" in run("change", two, "--checkpoint", "camp")
+    assert "(checkpoint camp)" in run("list") and "(checkpoint camp)" in run("show", two)
+    assert "checkpoint" not in run("change", two, "--no-checkpoint")
+    assert "(checkpoint camp)" in run("add", "Paint the jetty", "--checkpoint", "camp", "--status", "cancelled")
     run("move", two, "cancelled")
     run("move", one, "done", "--output", "Twelve beams.")
     assert run("list") == "" and "done" in run("list", "--all")

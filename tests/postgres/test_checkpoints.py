@@ -16,10 +16,11 @@ import pytest
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.checkpoint_store import CheckpointStore
 from memory.audit import Note, noted
-from memory.checkpoints import NewCheckpoint, NewPart
+from memory.checkpoints import Giving, NewCheckpoint, NewPart
 from memory.errors import Conflict, NotFound, StoreUnavailable
 from memory.ids import new_id
 from memory.model import NewMemory, Scope
+from memory.read.restore import read_mark
 from policies.checkpoint import Part
 from policies.labels import Integrity, Sensitivity
 from tests.postgres.seed import SUBJECT, T0, Stores, exchange, stores
@@ -110,6 +111,22 @@ async def test_a_fault_on_the_way_leaves_nothing(held: Held, postgres: TestDatab
         assert await rows(postgres, f"SELECT FROM {left}") == []
     assert await rows(postgres, "SELECT FROM memories WHERE collection = 'checkpoint'") == []
     assert (await held.save("n", words("notes", "one"))).row.version == 1
+
+
+async def test_what_is_saved_and_given_at_once_is_both_or_neither(held: Held, postgres: TestDatabase) -> None:
+    new = NewCheckpoint("n", None, (words("notes", "one"),), 10)
+    giving = Giving(new_id(), held.note("load"))
+    postgres.psql("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$")
+    postgres.psql("CREATE TRIGGER refuse BEFORE INSERT ON ledger EXECUTE FUNCTION refuse()")
+    audited = "SELECT action FROM audit_log ORDER BY seq"
+    with pytest.raises(StoreUnavailable):
+        await held.store.save(held.scope, SUBJECT, new, now=T0, note=held.note(), given=giving)
+    assert await rows(postgres, "SELECT FROM checkpoints") == await rows(postgres, audited) == []
+    postgres.psql("DROP TRIGGER refuse ON ledger")
+    made = await held.store.save(held.scope, SUBJECT, new, now=T0, note=held.note(), given=giving)
+    given = await rows(postgres, f"SELECT placed_sealed FROM ledger WHERE session_id = '{giving.session_id}'")
+    assert [read_mark(one["placed_sealed"]) for one in given] == [(made.row.checkpoint_id, 1)]
+    assert [one["action"] for one in await rows(postgres, audited)] == ["checkpoint.save", "checkpoint.load"]
 
 
 async def test_a_memory_that_went_away_meanwhile_is_a_conflict(held: Held, postgres: TestDatabase) -> None:

@@ -38,12 +38,14 @@ class AuditLog:
         async with self._database.transaction(tenant) as tx:
             await append(tx, key, notes)
 
-    async def witness(self, note: Note) -> Witness:
-        """What writes the note in the transaction of the act itself; call it last, since it locks the chain's head."""
-        key = await self._key_of(note.tenant)
+    async def witness(self, *notes: Note) -> Witness:
+        """What writes the notes, one or some of one tenant, in the transaction of the act itself; call it last, since
+        it locks the chain's head.
+        """
+        key = await self._key_of(notes[0].tenant)
 
         async def write(tx: Transaction) -> None:
-            await append(tx, key, [note])
+            await append(tx, key, notes)
 
         return write
 

@@ -22,7 +22,7 @@ from memory.adapters.postgres.own_memory import add_own_memory
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
-from memory.checkpoints import Checkpoint, CheckpointRow, NewCheckpoint, NewPart, PartState, StoredPart
+from memory.checkpoints import Checkpoint, CheckpointRow, Giving, NewCheckpoint, NewPart, PartState, StoredPart
 from memory.errors import Conflict, NotFound, TooLarge
 from memory.ids import new_id
 from memory.model import LedgerNode, Scope, ScopeId
@@ -69,11 +69,13 @@ class CheckpointStore:
         now: datetime,
         note: Note,
         source: Scope | None = None,
+        given: Giving | None = None,
     ) -> Checkpoint:
-        """Keep it under its name. `source`: the scope that its parts are copied from. Raises Conflict where the name is
-        taken, or a memory that it names has gone.
+        """Keep it under its name. `source`: the scope that its parts are copied from; `given`: load it at once. Raises
+        Conflict where the name is taken, or a memory that it names has gone.
         """
-        scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
+        scope_id = await self._scopes.ensure(scope)
+        witness = await self._audit.witness(note, *([given.note] if given else ()))
         place = Place(scope.tenant, scope_id, subject_id, self._ids(), now)
         seen = await self._seen(scope, scope_id)
         source_id = await self._known(source) if source is not None else None
@@ -86,6 +88,8 @@ class CheckpointStore:
             await self._write_version(tx, place, 1, new, changed, seen)
             if source_id is not None:
                 await _follow_sources(tx, place, source_id, new.parts)
+            if given is not None:
+                await _give(tx, place, 1, given.session_id)
             await witness(tx)
         return await self.one(scope, new.name)
 
@@ -158,15 +162,12 @@ class CheckpointStore:
             await witness(tx)
         return await self.one(scope, name)
 
-    async def load(self, scope: Scope, checkpoint: Checkpoint, session_id: UUID, *, now: datetime, note: Note) -> None:
+    async def load(self, scope: Scope, checkpoint: Checkpoint, given: Giving, *, now: datetime) -> None:
         """Have a conversation's next message be given it, also where Redis forgets that."""
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
-        row = checkpoint.row
-        mark = mark_of(row.checkpoint_id, checkpoint.version)
-        node = LedgerNode(RESTORE, -1, None, mark, hashlib.sha256(mark).digest(), 0, row.checkpoint_id, anew=True)
-        place = Place(scope.tenant, scope_id, UUID(int=0), row.checkpoint_id, now)
+        scope_id, witness = await self._known(scope), await self._audit.witness(given.note)
+        place = Place(scope.tenant, scope_id, UUID(int=0), checkpoint.row.checkpoint_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            await tx.run("add_ledger_node", *rows.node_row(place, OpenSession(session_id, 0, 0), node))
+            await _give(tx, place, checkpoint.version, given.session_id)
             await witness(tx)
 
     # ------------------------------------------------------------ reading
@@ -309,6 +310,13 @@ async def _add_checkpoint(
     asked = (place.exchange_id, place.scope_id, name, session_id, branched_from, branched_version, place.now)
     if await tx.row("add_checkpoint", place.tenant, *asked) is None:
         raise _taken()
+
+
+async def _give(tx: Transaction, place: Place, version: int, session_id: UUID) -> None:
+    """The mark by which a conversation's next message is given the checkpoint whose id is the place's."""
+    mark = mark_of(place.exchange_id, version)
+    node = LedgerNode(RESTORE, -1, None, mark, hashlib.sha256(mark).digest(), 0, place.exchange_id, anew=True)
+    await tx.run("add_ledger_node", *rows.node_row(place, OpenSession(session_id, 0, 0), node))
 
 
 def _taken() -> Conflict:

@@ -32,7 +32,7 @@ from memory.errors import Conflict, NotFound, TooLarge
 from memory.ids import new_id
 from memory.model import Scope, ScopeId, SessionRef
 from memory.stored import Page
-from memory.tasks import WORDS, NewTask, Task, TaskChange, TaskStep
+from memory.tasks import WORDS, CheckpointNamed, NewTask, Task, TaskChange, TaskStep
 from policies.graph import circle_in
 from policies.task import OPEN, STATUSES, Status, checked_move
 
@@ -62,8 +62,8 @@ class TaskStore:
         now: datetime,
         note: Note,
     ) -> list[Task]:
-        """Keep all of them, or none, as of a conversation. Raises NotFound for a need that is not there, Conflict for a
-        circle, TooLarge.
+        """Keep all of them, or none, as of a conversation. Raises NotFound for a need or a checkpoint that is not
+        there, Conflict for a circle, TooLarge.
         """
         scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
@@ -77,6 +77,7 @@ class TaskStore:
             needs = {one.task_id: one.needs for one in new}
             status = await _statuses(tx, scope, scope_id, frozenset().union(*needs.values()) - needs.keys())
             await _require_acyclic(tx, scope, needs)
+            await _require_checkpoints(tx, scope, {one.checkpoint_id for one in new})
             status |= {one.task_id: one.status for one in new}
             for one in new:
                 _refused(one.status, one.status, [str(need) for need in sorted(one.needs) if status[need] != "done"])
@@ -91,7 +92,7 @@ class TaskStore:
                     changed=changed,
                     add_embedding=self._add_embedding,
                 )
-                row = (one.task_id, scope_id, one.memory.memory_id, one.status, session_id, now)
+                row = (one.task_id, scope_id, one.memory.memory_id, one.status, session_id, one.checkpoint_id, now)
                 await tx.run("add_task", scope.tenant, *row)
                 await tx.run("add_task_step", scope.tenant, one.task_id, 1, scope_id, None, one.status, actor, now)
             await tx.run_many("add_task_edge", _edges(scope, scope_id, needs))
@@ -113,7 +114,9 @@ class TaskStore:
         now: datetime,
         note: Note,
     ) -> Task:
-        """The next version of a task. Raises NotFound, Conflict: another version, a move that is none, a circle."""
+        """The next version of a task. Raises NotFound: the task, a need, the checkpoint; Conflict: another version, a
+        move that is none, a circle.
+        """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -125,12 +128,14 @@ class TaskStore:
                 await _require_acyclic(tx, scope, {task_id: new.needs})
                 await tx.run("drop_task_edges", scope.tenant, task_id)
                 await tx.run_many("add_task_edge", _edges(scope, scope_id, {task_id: new.needs}))
+            checkpoint_id = known["checkpoint_id"] if new.checkpoint_id == "as it is" else new.checkpoint_id
+            await _require_checkpoints(tx, scope, {checkpoint_id} - {known["checkpoint_id"]})
             await _require_move(tx, scope, scope_id, known, new.status)
             place = Place(scope.tenant, scope_id, subject_id, task_id, now)
             await add_next_version(
                 tx, place, known["memory_id"], new.memory, changed=changed, add_embedding=self._add_embedding
             )
-            await tx.run("change_task", scope.tenant, task_id, version + 1, new.status, now)
+            await tx.run("change_task", scope.tenant, task_id, version + 1, new.status, checkpoint_id, now)
             step = (task_id, version + 1, scope_id, known["status"], new.status, actor, now)
             await tx.run("add_task_step", scope.tenant, *step)
             await witness(tx)
@@ -197,6 +202,15 @@ class TaskStore:
         last = rows[limit - 1] if len(rows) > limit else None
         return Page(tuple(found), cursor_of(last["created_at"], last["task_id"]) if last else None)
 
+    async def checkpoints(self, scope: Scope, names: Sequence[str]) -> dict[str, CheckpointNamed]:
+        """The checkpoints of these names that are there, by name."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return {}
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await tx.fetch("checkpoints_to_name", scope.tenant, scope_id, list(names))
+        return {row["checkpoint_name"]: named for row in found if (named := _checkpoint(row)) is not None}
+
     async def history(self, scope: Scope, task_id: UUID) -> list[TaskStep]:
         """How a task came where it is, oldest first. Raises NotFound."""
         await self.one(scope, task_id)
@@ -236,6 +250,14 @@ async def _statuses(tx: Transaction, scope: Scope, scope_id: int, task_ids: Set[
     if missing := sorted(task_ids - found.keys()):
         raise NotFound(f"{_NONE}: {missing[0]}", param="needs")
     return found
+
+
+async def _require_checkpoints(tx: Transaction, scope: Scope, named: Set[UUID | None]) -> None:
+    """Raises NotFound where one has gone since it was read."""
+    wanted = sorted(one for one in named if one is not None)
+    found = await tx.fetch("checkpoints_to_keep", scope.tenant, wanted) if wanted else []
+    if len(found) < len(wanted):
+        raise NotFound("there is no such checkpoint in this scope", param="checkpoint")
 
 
 async def _require_acyclic(tx: Transaction, scope: Scope, new: Mapping[UUID, frozenset[UUID]]) -> None:
@@ -299,4 +321,11 @@ def _task(row: Any, said: Any, needs: tuple[UUID, ...]) -> Task:
         hidden=said["hidden"],
         created_at=row["created_at"],
         changed_at=row["changed_at"],
+        checkpoint=_checkpoint(row),
     )
+
+
+def _checkpoint(row: Any) -> CheckpointNamed | None:
+    if row["checkpoint_id"] is None:
+        return None
+    return CheckpointNamed(UUID(int=row["checkpoint_id"].int), row["checkpoint_name"], row["checkpoint_session"])

@@ -1,10 +1,10 @@
 -- name: add_task
 -- A task.
 -- $1 tenant uuid, $2 task_id uuid, $3 scope_id int8, $4 memory_id uuid, $5 status text, $6 session_id uuid,
--- $7 now timestamptz
+-- $7 checkpoint_id uuid, $8 now timestamptz
 -- Uses: none. Rows: none.
-INSERT INTO tasks (tenant_id, task_id, scope_id, memory_id, status, session_id, created_at, changed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $7);
+INSERT INTO tasks (tenant_id, task_id, scope_id, memory_id, status, session_id, checkpoint_id, created_at, changed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8);
 
 -- name: add_task_edge
 -- What a task needs first.
@@ -24,32 +24,58 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
 -- name: lock_task
 -- A task of this scope, deleted or not, locked to the end of the transaction.
 -- $1 tenant uuid, $2 scope_id int8, $3 task_id uuid
--- Uses: tasks_pkey. Rows: task_id, version, status, memory_id, deleted_at.
-SELECT task_id, version, status, memory_id, deleted_at
+-- Uses: tasks_pkey. Rows: task_id, version, status, memory_id, checkpoint_id, deleted_at.
+SELECT task_id, version, status, memory_id, checkpoint_id, deleted_at
 FROM tasks
 WHERE tenant_id = $1 AND scope_id = $2 AND task_id = $3
 FOR UPDATE;
 
 -- name: tasks_by_id
--- These tasks of a scope that are not deleted.
+-- These tasks of a scope that are not deleted, each with the checkpoint that it names, unless that is deleted.
 -- $1 tenant uuid, $2 scope_id int8, $3 task_ids uuid[]
--- Uses: tasks_pkey. Rows: task_id, version, status, memory_id, session_id, created_at, changed_at.
-SELECT task_id, version, status, memory_id, session_id, created_at, changed_at
-FROM tasks
-WHERE tenant_id = $1 AND scope_id = $2 AND task_id = ANY ($3) AND deleted_at IS NULL;
+-- Uses: tasks_pkey, checkpoints_pkey. Rows: task_id, version, status, memory_id, session_id, created_at, changed_at,
+-- checkpoint_id, checkpoint_name, checkpoint_session.
+SELECT t.task_id, t.version, t.status, t.memory_id, t.session_id, t.created_at, t.changed_at, c.checkpoint_id,
+       c.name AS checkpoint_name, c.session_id AS checkpoint_session
+FROM tasks t
+LEFT JOIN checkpoints c ON c.tenant_id = $1 AND c.scope_id = $2 AND c.checkpoint_id = t.checkpoint_id
+    AND c.deleted_at IS NULL
+WHERE t.tenant_id = $1 AND t.scope_id = $2 AND t.task_id = ANY ($3) AND t.deleted_at IS NULL;
 
 -- name: tasks_newest
--- The tasks of a scope that are not deleted, newest first, from a place on; of these statuses, of one conversation where
--- it is named.
+-- The tasks of a scope that are not deleted, newest first, from a place on, each with the checkpoint that it names, unless
+-- that is deleted; of these statuses, of one conversation where it is named.
 -- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 statuses text[], $6 session_id uuid,
 -- $7 limit int8
--- Uses: tasks_recent. Rows: task_id, version, status, memory_id, session_id, created_at, changed_at.
-SELECT task_id, version, status, memory_id, session_id, created_at, changed_at
-FROM tasks
-WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, task_id) < ($3, $4) AND deleted_at IS NULL
-  AND status = ANY ($5) AND ($6::uuid IS NULL OR session_id = $6)
-ORDER BY created_at DESC, task_id DESC
+-- Uses: tasks_recent, checkpoints_pkey. Rows: task_id, version, status, memory_id, session_id, created_at, changed_at,
+-- checkpoint_id, checkpoint_name, checkpoint_session.
+SELECT t.task_id, t.version, t.status, t.memory_id, t.session_id, t.created_at, t.changed_at, c.checkpoint_id,
+       c.name AS checkpoint_name, c.session_id AS checkpoint_session
+FROM tasks t
+LEFT JOIN checkpoints c ON c.tenant_id = $1 AND c.scope_id = $2 AND c.checkpoint_id = t.checkpoint_id
+    AND c.deleted_at IS NULL
+WHERE t.tenant_id = $1 AND t.scope_id = $2 AND (t.created_at, t.task_id) < ($3, $4) AND t.deleted_at IS NULL
+  AND t.status = ANY ($5) AND ($6::uuid IS NULL OR t.session_id = $6)
+ORDER BY t.created_at DESC, t.task_id DESC
 LIMIT $7;
+
+-- name: checkpoints_to_name
+-- The checkpoints of a scope with these names that are not deleted.
+-- $1 tenant uuid, $2 scope_id int8, $3 names text[]
+-- Uses: checkpoints_name. Rows: checkpoint_id, checkpoint_name, checkpoint_session.
+SELECT checkpoint_id, name AS checkpoint_name, session_id AS checkpoint_session
+FROM checkpoints
+WHERE tenant_id = $1 AND scope_id = $2 AND name = ANY ($3) AND deleted_at IS NULL;
+
+-- name: checkpoints_to_keep
+-- Which of these checkpoints are to be seen and not deleted, locked to the end of the transaction against going away.
+-- $1 tenant uuid, $2 checkpoint_ids uuid[]
+-- Uses: checkpoints_pkey. Rows: checkpoint_id.
+SELECT checkpoint_id
+FROM checkpoints
+WHERE tenant_id = $1 AND checkpoint_id = ANY ($2) AND deleted_at IS NULL
+ORDER BY checkpoint_id
+FOR KEY SHARE;
 
 -- name: edges_of_tasks
 -- What these tasks need, as far as that is not deleted.
@@ -69,10 +95,10 @@ WHERE tenant_id = $1 AND task_id = $2;
 
 -- name: change_task
 -- The next version of a task.
--- $1 tenant uuid, $2 task_id uuid, $3 version int4, $4 status text, $5 now timestamptz
+-- $1 tenant uuid, $2 task_id uuid, $3 version int4, $4 status text, $5 checkpoint_id uuid, $6 now timestamptz
 -- Uses: tasks_pkey. Rows: none.
 UPDATE tasks
-SET version = $3, status = $4, changed_at = greatest($5, changed_at)
+SET version = $3, status = $4, checkpoint_id = $5, changed_at = greatest($6, changed_at)
 WHERE tenant_id = $1 AND task_id = $2;
 
 -- name: mark_task_deleted
