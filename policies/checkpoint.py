@@ -102,8 +102,10 @@ def name_of(raw: str) -> str:
         raise ValueError(f"a checkpoint's name has 1 to {NAME_CHARS_MAX} characters, not {len(name)}")
     if name != name.strip():
         raise ValueError("a checkpoint's name begins and ends with no blank")
-    if name in (".", "..") or "/" in name or any(unicodedata.category(one) in ("Cc", "Cs") for one in name):
-        raise ValueError("a checkpoint's name holds no / and no control character, and is neither . nor ..")
+    if name in (".", "..") or "/" in name or any(unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") for one in name):
+        raise ValueError(
+            "a checkpoint's name holds no /, no control character and no line separator, and is neither . nor .."
+        )
     return name
 
 

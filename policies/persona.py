@@ -100,8 +100,8 @@ def name_of(raw: str) -> str:
         raise ValueError(f"a persona's name has 1 to {NAME_CHARS_MAX} characters, not {len(name)}")
     if name != name.strip() or name in (".", ".."):
         raise ValueError("a persona's name begins and ends with no blank, and is neither . nor ..")
-    if _RESERVED.search(name) or any(unicodedata.category(one) in ("Cc", "Cs") for one in name):
-        raise ValueError("a persona's name holds none of / = ; and no control character")
+    if _RESERVED.search(name) or any(unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") for one in name):
+        raise ValueError("a persona's name holds none of / = ;, no control character and no line separator")
     return name
 
 

@@ -105,6 +105,15 @@ def require_writable(holder: Holder, item: Item, what: str, becomes: Sensitivity
     raise NotFound(f"there is no such {what} in this scope")
 
 
+def may_write(holder: Holder, item_of: Callable[[T], Item], what: str) -> Callable[[T], None]:
+    """What `require_writable` says of a record that a store is about to bring back: then it stays as it was."""
+
+    def may(known: T) -> None:
+        require_writable(holder, item_of(known), what)
+
+    return may
+
+
 def _item_of(candidate: Candidate, tenant: UUID) -> Item:
     return Item(tenant, Sensitivity(candidate.sensitivity), candidate.visibility, candidate.session_id)
 

@@ -73,7 +73,10 @@ def test_only_a_users_own_words_become_a_goal_or_a_preference(integrity: Integri
     assert may_become("plan", integrity) and may_become("fact", integrity)
 
 
-@pytest.mark.parametrize("name", ["", " a", "a ", "a/b", ".", "..", "a\nb", "a\x00", "x" * (NAME_CHARS_MAX + 1)])
+LINES = ("a\nb", "a\x00", "a\u2028b", "a\u2029b")
+
+
+@pytest.mark.parametrize("name", ["", " a", "a ", "a/b", ".", "..", *LINES, "x" * (NAME_CHARS_MAX + 1)])
 def test_a_name_that_cannot_stand_in_a_path_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="checkpoint's name"):
         name_of(name)

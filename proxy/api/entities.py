@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, get_args
 from uuid import UUID
 
@@ -48,7 +49,7 @@ from proxy.api.schemas_entity import (
     RelationshipDeleted,
 )
 from proxy.api.vectors import windows_of
-from proxy.gated import readable, require_readable, require_writable
+from proxy.gated import may_write, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "entity/1"
 KIND: Final = "entity"
@@ -185,7 +186,10 @@ class EntityCalls:
         parameters(request, ())
         entity_id = id_in_path(request, KIND)
         note = _note(caller, "undelete", [entity_id])
-        back = await self._parts.entities.undelete(caller.scope, entity_id, caller.actor, now=caller.now, note=note)
+        may = may_write(await self._holder(caller), partial(_item, caller), KIND)
+        back = await self._parts.entities.undelete(
+            caller.scope, entity_id, caller.actor, now=caller.now, note=note, may=may
+        )
         await self._changed(caller, "undeleted")
         return _answer(back)
 

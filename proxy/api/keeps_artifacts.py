@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -32,7 +33,9 @@ class KeepsArtifacts(Protocol):
     async def delete(self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note) -> None:
         """Hide it. Raises NotFound."""
 
-    async def undelete(self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note) -> Artifact:
+    async def undelete(
+        self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note, may: Callable[[Artifact], None]
+    ) -> Artifact:
         """Bring it back. Raises NotFound."""
 
     async def one(self, scope: Scope, artifact_id: UUID) -> Artifact:

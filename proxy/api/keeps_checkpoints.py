@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -46,7 +46,9 @@ class KeepsCheckpoints(Protocol):
     async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
         """Hide it. Raises NotFound."""
 
-    async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Checkpoint:
+    async def undelete(
+        self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[CheckpointRow], None]
+    ) -> Checkpoint:
         """Bring it back. Raises NotFound, Conflict."""
 
     async def load(self, scope: Scope, checkpoint: Checkpoint, given: Giving, *, now: datetime) -> None:

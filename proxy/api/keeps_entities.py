@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
@@ -38,7 +38,9 @@ class KeepsEntities(Protocol):
     async def delete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> None:
         """Hide it. Raises NotFound."""
 
-    async def undelete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
+    async def undelete(
+        self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note, may: Callable[[Entity], None]
+    ) -> Entity:
         """Bring it back. Raises NotFound."""
 
     async def relate(

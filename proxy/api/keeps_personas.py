@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
@@ -26,7 +26,9 @@ class KeepsPersonas(Protocol):
     async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
         """Hide it. Raises NotFound."""
 
-    async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Persona:
+    async def undelete(
+        self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[Persona], None]
+    ) -> Persona:
         """Bring it back. Raises NotFound, Conflict."""
 
     async def one(self, scope: Scope, name: str) -> Persona:

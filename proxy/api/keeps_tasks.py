@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
@@ -47,7 +47,9 @@ class KeepsTasks(Protocol):
     async def delete(self, scope: Scope, task_id: UUID, *, now: datetime, note: Note) -> None:
         """Hide it. Raises NotFound."""
 
-    async def undelete(self, scope: Scope, task_id: UUID, *, now: datetime, note: Note) -> Task:
+    async def undelete(
+        self, scope: Scope, task_id: UUID, *, now: datetime, note: Note, may: Callable[[Task], None]
+    ) -> Task:
         """Bring it back. Raises NotFound, Conflict."""
 
     async def one(self, scope: Scope, task_id: UUID) -> Task:

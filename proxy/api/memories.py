@@ -31,7 +31,7 @@ from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import KindName, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
 from proxy.api.sessions import Labels
-from proxy.gated import readable, require_readable, require_writable
+from proxy.gated import may_write, readable, require_readable, require_writable
 
 ATTRIBUTES_MAX: Final = 256
 _KINDS: Final = get_args(KindName)
@@ -130,10 +130,7 @@ class Memories:
         memory_id = id_in_path(request, "memory")
         holder = await holder_for(caller, self._parts.keys)
         note = noted(caller.scope.tenant, caller.actor, "memory.undelete", ids=[memory_id], at=caller.now)
-
-        def may(known: MemoryRecord) -> None:
-            require_writable(holder, item_of(caller.scope, known), "memory")
-
+        may = may_write(holder, partial(item_of, caller.scope), "memory")
         shown = await self._parts.records.undelete_memory(caller.scope, memory_id, caller.now, note=note, may=may)
         await self._parts.tells.changed(caller.scope)
         return await self._shown(caller.scope, shown)

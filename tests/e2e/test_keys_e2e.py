@@ -342,6 +342,43 @@ def test_what_is_above_the_ceiling_is_nowhere(keyed: Keyed, upstream: str) -> No
     assert lowered["error"]["code"] == "capability_missing"
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "key"),
+    [
+        ("tasks", {"tasks": [{"title": f"Find the key {TELLTALE}", "sensitivity": "confidential"}]}, "id"),
+        ("entities", {"name": f"Keeper {TELLTALE}", "type": "person", "sensitivity": "confidential"}, "id"),
+        ("personas", {"name": "keeper", "description": f"Say {TELLTALE}.", "sensitivity": "confidential"}, "name"),
+    ],
+)
+def test_what_is_above_the_ceiling_is_not_brought_back(keyed: Keyed, path: str, body: Any, key: str) -> None:
+    high = keyed.make("high", "--tenant", f"back-{path}", "--sensitivity-max", "secret")["secret"]
+    low = keyed.make("low", "--tenant", f"back-{path}")["secret"]
+    kept = keyed.own(high, "POST", f"/memory/v1/{path}", body)
+    kept = kept["data"][0] if "data" in kept else kept
+    one = f"/memory/v1/{path}/{kept[key]}"
+    assert "deleted_at" in keyed.own(high, "DELETE", one)
+    refused_ = keyed.own(low, "POST", f"{one}/undelete")
+    assert refused_["error"]["code"] == "not_found" and TELLTALE not in json.dumps(refused_)
+    assert keyed.own(high, "GET", one)["error"]["code"] == "not_found", "it is as deleted as it was"
+    assert keyed.own(high, "POST", f"{one}/undelete")[key] == kept[key]
+
+
+def test_a_token_of_one_conversation_brings_back_nothing_of_another(keyed: Keyed) -> None:
+    whole = keyed.make("whole", "--tenant", "conversations")["secret"]
+    token = mint(keyed, whole, session="harbour")
+    keyed.ask(whole, "say: in", session="field")
+    keyed.settle(whole)
+    keyed.own(whole, "POST", "/memory/v1/checkpoints", {"name": "camp", "notes": TELLTALE, "session": "field"})
+    titles = {"tasks": [{"title": f"Find it {TELLTALE}"}], "session": "field"}
+    task = keyed.own(whole, "POST", "/memory/v1/tasks", titles)["data"][0]["id"]
+    for one in ("checkpoints/camp", f"tasks/{task}"):
+        assert "deleted_at" in keyed.own(whole, "DELETE", f"/memory/v1/{one}")
+        refused_ = keyed.own(token, "POST", f"/memory/v1/{one}/undelete")
+        assert refused_["error"]["code"] == "not_found" and TELLTALE not in json.dumps(refused_), refused_
+        assert keyed.own(whole, "GET", f"/memory/v1/{one}")["error"]["code"] == "not_found"
+        assert "error" not in keyed.own(whole, "POST", f"/memory/v1/{one}/undelete")
+
+
 def test_who_may_not_read_is_given_nothing_and_who_may_not_write_leaves_nothing(keyed: Keyed, upstream: str) -> None:
     writes = keyed.make("writes", "--tenant", "halves", "--can", "memory:write")["secret"]
     reads = keyed.make("reads", "--tenant", "halves", "--can", "memory:read:own")["secret"]

@@ -7,7 +7,7 @@ holds the same lock: no row names bytes that are gone. Raises NotFound, Conflict
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -105,12 +105,22 @@ class ArtifactStore:
         """Hide one with its card; its bytes stay while it can be brought back. Raises NotFound."""
         await self._hide(scope, artifact_id, now, now, note)
 
-    async def undelete(self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note) -> Artifact:
-        """Bring it back, within 30 days. Raises NotFound."""
-        await self._hide(scope, artifact_id, None, now, note)
+    async def undelete(
+        self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note, may: Callable[[Artifact], None]
+    ) -> Artifact:
+        """Bring it back, within 30 days. Raises NotFound, and what `may` does: then nothing changes."""
+        await self._hide(scope, artifact_id, None, now, note, may)
         return await self.one(scope, artifact_id)
 
-    async def _hide(self, scope: Scope, artifact_id: UUID, at: datetime | None, now: datetime, note: Note) -> None:
+    async def _hide(
+        self,
+        scope: Scope,
+        artifact_id: UUID,
+        at: datetime | None,
+        now: datetime,
+        note: Note,
+        may: Callable[[Artifact], None] = lambda _: None,
+    ) -> None:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -118,6 +128,8 @@ class ArtifactStore:
             known = require_turn(found, "artifact", at, now)
             await tx.run("mark_artifact_deleted", scope.tenant, artifact_id, at)
             await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], at, changed=changed, now=now)
+            for one in await _by_id(tx, scope.tenant, scope_id, artifact_id):
+                may(one)
             await witness(tx)
 
     # ------------------------------------------------------------ reading
@@ -129,8 +141,7 @@ class ArtifactStore:
     async def of_scope(self, tenant: UUID, scope_id: int, artifact_id: UUID) -> Artifact:
         """One file of a scope by its number, as a signed link names it. Raises NotFound."""
         async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
-            rows = await tx.fetch("artifacts_by_id", tenant, scope_id, [artifact_id])
-            found = await _with_words(tx, tenant, scope_id, rows)
+            found = await _by_id(tx, tenant, scope_id, artifact_id)
         if not found:
             raise NotFound(_NONE)
         return found[0]
@@ -197,6 +208,10 @@ async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int,
             "forget some: a deleted one counts while it can be brought back",
             param="file",
         )
+
+
+async def _by_id(tx: Transaction, tenant: UUID, scope_id: int, artifact_id: UUID) -> list[Artifact]:
+    return await _with_words(tx, tenant, scope_id, await tx.fetch("artifacts_by_id", tenant, scope_id, [artifact_id]))
 
 
 async def _with_words(tx: Transaction, tenant: UUID, scope_id: int, found: Sequence[Any]) -> list[Artifact]:

@@ -144,9 +144,11 @@ class CheckpointStore:
             await announce(tx, scope.tenant, scope_id, "deleted", alone, by="api", at=now)
             await witness(tx)
 
-    async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Checkpoint:
+    async def undelete(
+        self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[CheckpointRow], None]
+    ) -> Checkpoint:
         """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, Conflict where the
-        name is taken by now.
+        name is taken by now, and what `may` does: then nothing changes.
         """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
@@ -159,6 +161,8 @@ class CheckpointStore:
                 raise _taken()
             await tx.run_many("hide_memory", ((scope.tenant, one, None, changed) for one in alone))
             await announce(tx, scope.tenant, scope_id, "restored", alone, by="api", at=now)
+            for row in await tx.fetch("checkpoint_by_name", scope.tenant, scope_id, name):
+                may(CheckpointRow(**row))
             await witness(tx)
         return await self.one(scope, name)
 

@@ -9,7 +9,7 @@ StoreUnavailable.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -144,13 +144,22 @@ class EntityStore:
         """Hide one with its card and the ties made by hand, and do not learn it again. Raises NotFound."""
         await self._hide(scope, entity_id, now, actor, now, note)
 
-    async def undelete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
-        """Bring it back, within 30 days. Raises NotFound."""
-        await self._hide(scope, entity_id, None, actor, now, note)
+    async def undelete(
+        self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note, may: Callable[[Entity], None]
+    ) -> Entity:
+        """Bring it back, within 30 days. Raises NotFound, and what `may` does: then nothing changes."""
+        await self._hide(scope, entity_id, None, actor, now, note, may)
         return await self.one(scope, entity_id)
 
     async def _hide(
-        self, scope: Scope, entity_id: UUID, at: datetime | None, actor: str, now: datetime, note: Note
+        self,
+        scope: Scope,
+        entity_id: UUID,
+        at: datetime | None,
+        actor: str,
+        now: datetime,
+        note: Note,
+        may: Callable[[Entity], None] = lambda _: None,
     ) -> None:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
@@ -166,6 +175,8 @@ class EntityStore:
                     since[row["memory_id"]] = at or row["other_deleted_at"]
             for memory_id, hidden in since.items():
                 await turn_memory(tx, scope.tenant, scope_id, memory_id, hidden, changed=changed, now=now)
+            for one in await _by_id(tx, scope, scope_id, [entity_id]):
+                may(one)
             await witness(tx)
 
     # ------------------------------------------------------------ what ties them
@@ -246,8 +257,7 @@ class EntityStore:
         if scope_id is None or not entity_ids:
             return []
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            rows = await tx.fetch("entities_by_id", scope.tenant, scope_id, list(entity_ids))
-            return await with_words(tx, scope, scope_id, rows)
+            return await _by_id(tx, scope, scope_id, entity_ids)
 
     async def named(self, scope: Scope, name: str) -> list[Entity]:
         """Those that have this name, each once; several where it is that of several."""
@@ -292,6 +302,11 @@ class EntityStore:
         await add_own_memory(
             tx, place, memory, "entity", session_id=None, changed=changed, add_embedding=self._add_embedding
         )
+
+
+async def _by_id(tx: Transaction, scope: Scope, scope_id: int, entity_ids: Sequence[UUID]) -> list[Entity]:
+    rows = await tx.fetch("entities_by_id", scope.tenant, scope_id, list(entity_ids))
+    return await with_words(tx, scope, scope_id, rows)
 
 
 async def _locked(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID) -> Any:

@@ -101,8 +101,12 @@ class PersonaStore:
             await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], now, changed=changed, now=now)
             await witness(tx)
 
-    async def undelete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> Persona:
-        """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, Conflict."""
+    async def undelete(
+        self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[Persona], None]
+    ) -> Persona:
+        """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, Conflict, and what
+        `may` does: then nothing changes.
+        """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -112,6 +116,7 @@ class PersonaStore:
             if await tx.row("mark_persona_deleted", scope.tenant, gone["persona_id"], None) is None:
                 raise _taken()
             await turn_memory(tx, scope.tenant, scope_id, gone["memory_id"], None, changed=changed, now=now)
+            may(await _one(tx, scope, scope_id, name))
             await witness(tx)
         return await self.one(scope, name)
 
@@ -119,13 +124,7 @@ class PersonaStore:
         """A persona. Raises NotFound."""
         scope_id = await self._known(scope)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            row = await tx.row("persona_by_name", scope.tenant, scope_id, name)
-            if row is None:
-                raise await _not_there(tx, scope, scope_id, name)
-            found = await _with_words(tx, scope, scope_id, [row])
-        if not found:
-            raise NotFound(_NONE)
-        return found[0]
+            return await _one(tx, scope, scope_id, name)
 
     async def all_of(self, scope: Scope) -> Sequence[Persona]:
         """The live personas of a scope, by name."""
@@ -159,6 +158,16 @@ async def _not_there(tx: Transaction, scope: Scope, scope_id: int, name: str) ->
     if gone is None or gone["deleted_at"] < datetime.now(UTC) - UNDO:
         return NotFound(_NONE)
     return NotFound(f"this persona was deleted on {gone['deleted_at']:%Y-%m-%d}; undelete brings it back")
+
+
+async def _one(tx: Transaction, scope: Scope, scope_id: int, name: str) -> Persona:
+    row = await tx.row("persona_by_name", scope.tenant, scope_id, name)
+    if row is None:
+        raise await _not_there(tx, scope, scope_id, name)
+    found = await _with_words(tx, scope, scope_id, [row])
+    if not found:
+        raise NotFound(_NONE)
+    return found[0]
 
 
 async def _with_words(tx: Transaction, scope: Scope, scope_id: int, found: Sequence[Any]) -> list[Persona]:

@@ -8,7 +8,7 @@ version. Raises NotFound, Conflict, TooLarge, StoreUnavailable.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -145,12 +145,24 @@ class TaskStore:
         """Hide it; what needed it does not wait for it any more. Raises NotFound."""
         await self._hide(scope, task_id, now, now, note)
 
-    async def undelete(self, scope: Scope, task_id: UUID, *, now: datetime, note: Note) -> Task:
-        """Bring it back, within 30 days. Raises NotFound, Conflict for a circle that would be closed."""
-        await self._hide(scope, task_id, None, now, note)
+    async def undelete(
+        self, scope: Scope, task_id: UUID, *, now: datetime, note: Note, may: Callable[[Task], None]
+    ) -> Task:
+        """Bring it back, within 30 days. Raises NotFound, Conflict for a circle that would be closed, and what `may`
+        does: then nothing changes.
+        """
+        await self._hide(scope, task_id, None, now, note, may)
         return await self.one(scope, task_id)
 
-    async def _hide(self, scope: Scope, task_id: UUID, at: datetime | None, now: datetime, note: Note) -> None:
+    async def _hide(
+        self,
+        scope: Scope,
+        task_id: UUID,
+        at: datetime | None,
+        now: datetime,
+        note: Note,
+        may: Callable[[Task], None] = lambda _: None,
+    ) -> None:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -161,6 +173,8 @@ class TaskStore:
                 edges = await tx.fetch("edges_of_tasks", scope.tenant, [task_id])
                 await _require_acyclic(tx, scope, {task_id: frozenset(UUID(int=row["needs"].int) for row in edges)})
             await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], at, changed=changed, now=now)
+            for one in await _by_id(tx, scope, scope_id, [task_id]):
+                may(one)
             await witness(tx)
 
     # ------------------------------------------------------------ reading
@@ -178,9 +192,7 @@ class TaskStore:
         if scope_id is None:
             return []
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            return await _with_words(
-                tx, scope, scope_id, await tx.fetch("tasks_by_id", scope.tenant, scope_id, list(task_ids))
-            )
+            return await _by_id(tx, scope, scope_id, task_ids)
 
     async def page(
         self,
@@ -288,6 +300,10 @@ def _refused(was: Status, to: Status, waits_for: Sequence[str]) -> None:
         checked_move(was, to, waits_for)
     except ValueError as fault:
         raise Conflict(str(fault), param="status") from None
+
+
+async def _by_id(tx: Transaction, scope: Scope, scope_id: int, task_ids: Sequence[UUID]) -> list[Task]:
+    return await _with_words(tx, scope, scope_id, await tx.fetch("tasks_by_id", scope.tenant, scope_id, list(task_ids)))
 
 
 async def _with_words(tx: Transaction, scope: Scope, scope_id: int, found: Sequence[Any]) -> list[Task]:
