@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Final, Protocol
 from uuid import UUID
 
+from memory.bounded import bounded_at
 from memory.chain import Digest
 from memory.envelope import Binding, key_id_of, seal, unseal
 from memory.errors import EnvelopeUnreadable, MemoryProxyFault
@@ -388,7 +389,8 @@ async def in_time(reading: asyncio.Task[Kept] | None, deadline_s: float) -> Kept
     if reading is None:
         return Kept()
     try:
-        return await asyncio.wait_for(reading, deadline_s)
+        async with bounded_at(asyncio.get_running_loop().time() + deadline_s):
+            return await reading
     except (MemoryProxyFault, TimeoutError) as fault:
         event(log, "ledger_not_read", logging.WARNING, fault=type(fault).__name__)
         return Kept(fault=True)
