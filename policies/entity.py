@@ -67,6 +67,14 @@ _OWN: Final[Mapping[str, Type]] = {
     "employer": "organisation",
 }
 _TIED: Final[Mapping[str, Type]] = {"lives_in": "place", "works_at": "organisation"}
+_WORDS: Final[Mapping[str, Sequence[str]]] = {
+    "works_at": ("employer", "company", "firm", "workplace", "office"),
+    "lives_in": ("city", "town", "village", "country"),
+    "runs_on": ("runs", "host", "server", "machine"),
+    "depends_on": ("depends", "dependency"),
+    "connects_to": ("connects", "connection"),
+}
+"""What a question calls the other end of a tie by, where that is not the word of the tie itself."""
 _PLACES: Final = frozenset({"lives_in", "comes_from", "grew_up_in", "born_in", "hometown"})
 _TIES: Final[Mapping[str, tuple[Type, Type]]] = {
     "runs_on": ("service", "host"),
@@ -91,6 +99,15 @@ class Link:
     source: Named
     type: str
     target: Named
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """What ties two, by the names that one memory gives them."""
+
+    source: str
+    type: str
+    target: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +148,24 @@ def link_in(subject: str, predicate: str, object_: str, *, negated: bool = False
         mine, theirs = _TIES[predicate]
         return Link(Named(subject, mine), predicate, Named(object_, theirs))
     return None
+
+
+def tie_of(attributes: Mapping[str, Any]) -> Tie | None:
+    """What a memory of these attributes says of two who are not the user: a fact, or a tie that was made by hand."""
+    by_hand = attributes.get("relationship")
+    if isinstance(by_hand, Mapping):
+        said = [str(by_hand.get(name, "")) for name in ("source", "type", "target")]
+        return Tie(*said) if all(said) else None
+    subject, predicate, object_ = (str(attributes.get(name, "")) for name in ("subject", "predicate", "object"))
+    link = link_in(subject, predicate, object_, negated=attributes.get("negated") is True)
+    if link is None or link.type == IS or link.source.name == USER:
+        return None
+    return Tie(link.source.name, link.type, link.target.name)
+
+
+def words_for(type_: str) -> Sequence[str]:
+    """Words by which a question asks for the other end of such a tie."""
+    return _WORDS.get(type_) or type_.split("_")
 
 
 def _of_kin(speaker: Named, kind: str, what: str, object_: str) -> Link:

@@ -37,6 +37,7 @@ from memory.read.prepared import Prepared, judged
 from memory.read.speakers import Speakers
 from memory.read.styles import Styles
 from memory.read.talk import Talk
+from memory.read.ties import Ties
 from memory.read.vouched import Vouched
 from memory.read.words import OwnWords, date_words, fingerprint
 from policies import admission, ranking
@@ -104,6 +105,7 @@ class ScopeIndex:
         self._dense = DenseIndex(dim)
         self._facts = Facts()
         self._names = Names()
+        self._ties = Ties(self._names)
         self._styles = Styles()
         self._lexical = LexicalIndex()
         self._words = OwnWords(self._items, self._units, self._lexical)
@@ -154,6 +156,7 @@ class ScopeIndex:
         self._talk.put(slot, item)
         self._facts.put(slot, item)
         self._names.put(slot, item)
+        self._ties.put(slot, item)
         self._styles.put(slot, item)
         self._items[slot] = replace(item, vectors=_KEPT, context="")
         self._units[slot] = units
@@ -194,6 +197,7 @@ class ScopeIndex:
         self._talk.drop(slot, item)
         self._facts.drop(slot, item)
         self._names.drop(slot, item)
+        self._ties.drop(slot, item)
         self._styles.drop(slot)
         self._attributed.discard(slot)
         for event_id in dict.fromkeys(item.event_ids):
@@ -223,7 +227,8 @@ class ScopeIndex:
         allowed = self._visible(where, now)
         visible = Visible.of(self._facts.without_those_of_turns(allowed))
         asked_for = judged(query)
-        asked = self._names.expanded(self._lexical.asked(query), allowed)
+        raw = self._lexical.asked(query)
+        asked = self._ties.expanded(self._names.expanded(raw, allowed), raw, allowed)
         forms = {term: others for term, others in asked.items() if others}
         terms = self._lexical.weights(asked, forms)
         unit_lexical, unit_holds = self._lexical.score(terms, self._unit_count, forms)

@@ -56,6 +56,18 @@ class Names:
             if not held:
                 del self._of_term[name[-1]]
 
+    def meant(self, asked: Mapping[str, tuple[str, ...]], allowed: NDArray[np.bool_]) -> frozenset[Name]:
+        """All names of those whom a question names."""
+        found: set[Name] = set()
+        for term in asked if self._said else ():
+            found |= self._meant(term, asked, allowed) or frozenset()
+        return frozenset(found)
+
+    def is_of_one(self, name: Name, allowed: NDArray[np.bool_]) -> bool:
+        """Whether no two have this name, as far as may be seen."""
+        groups = (called for called in self._of_term.get(name[-1], ()) if name in called)
+        return sum(any(allowed[slot] for slot in self._said[called]) for called in groups) < 2
+
     def expanded(
         self, asked: Mapping[str, tuple[str, ...]], allowed: NDArray[np.bool_]
     ) -> Mapping[str, tuple[str, ...]]:

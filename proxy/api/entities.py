@@ -209,7 +209,8 @@ class EntityCalls:
         self._require_no_secret(asked.type, "type")
         properties = await asyncio.to_thread(self._clean_properties, asked.properties)
         text = related(source.name, asked.type, target.name, properties)
-        kept = {"relationship": {"properties": properties}}
+        ends_said = {"source": source.name, "type": asked.type, "target": target.name}
+        kept = {"relationship": {"properties": properties, **ends_said}}
         level = max(asked.sensitivity, source.sensitivity, target.sensitivity, key=_level)
         memory = await self._memory(caller, text, level, kept)
         ends = (source.entity_id, asked.type, target.entity_id)

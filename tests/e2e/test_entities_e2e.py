@@ -248,7 +248,10 @@ def test_a_forgotten_name_is_in_no_tie_that_was_made_by_hand(service: Service, u
 
 def test_a_tie_is_hidden_while_one_of_its_ends_is_deleted(service: Service, user: str) -> None:
     ana, firm = add(service, user, "Ana Kovac"), add(service, user, "Halcyon Labs", "organisation")
-    tie(service, user, ana, "works_at", firm)
+    made = tie(service, user, ana, "works_at", firm)
+    kept = service.call("GET", f"/memory/v1/memories/{made['memory_id']}", X_Memory_User=user)["attributes"]
+    ends = {"source": "Ana Kovac", "type": "works_at", "target": "Halcyon Labs"}
+    assert kept["relationship"] == {"properties": {}, **ends}, "by these a question finds the other end"
     other = tie(service, user, ana, "knows", firm)
     service.call("DELETE", f"/memory/v1/memories/{other['memory_id']}", X_Memory_User=user)  # not with its ends
     both = [one for one in says(service, user) if "works at" in one]
