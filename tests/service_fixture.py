@@ -174,7 +174,8 @@ def serving(upstream: str, *options: str, env: dict[str, str] | None = None) -> 
     # A test machine is busy: the deadline is generous here, and tests of the deadline set their own.
     always = {"MEMORY_PROXY_LOG__FORMAT": "text", "MEMORY_PROXY_RECALL__DEADLINE_MS": "5000"}
     extra = {**always, **(env or {})}
-    if not any(name.startswith(FIRST) for name in extra):
+    shared = SHARED in os.environ  # a recording has no run to share with
+    if shared and not any(name.startswith(FIRST) for name in extra):
         _first_start(data, argv[: len(argv) - len(options)], root / "first.log", always)
     process = _spawn(argv, log, extra)
     service = Service(process, "", upstream, data, argv, log, extra)
