@@ -18,7 +18,7 @@ import pytest
 from tests.at_terminal import CTRL_C, CTRL_D, ENTER, NEW_LINE, TAB, UP, Terminal, at_terminal
 from tests.chat_recording import SHOWN_URL, chat_argv, chat_environ, recorded
 from tests.e2e.upstreams import counters, last, wait_until
-from tests.service_fixture import Service, serving
+from tests.service_fixture import SHARED, Service, serving
 
 Start = Callable[..., contextlib.AbstractContextManager[Terminal]]
 RECORDING = Path(__file__).parent.parent.parent / "docs" / "recordings" / "chat.cast"
@@ -578,3 +578,16 @@ def test_the_recording_is_an_asciicast_of_a_talk_with_why() -> None:
 @pytest.mark.long
 def test_the_recording_can_be_made_anew() -> None:
     assert "<memory>" in checked(recorded())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_recording_is_made_anew_outside_a_run_of_tests(tmp_path: Path) -> None:
+    made = tmp_path / "chat.cast"
+    alone = {name: value for name, value in os.environ.items() if name != SHARED}
+    argv = [sys.executable, "-m", "tests.chat_recording", str(made)]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=280, env=alone, cwd=RECORDING.parents[2], check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "/why" in made.read_text()
