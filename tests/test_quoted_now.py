@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
-from memory.model import Quoted
+from memory.model import IndexRow, Quoted, Scope
 from memory.read.conversation import Conversation
-from memory.read.hot import HotScope, as_stored
+from memory.read.hot import HotScope, HotScopes, as_stored
 from memory.read.index import ScopeIndex
 from memory.read.items import Filter
 from memory.read.ledger import Ledgers
 from memory.telemetry import Metrics
 from tests.product_ledger import Store, World
 from tests.test_recall import DIM, row, unit
+from tests.test_recall import Store as Rows
 
 
 class Held:
@@ -29,8 +32,23 @@ class Held:
     def held(self, scope: object) -> HotScope:
         return self.hot
 
+    def fresh(self, *asked: object) -> HotScope:
+        return self.hot
+
     async def get(self, *asked: object, **more: object) -> HotScope:
         return self.hot
+
+
+@dataclass
+class Slow(Rows):
+    """A store whose rows take a while."""
+
+    reads_s: float = 0.0
+
+    async def index_rows(self, *asked: Any, **more: Any) -> AsyncIterator[list[IndexRow]]:
+        await asyncio.sleep(self.reads_s)
+        async for batch in super().index_rows(*asked, **more):
+            yield batch
 
 
 class CaughtUp(Store):
@@ -57,3 +75,41 @@ async def test_what_was_overtaken_is_not_remembered(overtaken: bool) -> None:
     )
     assert set(law.quoted) == {plan.memory_id}
     assert (plan.memory_id in hot.quoted) is not overtaken
+
+
+def late(announced: int) -> Conversation:
+    """A conversation that has heard of this version of its scope."""
+    return cast(Conversation, SimpleNamespace(announced={1: announced}))
+
+
+async def read_once(slow: Slow) -> tuple[HotScopes, Ledgers, Scope]:
+    """Hot scopes over a store, which hold what it has, and ledgers that ask them."""
+    world = World()
+    hot = HotScopes(slow, dim=DIM, bytes_max=1 << 20, staleness_ms=60_000, metrics=Metrics())
+    await hot.get(world.scope, None)
+    ledgers = Ledgers(world.hot, world.store, hot, world.keys, Metrics(), as_stored, str)
+    return hot, ledgers, world.scope
+
+
+async def test_a_block_is_judged_by_the_index_as_it_is_where_that_is_late() -> None:
+    slow = Slow([row("my boat is called Halcyon", unit(1, 0, 0, 0))])
+    hot, ledgers, scope = await read_once(slow)
+    slow.version, slow.delay_s = 2, 30
+    law = await asyncio.wait_for(ledgers._law(scope, late(2), [slow.rows[0].memory_id], Filter()), 5)
+    assert set(law.items) == {slow.rows[0].memory_id}
+    hot.close()
+
+
+async def test_who_gives_up_a_reading_breaks_off_no_index_that_is_brought_up_to_date() -> None:
+    slow = Slow([row("my boat is called Halcyon", unit(1, 0, 0, 0))])
+    hot, ledgers, scope = await read_once(slow)
+    index = (await hot.get(scope, None)).index
+    slow.rows.append(row("the boat was sold", unit(0, 1, 0, 0), version=2))
+    slow.version, slow.reads_s = 2, 0.3
+    reading = asyncio.create_task(ledgers._law(scope, late(2), [], Filter()))
+    await asyncio.sleep(0.03)
+    reading.cancel()
+    await asyncio.wait((reading,))
+    caught_up = await hot.get(scope, {1: 2})
+    assert caught_up.index is index and len(index) == 2, "not read anew from its beginning"
+    hot.close()

@@ -20,7 +20,7 @@ from uuid import UUID
 from memory.bounded import bounded_at
 from memory.chain import Digest
 from memory.envelope import Binding, key_id_of, seal, unseal
-from memory.errors import EnvelopeUnreadable, MemoryProxyFault
+from memory.errors import EnvelopeUnreadable, MemoryProxyFault, StoreUnavailable
 from memory.ids import is_words
 from memory.keys import KeyRing
 from memory.model import Candidate, Entry, IndexRow, Placed, Quoted, Scope, ScopeVersion, SessionRef, Withdrawn
@@ -34,6 +34,8 @@ from policies.labels import Sensitivity
 from policies.ledger import Standing, Withdrawal, is_final, withdrawal
 
 log: Final = logging.getLogger("memory_proxy.ledger")
+CONFIRM_S: Final = 0.06
+"""How long an index may take to be confirmed before it answers as it is: half of what `ledger.deadline_ms` gives."""
 DROPPED: Final = "sums up what the client has dropped of this conversation"
 REPLACES: Final = "has taken the place of what this conversation was given"
 
@@ -141,6 +143,7 @@ class Ledgers:
         self._clean = clean
         self._redact = redact
         self._entries = EntryCache() if entries is None else entries
+        self._confirming: set[asyncio.Task[HotScope]] = set()
 
     def let_go(self, tenant: UUID) -> None:
         """Hold nothing of a tenant's in process: something was erased."""
@@ -323,13 +326,34 @@ class Ledgers:
         return (replace(as_candidate(item), why=DROPPED),) if _may_be_given(item, law, now) else ()
 
     async def _index(self, scope: Scope, conversation: Conversation) -> HotScope | None:
-        """The index, where one is held and can be confirmed."""
+        """The index, where one is held and can be confirmed. One that is late answers as it is while its last
+        confirmation holds: what the conversation has had is told it again, and another prefix costs its cache.
+        """
         if self._scopes.held(scope) is None:
             return None
+        fresh = self._scopes.fresh(scope, conversation.announced)
+        if fresh is not None:
+            return fresh
+        confirming = asyncio.create_task(self._scopes.get(scope, conversation.announced))
+        self._confirming.add(confirming)  # it goes on when this reading ends: an index read in part is read anew
+        confirming.add_done_callback(self._confirmed)
+        await asyncio.wait((confirming,), timeout=CONFIRM_S)
+        late = self._scopes.late(scope)
+        if not confirming.done() and late is not None:
+            return late
         try:
-            return await self._scopes.get(scope, conversation.announced)
+            return await asyncio.shield(confirming)
         except ScopeTooLarge:
             return None
+        except StoreUnavailable:
+            if late is None:
+                raise
+            return late
+
+    def _confirmed(self, confirming: asyncio.Task[HotScope]) -> None:
+        self._confirming.discard(confirming)
+        if not confirming.cancelled():
+            confirming.exception()  # who waited for it has been told
 
     def _refusal(self, entry: Entry, law: LawOfNow, now: datetime) -> Withdrawal | None:
         """Why a block may not be sent again: the reason of the first of its memories that may not."""
