@@ -84,7 +84,9 @@ def checked(service: Service, *options: str) -> None:
     ]  # fmt: skip
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=580, env=environ, cwd=config.parent)
     print(ran.stdout[-2_000:])
-    assert ran.returncode == 0, ran.stdout[-20_000:] + ran.stderr[-2_000:]
+    log = service.log.read_text()
+    broken = log[log.find("Traceback") :][:4_000] if "Traceback" in log else ""
+    assert ran.returncode == 0, ran.stdout[-20_000:] + ran.stderr[-2_000:] + broken
 
 
 def sound(service: Service) -> None:
