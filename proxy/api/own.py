@@ -6,13 +6,15 @@ a known one by another method 405 with Allow.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 
-from memory.errors import NotFound, Refused
+from memory.errors import Conflict, NotFound, Refused, StoreRefused
+from memory.telemetry import event
 from proxy.api.answers import json_answer
 from proxy.api.artifacts import ArtifactCalls
 from proxy.api.audit import AuditRows
@@ -52,6 +54,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # A session's label may hold any character, a slash as %2F.
 _ID: Final = "{id:[^/]+}"
 # What counts as a request of a key; health, readiness, metrics, links to files and the description do not.
+log: Final = logging.getLogger("memory_proxy.api")
 _COUNTED: Final = "/memory/v1/"
 
 
@@ -230,6 +233,9 @@ class OwnApi:
         except Refused as refused:
             note_refusal(self._journal, request, refused)
             return refusal(refused)
+        except StoreRefused as fault:  # its user or project was forgotten while this was on its way
+            event(log, "store_refused", logging.WARNING, route=request.path[:64], fault=str(fault)[:200])
+            return refusal(Conflict("what this belongs to was changed or forgotten meanwhile: send it again"))
 
 
 async def _secured(request: web.Request, response: web.StreamResponse) -> None:
