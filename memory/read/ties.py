@@ -9,6 +9,7 @@ Bookkeeping of ScopeIndex, which owns the slot numbers. No I/O, refuses nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from policies.entity import Tie, tie_of, words_for
 
 _WORDS_MAX: Final = 8
 """Words that the ends of ties may add to one word of a question."""
+_TYPES_KEPT: Final = 1_000
 
 
 class Ties:
@@ -45,7 +47,10 @@ class Ties:
         held = self._from.get(start)
         if held is not None and held.pop(slot, None) is not None and not held:
             del self._from[start]
-            self._ending[start[-1]].discard(start)
+            ending = self._ending[start[-1]]
+            ending.discard(start)
+            if not ending:
+                del self._ending[start[-1]]
 
     def expanded(
         self,
@@ -56,8 +61,11 @@ class Ties:
         """The terms of a question with the words of other names, `asked`, and with those of the other ends of ties:
         these stand beside the forms in `raw` and not beside other names, since my sister's employer is not mine.
         """
+        ends = self._ends(raw, allowed)
+        if not ends:
+            return asked
         found = dict(asked)
-        for term, words in self._ends(raw, allowed).items():
+        for term, words in ends.items():
             new = [word for word in words if word not in raw]
             found[term] = tuple(dict.fromkeys((*raw[term], *new[:_WORDS_MAX])))
         return found
@@ -79,17 +87,10 @@ class Ties:
         return [name for name in sorted(meant) if self._names.is_of_one(name, allowed)]
 
 
-_TERMS: Final[dict[str, frozenset[str]]] = {}
-
-
+@lru_cache(_TYPES_KEPT)
 def _terms_for(type_: str) -> frozenset[str]:
     """The terms that ask for the other end of such a tie."""
-    known = _TERMS.get(type_)
-    if known is None:
-        known = frozenset(term for word in words_for(type_) for term in tokenise(word))
-        if len(_TERMS) < 1_000:
-            _TERMS[type_] = known
-    return known
+    return frozenset(term for word in words_for(type_) for term in tokenise(word))
 
 
 def _tie(item: IndexItem) -> Tie | None:

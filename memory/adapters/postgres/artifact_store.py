@@ -128,7 +128,7 @@ class ArtifactStore:
             known = require_turn(found, "artifact", at, now)
             await tx.run("mark_artifact_deleted", scope.tenant, artifact_id, at)
             await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], at, changed=changed, now=now)
-            for one in await _by_id(tx, scope.tenant, scope_id, artifact_id):
+            for one in await _by_id(tx, scope.tenant, scope_id, artifact_id) if at is None else ():
                 may(one)
             await witness(tx)
 

@@ -175,7 +175,7 @@ class EntityStore:
                     since[row["memory_id"]] = at or row["other_deleted_at"]
             for memory_id, hidden in since.items():
                 await turn_memory(tx, scope.tenant, scope_id, memory_id, hidden, changed=changed, now=now)
-            for one in await _by_id(tx, scope, scope_id, [entity_id]):
+            for one in await _by_id(tx, scope, scope_id, [entity_id]) if at is None else ():
                 may(one)
             await witness(tx)
 
