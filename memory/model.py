@@ -472,6 +472,7 @@ class IndexRow:
     validation_status: str = "unreviewed"
     injected: int = 0  # how often it was placed in a prompt
     last_injected_at: datetime | None = None
+    pinned: bool = False
     cleaned_by: str = ""  # the mark of the redaction that its content has passed
     outdates: tuple[UUID, ...] = ()  # turns in which was said what this fact has taken the place of
 

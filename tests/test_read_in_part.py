@@ -10,7 +10,6 @@ from unittest import mock
 from uuid import UUID, uuid5
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -161,8 +160,3 @@ def test_the_best_are_those_of_the_whole_order(scores: list[float], count: int, 
     chosen = [random.randrange(len(scores)) for _ in range(3)]
     ranked = places(Arms(values, None, values, None), chosen)["lexical_place"]
     assert ranked.tolist() == [1 + sum(score > scores[at] for score in scores) for at in chosen]
-
-
-@pytest.mark.parametrize("index", [ScopeIndex(DIM), index_of(item("one", "a text"))])
-def test_where_no_style_is_known_none_is_told(index: ScopeIndex) -> None:
-    assert index.styles(Filter(), NOW) == []

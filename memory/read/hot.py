@@ -368,5 +368,6 @@ def item_of(row: IndexRow) -> IndexItem:
         validation_status=row.validation_status,
         injected=row.injected,
         last_injected_at=row.last_injected_at,
+        pinned=row.pinned,
         outdates=row.outdates,
     )

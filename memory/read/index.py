@@ -35,7 +35,7 @@ from memory.read.names import Names
 from memory.read.newest_first import Found, NewestFirst
 from memory.read.prepared import Prepared, judged
 from memory.read.speakers import Speakers
-from memory.read.styles import Styles
+from memory.read.styles import Styles, Wish
 from memory.read.talk import Talk
 from memory.read.ties import Ties
 from memory.read.vouched import Vouched
@@ -106,7 +106,7 @@ class ScopeIndex:
         self._facts = Facts()
         self._names = Names()
         self._ties = Ties(self._names)
-        self._styles = Styles()
+        self._styles = Styles(self._items, self._facts)
         self._lexical = LexicalIndex()
         self._words = OwnWords(self._items, self._units, self._lexical)
         self._newest = NewestFirst(self._items, self._units, self._dense, self._facts, self._words)
@@ -313,9 +313,9 @@ class ScopeIndex:
             for found, said, verdict, known in zip(chosen, explained, verdicts, features, strict=True)
         ]
 
-    def styles(self, where: Filter, now: datetime) -> list[IndexItem]:
-        """How answers are wished to be written: of each facet the wish that was said last, the newest first."""
-        return self._styles.newest(self._items, self._visible(where, now)) if self._styles else []
+    def styles(self, where: Filter, now: datetime) -> list[Wish]:
+        """How answers are wished to be written, of each facet one wish, the strongest first."""
+        return self._styles.vector(self._visible(where, now), now) if self._styles else []
 
     def last_said(self, session_id: UUID, count: int, prepared: Prepared) -> list[IndexItem]:
         """The last turns of a session that the question may see, newest first, at most `count`."""

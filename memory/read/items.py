@@ -55,6 +55,7 @@ class IndexItem:
     validation_status: str = "unreviewed"
     injected: int = 0  # how often it was placed in a prompt
     last_injected_at: datetime | None = None
+    pinned: bool = False
     outdates: tuple[UUID, ...] = ()  # the events that this fact has taken the place of something said in
 
     @property

@@ -181,7 +181,7 @@ class Recaller:
         if hot is None:
             return ()
         found = hot.index.styles(question.where.among(hot.visibility), question.now)
-        own = [one for one in found if hot.visibility.get(one.scope_id, "own") == "own"]
+        own = [one.item for one in found if hot.visibility.get(one.item.scope_id, "own") == "own"]
         return tuple(_as_style(item, place) for place, item in enumerate(own[:most]))
 
     def known(self, question: Question) -> Recall | None:

@@ -34,6 +34,21 @@ def test_a_new_conversation_is_told_once_how_answers_are_liked(service: Service,
     assert HEADING in content(upstream, 0) and HEADING not in content(upstream)
 
 
+def test_a_wish_that_was_said_often_is_told_before_newer_ones_and_a_pinned_one_before_all(
+    service: Service, upstream: str, user: str
+) -> None:
+    taught(service, user, *["I prefer short answers."] * 3, "I prefer tables over prose.", "I like a friendly tone.")
+    ask(service, "What is the capital of Chile?", user)
+    assert "short answers" in content(upstream) and "a friendly tone" in content(upstream)
+    assert "tables over prose" not in content(upstream), "two, and this is neither said often nor last"
+    data = service.call("GET", "/memory/v1/preferences", X_Memory_User=user)["data"]
+    tables = next(one for one in data if "tables" in one["statement"])
+    path, version = f"/memory/v1/memories/{tables['memory_id']}", str(tables["version"])
+    assert service.call("PATCH", path, {"pinned": True}, X_Memory_User=user, If_Match=version)["pinned"]
+    ask(service, "What is the capital of Peru?", user)
+    assert "tables over prose" in content(upstream) and "short answers" in content(upstream)
+
+
 def test_a_style_that_is_asked_for_comes_in_its_place_and_a_reset_takes_it_away(
     service: Service, upstream: str, user: str
 ) -> None:

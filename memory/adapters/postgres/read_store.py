@@ -332,6 +332,7 @@ class ReadStore:
             cleaned_by=row["cleaned_by"],
             changed_version=row["changed_version"],
             chain=Digest(primary["chain"]) if primary and primary["chain"] is not None else None,
+            pinned=row["pinned"],
             outdates=tuple(sorted(set(parts.outdated.get(memory_id, ())))),
         )
 

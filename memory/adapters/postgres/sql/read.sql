@@ -5,7 +5,7 @@
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8
 -- Uses: memories_changed, memory_versions_pkey, memory_access_pkey. Rows: memory_id, version, kind, scope_id, session_id,
 -- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status, language, injected, last_injected_at, cleaned_by.
+-- attributes, validation_status, language, injected, last_injected_at, cleaned_by, pinned.
 SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version,
        m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
            AND v.validation_status <> 'rejected'
@@ -15,7 +15,7 @@ SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_versi
             ELSE v.expires_at END AS expires_at,
        v.occurred_at, m.created_at,
        v.attributes, v.validation_status, v.language, coalesce(a.injected, 0) AS injected, a.last_injected_at,
-       v.cleaned_by
+       v.cleaned_by, m.pinned
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
@@ -31,7 +31,7 @@ LIMIT $6;
 -- $7 moment timestamptz
 -- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
 -- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status, language, injected, last_injected_at, cleaned_by.
+-- attributes, validation_status, language, injected, last_injected_at, cleaned_by, pinned.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity,
        CASE WHEN array_position(ARRAY['public', 'internal', 'confidential', 'secret'], c.sensitivity)
@@ -39,7 +39,7 @@ SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_versi
            THEN c.sensitivity ELSE v.sensitivity END AS sensitivity,
        v.importance, v.expires_at, v.occurred_at, m.created_at,
        v.attributes, v.validation_status, v.language, 0::int8 AS injected, NULL::timestamptz AS last_injected_at,
-       v.cleaned_by
+       v.cleaned_by, m.pinned
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id
     AND v.recorded_from <= $7 AND (v.recorded_to IS NULL OR v.recorded_to > $7)
@@ -164,11 +164,11 @@ ORDER BY c.distance;
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
 -- Uses: memories_pkey, memory_versions_pkey, memory_access_pkey. Rows: memory_id, version, kind, scope_id, session_id,
 -- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status, language, injected, last_injected_at, cleaned_by.
+-- attributes, validation_status, language, injected, last_injected_at, cleaned_by, pinned.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
        v.attributes, v.validation_status, v.language, coalesce(a.injected, 0) AS injected, a.last_injected_at,
-       v.cleaned_by
+       v.cleaned_by, m.pinned
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
 JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version
@@ -210,11 +210,11 @@ WHERE tenant_id = $1 AND session_id = $3 AND scope_id = $2 AND chain = ANY ($4);
 -- $1 tenant uuid, $2 scope_ids int8[], $3 session_id uuid
 -- Uses: sessions_pkey, memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id,
 -- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status, language, injected, last_injected_at, cleaned_by.
+-- attributes, validation_status, language, injected, last_injected_at, cleaned_by, pinned.
 SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity, v.sensitivity, v.importance, v.expires_at, v.occurred_at, m.created_at,
        v.attributes, v.validation_status, v.language, 0::int8 AS injected, NULL::timestamptz AS last_injected_at,
-       v.cleaned_by
+       v.cleaned_by, m.pinned
 FROM sessions s
 JOIN memories m ON m.tenant_id = $1 AND m.memory_id = s.summary_memory_id
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
@@ -228,13 +228,13 @@ WHERE s.tenant_id = $1 AND s.session_id = $3 AND m.scope_id = ANY ($2)
 -- $1 tenant uuid, $2 scope_ids int8[], $3 memory_ids uuid[]
 -- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
 -- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at, attributes,
--- validation_status, language, injected, last_injected_at, cleaned_by, hidden, successor_id.
+-- validation_status, language, injected, last_injected_at, cleaned_by, pinned, hidden, successor_id.
 SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity, v.sensitivity, v.importance,
        CASE WHEN m.kind = 'semantic' AND v.valid_to > v.occurred_at AND m.superseded_by IS NULL
            THEN least(v.expires_at, v.valid_to) ELSE v.expires_at END AS expires_at,
        v.occurred_at, m.created_at, v.attributes, v.validation_status, v.language, 0::int8 AS injected,
-       NULL::timestamptz AS last_injected_at, v.cleaned_by,
+       NULL::timestamptz AS last_injected_at, v.cleaned_by, m.pinned,
        CASE WHEN m.deleted_at IS NOT NULL THEN 'hidden' WHEN m.quarantined_at IS NOT NULL THEN 'quarantined'
             WHEN v.validation_status = 'rejected' THEN 'rejected'
             WHEN m.kind = 'procedural' AND v.validation_status <> 'confirmed' AND m.superseded_by IS NULL
