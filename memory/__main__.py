@@ -11,7 +11,7 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,10 +30,19 @@ from memory.telemetry import configure_logging, event
 
 log = logging.getLogger("memory_proxy.memory")
 TRY_AGAIN: Final = 75
-PREPARE: Final = "prepare-model"
-WHAT: Final = (
-    "worker", "migrate", PREPARE, "consolidate", "reembed", "key", "audit", "encryption", "redact", "forget"
-)  # fmt: skip
+HOMES: Final[Mapping[str, str]] = {
+    "worker": "commands",
+    "migrate": "commands",
+    "consolidate": "commands",
+    "prepare-model": "prepare_command",
+    "reembed": "reembed_command",
+    "key": "key_command",
+    "audit": "audit_command",
+    "encryption": "encryption_command",
+    "redact": "redact_command",
+    "forget": "forget_command",
+}
+"""The module of each command, whose COMMANDS has it."""
 
 
 def main() -> int:
@@ -52,15 +61,15 @@ def main() -> int:
 
 
 def _command(what: str) -> Callable[[Settings, argparse.Namespace], int]:
-    """Loaded by itself: what a worker imports takes .8 s, and preparing a model runs at every start."""
-    home = importlib.import_module("memory.prepare_command" if what == PREPARE else "memory.commands")
+    """Loaded by itself: what a worker imports takes .8 s, for which who makes a key should not wait."""
+    home = importlib.import_module(f"memory.{HOMES[what]}")
     run: Callable[[Settings, argparse.Namespace], int] = home.COMMANDS[what]
     return run
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
-    parser.add_argument("what", choices=WHAT)
+    parser.add_argument("what", choices=tuple(HOMES))
     parser.add_argument("asked", nargs="?", help="of key: what the command line asks for, as JSON")
     parser.add_argument(
         "--mode",

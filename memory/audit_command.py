@@ -6,12 +6,16 @@ broken (its first bad row is named), 2 for a tenant that is not there.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
+
+import uvloop
 
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Database
@@ -140,3 +144,11 @@ def _line(tenant: str, row: AuditRow) -> str:
     detail = " ".join(f"{name}={value}" for name, value in sorted(row.detail.items()))
     parts = (tenant, str(row.seq), f"{row.at:%Y-%m-%d %H:%M:%S}", row.actor, row.action, row.decision, row.why)
     return "  ".join(part for part in (*parts, ids, detail) if part) + "\n"
+
+
+def _audit(settings: Settings, given: argparse.Namespace) -> int:
+    named = {name: getattr(given, name) for name in ("tenant", "action", "actor", "id", "head", "limit")}
+    return uvloop.run(audited(settings, AuditAsked(given.mode, as_json=given.json, **named)))
+
+
+COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"audit": _audit}

@@ -1,6 +1,6 @@
-"""The commands of `python -m memory`, each with all that it is made of: settings and options in, an exit code out.
+"""The commands of `python -m memory` that are made of nearly all there is: settings and options in, an exit code out.
 
-Loaded by `memory.__main__` for the command that needs it: preparing a model does not wait for what a worker imports.
+The others have modules of their own: who makes a key does not wait for what a worker imports.
 """
 
 from __future__ import annotations
@@ -15,22 +15,16 @@ from typing import Final
 import uvloop
 
 from memory.adapters.language import LanguageModel
-from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.database import NIGHTLY, Database
 from memory.adapters.postgres.migrate import check, lacks, migrate, pending
 from memory.adapters.postgres.serving_store import ServingStore
-from memory.audit_command import AuditAsked, audited
 from memory.config import Settings
-from memory.encryption_command import encryption
 from memory.errors import ConfigInvalid, StartFailed, StoreUnavailable
-from memory.forget_command import Asked as Wanted
-from memory.forget_command import cleaned, forgotten
-from memory.key_command import keys
+from memory.forget_command import cleaned
 from memory.key_wiring import with_keys
-from memory.redact_command import RedactAsked, redacted
-from memory.reembed_command import Asked, reembedded
 from memory.settling import settle
 from memory.telemetry import Metrics
-from memory.wiring import NIGHTLY, consolidation, holder_name, prepared, step_back, work
+from memory.wiring import consolidation, holder_name, prepared, step_back, work
 from memory.write.consolidate import Standing
 from memory.write.consolidate_report import shown, told
 
@@ -53,43 +47,10 @@ def _consolidate(settings: Settings, given: argparse.Namespace) -> int:
     return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
 
 
-def _reembed(settings: Settings, given: argparse.Namespace) -> int:
-    asked = Asked(given.mode, given.to, given.directory, given.rest, given.json)
-    return uvloop.run(reembedded(settings, asked))
-
-
-def _key(settings: Settings, given: argparse.Namespace) -> int:
-    return uvloop.run(keys(settings, given.asked))
-
-
-def _audit(settings: Settings, given: argparse.Namespace) -> int:
-    named = {name: getattr(given, name) for name in ("tenant", "action", "actor", "id", "head", "limit")}
-    return uvloop.run(audited(settings, AuditAsked(given.mode, as_json=given.json, **named)))
-
-
-def _encryption(settings: Settings, given: argparse.Namespace) -> int:
-    return uvloop.run(encryption(settings, given.mode, given.older_days, as_json=given.json))
-
-
-def _redact(settings: Settings, given: argparse.Namespace) -> int:
-    return uvloop.run(redacted(settings, RedactAsked(given.mode, given.again, given.token, given.json)))
-
-
-def _forget(settings: Settings, given: argparse.Namespace) -> int:
-    wanted = Wanted(given.tenant or "default", given.kind, given.value, given.as_user, given.as_project, given.as_agent)
-    return uvloop.run(forgotten(settings, wanted))
-
-
 COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {
     "worker": _work,
     "migrate": _migrate,
     "consolidate": _consolidate,
-    "reembed": _reembed,
-    "key": _key,
-    "audit": _audit,
-    "encryption": _encryption,
-    "redact": _redact,
-    "forget": _forget,
 }
 
 

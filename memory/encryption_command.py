@@ -7,13 +7,16 @@ that does not open what it should.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Final
+
+import uvloop
 
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.keys import KeyStore
@@ -113,3 +116,10 @@ def shown(counts: Counts) -> str:
 def _tell(line: str) -> None:
     sys.stderr.write(f"encryption: {line}\n")
     sys.stderr.flush()
+
+
+def _encryption(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(encryption(settings, given.mode, given.older_days, as_json=given.json))
+
+
+COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"encryption": _encryption}

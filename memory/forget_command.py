@@ -7,16 +7,20 @@ Exit codes: 0 complete; 1 not; 2 it cannot be; 75 a store is away or another lea
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
+
+import uvloop
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
@@ -203,3 +207,11 @@ def _anew(
 def _shown(receipt: dict[str, Any]) -> int:
     sys.stdout.write(json.dumps(receipt, indent=2, ensure_ascii=False) + "\n")
     return 0 if receipt["complete"] else 1
+
+
+def _forget(settings: Settings, given: argparse.Namespace) -> int:
+    wanted = Asked(given.tenant or "default", given.kind, given.value, given.as_user, given.as_project, given.as_agent)
+    return uvloop.run(forgotten(settings, wanted))
+
+
+COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"forget": _forget}

@@ -6,17 +6,20 @@ codes: 0 done; 1 it cannot be, with the remedy; 75 a store does not answer. Refu
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import uvloop
+
 from memory.adapters.postgres.audit import AuditLog
-from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.database import NIGHTLY, Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.audit import noted
 from memory.config import Settings
@@ -24,7 +27,6 @@ from memory.errors import ConfigInvalid
 from memory.key_wiring import master_of
 from memory.keys import KeyRing
 from memory.stored import ApiKey
-from memory.wiring import NIGHTLY
 from policies.capabilities import unknown
 from policies.capability_token import TokenRefused, scope_name
 from policies.key_limits import LimitsInvalid, limits_of
@@ -259,3 +261,10 @@ def _line(key: ApiKey, tenant: str, here: Here) -> str:
 
 def _time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _key(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(keys(settings, given.asked))
+
+
+COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"key": _key}

@@ -7,18 +7,22 @@ away); 2 it cannot be.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import signal
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+import uvloop
+
 from memory.adapters.embedder import OnnxEmbedder
-from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.database import NIGHTLY, Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.redact_store import RedactStore
 from memory.adapters.postgres.serving_store import ServingStore
@@ -28,7 +32,7 @@ from memory.envelope import key_id_of
 from memory.errors import ConfigInvalid, EnvelopeUnreadable
 from memory.keys import KeyRing, load_or_create_master_key
 from memory.serving import Serving
-from memory.wiring import NIGHTLY, prepared, step_back
+from memory.wiring import prepared, step_back
 from memory.write.personal import TOKEN, SubjectTokens, revealed
 from memory.write.sweep import ScopeNames, Sweep, SweepParts, Swept
 
@@ -162,3 +166,10 @@ class _Teller:
         seen = f"{swept.looked_at['turns']:,} turns and {swept.looked_at['memories']:,} memories looked at"
         sys.stderr.write(f"{seen} in {swept.scopes:,} scopes, {swept.changed.total():,} changes\n")
         sys.stderr.flush()
+
+
+def _redact(settings: Settings, given: argparse.Namespace) -> int:
+    return uvloop.run(redacted(settings, RedactAsked(given.mode, given.again, given.token, given.json)))
+
+
+COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"redact": _redact}

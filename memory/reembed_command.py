@@ -6,18 +6,22 @@ codes: 0 done, or paused; 75 come again (another process is at it, a store is aw
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import signal
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import uvloop
+
 from memory.adapters.embedder import OnnxEmbedder
-from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.database import NIGHTLY, Database
 from memory.adapters.postgres.migrate import drop_standby_model, embedding_table_name, ensure_embedding_table
 from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.serving_store import ServingStore
@@ -26,7 +30,7 @@ from memory.config import Settings
 from memory.errors import ConfigInvalid
 from memory.key_wiring import with_keys
 from memory.serving import Serving, StoredModel
-from memory.wiring import NIGHTLY, holder_name, step_back
+from memory.wiring import holder_name, step_back
 from memory.write.reembed import LEASE_S, End, Filled, Reembedding
 
 TRY_AGAIN: Final = 75
@@ -265,3 +269,11 @@ class _Teller:
 
 def _say_step(step: str) -> None:
     sys.stderr.write(f"{step}\n")
+
+
+def _reembed(settings: Settings, given: argparse.Namespace) -> int:
+    asked = Asked(given.mode, given.to, given.directory, given.rest, given.json)
+    return uvloop.run(reembedded(settings, asked))
+
+
+COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"reembed": _reembed}

@@ -25,7 +25,7 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.budgets import Budgets
 from memory.adapters.postgres.canary_store import CanaryStore
 from memory.adapters.postgres.consolidate_store import ConsolidateStore
-from memory.adapters.postgres.database import Bounds, Database
+from memory.adapters.postgres.database import NIGHTLY, Bounds, Database
 from memory.adapters.postgres.episode_store import JOB as EPISODES
 from memory.adapters.postgres.episode_store import PostgresEpisodes
 from memory.adapters.postgres.erase_jobs import JOB as ERASURE
@@ -93,8 +93,6 @@ NICENESS = 10
 # How often to look for exchanges that wait for a model; and where none should, since no model is asked.
 EXTRACT_POLL_S = 1.0
 LEFT_OVER_POLL_S = 60.0
-# One transaction after the other, each of statements that hold nobody up for long.
-NIGHTLY = Bounds(connections_max=1, acquire_timeout_s=10.0, statement_timeout_ms=10_000)
 
 
 def prepared(settings: Settings, model: StoredModel) -> OnnxEmbedder:

@@ -51,6 +51,10 @@ class Bounds:
     idle_in_transaction_ms: int = 30_000
 
 
+NIGHTLY: Final = Bounds(connections_max=1, acquire_timeout_s=10.0, statement_timeout_ms=10_000)
+"""For work beside a service: one transaction after the other, each of statements that hold nobody up for long."""
+
+
 class Vault(Protocol):
     """Seals what a transaction writes and opens what it reads (memory/adapters/postgres/row_vault.py)."""
 
