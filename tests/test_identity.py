@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.errors import CapabilityMissing, MemoryConflict, MemoryInvalid, Refused, ScopeDenied
-from proxy.identity import Ask, Credential, identify, openai_user_of
+from proxy.identity import Ask, Credential, identify, openai_user_of, require_clear
 
 TENANT = UUID(int=1)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -216,6 +216,27 @@ def test_no_header_makes_it_fail_otherwise_than_by_refusing(pairs: list[tuple[by
         asked(named)
     except Refused as refusal:
         assert refusal.status == 400
+
+
+_VALUES = st.sampled_from(["off", "on", "", "ann", "%ff", "2026-11-21T09:30:00Z", "7", "now", "x y", "a" * 300])
+_CALLERS = [OPEN, key(), key("act:any_user"), key("act:any_user", fixed={"user": "ann"}), key(fixed={"session": "s"})]
+
+
+@given(st.lists(st.tuples(st.sampled_from([*MEMBERS, "outside", "other"]), _VALUES), max_size=4))
+def test_a_head_is_clear_where_it_can_be_understood_and_nowhere_else(said: list[tuple[str, str]]) -> None:
+    pairs = [(header_of(member).encode(), value.encode()) for member, value in said]
+    for caller in _CALLERS:
+        found: list[tuple[object, ...]] = []
+        for look in (
+            lambda one=caller: identify(pairs, None, None, one, NOW),
+            lambda one=caller: require_clear(pairs, one, lambda: NOW),
+        ):
+            try:
+                look()
+                found.append(())
+            except Refused as refusal:
+                found.append((type(refusal), refusal.param, refusal.message))
+        assert found[0] == found[1]
 
 
 def test_differing_case_is_another_user() -> None:

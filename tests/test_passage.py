@@ -1,5 +1,7 @@
 """A request's line: what it may hold, what it costs nobody, and that its page says the same."""
 
+import errno
+import io
 import json
 import logging
 import re
@@ -10,7 +12,7 @@ import pytest
 
 from memory.catalogue import Stage
 from memory.passage import AT_HAND, Facts, Passage, lap, note, took
-from memory.telemetry import Metrics, configure_logging
+from memory.telemetry import Metrics, configure_logging, event
 
 PAGE = (Path(__file__).parent.parent / "docs" / "logs.md").read_text()
 METRICS_PAGE = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text()
@@ -120,6 +122,45 @@ def test_any_name_of_a_model_gives_a_line_of_ascii_that_can_be_read(
     said = said_by(Passage(None, None, {"route": "chat", "model": name}), "json", capsys)
     assert said.isascii()
     assert json.loads(said)["model"] == name
+
+
+def test_an_event_says_the_same_where_others_listen_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """Alone on the root logger our handler is written to without a record; beside another one with it."""
+    root = logging.getLogger()
+    before, said = root.handlers[:], []
+    try:
+        for more in ([], [logging.NullHandler()]):
+            configure_logging("info", "json")
+            root.handlers.extend(more)
+            event(logging.getLogger("memory_proxy.some"), "happened", logging.WARNING, route="chat", tokens=3)
+            event(logging.getLogger("memory_proxy.some"), "not_said", logging.DEBUG)
+            said.append(json.loads(capsys.readouterr().err))
+    finally:
+        root.handlers[:] = before
+    assert [list(line) for line in said] == [["time", "level", "logger", "pid", "event", "route", "tokens"]] * 2
+    first, second = ({**line, "time": re.sub(r"\d", "0", line["time"])} for line in said)
+    assert first == second
+    assert first["level"] == "warning"
+
+
+class Full(io.StringIO):
+    """A disk without room."""
+
+    def write(self, _text: str) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+
+def test_a_line_that_cannot_be_written_is_lost_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = logging.getLogger().handlers[:]
+    closed = io.StringIO()
+    closed.close()
+    try:
+        for stream in (Full(), closed):
+            monkeypatch.setattr("sys.stderr", stream)
+            configure_logging("info", "json")
+            Passage(None, None, {"route": "chat"}).finish(logging.INFO)
+    finally:
+        logging.getLogger().handlers[:] = before
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
