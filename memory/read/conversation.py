@@ -9,7 +9,6 @@ raises for a store that does not answer: then a new session is opened. Writes on
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -19,6 +18,7 @@ from memory.chain import Digest
 from memory.errors import MemoryProxyFault
 from memory.ids import keyed_id, new_id
 from memory.model import Scope, SessionRef
+from memory.read.at_hand import AnswersAtHand
 from memory.read.dropped import Joint, pairs_of, rejoined
 
 CUT: Final = Digest(b"cut".ljust(32, b"\x00"))
@@ -32,8 +32,6 @@ MARKS: Final = (CUT, RESTORE, GIVEN)
 WITHDRAWN: Final = b"-"
 """What the hot ledger has where a block was withdrawn; it has b"" where nothing was placed."""
 
-# Answers whose sessions a process has at hand, some 300 bytes each.
-ANSWERS_AT_HAND_MAX: Final = 50_000
 # The answers to look a prefix up by, newest first: one round trip, and a client that edits goes back a few turns.
 ANSWERS_LOOKED_UP_MAX: Final = 32
 
@@ -132,7 +130,7 @@ class Conversations:
     def __init__(self, hot: HotState, store: ChainStore) -> None:
         self._hot = hot
         self._store = store
-        self._answered: OrderedDict[tuple[bytes, bytes], SessionRef] = OrderedDict()
+        self._answers = AnswersAtHand()
 
     async def find(
         self,
@@ -178,10 +176,7 @@ class Conversations:
         """Make the next request find this session by the answers it was given. Raises QueueUnavailable."""
         key, opens = scope_key(chain_key, scope), conversation.opens or conversation.is_new
         for digest in answers:
-            self._answered[key, digest] = conversation.session
-            self._answered.move_to_end((key, digest))
-        while len(self._answered) > ANSWERS_AT_HAND_MAX:
-            self._answered.popitem(last=False)
+            self._answers.put(key, digest, conversation.session)
         await self._hot.keep(scope, key, answers, conversation.opening, opens, conversation.session, pairs)
 
     async def _joined(
@@ -221,7 +216,7 @@ class Conversations:
 
     def _at_hand(self, key: bytes, answers: Sequence[Digest]) -> dict[bytes, SessionRef]:
         """The sessions of answers that this process gave: they are known where Redis is slow or away, too."""
-        found = ((digest, self._answered.get((key, digest))) for digest in answers)
+        found = ((digest, self._answers.get(key, digest)) for digest in answers)
         return {digest: session for digest, session in found if session is not None}
 
     async def _choose(
