@@ -18,6 +18,8 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+from pydantic_core import to_json
+
 from memory.chain import Digest
 from memory.errors import EnvelopeUnreadable
 from memory.model import (
@@ -85,8 +87,15 @@ def unpack_import(payload: bytes) -> ImportChunk:
 
 
 def _join(head: dict[str, Any], body: bytes) -> bytes:
-    encoded = _ENCODER.encode(head).encode("ascii")
+    encoded = _encoded({name: _plain(value) for name, value in head.items()})
     return _LENGTH.pack(len(encoded)) + encoded + body
+
+
+def _encoded(head: dict[str, Any]) -> bytes:
+    try:  # a third of the time that the json module takes
+        return to_json(head, ensure_ascii=True)
+    except ValueError:  # half of a surrogate pair, in what a client or a model said
+        return json.dumps(head, separators=(",", ":")).encode("ascii")
 
 
 def _split(payload: bytes) -> tuple[dict[str, Any], bytes]:
@@ -96,23 +105,23 @@ def _split(payload: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """A dataclass's fields, one level deep: the encoder asks for the next (asdict's deep copy took 2 ms a request)."""
+    """A dataclass's fields, one level deep (asdict's deep copy took 2 ms a request)."""
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
-def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value):
-        return _fields(value)
+def _plain(value: Any) -> Any:
+    """A field as the encoder takes it. Its dictionaries are JSON already; bytes go as base64 with + and /, which the
+    encoder's own is without.
+    """
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
-    raise TypeError(f"{type(value).__name__} has no form in a payload")
-
-
-_ENCODER: Final = json.JSONEncoder(default=_plain, separators=(",", ":"))
+    return {name: _plain(one) for name, one in _fields(value).items()} if dataclasses.is_dataclass(value) else value
 
 
 def _scope(raw: dict[str, Any]) -> Scope:

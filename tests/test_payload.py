@@ -1,6 +1,9 @@
 """Payloads come back as they went in, and nothing else is taken for one."""
 
+import math
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -62,6 +65,36 @@ def test_an_exchange_comes_back_as_it_went_in(request: bytes, content: str) -> N
 
 def test_a_lone_surrogate_in_an_answer_survives() -> None:
     before = captured(b"{}", "half \ud800 pair")
+    assert payload.unpack_captured(payload.pack_captured(before)) == before
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(), max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(), max_size=4), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.dictionaries(st.text(st.characters(), max_size=4), JSON, max_size=3))
+def test_whatever_json_an_upstream_says_comes_back(answer: dict[str, Any]) -> None:
+    before = replace(captured(b"{}", ""), answer=answer)
+    assert payload.unpack_captured(payload.pack_captured(before)) == before
+
+
+@pytest.mark.parametrize("number", [10**30, -(2**64), math.inf, 5e-324])
+def test_a_number_beyond_the_usual_comes_back(number: float) -> None:
+    before = replace(captured(b"{}", ""), answer={"usage": {"total_tokens": number}})
+    assert payload.unpack_captured(payload.pack_captured(before)) == before
+
+
+def test_an_answer_that_is_nested_deeply_comes_back() -> None:
+    nested: Any = "leaf"
+    for _ in range(400):
+        nested = [nested]
+    before = replace(captured(b"{}", ""), answer={"choices": nested})
     assert payload.unpack_captured(payload.pack_captured(before)) == before
 
 
