@@ -183,6 +183,8 @@ class Database:
         self._late: set[asyncio.Task[None]] = set()
         self._vault = vault
         self.queries = queries
+        self.refused: list[Callable[[UUID, Sequence[int]], None]] = []
+        """Told of which tenant and scopes a write was refused: what is held of them may be gone."""
 
     def with_vault(self, vault: Callable[[], Vault]) -> Database:
         """The same pool; each transaction seals and opens with a vault of its own."""
@@ -232,10 +234,11 @@ class Database:
         leaves at once; its connection is cleaned up behind it. `within_ms`: the server ends all of it by then, for what
         everybody waits for (Postgres 17 and later; an earlier one knows only that it idles).
         """
+        scopes = tuple(scope_ids)
         connection = await self._acquire()
         giving_back = True
         try:
-            await connection.execute(self._begin(tenant, scope_ids, read_only, within_ms))
+            await connection.execute(self._begin(tenant, scopes, read_only, within_ms))
             yield Transaction(connection, self.queries, self._vault())
             if await connection.execute("COMMIT") != "COMMIT":
                 raise StoreUnavailable("Postgres: rolled back, a statement had failed")
@@ -245,7 +248,10 @@ class Database:
             raise
         except _FOREIGN as exc:
             await _roll_back(connection, exc)
-            raise _fault(exc) from exc
+            fault = _fault(exc)
+            if isinstance(fault, StoreRefused) and tenant is not None:
+                self._tell_refused(tenant, scopes)
+            raise fault from exc
         except MemoryProxyFault as exc:
             await _roll_back(connection, exc)
             raise
@@ -261,6 +267,10 @@ class Database:
             return await self._pool.acquire(timeout=self._bounds.acquire_timeout_s)
         except _FOREIGN as exc:
             raise StoreUnavailable(f"Postgres: {_named(exc)}") from exc
+
+    def _tell_refused(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
+        for tell in self.refused:
+            tell(tenant, scope_ids)
 
     def _begin(self, tenant: UUID | None, scope_ids: Iterable[int], read_only: bool, within_ms: int | None) -> str:
         """One round trip. Only a UUID and integers go into the text."""

@@ -23,6 +23,8 @@ class Scopes:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._ids: OrderedDict[Scope, ScopeId] = OrderedDict()
+        # Erased by another process, whose word was not heard here: the next write makes the scope anew.
+        database.refused.append(self.drop_ids)
 
     async def find(self, scope: Scope) -> ScopeId | None:
         """The id of a scope that has been written to, else None."""
