@@ -34,6 +34,7 @@ class Store:
     asked: list[dict[int, int]] = field(default_factory=list)
     counted: list[dict[int, int]] = field(default_factory=list)
     breaks: bool = False
+    opens: asyncio.Event | None = None  # the first batch waits for it
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
         return tuple(ScopeVersion(ScopeId(one), now, self.rebuilt.get(one, 0)) for one, now in self.versions.items())
@@ -48,6 +49,8 @@ class Store:
     ) -> AsyncIterator[list[IndexRow]]:
         since = dict(after or {})
         self.asked.append(since)
+        if self.opens is not None:
+            await self.opens.wait()
         for scope_id, version in since.items():
             found = [one for one in self.rows if one.scope_id == scope_id and one.changed_version > version]
             for one in found:
@@ -150,6 +153,36 @@ async def test_what_a_broken_reading_left_is_let_go_of_at_once(store: Store) -> 
     hot, erased = await broken_off(store)
     hot.let_go(SCOPE.tenant, [store.erase(erased)])
     assert hot.holding(SCOPE.tenant, [erased]) == 0
+
+
+async def test_a_reading_goes_on_when_who_waits_for_it_leaves(store: Store) -> None:
+    hot, store.opens = hot_of(store), asyncio.Event()
+    waiting = asyncio.create_task(hot.get(SCOPE, None))
+    while not store.asked:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    store.opens.set()
+    held = await hot.get(SCOPE, None)
+    assert len(held.index) == 2 and len(store.asked) == 1, "read once, by the reading that was left"
+
+
+async def test_a_reading_that_fails_behind_who_left_says_nothing_and_the_next_one_begins(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    hot, store.opens, store.breaks = hot_of(store), asyncio.Event(), True
+    waiting = asyncio.create_task(hot.get(SCOPE, None))
+    while not store.asked:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    store.opens.set()
+    with pytest.raises(StoreUnavailable):
+        await hot.get(SCOPE, None)
+    store.breaks = False
+    assert len((await hot.get(SCOPE, None)).index) == 2
+    gc.collect()
+    assert not caplog.records
 
 
 async def test_what_a_request_leaves_behind_is_collected_though_indexes_grow(store: Store) -> None:

@@ -129,6 +129,7 @@ class HotScopes:
         self._too_large: dict[Scope, float] = {}  # when a load of it was given up
         self._unfrozen_rows = 0
         self._given: set[Future[Any]] = set()
+        self._reading: set[asyncio.Task[None]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
 
     def close(self) -> None:
@@ -191,16 +192,33 @@ class HotScopes:
         return await self.run(work)
 
     async def get(self, scope: Scope, announced: Mapping[int, int] | None, *, strict: bool = False) -> HotScope:
-        """The index of a scope, as new as it must be; `strict` confirms always (a search reads its own writes)."""
+        """The index of a scope, as new as it must be; `strict` confirms always (a search reads its own writes).
+
+        What is read goes on when who waits for it leaves: an index read in part is read anew from its beginning.
+        """
         self._refuse_too_large(scope)
         hot = self._scopes.get(scope)
         if hot is None:
             hot = self._scopes[scope] = HotScope(self._empty())
         self._scopes.move_to_end(scope)
+        if strict or hot.lock.locked() or not self._is_fresh(hot, announced):
+            reading = asyncio.create_task(self._brought_up(scope, hot, announced, strict=strict))
+            self._reading.add(reading)
+            reading.add_done_callback(self._read)
+            await asyncio.shield(reading)
+        return hot
+
+    async def _brought_up(
+        self, scope: Scope, hot: HotScope, announced: Mapping[int, int] | None, *, strict: bool
+    ) -> None:
         async with hot.lock:
             if strict or not self._is_fresh(hot, announced):
                 await self._catch_up(scope, hot)
-        return hot
+
+    def _read(self, reading: asyncio.Task[None]) -> None:
+        self._reading.discard(reading)
+        if not reading.cancelled():
+            reading.exception()  # who waited for it has been told; who left need not be
 
     async def keep_up(self, listen: Callable[[], AsyncIterator[Announcement]]) -> None:
         """Catch up with what is announced, for ever: one scope at a time, only those held.

@@ -143,7 +143,6 @@ class Ledgers:
         self._clean = clean
         self._redact = redact
         self._entries = EntryCache() if entries is None else entries
-        self._confirming: set[asyncio.Task[HotScope]] = set()
 
     def let_go(self, tenant: UUID) -> None:
         """Hold nothing of a tenant's in process: something was erased."""
@@ -335,25 +334,20 @@ class Ledgers:
         if fresh is not None:
             return fresh
         confirming = asyncio.create_task(self._scopes.get(scope, conversation.announced))
-        self._confirming.add(confirming)  # it goes on when this reading ends: an index read in part is read anew
-        confirming.add_done_callback(self._confirmed)
-        await asyncio.wait((confirming,), timeout=CONFIRM_S)
-        late = self._scopes.late(scope)
-        if not confirming.done() and late is not None:
-            return late
         try:
-            return await asyncio.shield(confirming)
+            await asyncio.wait((confirming,), timeout=CONFIRM_S)
+            late = self._scopes.late(scope)
+            if not confirming.done() and late is not None:
+                return late
+            return await confirming
         except ScopeTooLarge:
             return None
         except StoreUnavailable:
             if late is None:
                 raise
             return late
-
-    def _confirmed(self, confirming: asyncio.Task[HotScope]) -> None:
-        self._confirming.discard(confirming)
-        if not confirming.cancelled():
-            confirming.exception()  # who waited for it has been told
+        finally:
+            confirming.cancel()  # nobody waits for it any more; what it reads goes on
 
     def _refusal(self, entry: Entry, law: LawOfNow, now: datetime) -> Withdrawal | None:
         """Why a block may not be sent again: the reason of the first of its memories that may not."""
