@@ -83,7 +83,8 @@ class Restorer:
         holds whole, so that what that says itself is not said again. Raises NotFound, StoreUnavailable.
         """
         found = await self._store.checkpoint(scope, name, as_of)
-        if found is None:
+        foreign = found is not None and where.session_id is not None and found.session_id != where.session_id
+        if found is None or foreign:  # who is bound to one conversation is told of no other's, as by the API
             raise NotFound("there is no such checkpoint in this scope", param="X-Memory-Checkpoint")
         given = await self._given(scope, _unsaid(found, in_prompt), where, now, as_of)
         return Restored(given, None, found.checkpoint_id)

@@ -377,6 +377,9 @@ def test_a_token_of_one_conversation_brings_back_nothing_of_another(keyed: Keyed
         assert refused_["error"]["code"] == "not_found" and TELLTALE not in json.dumps(refused_), refused_
         assert keyed.own(whole, "GET", f"/memory/v1/{one}")["error"]["code"] == "not_found"
         assert "error" not in keyed.own(whole, "POST", f"/memory/v1/{one}/undelete")
+    for name in ("camp", "nowhere"):  # nor is it told by a chat whether there is one
+        assert refused(lambda: keyed.ask(token, "Go on.", checkpoint=name)) == (404, "not_found")  # noqa: B023
+    assert keyed.ask(whole, "Go on.", checkpoint="camp").http_response.status_code == 200
 
 
 def test_who_may_not_read_is_given_nothing_and_who_may_not_write_leaves_nothing(keyed: Keyed, upstream: str) -> None:
