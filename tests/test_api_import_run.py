@@ -33,6 +33,7 @@ class Store:
     away: bool = False
     loses: bool = False
     going: bool = False
+    comes_back_after_s: float = 0.0
     chunks: list[ImportChunk] = field(default_factory=list)
     turns: dict[str, list[StoredTurn]] = field(default_factory=dict)
     conflicts: tuple[LineConflict, ...] = ()
@@ -40,6 +41,8 @@ class Store:
     async def import_chunk(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
         if self.where != "none":
             self.chunks.append(chunk)
+        if self.comes_back_after_s:
+            await asyncio.sleep(self.comes_back_after_s)
         return self.where
 
     async def import_progress(self, scope: Scope, import_id: UUID) -> ImportProgress:
@@ -135,6 +138,14 @@ async def test_the_upload_waits_for_the_store_and_goes_on_with_it() -> None:
     async with asyncio.timeout(30):
         await work
     assert run.counts.as_line() == {"accepted": 37 * 64, "done": 37 * 64, "failed": 0}
+    assert not run.stopped
+
+
+async def test_a_chunk_that_is_stored_before_its_hand_off_has_come_back_is_stored_all_the_same() -> None:
+    store = Store(comes_back_after_s=0.1)
+    run = store.run()
+    assert await imported(run, lines(CHUNK_LINES_MAX * 3)) == []
+    assert run.counts.as_line() == {"accepted": 3 * 64, "done": 3 * 64, "failed": 0}
     assert not run.stopped
 
 

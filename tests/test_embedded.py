@@ -143,7 +143,7 @@ async def test_what_was_stored_is_there_after_a_restart_and_after_kill_9(place: 
             os.kill(pid_of(stores._postgres), signal.SIGKILL)
             os.kill(pid_of(stores._valkey), signal.SIGKILL)
             await cache.aclose()
-            await connection.close(timeout=1) if not connection.is_closed() else None
+            connection.terminate()  # its server is gone: a farewell may or may not find that out
             connection = await connected(data)
             assert await connection.fetchval("SELECT array_agg(n ORDER BY n) FROM kept") == [1, 2]
             await connection.close()

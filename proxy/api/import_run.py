@@ -128,6 +128,7 @@ class ImportRun:
         self._later_bytes = 0
         self._sent: deque[int] = deque()  # bytes of the chunks not known to be stored, oldest first
         self._sent_bytes = 0
+        self._settled = 0  # chunks that have left it
         self._room = asyncio.Event()
         self._fed = False
         self._errors: deque[tuple[int, str]] = deque()
@@ -274,6 +275,7 @@ class ImportRun:
         self._sent.append(size)
         self._sent_bytes += size
         self.counts.accepted += len(lines)
+        self._settle()
 
     async def _shielded(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
         """The hand-off, which a client that leaves does not cut short."""
@@ -318,15 +320,21 @@ class ImportRun:
             progress = await self._tools.progress.import_progress(self._order.scope, self._import_id)
         except StoreUnavailable:
             return
-        for _ in range(progress.chunks - self.counts.stored.chunks):
-            if self._sent:  # a lane has one order, so chunks are stored as they were sent
-                self._sent_bytes -= self._sent.popleft()
         self.counts.stored = progress
+        self._settle()
         for conflict in progress.errors:
             if conflict.line not in self._told:
                 self._told.add(conflict.line)
                 self._errors.append((conflict.line, conflict.error))
         self._room.set()
+
+    def _settle(self) -> None:
+        """Let go of what is known to be stored. A lane has one order, so chunks are stored as they were sent; one may
+        be stored, and the store asked, before its hand-off has come back here.
+        """
+        while self._sent and self._settled < self.counts.stored.chunks:
+            self._sent_bytes -= self._sent.popleft()
+            self._settled += 1
 
     async def _look_for_lost(self) -> None:
         """Where nothing waits any more and lines are missing, they will not come: they are dead letters."""
