@@ -74,13 +74,12 @@ def questions(count: int) -> list[str]:
 
 
 async def said(
-    http: aiohttp.ClientSession, url: str, model: str, user: str, words: str, **changes: Any
+    http: aiohttp.ClientSession, url: str, model: str, user: str, words: str, *, mode: str, tokens: int
 ) -> tuple[int, bool]:
     """Tokens of the answer in a conversation of its own, and whether a style was given to it. Raises CallFailed."""
-    read = {} if changes else {"X-Memory-Mode": "read"}
-    headers = {**user_header(user), **read, "X-Memory-Session": quote(words)}
+    headers = {**user_header(user), "X-Memory-Mode": mode, "X-Memory-Session": quote(words)}
     messages = [{"role": "user", "content": words}]
-    body = {"model": model, "messages": messages, "temperature": 0, "max_tokens": ANSWER_TOKENS, **changes}
+    body: dict[str, Any] = {"model": model, "messages": messages, "temperature": 0, "max_tokens": tokens}
     async with http.post(f"{url}/v1/chat/completions", json=body, headers=headers) as answer:
         if answer.status != 200:
             raise CallFailed(f"{user}: {answer.status} {(await answer.text())[:300]}")
@@ -96,13 +95,14 @@ async def measured(upstream: str, count: int) -> dict[str, list[int]]:
         model = await served_model(http, url)
         for wish, words in WISHES.items():
             if words:
-                await said(http, url, model, wish, words, max_tokens=4)
+                await said(http, url, model, wish, words, mode="on", tokens=4)
         await settled(http, url)
 
         async def ask(at: int, question: str, wish: str) -> None:
             nonlocal done
             async with room:
-                lengths[wish][at], told = await said(http, url, model, wish, question)
+                answer = said(http, url, model, wish, question, mode="read", tokens=ANSWER_TOKENS)
+                lengths[wish][at], told = await answer
             if told is not bool(WISHES[wish]):
                 raise CallFailed(f"{wish}: {question!r} was {'' if told else 'not '}given memory")
             done += 1

@@ -30,19 +30,19 @@ from memory.telemetry import configure_logging, event
 
 log = logging.getLogger("memory_proxy.memory")
 TRY_AGAIN: Final = 75
-HOMES: Final[Mapping[str, str]] = {
-    "worker": "commands",
-    "migrate": "commands",
-    "consolidate": "commands",
-    "prepare-model": "prepare_command",
-    "reembed": "reembed_command",
-    "key": "key_command",
-    "audit": "audit_command",
-    "encryption": "encryption_command",
-    "redact": "redact_command",
-    "forget": "forget_command",
+COMMANDS: Final[Mapping[str, str]] = {
+    "worker": "commands.worker_command",
+    "migrate": "commands.migrate_command",
+    "consolidate": "commands.consolidate_command",
+    "prepare-model": "prepare_command.command",
+    "reembed": "reembed_command.command",
+    "key": "key_command.command",
+    "audit": "audit_command.command",
+    "encryption": "encryption_command.command",
+    "redact": "redact_command.command",
+    "forget": "forget_command.command",
 }
-"""The module of each command, whose COMMANDS has it."""
+"""Where each command is, of this package: settings and options in, an exit code out."""
 
 
 def main() -> int:
@@ -62,14 +62,14 @@ def main() -> int:
 
 def _command(what: str) -> Callable[[Settings, argparse.Namespace], int]:
     """Loaded by itself: what a worker imports takes .8 s, for which who makes a key should not wait."""
-    home = importlib.import_module(f"memory.{HOMES[what]}")
-    run: Callable[[Settings, argparse.Namespace], int] = home.COMMANDS[what]
+    module, _, name = COMMANDS[what].partition(".")
+    run: Callable[[Settings, argparse.Namespace], int] = getattr(importlib.import_module(f"memory.{module}"), name)
     return run
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m memory", description=__doc__)
-    parser.add_argument("what", choices=tuple(HOMES))
+    parser.add_argument("what", choices=tuple(COMMANDS))
     parser.add_argument("asked", nargs="?", help="of key: what the command line asks for, as JSON")
     parser.add_argument(
         "--mode",

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -146,9 +145,7 @@ def _line(tenant: str, row: AuditRow) -> str:
     return "  ".join(part for part in (*parts, ids, detail) if part) + "\n"
 
 
-def _audit(settings: Settings, given: argparse.Namespace) -> int:
+def command(settings: Settings, given: argparse.Namespace) -> int:
+    """List the audit, or verify it. The exit code."""
     named = {name: getattr(given, name) for name in ("tenant", "action", "actor", "id", "head", "limit")}
     return uvloop.run(audited(settings, AuditAsked(given.mode, as_json=given.json, **named)))
-
-
-COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"audit": _audit}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -31,27 +30,23 @@ from memory.write.consolidate_report import shown, told
 TRY_AGAIN: Final = 75
 
 
-def _work(settings: Settings, _: argparse.Namespace) -> int:
+def worker_command(settings: Settings, _: argparse.Namespace) -> int:
+    """Serve the write path until told to stop. The exit code."""
     uvloop.run(work(settings))
     return 0
 
 
-def _migrate(settings: Settings, given: argparse.Namespace) -> int:
+def migrate_command(settings: Settings, given: argparse.Namespace) -> int:
+    """Bring the schema up to date, or compare it. The exit code."""
     if given.mode == "check":
         return uvloop.run(compared(settings))
     uvloop.run(migrated(settings))
     return 0
 
 
-def _consolidate(settings: Settings, given: argparse.Namespace) -> int:
+def consolidate_command(settings: Settings, given: argparse.Namespace) -> int:
+    """Consolidate now, rehearse it, or show the last run. The exit code."""
     return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
-
-
-COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {
-    "worker": _work,
-    "migrate": _migrate,
-    "consolidate": _consolidate,
-}
 
 
 async def migrated(settings: Settings) -> None:

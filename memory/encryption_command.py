@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -118,8 +118,6 @@ def _tell(line: str) -> None:
     sys.stderr.flush()
 
 
-def _encryption(settings: Settings, given: argparse.Namespace) -> int:
+def command(settings: Settings, given: argparse.Namespace) -> int:
+    """Say what is sealed by which key, or rotate. The exit code."""
     return uvloop.run(encryption(settings, given.mode, given.older_days, as_json=given.json))
-
-
-COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"encryption": _encryption}

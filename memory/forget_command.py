@@ -13,7 +13,6 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -209,9 +208,7 @@ def _shown(receipt: dict[str, Any]) -> int:
     return 0 if receipt["complete"] else 1
 
 
-def _forget(settings: Settings, given: argparse.Namespace) -> int:
+def command(settings: Settings, given: argparse.Namespace) -> int:
+    """Forget a target. The exit code."""
     wanted = Asked(given.tenant or "default", given.kind, given.value, given.as_user, given.as_project, given.as_agent)
     return uvloop.run(forgotten(settings, wanted))
-
-
-COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"forget": _forget}

@@ -11,7 +11,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -263,8 +263,6 @@ def _time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _key(settings: Settings, given: argparse.Namespace) -> int:
+def command(settings: Settings, given: argparse.Namespace) -> int:
+    """Make, list, rotate or revoke a key. The exit code."""
     return uvloop.run(keys(settings, given.asked))
-
-
-COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"key": _key}

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final
 
 from memory.adapters.served_model import configured_files
 from memory.config import Settings
@@ -17,9 +15,7 @@ from memory.telemetry import event
 log = logging.getLogger("memory_proxy.memory")
 
 
-def _prepare(settings: Settings, _: argparse.Namespace) -> int:
+def command(settings: Settings, _: argparse.Namespace) -> int:
+    """Have the configured model's files here, verified and built. The exit code."""
     configured_files(settings, lambda step: event(log, "model", step=step))
     return 0
-
-
-COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"prepare-model": _prepare}

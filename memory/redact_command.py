@@ -13,7 +13,6 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -168,8 +167,6 @@ class _Teller:
         sys.stderr.flush()
 
 
-def _redact(settings: Settings, given: argparse.Namespace) -> int:
+def command(settings: Settings, given: argparse.Namespace) -> int:
+    """Sweep what is stored by the rules of now, or show what a token stands for. The exit code."""
     return uvloop.run(redacted(settings, RedactAsked(given.mode, given.again, given.token, given.json)))
-
-
-COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"redact": _redact}

@@ -12,7 +12,6 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -271,9 +270,7 @@ def _say_step(step: str) -> None:
     sys.stderr.write(f"{step}\n")
 
 
-def _reembed(settings: Settings, given: argparse.Namespace) -> int:
+def command(settings: Settings, given: argparse.Namespace) -> int:
+    """Give every memory the vectors of another model, or say how far that is. The exit code."""
     asked = Asked(given.mode, given.to, given.directory, given.rest, given.json)
     return uvloop.run(reembedded(settings, asked))
-
-
-COMMANDS: Final[Mapping[str, Callable[[Settings, argparse.Namespace], int]]] = {"reembed": _reembed}

@@ -165,7 +165,7 @@ class ChatCompletions:
             return False
         if request[CREDENTIAL].limits.models is not None:
             return False
-        require_clear(request.raw_headers, request[CREDENTIAL], partial(datetime.now, UTC))
+        require_clear(request.raw_headers, request[CREDENTIAL], datetime.now(UTC))
         return True
 
     async def understand(self, request: web.Request, body: bytes) -> Asked:

@@ -131,13 +131,13 @@ def identify(
     )
 
 
-def require_clear(headers: Iterable[tuple[bytes, bytes]], credential: Credential, now: Callable[[], datetime]) -> None:
+def require_clear(headers: Iterable[tuple[bytes, bytes]], credential: Credential, now: datetime) -> None:
     """Refuse a head that `identify` would refuse, for whom it does not matter who asks. An open door with names and a
     mode leaves nothing to refuse beyond their spelling."""
     pairs = list(headers)
     given = _from_headers(pairs)
     if credential.fixed or not credential.can("act:any_user") or not given.keys() <= _NAMES_AND_MODE:
-        identify(pairs, None, None, credential, now())
+        identify(pairs, None, None, credential, now)
     else:
         _mode(given.get("mode", "on"))
 

@@ -102,6 +102,18 @@ async def broken_off(store: Store) -> tuple[HotScopes, UUID]:
     return hot, read
 
 
+async def left_behind(store: Store) -> HotScopes:
+    """What is reading a scope for somebody who has left."""
+    hot, store.opens = hot_of(store), asyncio.Event()
+    waiting = asyncio.create_task(hot.get(SCOPE, None))
+    while not store.asked:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    store.opens.set()
+    return hot
+
+
 async def test_only_the_scope_that_moved_is_read(store: Store) -> None:
     hot = hot_of(store)
     await hot.get(SCOPE, None)
@@ -156,13 +168,7 @@ async def test_what_a_broken_reading_left_is_let_go_of_at_once(store: Store) -> 
 
 
 async def test_a_reading_goes_on_when_who_waits_for_it_leaves(store: Store) -> None:
-    hot, store.opens = hot_of(store), asyncio.Event()
-    waiting = asyncio.create_task(hot.get(SCOPE, None))
-    while not store.asked:
-        await asyncio.sleep(0)
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    store.opens.set()
+    hot = await left_behind(store)
     held = await hot.get(SCOPE, None)
     assert len(held.index) == 2 and len(store.asked) == 1, "read once, by the reading that was left"
 
@@ -170,13 +176,8 @@ async def test_a_reading_goes_on_when_who_waits_for_it_leaves(store: Store) -> N
 async def test_a_reading_that_fails_behind_who_left_says_nothing_and_the_next_one_begins(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hot, store.opens, store.breaks = hot_of(store), asyncio.Event(), True
-    waiting = asyncio.create_task(hot.get(SCOPE, None))
-    while not store.asked:
-        await asyncio.sleep(0)
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    store.opens.set()
+    store.breaks = True
+    hot = await left_behind(store)
     with pytest.raises(StoreUnavailable):
         await hot.get(SCOPE, None)
     store.breaks = False

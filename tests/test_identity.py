@@ -229,7 +229,7 @@ def test_a_head_is_clear_where_it_can_be_understood_and_nowhere_else(said: list[
         found: list[tuple[object, ...]] = []
         for look in (
             lambda one=caller: identify(pairs, None, None, one, NOW),
-            lambda one=caller: require_clear(pairs, one, lambda: NOW),
+            lambda one=caller: require_clear(pairs, one, NOW),
         ):
             try:
                 look()

@@ -128,7 +128,6 @@ class ImportRun:
         self._later_bytes = 0
         self._sent: deque[int] = deque()  # bytes of the chunks not known to be stored, oldest first
         self._sent_bytes = 0
-        self._settled = 0  # chunks that have left it
         self._room = asyncio.Event()
         self._fed = False
         self._errors: deque[tuple[int, str]] = deque()
@@ -332,9 +331,8 @@ class ImportRun:
         """Let go of what is known to be stored. A lane has one order, so chunks are stored as they were sent; one may
         be stored, and the store asked, before its hand-off has come back here.
         """
-        while self._sent and self._settled < self.counts.stored.chunks:
+        while self._sent and self._chunks - len(self._sent) < self.counts.stored.chunks:
             self._sent_bytes -= self._sent.popleft()
-            self._settled += 1
 
     async def _look_for_lost(self) -> None:
         """Where nothing waits any more and lines are missing, they will not come: they are dead letters."""

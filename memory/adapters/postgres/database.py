@@ -250,7 +250,8 @@ class Database:
             await _roll_back(connection, exc)
             fault = _fault(exc)
             if isinstance(fault, StoreRefused) and tenant is not None:
-                self._tell_refused(tenant, scopes)
+                for tell in self.refused:
+                    tell(tenant, scopes)
             raise fault from exc
         except MemoryProxyFault as exc:
             await _roll_back(connection, exc)
@@ -267,10 +268,6 @@ class Database:
             return await self._pool.acquire(timeout=self._bounds.acquire_timeout_s)
         except _FOREIGN as exc:
             raise StoreUnavailable(f"Postgres: {_named(exc)}") from exc
-
-    def _tell_refused(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
-        for tell in self.refused:
-            tell(tenant, scope_ids)
 
     def _begin(self, tenant: UUID | None, scope_ids: Iterable[int], read_only: bool, within_ms: int | None) -> str:
         """One round trip. Only a UUID and integers go into the text."""

@@ -24,7 +24,7 @@ from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.documents import COLLECTION, OF_SESSION, Cut, DocumentDue, FileFacts, Kept, Staged, StoredChunk, Upload
-from memory.errors import RateLimited, StoreRefused, StoreUnavailable
+from memory.errors import RateLimited, StoreUnavailable
 from memory.ids import new_id
 from memory.model import LedgerNode, Scope
 from memory.read.conversation import GIVEN
@@ -62,7 +62,7 @@ class DocumentStore:
                 document_id = await _stage(tx, place, upload)
                 if witness is not None:
                     await witness(tx)
-        except (StoreUnavailable, StoreRefused):
+        except StoreUnavailable:  # of a refusal the database tells
             self._scopes.drop(scope)
             raise
         return document_id

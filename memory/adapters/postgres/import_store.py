@@ -24,7 +24,7 @@ from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
-from memory.errors import StoreRefused, StoreUnavailable
+from memory.errors import StoreUnavailable
 from memory.model import Committed, ImportChunk, LineConflict, NewMemory, Scope, ScopeId, SealedToken
 from memory.stored import Digests, ImportItem, ImportProgress, KnownLine, KnownLines, SessionTail
 from policies.text import storable
@@ -129,7 +129,7 @@ class ImportStore:
                 row = (tenant, chunk.import_id, chunk.chunk, chunk.exchange_id, scope_id, done, len(failed))
                 await tx.run("add_chunk", *row, errors, now)
                 return committed, failed
-        except (StoreUnavailable, StoreRefused):
+        except StoreUnavailable:  # of a refusal the database tells
             self._scopes.drop(scope)
             raise
 

@@ -25,7 +25,7 @@ from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
-from memory.errors import StoreRefused, StoreUnavailable
+from memory.errors import StoreUnavailable
 from memory.model import Commit, Committed, NewMemory, Scope, ScopeId, SealedRetrieval, SessionRef
 from memory.stored import Digests, StoredTurn, SummaryState
 
@@ -93,7 +93,7 @@ class WriteStore:
                     return Committed(scope_id, await tx.value("scope_version", tenant, scope_id), 0, True)
                 await cleaned(tx, place, commit.cleaned_by, commit.tokens)
                 return await self._store(tx, place, commit, digests)
-        except (StoreUnavailable, StoreRefused):
+        except StoreUnavailable:  # of a refusal the database tells
             self._scopes.drop(commit.scope)  # its row may be gone: a forgotten project
             raise
 
