@@ -78,12 +78,13 @@ def pid_of(keeper: Keeper | None) -> int:
 
 
 async def connected(data: DataDir) -> asyncpg.Connection:
-    """A connection, waiting for recovery as the service's own parts do."""
+    """A connection, waiting for recovery as the service's own parts do. A server that was killed a moment ago may
+    still take a connection, and reset it."""
     async with asyncio.timeout(30):
         while True:
             try:
                 return await asyncpg.connect(postgres_url(data))
-            except (OSError, asyncpg.CannotConnectNowError):
+            except (OSError, asyncpg.CannotConnectNowError, asyncpg.ConnectionDoesNotExistError):
                 await asyncio.sleep(0.05)
 
 
