@@ -285,6 +285,17 @@ class Turn:
     parts: list[dict[str, Any]] | None = None  # what it holds beside its words, by digest: memory.write.parts
 
 
+TombstoneKind = Literal["user", "project", "session", "memory", "source", "content", "chain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unless:
+    """What keeps a copy of a record away: tombstones by kind and digest, and when the record was made."""
+
+    tombstones: tuple[tuple[TombstoneKind, bytes], ...]
+    happened: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class NewMemory:
     """A memory to be stored with its first version, its vectors, and what it was made of."""
@@ -315,6 +326,7 @@ class NewMemory:
     superseded_by: UUID | None = None  # out of date already when it is stored
     expires_at: datetime | None = None  # in no answer from then on
     quarantine: str = ""  # why it is held back until a person has looked: names of rules, never its words
+    unless: Unless | None = None  # not where one of these stands; held against them as it is stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory.chain import Digest
-from memory.model import LineConflict, NewFact, NewMemory, NewProcedure, SessionRef, Turn
+from memory.model import LineConflict, NewFact, NewMemory, NewProcedure, SessionRef, TombstoneKind, Turn
 from policies.cascade import Visibility
 from policies.labels import Sensitivity
 
@@ -50,9 +50,6 @@ class Label:
 
     sensitivity: Sensitivity
     visibility: Visibility
-
-
-TombstoneKind = Literal["user", "project", "session", "memory", "source", "content", "chain"]
 
 
 @dataclass(frozen=True, slots=True)

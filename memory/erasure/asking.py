@@ -17,8 +17,7 @@ from memory.erasure.model import Job, Plan, Target
 from memory.erasure.ports import EraseStore
 from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Scope
-from memory.stored import TombstoneKind
+from memory.model import Scope, TombstoneKind, Unless
 from memory.write.tombstones import digest, session_digest
 
 _NOBODY: Final = UUID(int=0)
@@ -58,11 +57,9 @@ class Asking:
         named = await self.store.scopes(tenant)
         return [Scope(tenant, user, o.project, o.agent) for o in named if o.user == user and o.visibility == "own"]
 
-    async def keep_away(
-        self, scope: Scope, memory_ids: Sequence[UUID], label: str | None, happened: datetime
-    ) -> frozenset[UUID]:
-        """Which of these memories an import may not bring back: forgotten themselves, or of a user, a project or a
-        conversation that was forgotten after they happened.
+    async def unless(self, scope: Scope, memory_ids: Sequence[UUID], label: str | None, happened: datetime) -> Unless:
+        """What keeps a memory known by these ids away: that it was forgotten itself, or that its user, its project or
+        its conversation was, after it happened.
         """
         key = await self.keys.content_key(scope.tenant)
         names: list[tuple[TombstoneKind, bytes]] = [
@@ -70,13 +67,13 @@ class Asking:
             ("project", digest(key, "project", scope.project)),
         ]
         names += [("session", session_digest(key, scope, label))] if label is not None else []
-        own: dict[UUID, tuple[TombstoneKind, bytes]] = {
-            one: ("memory", digest(key, "memory", str(one))) for one in memory_ids
-        }
-        there = await self.store.tombstones_of(scope.tenant, [*names, *own.values()])
-        if any(name in there and happened <= there[name] for name in names):
-            return frozenset(memory_ids)
-        return frozenset(one for one, stone in own.items() if stone in there)
+        names += [("memory", digest(key, "memory", str(one))) for one in memory_ids]
+        return Unless(tuple(names), happened)
+
+    async def kept_away(self, tenant: UUID, unless: Unless) -> bool:
+        """Whether one of these stands."""
+        there = await self.store.tombstones_of(tenant, unless.tombstones)
+        return any(kind == "memory" or unless.happened <= at for (kind, _), at in there.items())
 
     async def job(self, tenant: UUID, erasure_id: UUID) -> Job | None:
         """How far a job is; None for no such job."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from memory.stored import TombstoneKind
+from memory.model import TombstoneKind
 
 
 @dataclass(frozen=True, slots=True)

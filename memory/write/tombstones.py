@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
-from memory.model import Scope, Turn
-from memory.stored import Digests, TombstoneKind
+from memory.model import Scope, TombstoneKind, Turn
+from memory.stored import Digests
 
 CONTENT_CHARS_MIN: Final = 16
 """Shorter words ("thanks") are refused at their place in the chain only: their user may say them again."""

@@ -5,19 +5,24 @@ The same record taken in twice has the same ids, so it is there once, and what i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from memory.ids import derived_id
-from memory.model import Scope
+from memory.model import NewMemory, Scope, Unless
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The ids of a copy: of the record, and of the memory that says it."""
+    """The ids of a copy, of the record and of the memory that says it, and what keeps it away."""
 
     record_id: UUID
     memory_id: UUID
+    unless: Unless | None = None
+
+    def memory(self, made: NewMemory) -> NewMemory:
+        """The memory under the copy's id."""
+        return replace(made, memory_id=self.memory_id, unless=self.unless)
 
 
 def copy_of(scope: Scope, record_id: UUID) -> Copy:

@@ -79,7 +79,7 @@ class EntityCalls:
         told = Told(asked.name, asked.type, asked.aliases, asked.properties, asked.facets, asked.notes)
         entity_id = copy.record_id if copy else new_id()
         new = await self._new(caller, entity_id, told, asked.sensitivity, namesake=asked.namesake)
-        new = replace(new, memory=replace(new.memory, memory_id=copy.memory_id)) if copy else new
+        new = replace(new, memory=copy.memory(new.memory)) if copy else new
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "add", [new.entity_id])
         made = await self._parts.entities.add(caller.scope, subject, new, caller.actor, now=caller.now, note=note)
@@ -214,7 +214,7 @@ class EntityCalls:
         level = max(asked.sensitivity, source.sensitivity, target.sensitivity, key=_level)
         memory = await self._memory(caller, text, level, kept)
         ends = (source.entity_id, asked.type, target.entity_id)
-        memory = replace(memory, memory_id=copy.memory_id) if copy else memory
+        memory = copy.memory(memory) if copy else memory
         tie_id = copy.record_id if copy else new_id()
         new = NewRelationship(tie_id, *ends, memory, asked.valid_from, asked.valid_to)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)

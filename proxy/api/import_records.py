@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from pydantic import BaseModel
 
 from memory.audit import noted
 from memory.errors import NotFound, Refused, StoreUnavailable
+from memory.model import Unless
 from policies.checkpoint import may_become
 from policies.labels import Integrity, Sensitivity
 from proxy.api.asking import Caller, holder_for, validated
@@ -77,7 +79,7 @@ class RecordTaker:
         copy = await self._new(line)
         if copy is None:
             return
-        await self._personas.kept(self._caller, _asked(PersonaAsked, line), copy.memory_id)
+        await self._personas.kept(self._caller, _asked(PersonaAsked, line), copy)
 
     async def _entity(self, value: dict[str, Any]) -> None:
         line = validated(EntityLine, {**_without(value, "of"), "type": value.get("of")})
@@ -124,19 +126,25 @@ class RecordTaker:
                 "checkpoint: documents are to be uploaded again, and only a user's own words become a goal"
             )
         ids = {one.memory_id: _part_id(caller, line, one) for one in said}
-        gone = await self._kept_away([*map(UUID, ids), *ids.values()], line.session, line.created_at)
-        said = [one for one in said if not {UUID(one.memory_id), ids[one.memory_id]} & gone]
+        unless = {
+            one.memory_id: await self._unless([UUID(one.memory_id), ids[one.memory_id]], line.session, line.created_at)
+            for one in said
+        }
+        forgets, tenant = self._parts.forgets, caller.scope.tenant
+        said = [one for one in said if not await forgets.kept_away(tenant, unless[one.memory_id])]
         if not said:
             raise LineRefused(f"checkpoint: {FORGOTTEN}")
         if await self._parts.records.memory_labels(caller.scope, list(ids.values())):
             raise LineRefused("checkpoint: it was deleted here; undelete brings it back")
         new = await self._saving.made_of(caller.credential.hide(line.name), [_words(one) for one in said], caller)
         # The parts of one checkpoint differ in their kind or their words, and come out in that order.
-        of = {(one.part, one.content): ids[one.memory_id] for one in said}
+        of = {(one.part, one.content): Copy(UUID(line.id), ids[one.memory_id], unless[one.memory_id]) for one in said}
+        cut = await self._unless([], line.session, line.created_at)  # of words that redaction changed
         parts = tuple(
-            replace(one, memory_id=copied, made=replace(one.made, memory_id=copied))
+            replace(one, memory_id=copy.memory_id, made=copy.memory(one.made))
             for one in new.parts
-            if one.made is not None and (copied := of.get((one.part, one.made.content), one.memory_id))
+            if one.made is not None
+            and (copy := of.get((one.part, one.made.content), Copy(UUID(line.id), one.memory_id, cut)))
         )
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         names = {"checkpoint": new.name}
@@ -151,14 +159,15 @@ class RecordTaker:
         """The ids of a record that is to be kept; None for one that is here, or was and has been deleted since."""
         scope = self._caller.scope
         copy, memory_id = copy_of(scope, UUID(line.id)), UUID(line.memory_id)
-        if await self._kept_away([memory_id, copy.memory_id], session, line.created_at):
+        unless = await self._unless([memory_id, copy.memory_id], session, line.created_at)
+        if await self._parts.forgets.kept_away(scope.tenant, unless):
             raise LineRefused(FORGOTTEN)
         known = await self._parts.records.memory_labels(scope, [memory_id, copy.memory_id])
-        return None if known else copy
+        return None if known else replace(copy, unless=unless)
 
-    async def _kept_away(self, ids: Sequence[UUID], session: str | None, happened: Any) -> frozenset[UUID]:
+    async def _unless(self, ids: Sequence[UUID], session: str | None, happened: datetime | None) -> Unless:
         label = self._caller.credential.hide(session) if session is not None else None
-        return await self._parts.forgets.keep_away(self._caller.scope, ids, label, happened or self._caller.now)
+        return await self._parts.forgets.unless(self._caller.scope, ids, label, happened or self._caller.now)
 
     async def _entity_here(self, named: str) -> str:
         """The entity that a line names, by its id or that of its copy. Raises NotYet."""

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
-from uuid import UUID
 
 from aiohttp import web
 
@@ -29,6 +28,7 @@ from policies.persona import BUILT_IN, DESCRIPTION_CHARS_MAX, INTEREST_CHARS_MAX
 from policies.text import storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
+from proxy.api.copies import Copy
 from proxy.api.memories import version_in
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_persona import PersonaAsked, PersonaDeleted, PersonaList, PersonaPatch, PersonaSaid
@@ -61,16 +61,15 @@ class PersonaCalls:
         parameters(request, ())
         return _shown(await self.kept(caller, await body_as(request, PersonaAsked)))
 
-    async def kept(self, caller: Caller, asked: PersonaAsked, memory_id: UUID | None = None) -> Persona:
-        """Keep a persona, as this memory where one is named."""
+    async def kept(self, caller: Caller, asked: PersonaAsked, copy: Copy | None = None) -> Persona:
+        """Keep a persona, as this memory where one is given."""
         name = caller.credential.hide(asked.name)
         _refuse_built_in(name)
         if not asked.facets and not asked.description.strip() and not asked.interests:
             raise Unprocessable("a persona without facets, interests and description asks for nothing", param="facets")
         sensitivity = Sensitivity(asked.sensitivity)
         new = await self._made(caller, name, asked.facets, asked.description, asked.interests, sensitivity)
-        if memory_id is not None:
-            new = replace(new, memory=replace(new.memory, memory_id=memory_id))
+        new = replace(new, memory=copy.memory(new.memory)) if copy else new
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "save", name)
         made = await self._parts.personas.save(caller.scope, subject, new, now=caller.now, note=note)

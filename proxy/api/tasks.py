@@ -296,7 +296,7 @@ class TaskCalls:
 
 
 def _as_copy(new: NewTask, copy: Copy) -> NewTask:
-    return replace(new, task_id=copy.record_id, memory=replace(new.memory, memory_id=copy.memory_id))
+    return replace(new, task_id=copy.record_id, memory=copy.memory(new.memory))
 
 
 def _words(one: TaskAsked) -> dict[str, str]:

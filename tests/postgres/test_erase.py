@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -10,14 +11,19 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from memory.adapters.directory_blobs import DirectoryBlobs
+from memory.adapters.postgres import batch
 from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.erase_jobs import JOB
 from memory.adapters.postgres.erase_probe import DatabaseProbe
 from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.leadership import Leadership
+from memory.adapters.postgres.own_memory import add_own_memory
+from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.redis_erase import RedisErase
 from memory.erasure import journal
 from memory.erasure.asking import Asking
@@ -25,12 +31,13 @@ from memory.erasure.job import EraseParts, Erasing
 from memory.erasure.model import Target
 from memory.erasure.reapply import reapply
 from memory.erasure.receipt import is_genuine, public_key
-from memory.errors import LeaseLost, StoreRefused, StoreUnavailable
+from memory.errors import Conflict, LeaseLost, StoreRefused, StoreUnavailable
+from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Scope
+from memory.model import Scope, Unless
 from memory.telemetry import Metrics
 from memory.write.tombstones import digests_of
-from tests.postgres.seed import T0, Stores, exchange, stores
+from tests.postgres.seed import SUBJECT, T0, Stores, exchange, memory_of, stores, turn
 from tests.postgres_fixture import TestDatabase
 from tests.valkey_fixture import ValkeyServer
 
@@ -85,8 +92,10 @@ class Bench:
         assert fence is not None
         return await Erasing(self.parts).run(self.stores.tenant, erasure_id, fence)
 
-    async def commit(self, scope: Scope, session: str, texts: tuple[str, ...] = WORDS, **more: Any) -> Any:
-        one = exchange(scope, session, 0, texts)
+    async def commit(
+        self, scope: Scope, session: str, texts: tuple[str, ...] = WORDS, *, at: int = 0, **more: Any
+    ) -> Any:
+        one = exchange(scope, session, at, texts)
         key = await self.parts.keys.content_key(scope.tenant)
         arrived = more.get("arrived_at")
         if arrived is not None:
@@ -193,6 +202,71 @@ async def test_what_arrives_late_is_not_stored_and_leaves_no_name(bench: Bench) 
     with pytest.raises(StoreRefused):  # by the scope's old id, which a process that heard has dropped; the next try is
         await bench.commit(ada, "new", said, arrived_at=back)
     assert (await bench.commit(ada, "new", said, arrived_at=back)).new_turns == 2
+
+
+async def test_who_looked_before_the_mark_could_be_seen_is_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit that began while the mark was being written finds no tombstone, and makes the conversation anew."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    erasure_id = await bench.ask("session", "s", ada)
+    looked, go_on = asyncio.Event(), asyncio.Event()
+    look = batch.forgotten
+
+    async def look_and_wait(*given: Any) -> batch.Forgotten:
+        found = await look(*given)
+        looked.set()
+        await go_on.wait()
+        return found
+
+    monkeypatch.setattr(batch, "forgotten", look_and_wait)
+    holder = await asyncpg.connect(bench.postgres.owner)
+    try:
+        async with holder.transaction():  # the mark's last statement waits for this row
+            await holder.execute("SELECT FROM erasures FOR UPDATE")
+            erasing = asyncio.create_task(bench.run(erasure_id))
+            while not await holder.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                await asyncio.sleep(0.01)
+            late = asyncio.create_task(bench.commit(ada, "s", ("the heron has a nest", "a nest it is"), at=2))
+            await looked.wait()
+        await asyncio.wait([erasing], timeout=1.0)
+        assert not erasing.done()
+    finally:
+        await holder.close()
+        go_on.set()
+    assert (await late).new_turns == 2
+    assert (await erasing).finished_at is not None
+    assert rows(bench, "sessions") == rows(bench, "turns") == 0
+
+
+async def test_a_record_whose_copy_was_begun_before_its_user_was_forgotten_is_not_stored(bench: Bench) -> None:
+    """What keeps it away is looked for beforehand, to say so, and in the transaction that stores it."""
+    ada, eve, tenant = bench.stores.scope("ada"), bench.stores.scope("eve"), bench.stores.tenant
+    for scope in (ada, eve):
+        await bench.commit(scope, "s")
+    unless = {who: await bench.asking.unless(who, [new_id()], None, T0) for who in (ada, eve)}
+    assert not any([await bench.asking.kept_away(tenant, one) for one in unless.values()])
+    await bench.run(await bench.ask("user", "ada", ada))
+
+    async def store(scope: Scope, unless: Unless) -> None:
+        scope_id = await Scopes(bench.stores.database).ensure(scope)
+        memory = memory_of(turn(new_id(), "s", 0, "user", "a persona"), source_turns=(), unless=unless)
+        async with bench.stores.database.transaction(tenant, [scope_id]) as tx:
+            changed = await tx.value("bump_scope", tenant, scope_id)
+            add_embedding = bench.stores.database.queries["add_embedding"].of_table(bench.postgres.embeddings)
+            place = Place(tenant, scope_id, SUBJECT, new_id(), T0)
+            await add_own_memory(
+                tx, place, memory, "persona", session_id=None, changed=changed, add_embedding=add_embedding
+            )
+
+    before = rows(bench, "memories")
+    with pytest.raises(Conflict, match="forgotten"):
+        await store(ada, unless[ada])
+    assert rows(bench, "memories") == before
+    await store(eve, unless[eve])
+    await store(ada, replace(unless[ada], happened=datetime.now(UTC) + timedelta(seconds=5)))  # she came back
+    assert rows(bench, "memories") == before + 2
 
 
 async def test_what_one_forgets_another_may_have_said_and_called_alike(bench: Bench) -> None:

@@ -13,8 +13,8 @@ import pytest
 from memory.adapters.postgres.database import Bounds
 from memory.errors import LeaseLost, StoreRefused, StoreUnavailable
 from memory.ids import new_id
-from memory.model import Commit, SessionRef
-from memory.stored import Digests, TombstoneKind
+from memory.model import Commit, SessionRef, TombstoneKind
+from memory.stored import Digests
 from tests.postgres.seed import LANE, SUBJECT, T0, Stores, digest, exchange, memory_of, retrieval, stores, turn
 from tests.postgres_fixture import TEMPLATE, Server, TestDatabase
 

@@ -14,7 +14,7 @@ from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.leadership import lane_of_job
 from memory.adapters.postgres.leases import hold_fence
 from memory.erasure.model import Items, Job, Step
-from memory.stored import TombstoneKind
+from memory.model import TombstoneKind
 
 JOB = "erasure"
 LANE = lane_of_job(JOB)
@@ -102,11 +102,17 @@ class EraseJobs:
         async with self._database.transaction(tenant, read_only=True) as tx:
             return await tx.value("salt_generation", tenant) is not None
 
+    async def horizon(self) -> int:
+        """A transaction's number: every transaction that has written by now has a lower one."""
+        async with self._database.transaction(None) as tx:
+            number: int = await tx.value("current_transaction")
+        return number
+
     async def settled(self, number: int) -> bool:
-        """Whether every transaction that began before this one has ended."""
+        """Whether every transaction with a lower number has ended."""
         async with self._database.transaction(None, read_only=True) as tx:
             oldest: int = await tx.value("oldest_transaction")
-        return oldest > number
+        return oldest >= number
 
 
 async def note_items(tx: Transaction, job: Job, rows: Iterable[tuple[str, str, int]]) -> None:

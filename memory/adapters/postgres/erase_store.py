@@ -1,9 +1,9 @@
 """Erasure in the store: a target in, what it comes to; and that taken away, in one transaction.
 
-`plan` only reads. `mark` writes tombstones first, so that nothing comes in behind; `settled` (erase_jobs) says when all
-that began before has ended. `delete` follows what was derived, by the catalogue of tables, so a new table is not left
-out; what other sources still support is noted to be made anew. Each is safe to do again. Raises StoreUnavailable,
-LeaseLost.
+`plan` only reads. `mark` writes tombstones, so that nothing comes in behind; `settled` (erase_jobs) says when all that
+began before they were to be seen has ended. `delete` follows what was derived, by the catalogue of tables, so a new
+table is not left out; what other sources still support is noted to be made anew. Each is safe to do again. Raises
+StoreUnavailable, LeaseLost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.rows import Place
 from memory.erasure.model import WHOLE, GoneTurn, Items, Job, Named, Plan, Target, added
-from memory.stored import TombstoneKind
+from memory.model import TombstoneKind
 
 _PAGE_ROWS: Final = 2_000
 _ALL: Final = 1_000_000_000
@@ -96,8 +96,8 @@ class EraseStore(EraseJobs):
 
     async def mark(
         self, job: Job, plan: Plan, tombstones: Sequence[Tombstone], subject: UUID | None, now: datetime, fence: int
-    ) -> int:
-        """Write down what goes and what keeps it away, retire the subject's keys. The transaction's number."""
+    ) -> None:
+        """Write down what goes and what keeps it away, retire the subject's keys."""
         tenant = job.tenant_id
         rows = [("scope", str(one.scope_id), one.scope_id) for one in plan.scopes]
         rows += [("session", str(one), scope) for one, (scope, _) in plan.sessions.items()]
@@ -105,7 +105,6 @@ class EraseStore(EraseJobs):
         rows += [("memory", str(one), scope) for one, scope in plan.memories.items()]
         async with self._database.transaction(tenant) as tx:
             await hold_fence(tx, LANE, fence)
-            number: int = await tx.value("current_transaction")
             kinds, digests = [kind for kind, _ in tombstones], [value for _, value in tombstones]
             await tx.run("add_tombstones", tenant, kinds, digests, job.requested_at)
             if subject is not None:
@@ -114,7 +113,6 @@ class EraseStore(EraseJobs):
                 rows += [("key", str(row["key_id"]), 0) for row in keys]
             await note_items(tx, job, rows)
             await tx.run("advance_erasure", tenant, job.erasure_id, "marked", job.counts)
-        return number
 
     # ------------------------------------------------------------ taking it away
 

@@ -14,13 +14,14 @@ from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from memory.adapters.postgres import rows
+from memory.adapters.postgres import batch, rows
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place
-from memory.errors import NotFound
-from memory.model import NewMemory
+from memory.errors import Conflict, NotFound
+from memory.model import NewMemory, Unless
+from memory.stored import Digests
 from policies.lifetime import UNDO
 
 Collection = Literal["checkpoint", "persona", "task", "entity", "artifact"]
@@ -37,12 +38,16 @@ async def add_own_memory(
     changed: int,
     add_embedding: Query,
 ) -> None:
-    """Its identity, first version, provenance, edges and vectors. `changed`: the scope's version from now on."""
+    """Its identity, first version, provenance, edges and vectors. `changed`: the scope's version from now on. Raises
+    Conflict for one that was forgotten.
+    """
     tenant, memory_id = place.tenant, memory.memory_id
     key = rows.key_of_its_own(collection.encode(), memory_id)
     at = (session_id, place.subject_id, changed, place.now)
     what = (collection, memory.kind, collection in _RECALLED)
     await tx.run("add_own_memory", tenant, memory_id, place.scope_id, key, *at, *what)
+    if memory.unless is not None:
+        await _refuse_forgotten(tx, place, memory.unless)
     await add_own_version(tx, place, memory, 1, add_embedding=add_embedding)
     await tx.run_many(
         "add_derivation",
@@ -51,6 +56,13 @@ async def add_own_memory(
             for ordinal, source in enumerate(memory.source_turns)
         ),
     )
+
+
+async def _refuse_forgotten(tx: Transaction, place: Place, unless: Unless) -> None:
+    """Behind the first row: an erasure waits for the transactions that write, so one of the two sees the other."""
+    happened = {place.exchange_id: unless.happened}
+    if (await batch.forgotten(tx, place, Digests(unless.tombstones), happened)).all_of_it:
+        raise Conflict("it was forgotten, and does not come back")
 
 
 async def add_own_version(
