@@ -120,16 +120,22 @@ class Erasing:
         plan = await self._remember(await self._store.plan(target), target, known)
         subject = await self._subject(target)
         await self._store.mark(job, plan, known.tombstones, subject, self._parts.clock(), fence)
-        number = await self._store.horizon()  # not that of the mark: who began before it ended saw no mark
         if subject is not None:
             await self._tell(Word(job.tenant_id, job.erasure_id, 1, subject=subject), known)
+        return replace(job, step="marked")
+
+    async def _settle(self) -> None:
+        """Wait for who may have looked for tombstones before there were any. Not by the mark's own number: who began
+        while it was being written saw none either.
+        """
+        number = await self._store.horizon()
         for _ in range(round(SETTLED_WITHIN_S / _POLL_S)):
             if await self._store.settled(number):
                 break
             await asyncio.sleep(_POLL_S)
-        return replace(job, step="marked")
 
     async def _take_away(self, job: Job, target: Target, fence: int, known: Known) -> Job:
+        await self._settle()
         items = await self._store.items(job)
         purged = await self._purge(job, target, items)
         user = target.value if target.kind == "user" else None
