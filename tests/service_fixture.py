@@ -210,6 +210,20 @@ def stand_in(**settings: object) -> Iterator[str]:
         process.stdout.close()
 
 
+@contextlib.contextmanager
+def frozen(service: Service, what: str) -> Iterator[None]:
+    """One kind of its processes stands still, as on a machine that swaps."""
+    pids = service.children(what)
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
 @pytest.fixture(scope="session")
 def upstream() -> Iterator[str]:
     """The stand-in that the shared service forwards to."""

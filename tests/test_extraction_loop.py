@@ -336,6 +336,31 @@ async def test_while_the_model_is_away_exchanges_wait_and_then_the_rules_take_th
     assert await texts(bench.stores) == BY_RULES
 
 
+async def test_what_was_being_taken_while_the_model_went_away_is_not_asked_about(bench: Bench) -> None:
+    await bench.keep()
+    model = Model(fault=ExtractorUnavailable("away"))
+    take, taken = bench.dues.take, 0
+
+    async def slow_take(*args: Any, **keywords: Any) -> Any:
+        nonlocal taken
+        taken += 1
+        if taken == 2:
+            await until(lambda: bench.counted("unavailable") == 1)
+            while await bench.dues.waiting() and not (found := await take(*args, **keywords)):
+                pass  # until the first has been given back
+            return found
+        return await take(*args, **keywords)
+
+    bench.dues.take = slow_take  # type: ignore[method-assign]
+    loop = asyncio.create_task(bench.loop(bench.extraction(model), defer_max_s=7200).run())
+    await until(lambda: taken == 3)
+    await asyncio.sleep(0.3)  # a second asking would be here by now
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
+    assert len(model.asked) == 1
+    assert (await bench.take(lease_s=0.0)).takes == 1
+
+
 async def test_a_worker_that_stops_gives_back_what_it_holds(bench: Bench) -> None:
     await bench.keep()
     model = Model(waits=asyncio.Event())

@@ -94,19 +94,24 @@ class ExtractionLoop:
         free = self._hands - len(self._busy)
         if free <= 0:
             return False
-        away = asyncio.get_running_loop().time() < self._back_s
-        before = self._clock() - timedelta(seconds=self._times.defer_max_s) if away else None
+        before = self._clock() - timedelta(seconds=self._times.defer_max_s) if self._is_away() else None
         held = [due.tenant for due in self._busy.values()]
         try:
             taken = await self._store.take(free, held, lease_s=self._times.lease_s, before=before)
         except StoreUnavailable as fault:
             self._say("waiting for the store", fault)
             return False
+        if before is None and self._is_away():  # it went while these were being taken
+            await self._give_back(taken)
+            return False
         for due in taken:
             task = asyncio.create_task(self._work(due))
             self._busy[task] = due
             task.add_done_callback(self._ended)
         return bool(taken)
+
+    def _is_away(self) -> bool:
+        return asyncio.get_running_loop().time() < self._back_s
 
     async def _wait(self) -> None:
         """Until a hand is free, or it is time to look again."""

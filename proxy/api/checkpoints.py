@@ -276,12 +276,13 @@ class Checkpoints:
         return session
 
     async def _marked(self, caller: Caller, known: Checkpoint, session: SessionRef) -> None:
-        """Have the hot ledger know too what the store has noted. Raises StoreUnavailable."""
-        mark = mark_of(known.row.checkpoint_id, known.version)
+        """Have the hot ledger know too what the store has noted. Raises StoreUnavailable, with what is kept by then."""
+        mark, name = mark_of(known.row.checkpoint_id, known.version), known.row.name
         try:
             await self._parts.checkpoints.ledgers.mark_restore(caller.scope, session.session_id, mark)
         except QueueUnavailable as fault:
-            raise StoreUnavailable(f"the queue does not answer, try again: {fault}", retry_after_s=1) from fault
+            again = f"it is kept here as {name!r}: load it by this name, without from_project, in a moment"
+            raise StoreUnavailable(f"the queue does not answer ({fault}); {again}", retry_after_s=1) from fault
         self._parts.metrics.checkpoints.labels("loaded").inc()
 
     async def _taken_over(

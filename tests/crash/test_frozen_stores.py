@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -13,27 +10,13 @@ from typing import Any
 import pytest
 
 from tests.e2e.talk import Said, ask, turn
-from tests.service_fixture import Service, serving
+from tests.service_fixture import Service, frozen, serving
 
 
 @pytest.fixture(scope="module")
 def frail(upstream: str) -> Iterator[Service]:
     with serving(upstream) as service:
         yield service
-
-
-@contextlib.contextmanager
-def frozen(service: Service, what: str) -> Iterator[None]:
-    """One kind of process stands still."""
-    pids = service.children(what)
-    assert pids
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 def turns_of(service: Service, user: str) -> list[dict[str, Any]]:

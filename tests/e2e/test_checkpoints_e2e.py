@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.talk import ask, rows, turn
 from tests.e2e.upstreams import last
-from tests.service_fixture import Service
+from tests.service_fixture import Service, frozen
 
 BASE = "/memory/v1/checkpoints"
 GOAL = "Please help me plan the harvest of the Orrery orchard."
@@ -437,6 +437,12 @@ def test_it_stands_after_a_restart_and_after_redis_was_lost(
         other = [turn("user", "Another.\nsay: Yes."), turn("assistant", "Yes."), turn("user", "What now?")]
         assert ask(service, other, user).memory("count") == "4", "what was loaded is known to the store too"
         assert parts(call(service, user, "GET", "/camp"), "notes") == ["We stopped at the ford."]
+        with frozen(service, "valkey-server"):
+            taking = {"session": "march", "from_project": "default"}
+            failed = call(service, user, "POST", "/camp/load", taking, X_Memory_Project="land")["error"]
+        assert failed["code"] == "store_unavailable" and "kept here as 'camp'" in failed["message"], failed
+        again = call(service, user, "POST", "/camp/load", {"session": "march"}, X_Memory_Project="land")
+        assert (again["name"], again["version"]) == ("camp", 1)
 
 
 def test_the_command_line_does_all_of_it(service: Service, user: str) -> None:

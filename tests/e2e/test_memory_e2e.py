@@ -7,7 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from tests.e2e.conftest import Scripted
 from tests.e2e.raw_http import send
 from tests.e2e.talk import ask, completion, exchanges, found, rows, sessions, tell, turn
 from tests.e2e.upstreams import last, wait_until
-from tests.service_fixture import Service
+from tests.service_fixture import Service, frozen
 from tests.test_api_e2e import Api
 
 OwnService = Callable[..., AbstractContextManager[Service]]
@@ -409,19 +409,6 @@ def test_prompt_that_is_too_long_by_itself_is_vllms_error(service: Service, user
 # ---------------------------------------------------------------- loss of parts
 
 
-@contextmanager
-def frozen(pids: list[int]) -> Any:
-    """Processes that do not run, as on a machine that swaps."""
-    assert pids
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
-
 @pytest.mark.slow
 def test_memory_survives_a_restart_and_the_loss_of_its_stores(
     own_service: OwnService, upstream: str, user: str
@@ -446,7 +433,7 @@ def test_memory_survives_a_restart_and_the_loss_of_its_stores(
 
 def without_postgres(service: Service, user: str) -> None:
     """Postgres hangs: answers go on, captures wait in the queue, and all is stored when it is back."""
-    with frozen(service.children(r"bin/postgres |postgres: ")):
+    with frozen(service, r"bin/postgres |postgres: "):
         answers = [ask(service, f"{QUESTION} frozen {number}\nsay: {number}", user) for number in range(4)]
         assert [a.text for a in answers] == ["0", "1", "2", "3"]
         assert all(a.memory("capture") in ("queue", "spool") for a in answers)
@@ -470,7 +457,7 @@ def killed_postgres(service: Service, user: str) -> None:
 
 def without_valkey(service: Service, user: str) -> None:
     """Valkey hangs: answers go on, captures go to the spool, and come from there when it is back."""
-    with frozen(service.children("valkey-server")):
+    with frozen(service, "valkey-server"):
         answers = [ask(service, f"{QUESTION} spooled {number}\nsay: {number}", user) for number in range(4)]
         assert [a.text for a in answers] == ["0", "1", "2", "3"]
         assert answers[-1].memory("capture") == "spool"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import urllib.request
@@ -21,7 +19,7 @@ from pydantic import TypeAdapter
 
 from tests.e2e.conftest import Scripted
 from tests.e2e.talk import ask, found, rows, sessions, tell
-from tests.service_fixture import Service
+from tests.service_fixture import Service, frozen
 
 FACT = "The lock of the Weidmoor boathouse opens with the code of the seventh buoy."
 QUESTION = "How does the lock of the Weidmoor boathouse open?"
@@ -365,17 +363,11 @@ def test_what_is_stored_late_is_durable_all_the_same_and_corrects_nothing_yet(
         tell(service, FACT, user)
         known = call(service, "memory_search", user, query=QUESTION)["memories"][0]
         service.settle()
-        workers = service.children(r"-m memory\b")
-        for pid in workers:
-            os.kill(pid, signal.SIGSTOP)
-        try:
+        with frozen(service, r"-m memory\b"):
             new = "The lock of the Weidmoor boathouse opens with a brass key."
             made = call(service, "memory_correct", user, memory=known["id"], version=1, content=new)
             assert (made["stored"], made["replaced"]) == (False, None)
             assert "still stands" in made["text"]
-        finally:
-            for pid in workers:
-                os.kill(pid, signal.SIGCONT)
         service.settle()
         found = {one["id"] for one in call(service, "memory_search", user, query=QUESTION)["memories"]}
         assert found >= {known["id"], made["id"]}  # and the turn that answered "Noted."
