@@ -170,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", metavar="PARTS", default=",".join(PARTS), help="by comma (default: all)")
-    parser.add_argument("--quick", action="store_true", help="a small run of each part, about ten minutes together")
+    parser.add_argument("--quick", action="store_true", help="a small run of each part, about four minutes together")
     parser.add_argument("--again", action="store_true", help="run parts that have their figures already, too")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="where figures lie (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the lines of the table there")
