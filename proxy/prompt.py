@@ -56,8 +56,8 @@ class ServedModels(Protocol):
     def window(self, model: str | None) -> int | None:
         """The context window in tokens, None while unknown. Never waits."""
 
-    async def prompt_tokens(self, body: Mapping[str, Any]) -> int | None:
-        """The exact token count of a chat body by the served template, None when it cannot be had."""
+    async def prompt_tokens(self, body: Mapping[str, Any], within_s: float | None = None) -> int | None:
+        """The exact token count of a chat body by the served template, None when it cannot be had in time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,8 @@ from proxy.prompt import (
 from proxy.wire.chat_request import ChatRequest
 
 RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document", PAST})
+# What a conversation that may not fit is counted within: without the count it is sent whole, and vLLM refuses it.
+CUT_COUNT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +328,7 @@ class Remembering:
         room = (window or 0) - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
         if window is None or size // 2 <= room or size > COUNTED_BYTES_MAX:
             return before, False
-        counted = await parts.models.prompt_tokens(members_of(chat, before))
+        counted = await parts.models.prompt_tokens(members_of(chat, before), CUT_COUNT_S)
         if counted is None or counted <= room:
             return before, False
         cut = cut_for(chat, counted, before, room)

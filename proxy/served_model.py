@@ -43,6 +43,7 @@ class MessageCounts(Protocol):
         *,
         tools: Sequence[Mapping[str, Any]] | None,
         chat_template_kwargs: Mapping[str, Any] | None,
+        within_s: float | None,
     ) -> Counted:
         """Raises TokenizerUnavailable."""
 
@@ -91,14 +92,20 @@ class ServedModels:
                 windows[str(card.get("id"))] = windows[parent]
         self._windows = windows
 
-    async def prompt_tokens(self, body: Mapping[str, Any]) -> int | None:
-        """The exact count of a chat body under the served template, tools included."""
+    async def prompt_tokens(self, body: Mapping[str, Any], within_s: float | None = None) -> int | None:
+        """The exact count of a chat body under the served template, tools included; None where it cannot be had in
+        time.
+        """
         model, messages = body.get("model"), body.get("messages")
         if not isinstance(model, str) or not isinstance(messages, list):
             return None
         try:
             found = await self._counts.count_messages(
-                model, messages, tools=body.get("tools"), chat_template_kwargs=body.get("chat_template_kwargs")
+                model,
+                messages,
+                tools=body.get("tools"),
+                chat_template_kwargs=body.get("chat_template_kwargs"),
+                within_s=within_s,
             )
         except TokenizerUnavailable as fault:
             event(log, "prompt_not_counted", logging.DEBUG, fault=str(fault))

@@ -73,7 +73,7 @@ class Window:
     def window(self, model: str | None) -> int | None:
         return self._window
 
-    async def prompt_tokens(self, body: Mapping[str, Any]) -> int | None:
+    async def prompt_tokens(self, body: Mapping[str, Any], within_s: float | None = None) -> int | None:
         self.asked += 1
         return self._counted
 

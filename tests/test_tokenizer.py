@@ -134,6 +134,13 @@ async def test_an_upstream_that_cannot_count_is_one_fault_and_not_remembered(ups
     assert len(upstream.asked) == 2
 
 
+async def test_a_count_that_much_hangs_on_may_take_longer() -> None:
+    tokenizer = UpstreamTokenizer(Upstream({"count": 7}, delay_s=0.2).post_json, timeout_s=0.05)
+    with pytest.raises(TokenizerUnavailable):
+        await tokenizer.count_messages("m", [])
+    assert (await tokenizer.count_messages("m", [], within_s=30)).count == 7
+
+
 async def test_lone_surrogates_are_counted_not_refused() -> None:
     upstream = Upstream({"count": 2})
     tokenizer = UpstreamTokenizer(upstream.post_json)

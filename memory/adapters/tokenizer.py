@@ -151,8 +151,11 @@ class UpstreamTokenizer:
         tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
+        within_s: float | None = None,
     ) -> PromptTokens:
-        """Tokens of a conversation as the model gets it, template and tools included. Raises TokenizerUnavailable."""
+        """Tokens of a conversation as the model gets it, template and tools included; `within_s` where another bound
+        than everybody's holds. Raises TokenizerUnavailable.
+        """
         body: dict[str, Any] = {
             "model": model,
             "messages": list(messages),
@@ -162,9 +165,10 @@ class UpstreamTokenizer:
             body["tools"] = list(tools)
         if chat_template_kwargs:
             body["chat_template_kwargs"] = dict(chat_template_kwargs)
-        return await self._ask(body)
+        return await self._ask(body, within_s)
 
-    async def _ask(self, body: Mapping[str, Any]) -> PromptTokens:
+    async def _ask(self, body: Mapping[str, Any], within_s: float | None = None) -> PromptTokens:
+        bound_s = self._timeout_s if within_s is None else within_s
         # ensure_ascii keeps lone surrogates as escapes, so that every body has a digest.
         key = hashlib.blake2b(json.dumps(body, sort_keys=True).encode("ascii"), digest_size=16).digest()
         known = self._cache.get(key)
@@ -172,11 +176,11 @@ class UpstreamTokenizer:
             self._cache.move_to_end(key)
             return known
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(bound_s):
                 answer = await self._post_json("/tokenize", body)
             found = _prompt_tokens(answer)
         except TimeoutError as exc:
-            raise TokenizerUnavailable(f"no answer from /tokenize within {self._timeout_s} s") from exc
+            raise TokenizerUnavailable(f"no answer from /tokenize within {bound_s} s") from exc
         except (OSError, ValueError) as exc:
             raise TokenizerUnavailable(f"/tokenize: {type(exc).__name__}") from exc
         self._cache[key] = found

@@ -180,6 +180,7 @@ def test_ctrl_c_stops_the_answer_frees_the_upstream_and_not_the_program(
         terminal.until("The quick" if "token_ms" in pace else "…")
         wait_until(lambda: counters(upstream)["running"] > before["running"], 10, "it runs")
         terminal.type(CTRL_C)
+        terminal.until_shown("^C")  # the terminal drops what was written before, which a signal of ours could be
         os.kill(terminal.pid, signal.SIGINT)  # an impatient second one changes nothing
         terminal.until("stopped; /retry asks again")
         wait_until(lambda: counters(upstream)["running"] == before["running"], 2, "the upstream is free")
