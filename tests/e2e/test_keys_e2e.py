@@ -154,9 +154,10 @@ def test_a_key_remembers_and_another_tenants_key_is_told_nothing(keyed: Keyed, u
     keyed.ask(ours, f"{FACT}\nsay: Noted.")
     keyed.settle(ours)
     assert keyed.ask(ours, QUESTION).headers["x-memory-status"].startswith("injected")
+    # Searched before they ask: their own question is a memory a moment later.
+    assert keyed.own(theirs, "POST", "/memory/v1/search", {"query": QUESTION})["candidates"] == []
     assert keyed.ask(theirs, QUESTION).headers["x-memory-status"].startswith("empty")
     assert TELLTALE.encode() not in last(upstream)[0].body
-    assert keyed.own(theirs, "POST", "/memory/v1/search", {"query": QUESTION})["candidates"] == []
 
 
 def test_an_expired_key_is_refused(keyed: Keyed) -> None:
