@@ -208,3 +208,4 @@ class OldSummary:
     version: int
     subject_id: UUID | None
     summarised_seq: int
+    changed_version: int

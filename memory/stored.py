@@ -156,6 +156,9 @@ class SummaryState:
     content: str | None
     tokens_since: int = 0  # of the turns that it does not cover
     attributes: dict[str, Any] | None = None
+    integrity: str | None = None
+    sensitivity: str | None = None
+    changed_version: int | None = None  # the scope's version as of its latest change: no two summaries share one
 
 
 T = TypeVar("T")

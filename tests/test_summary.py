@@ -13,8 +13,10 @@ from memory.chain import Digest
 from memory.ids import new_id
 from memory.model import SessionRef
 from memory.stored import StoredTurn
-from memory.write.summarise import summary_of
+from memory.write.summarise import Earlier, summary_of
+from policies.labels import Integrity, Sensitivity
 from policies.summary import Sentence, bears, extract
+from policies.summary_kept import Kept
 
 T0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SESSION = SessionRef(UUID(int=3), "s")
@@ -56,17 +58,22 @@ def stored(seq: int, content: str, role: str = "user") -> StoredTurn:
     )
 
 
+def earlier_of(content: str, kept: Kept | None = None) -> Earlier:
+    """An earlier summary of the user's own words."""
+    return Earlier(content, kept or Kept(), Integrity.USER, Sensitivity.INTERNAL)
+
+
 def test_what_was_decided_meant_and_left_open_lasts_ten_rounds() -> None:
-    summary = ""
+    summary: Earlier | None = None
     for number in range(11):
         texts = [TALK[(number + n) % len(TALK)] for n in range(12)]
         if number == 0:
             texts[1], texts[5], texts[9] = (f"{TALK[n]} {BEARING[n]}" for n in range(3))
         memory = summary_of(SESSION, summary, [stored(n, text) for n, text in enumerate(texts)], 8)
         assert memory is not None
-        summary = memory.content
-        assert len(summary.splitlines()) <= 8
-        assert [sentence in summary for sentence in BEARING] == [True] * 3, number
+        summary = Earlier.made(memory)
+        assert len(memory.content.splitlines()) <= 8
+        assert [sentence in memory.content for sentence in BEARING] == [True] * 3, number
 
 
 def test_the_later_of_many_decisions_stay_and_leave_room_for_the_rest() -> None:
@@ -110,7 +117,7 @@ TEXTS = st.lists(
 @given(st.lists(st.tuples(TEXTS, st.sampled_from(["user", "assistant", "tool"])), max_size=6), TEXTS, st.integers(1, 9))
 def test_a_summary_is_never_longer_than_what_it_sums_up(said: list[tuple[str, str]], earlier: str, most: int) -> None:
     turns = [stored(n, text, role) for n, (text, role) in enumerate(said)]
-    memory = summary_of(SESSION, earlier, turns, most)
+    memory = summary_of(SESSION, earlier_of(earlier), turns, most)
     if memory is not None:
         assert 0 < len(memory.content) <= len(earlier) + sum(len(text) for text, _ in said)
         assert set(memory.source_turns) <= {turn.event_id for turn in turns}

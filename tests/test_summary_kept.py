@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,8 +16,9 @@ from memory.model import NewMemory, Scope, SessionRef
 from memory.stored import StoredTurn, SummaryState
 from memory.write.summarise import Summariser, summary_of
 from policies.episode import Said
+from policies.labels import Integrity, Sensitivity
 from policies.summary_kept import DECISIONS_MAX, NAMES_MAX, OPEN_MAX, Kept, fitted, keep
-from tests.test_summary import SESSION, T0, TALK, TEXTS, stored
+from tests.test_summary import SESSION, T0, TALK, TEXTS, earlier_of, stored
 
 DECISION = "We decided to keep the archive in Porto."
 SCOPE = Scope(UUID(int=1))
@@ -34,9 +36,11 @@ class Session:
         self.reads: list[int] = []
 
     async def summary_state(self, scope: Scope, session_id: UUID) -> SummaryState | None:
-        content, attributes = (self.memory.content, self.memory.attributes) if self.memory else (None, None)
-        tokens = (self.said - self.summarised) * self.tokens_each
-        return SummaryState(self.summarised, self.said, None, content, tokens, attributes)
+        tokens, memory = (self.said - self.summarised) * self.tokens_each, self.memory
+        if memory is None:
+            return SummaryState(self.summarised, self.said, None, None, tokens)
+        told = memory.content, tokens, memory.attributes, memory.integrity.value, memory.sensitivity.value
+        return SummaryState(self.summarised, self.said, memory.memory_id, *told, self.summarised)
 
     async def turns_since(self, scope: Scope, session_id: UUID, seq: int, *, limit: int) -> tuple[StoredTurn, ...]:
         found = tuple(self.turns[seq : self.said][:limit])
@@ -50,8 +54,17 @@ class Session:
         return frozenset()
 
     async def put_summary(
-        self, scope: Scope, session_id: UUID, memory: NewMemory, upto_seq: int, *, now: datetime, **_: Any
+        self,
+        scope: Scope,
+        session_id: UUID,
+        memory: NewMemory,
+        upto_seq: int,
+        made_of: int | None,
+        *,
+        now: datetime,
+        **_: Any,
     ) -> int | None:
+        assert made_of == (self.summarised if self.memory else None)
         self.memory, self.summarised = memory, upto_seq
         return 1
 
@@ -92,6 +105,29 @@ async def test_a_thousand_turns_are_read_once_each_and_the_early_decision_surviv
     assert len(session.memory.content.splitlines()) <= 8
     decisions = session.memory.attributes["decisions"]
     assert len(decisions) == DECISIONS_MAX and decisions[-1].startswith("We decided to paint room 994 ")
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "labels"),
+    [
+        (("imported", "confidential"), ("user", "internal"), (Integrity.IMPORTED, Sensitivity.CONFIDENTIAL)),
+        (("user", "internal"), ("tool", "secret"), (Integrity.TOOL, Sensitivity.SECRET)),
+        (("user", "public"), ("user", "public"), (Integrity.USER, Sensitivity.PUBLIC)),
+    ],
+)
+async def test_a_summary_has_the_labels_of_what_it_carries_on(
+    first: tuple[str, str], then: tuple[str, str], labels: tuple[Integrity, Sensitivity]
+) -> None:
+    talk = talk_of(36)
+    by = [first] * 12 + [then] * 24
+    session = Session([replace(turn, integrity=i, sensitivity=s) for turn, (i, s) in zip(talk, by, strict=True)])
+    summariser = summariser_of(session)
+    await session.speak(summariser, 12)
+    assert session.memory is not None
+    assert (session.memory.integrity.value, session.memory.sensitivity.value) == first
+    for _ in range(2):
+        await session.speak(summariser, 12)
+        assert (session.memory.integrity, session.memory.sensitivity) == labels
 
 
 async def test_many_tokens_make_a_summary_due_before_many_turns_do() -> None:
@@ -199,7 +235,8 @@ def test_with_what_it_keeps_a_summary_is_never_longer_than_what_it_is_made_of(
     turns: list[tuple[str, str]], earlier: str, before: Kept, most: int
 ) -> None:
     session = SessionRef(SESSION.session_id, "s")
-    memory = summary_of(session, earlier, [stored(n, text, role) for n, (text, role) in enumerate(turns)], most, before)
+    said = [stored(n, text, role) for n, (text, role) in enumerate(turns)]
+    memory = summary_of(session, earlier_of(earlier, before), said, most)
     if memory is not None:
         source = len(earlier) + before.chars_beyond(earlier) + sum(len(text) for text, _ in turns)
         assert len(memory.content) + Kept.of(memory.attributes).chars_beyond(memory.content) <= source

@@ -88,7 +88,7 @@ class Anew:
         scope, ref = found
         turns = await self.left.left_of_session(job.tenant_id, scope_id, session_id, upto)
         subject = await self.subject_of(job.tenant_id, scope.user)
-        old = OldSummary(session_id, scope_id, session_id, ref.label, 0, subject, upto)
+        old = OldSummary(session_id, scope_id, session_id, ref.label, 0, subject, upto, 0)
         memory = await self.sum_up(old, turns) if turns else None
         if memory is None:
             return 0

@@ -17,11 +17,9 @@ from memory.model import NewMemory, SessionRef
 from memory.ports import Embedder, LanguageDetector
 from memory.stored import StoredTurn
 from memory.write.embedding import embedded
-from memory.write.summarise import TURNS_READ_MAX, summary_of
+from memory.write.summarise import TURNS_READ_MAX, Earlier, summary_of
 from memory.write.windows import TextTokenizer
-from policies.labels import derived_integrity, derived_sensitivity
 from policies.lifetime import DaysOf, expires_at
-from policies.summary_kept import Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +48,10 @@ class Rebuilder:
     def _read(self, session: SessionRef, turns: Sequence[StoredTurn]) -> NewMemory | None:
         pieces: list[NewMemory] = []
         for start in range(0, len(turns), TURNS_READ_MAX):
-            earlier = pieces[-1].content if pieces else ""
-            kept = Kept.of(pieces[-1].attributes) if pieces else Kept()
-            piece = summary_of(session, earlier, turns[start : start + TURNS_READ_MAX], self.sentences_max, kept)
+            earlier = Earlier.made(pieces[-1]) if pieces else None
+            piece = summary_of(session, earlier, turns[start : start + TURNS_READ_MAX], self.sentences_max)
             pieces += [piece] if piece is not None else []
         if not pieces:
             return None
-        return replace(
-            pieces[-1],
-            source_turns=tuple(dict.fromkeys(turn for piece in pieces for turn in piece.source_turns)),
-            integrity=derived_integrity(piece.integrity for piece in pieces),
-            sensitivity=derived_sensitivity(piece.sensitivity for piece in pieces),
-        )
+        sources = dict.fromkeys(turn for piece in pieces for turn in piece.source_turns)
+        return replace(pieces[-1], source_turns=tuple(sources))

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 from uuid import UUID
 
 from memory.ids import derived_id
@@ -24,15 +24,40 @@ from policies.summary_kept import Kept, fitted, keep
 
 EXTRACTOR_VERSION: Final = "sumbasic-3"
 TURNS_READ_MAX: Final = 1_000
-_NOTHING_KEPT: Final = Kept()
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A summary that the next is made of. Its labels go on with its words: whatever those were made of is in them."""
+
+    content: str
+    kept: Kept
+    integrity: Integrity
+    sensitivity: Sensitivity
+
+    @classmethod
+    def stored(cls, state: SummaryState) -> Self | None:
+        """The session's; None where it has none."""
+        if state.content is None:
+            return None
+        labels = Integrity(state.integrity), Sensitivity(state.sensitivity)
+        return cls(state.content, Kept.of(state.attributes), *labels)
+
+    @classmethod
+    def made(cls, memory: NewMemory) -> Self:
+        """One that is not stored yet."""
+        return cls(memory.content, Kept.of(memory.attributes), memory.integrity, memory.sensitivity)
 
 
 @dataclass(frozen=True, slots=True)
 class DueSummary:
-    """A summary to be kept; it covers the turns below `upto_seq`."""
+    """A summary to be kept; it covers the turns below `upto_seq`. `made_of`: the `changed_version` of the one before,
+    whose words it may hold; None where there was none.
+    """
 
     memory: NewMemory
     upto_seq: int
+    made_of: int | None = None
 
 
 class SummaryStore(Protocol):
@@ -56,13 +81,16 @@ class SummaryStore(Protocol):
         session_id: UUID,
         memory: NewMemory,
         upto_seq: int,
+        made_of: int | None,
         *,
         subject_id: UUID,
         now: datetime,
         lane: str,
         fence: int,
     ) -> int | None:
-        """Keep a new version of the session's summary. Raises StoreUnavailable, LeaseLost."""
+        """Keep a new version of the session's summary, unless that is another by now than the one it was made of.
+        Raises StoreUnavailable, LeaseLost.
+        """
 
 
 class Summariser:
@@ -98,9 +126,8 @@ class Summariser:
             for turn in turns
             if turn.event_id not in untold and (turn.role != "assistant" or turn.event_id in learnt)
         ]
-        kept = Kept.of(state.attributes)
-        memory = summary_of(session, state.content or "", said, self._sentences_max, kept)
-        return None if memory is None else DueSummary(memory, turns[-1].seq + 1)
+        memory = summary_of(session, Earlier.stored(state), said, self._sentences_max)
+        return None if memory is None else DueSummary(memory, turns[-1].seq + 1, state.changed_version)
 
     def _is_due(self, state: SummaryState) -> bool:
         untold = state.next_seq - state.summarised_seq
@@ -115,6 +142,7 @@ class Summariser:
             session.session_id,
             due.memory,
             due.upto_seq,
+            due.made_of,
             subject_id=subject_id,
             now=self._clock(),
             lane=lane,
@@ -123,37 +151,40 @@ class Summariser:
 
 
 def summary_of(
-    session: SessionRef, earlier: str, turns: Sequence[StoredTurn], sentences_max: int, before: Kept = _NOTHING_KEPT
+    session: SessionRef, earlier: Earlier | None, turns: Sequence[StoredTurn], sentences_max: int
 ) -> NewMemory | None:
     """The summary memory of a session, or None where nothing was said in words.
 
     Sentences of the earlier summary compete with the new ones as what the user said, before the first turn; what it
-    kept (`before`) stays. With its attributes it is never longer than what it is made of, words that stand in both
-    counted once. The memory rests on the turns whose words it holds; edges of earlier versions are the store's to keep.
+    kept stays, and so do its labels. With its attributes it is never longer than what it is made of, words that stand
+    in both counted once. The memory rests on the turns whose words it holds; edges of earlier versions are the store's
+    to keep.
     """
-    read: list[Sentence] = sentences_of(earlier, "user", -1)
+    before, kept = (earlier.content, earlier.kept) if earlier is not None else ("", Kept())
+    read: list[Sentence] = sentences_of(before, "user", -1)
     for index, turn in enumerate(turns):
         if turn.role in ("user", "assistant"):
             read += sentences_of(turn.content, turn.role, index)
     chosen = extract(read, sentences_max)
-    chars_max = len(earlier) + sum(len(turn.content) for turn in turns)
+    chars_max = len(before) + sum(len(turn.content) for turn in turns)
     while len("\n".join(s.text for s in chosen)) > chars_max:
         chosen.pop()  # never longer than what it sums up: a line's end where there was no space between two sentences
     if not chosen or not turns:
         return None
-    kept = keep(before, [Said(turn.event_id, turn.role, turn.content) for turn in turns])
+    chars_max += kept.chars_beyond(before)
+    kept = keep(kept, [Said(turn.event_id, turn.role, turn.content) for turn in turns])
     content = "\n".join(sentence.text for sentence in chosen)
-    kept = fitted(kept, chars_max + before.chars_beyond(earlier) - len(content), content)
+    kept = fitted(kept, chars_max - len(content), content)
     used = dict.fromkeys(turns[s.turn].event_id for s in chosen if s.turn >= 0) | dict.fromkeys(kept.sources)
-    memory_id = derived_id(session.session_id, "summary")
+    sources: list[StoredTurn | Earlier] = [*turns, *([earlier] if earlier is not None else [])]
     return NewMemory(
-        memory_id=memory_id,
+        memory_id=derived_id(session.session_id, "summary"),
         kind="summary",
         content=content,
         content_key=hashlib.sha256(b"summary" + session.session_id.bytes).digest(),
         role="assistant",
-        integrity=derived_integrity(Integrity(turn.integrity) for turn in turns),
-        sensitivity=derived_sensitivity(Sensitivity(turn.sensitivity) for turn in turns),
+        integrity=derived_integrity([Integrity(one.integrity) for one in sources]),
+        sensitivity=derived_sensitivity([Sensitivity(one.sensitivity) for one in sources]),
         origin="summary",
         importance=0.5,
         confidence=1.0,

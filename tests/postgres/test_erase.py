@@ -34,10 +34,11 @@ from memory.erasure.receipt import is_genuine, public_key
 from memory.errors import Conflict, LeaseLost, StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Scope, Unless
+from memory.model import Scope, SessionRef, Unless
 from memory.telemetry import Metrics
+from memory.write.summarise import DueSummary, Summariser, summary_of
 from memory.write.tombstones import digests_of
-from tests.postgres.seed import SUBJECT, T0, Stores, exchange, memory_of, stores, turn
+from tests.postgres.seed import LANE, SUBJECT, T0, Stores, exchange, memory_of, stores, turn, vectors
 from tests.postgres_fixture import TestDatabase
 from tests.valkey_fixture import ValkeyServer
 
@@ -177,6 +178,43 @@ async def test_killed_after_any_step_the_next_one_finishes(bench: Bench, step: s
         bench.postgres.psql("SELECT count(*) FROM data_keys WHERE subject_id IS NOT NULL AND wrapped IS NOT NULL")
         == "0"
     )
+
+
+async def summed(bench: Bench, summariser: Summariser, scope: Scope, session: SessionRef) -> DueSummary:
+    """The summary that is due, with vectors."""
+    due = await summariser.due(scope, session)
+    assert due is not None
+    return replace(due, memory=replace(due.memory, windows=((0, 4),), vectors=vectors(1)))
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+async def test_a_summary_read_before_an_erasure_and_put_behind_it_brings_nothing_back(
+    bench: Bench, made_anew: bool
+) -> None:
+    ada, write = bench.stores.scope("ada"), bench.stores.write
+    summariser = Summariser(write, every_turns=2, every_tokens=9_999, sentences_max=8, clock=lambda: T0)
+    put = (SUBJECT, LANE, bench.stores.fence)
+    await bench.commit(ada, "s")
+    session = SessionRef((await bench.stores.records.session(ada, "s")).session_id, "s")
+    await summariser.keep(ada, session, await summed(bench, summariser, ada, session), *put)
+    await bench.commit(ada, "s", ("How do I sort a list in Python?", "Use the function called sorted on it."), at=2)
+    late = await summed(bench, summariser, ada, session)
+    assert "heron" in late.memory.content
+    said = bench.postgres.psql(
+        "SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%' AND origin = 'live'"
+    )
+    assert (await bench.run(await bench.ask("memory", said, ada))).receipt["complete"]
+    if made_anew:  # of what is left, as the erasure itself does it
+        left = [turn for turn in await write.turns_since(ada, session.session_id, 0) if turn.seq < 2]
+        memory = summary_of(session, None, left, 8)
+        assert memory is not None and "silver" not in memory.content
+        memory = replace(memory, windows=((0, 4),), vectors=vectors(1))
+        assert await write.put_summary(ada, session.session_id, memory, 2, subject_id=SUBJECT, now=T0) == 1
+    await summariser.keep(ada, session, late, *put)
+    assert bench.postgres.psql("SELECT count(*) FROM memory_versions WHERE content LIKE '%silver%'") == "0"
+    await summariser.keep(ada, session, await summed(bench, summariser, ada, session), *put)
+    state = await write.summary_state(ada, session.session_id)
+    assert state is not None and state.summarised_seq == 4 and "sort a list" in (state.content or "")
 
 
 async def test_one_that_lost_the_lead_takes_nothing(bench: Bench) -> None:

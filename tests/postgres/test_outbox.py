@@ -113,7 +113,9 @@ async def test_a_line_that_is_replaced_and_a_summary_that_goes_on_are_told(store
     session = (await store.records.session(scope, "s")).session_id
     for upto in (1, 2):
         summary = memory_of(turn(new_id(), "s", 0, "assistant", f"sum {upto}"), kind="summary", source_turns=())
-        await store.write.put_summary(scope, session, summary, upto, subject_id=SUBJECT, now=T0)
+        state = await store.write.summary_state(scope, session)
+        of = state.changed_version if state is not None else None
+        await store.write.put_summary(scope, session, summary, upto, of, subject_id=SUBJECT, now=T0)
     rows = await polled(feed, scope)
     assert [(one.kind, one.what, one.version) for one in rows] == [
         ("episodic", "created", 1),

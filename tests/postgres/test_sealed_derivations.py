@@ -10,8 +10,9 @@ from memory.adapters.postgres.leadership import Leadership
 from memory.ids import new_id
 from memory.stored import MemoryChange
 from memory.write.episodes import Bounds, Teller
+from memory.write.summarise import Summariser
 from policies.labels import Sensitivity
-from tests.postgres.seed import T0, Words, exchange
+from tests.postgres.seed import LANE, SUBJECT, T0, Words, exchange, vectors
 from tests.postgres.test_sealed_rows import Vaulted, loaded, vault
 
 __all__ = ["vault"]
@@ -52,6 +53,24 @@ async def test_confidential_episodes_propose_no_procedure_and_open_ones_do(vault
     for _ in range(3):
         await worked(vault, Sensitivity.INTERNAL)
     assert vault.postgres.psql("SELECT count(*) FROM procedures") == "1"
+
+
+async def test_a_summary_that_carries_confidential_words_on_is_sealed(vault: Vaulted) -> None:
+    summariser = Summariser(vault.stores.write, every_turns=2, every_tokens=9_999, sentences_max=8, clock=lambda: T0)
+    for at, label in ((0, Sensitivity.CONFIDENTIAL), (2, Sensitivity.INTERNAL)):
+        made = exchange(vault.stores.scope(), "s", at, SAID[at : at + 2], retrieval=None)
+        turns = tuple(replace(one, sensitivity=label) for one in made.turns)
+        memories = tuple(replace(one, sensitivity=label) for one in made.memories)
+        await vault.stores.write.commit(replace(made, turns=turns, memories=memories), now=T0)
+        due = await summariser.due(vault.stores.scope(), made.session)
+        assert due is not None
+        windowed = replace(due.memory, windows=((0, len(due.memory.content)),), vectors=vectors(1))
+        due = replace(due, memory=windowed)
+        await summariser.keep(vault.stores.scope(), made.session, due, SUBJECT, LANE, vault.stores.fence)
+    state = await vault.stores.write.summary_state(vault.stores.scope(), made.session.session_id)
+    assert state is not None and state.content is not None and state.summarised_seq == 4
+    assert "parser" in state.content and state.sensitivity == "confidential"
+    assert "parser" not in vault.raw()
 
 
 async def test_a_confidential_turn_lends_its_words_to_no_neighbour(vault: Vaulted) -> None:

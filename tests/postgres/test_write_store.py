@@ -247,7 +247,11 @@ async def test_a_rolling_summary_is_one_memory_with_versions(store: Stores, post
         first, memory_id=new_id(), content="they met and talked", source_turns=tuple(t.event_id for t in more.turns)
     )
     later = T0 + timedelta(minutes=1)
-    assert await put(scope, session_id, second, 4, subject_id=SUBJECT, now=later) == 2
+    for other in (None, 0):  # made of turns alone, or of another than is there
+        assert await put(scope, session_id, second, 4, other, subject_id=SUBJECT, now=later) is None
+    state = await store.write.summary_state(scope, session_id)
+    assert state is not None and (state.integrity, state.sensitivity) == ("user", "internal")
+    assert await put(scope, session_id, second, 4, state.changed_version, subject_id=SUBJECT, now=later) == 2
     state = await store.write.summary_state(scope, session_id)
     assert state is not None and state.content == "they met and talked" and state.memory_id == first.memory_id
     assert postgres.psql("SELECT count(*) FROM derivations WHERE derived_kind = 'summary'") == "4"

@@ -357,8 +357,10 @@ class ConsolidateStore(ToldStore):
         async with self._database.transaction(tenant, [old.scope_id]) as tx:
             await hold_fence(tx, _LANE, lead.fence)
             session = await tx.row("lock_session_by_id", tenant, old.session_id)
-            known = await tx.value("current_version_of", tenant, old.memory_id)
-            if session is None or session["summary_memory_id"] != old.memory_id or known != old.version:
+            known = await tx.row("current_version_of", tenant, old.memory_id)
+            if session is None or session["summary_memory_id"] != old.memory_id or known is None:
+                return 0
+            if known["changed_version"] != old.changed_version:  # one made anew behind an erasure counts from 1 again
                 return 0
             if memory is None:
                 await self._erase(tx, task, [old.memory_id], "erased", "nothing_left")

@@ -229,6 +229,7 @@ class WriteStore:
         session_id: UUID,
         memory: NewMemory,
         upto_seq: int,
+        made_of: int | None = None,
         *,
         subject_id: UUID,
         now: datetime,
@@ -237,7 +238,9 @@ class WriteStore:
     ) -> int | None:
         """The rolling summary of all turns below `upto_seq`: a new version of the session's one summary memory.
 
-        Returns its version number, or None when a summary that reaches as far is there already (a retry).
+        Returns its version number; None when a summary that reaches as far is there already (a retry), or another than
+        the one it was `made_of` (that `changed_version`; None: of turns alone, where there was none): what was
+        forgotten meanwhile would come back with its words. The next one is made of what is there then.
         Raises LeaseLost, StoreUnavailable.
         """
         scope_id = await self._scopes.ensure(scope)
@@ -248,11 +251,14 @@ class WriteStore:
             session = await tx.row("lock_session_by_id", scope.tenant, session_id)
             if session is None or session["summarised_seq"] >= upto_seq:
                 return None
+            known = session["summary_memory_id"]
+            standing = None if known is None else await tx.row("current_version_of", scope.tenant, known)
+            if (standing and standing["changed_version"]) != made_of:
+                return None
             if await tx.value("turns_missing", scope.tenant, list(memory.source_turns)) is not None:
                 return None  # erased while it was read: the next summary is made without
             version = await tx.value("bump_scope", scope.tenant, scope_id)
-            known = session["summary_memory_id"]
-            if known is None:
+            if standing is None:
                 number = 1
                 await batch.store_memories(
                     tx,
@@ -264,7 +270,7 @@ class WriteStore:
                     embeddings=self._add_embedding,
                 )
             else:
-                number = 1 + await tx.value("current_version_of", scope.tenant, known)
+                number = 1 + standing["version"]
                 await batch.replace_memories(
                     tx,
                     place,
@@ -274,7 +280,9 @@ class WriteStore:
                     model=None,
                     embeddings=self._add_embedding,
                 )
-            await tx.run("mark_summarised", scope.tenant, session_id, known or memory.memory_id, upto_seq)
+            await tx.run(
+                "mark_summarised", scope.tenant, session_id, memory.memory_id if standing is None else known, upto_seq
+            )
         return number
 
     async def drop_expired_sealed(self, now: datetime, retention: timedelta) -> int:

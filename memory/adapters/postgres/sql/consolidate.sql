@@ -468,8 +468,8 @@ CROSS JOIN LATERAL (
 -- name: summary_to_rebuild
 -- A session's summary as it stands.
 -- $1 tenant uuid, $2 memory_id uuid
--- Uses: memories_pkey, sessions_pkey. Rows: session_id, label, version, subject_id, summarised_seq.
-SELECT s.session_id, s.label, m.version, m.subject_id, s.summarised_seq
+-- Uses: memories_pkey, sessions_pkey. Rows: session_id, label, version, subject_id, summarised_seq, changed_version.
+SELECT s.session_id, s.label, m.version, m.subject_id, s.summarised_seq, m.changed_version
 FROM memories m
 JOIN sessions s ON s.tenant_id = $1 AND s.session_id = m.session_id AND s.summary_memory_id = m.memory_id
 WHERE m.tenant_id = $1 AND m.memory_id = $2;

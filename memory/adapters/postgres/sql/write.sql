@@ -268,21 +268,23 @@ LIMIT $5;
 -- The rolling summary of a session as it stands, and how many tokens were said since; of a turn that was not counted a
 -- quarter of its characters.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
--- Uses: sessions_pkey, memory_versions_current, turns_tenant_id_session_id_seq_key. Rows: summarised_seq, next_seq,
--- memory_id, version, content, attributes, tokens_since.
-SELECT s.summarised_seq, s.next_seq, v.memory_id, v.version, v.content, v.attributes,
+-- Uses: sessions_pkey, memories_pkey, memory_versions_pkey, turns_tenant_id_session_id_seq_key. Rows: summarised_seq,
+-- next_seq, memory_id, version, changed_version, content, attributes, integrity, sensitivity, tokens_since.
+SELECT s.summarised_seq, s.next_seq, m.memory_id, m.version, m.changed_version, v.content, v.attributes, v.integrity,
+       v.sensitivity,
        (SELECT coalesce(sum(coalesce(t.token_count, length(t.content) / 4)), 0)
         FROM turns t
         WHERE t.tenant_id = $1 AND t.session_id = $3 AND t.seq >= s.summarised_seq) AS tokens_since
 FROM sessions s
-LEFT JOIN memory_versions v ON v.tenant_id = s.tenant_id AND v.memory_id = s.summary_memory_id AND v.recorded_to IS NULL
+LEFT JOIN memories m ON m.tenant_id = $1 AND m.memory_id = s.summary_memory_id
+LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
 WHERE s.tenant_id = $1 AND s.scope_id = $2 AND s.session_id = $3;
 
 -- name: current_version_of
--- The number of a memory's current version.
+-- The number of a memory's current version, and the scope's version as of its latest change.
 -- $1 tenant uuid, $2 memory_id uuid
--- Uses: memories_pkey. Rows: version.
-SELECT version
+-- Uses: memories_pkey. Rows: version, changed_version.
+SELECT version, changed_version
 FROM memories
 WHERE tenant_id = $1 AND memory_id = $2;
 
