@@ -178,6 +178,17 @@ def test_known_lines_are_done_and_changed_ones_are_told(api: Api) -> None:
     assert len(api.get("/memory/v1/memories", kind="episodic").json["data"]) == 3
 
 
+def test_a_changed_line_that_says_nothing_is_recalled_no_more(api: Api) -> None:
+    api.take_in(*TALK)
+    for content in ("", "thanks"):
+        changed = {**TALK[0], "content": content}
+        assert api.take_in(changed, query="?on_conflict=update")[-1]["failed"] == 0
+        assert len(api.get("/memory/v1/memories", kind="episodic").json["data"]) == 2
+        assert not [one for one in api.search("What does Ada keep?")["candidates"] if "Ada" in one["content"]]
+    api.take_in(TALK[0], query="?on_conflict=update")
+    assert api.search("What does Ada keep?")["candidates"][0]["content"] == TALK[0]["content"]
+
+
 def test_lines_without_any_identity_are_known_by_all_they_say(api: Api) -> None:
     plain = [{"role": "user", "content": "I like rain."}, {"role": "assistant", "content": "Rain it is."}]
     api.take_in(*plain)

@@ -217,9 +217,8 @@ class WritePath:
         tokens = await self._tokens(chunk.scope)
         turns = await self._chained(chunk, fresh, tokens)
         # Lines of one day, or of no time at all, still came in an order, and the later of two statements holds.
-        # What replaces a turn's words replaces its memory, though they say nothing.
         held = await self._held_back([turn for _, turn in turns])
-        worth = [turn for _, turn in turns if chunk.on_conflict == "update" or not is_junk(turn.content)]
+        worth = [turn for _, turn in turns if not is_junk(turn.content)]
         episodes = self._episodes(worth, delivery.entry, held, live=False)
         memories = await self._embedded([replace(memory, order=order) for order, memory in enumerate(episodes)])
         of_turn = {memory.source_turns[0]: memory for memory in memories}

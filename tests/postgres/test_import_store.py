@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from memory.adapters.postgres.outbox import Feed
 from memory.errors import LeaseLost
 from memory.ids import new_id
-from memory.model import LineConflict
-from memory.stored import Digests
+from memory.model import LineConflict, Scope
+from memory.stored import Digests, LifecycleEvent
 from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, digest, stores
 from tests.postgres_fixture import TestDatabase
 
@@ -27,6 +29,10 @@ async def keep(store: Stores, made: Any, **more: Any) -> Any:
     one, items = made
     settings = {"subject_id": SUBJECT, "lane": LANE, "fence": store.fence, "now": T0, **more}
     return await store.imports.commit_import(one, items, **settings)
+
+
+async def events(store: Stores, scope: Scope) -> Sequence[LifecycleEvent]:
+    return (await Feed(store.database, store.scopes).events(scope, limit=99)).rows
 
 
 LINES = [("s", "one", "a"), ("s", "two", None), ("t", "three", "c"), ("s", "four", None)]
@@ -109,6 +115,51 @@ async def test_lines_of_one_chunk_know_each_other(store: Stores, postgres: TestD
     assert committed.new_turns == 1 and failed == ()
     newest = "SELECT content, version FROM memory_versions WHERE recorded_to IS NULL ORDER BY 1"
     assert postgres.psql(newest) == "else|2\none|1"
+
+
+async def test_a_line_that_says_nothing_any_more_is_remembered_no_more_until_it_does(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    scope, shown = store.scope(), "SELECT content FROM memories JOIN memory_versions USING (memory_id, version)"
+    shown += " WHERE deleted_at IS NULL ORDER BY 1"
+
+    async def said(text: str, day: int, memory: bool) -> str:
+        made, items = chunk(scope, [("s", text, "a")], start=day, on_conflict="update")
+        items = items if memory else [dataclasses.replace(items[0], memories=())]
+        await keep(store, (made, items), now=T0 + timedelta(days=day))
+        return postgres.psql(shown)
+
+    assert await said("My pin is 8812.", 0, True) == "My pin is 8812."
+    assert await said("", 1, False) == ""
+    assert await said("ok", 2, False) == ""
+    assert await said("My pin is 4711.", 3, True) == "My pin is 4711."
+    assert [(one.what, one.version) for one in await events(store, scope)] == [
+        ("created", 1),
+        ("deleted", 1),
+        ("updated", 2),
+        ("restored", 2),
+    ]
+    memory_id = UUID(postgres.psql("SELECT memory_id FROM memories"))
+    await store.records.delete_memory(scope, memory_id, T0 + timedelta(days=3, hours=1))
+    assert await said("My pin is 1234.", 4, True) == ""  # its owner deleted it
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_line_that_said_nothing_is_remembered_with_the_first_words_that_do(
+    store: Stores, postgres: TestDatabase, together: bool
+) -> None:
+    scope, texts = store.scope(), ("ok", "My sister Lena moved to Bled.")
+    made, items = chunk(scope, [("s", text, "a") for text in texts], on_conflict="update")
+    items[0] = dataclasses.replace(items[0], memories=())
+    if together:
+        await keep(store, (made, items))
+    else:
+        await keep(store, (made, items[:1]))
+        again, _ = chunk(scope, [("s", texts[1], "a")], start=10, on_conflict="update")
+        await keep(store, (again, items[1:]))
+    told = "SELECT v.content, t.content FROM memory_versions v JOIN derivations d ON d.derived_id = v.memory_id"
+    told += " JOIN turns t ON t.event_id = d.source_id"
+    assert postgres.psql(told) == f"{texts[1]}|{texts[1]}"
 
 
 async def test_what_was_forgotten_is_not_imported_again(store: Stores, postgres: TestDatabase) -> None:

@@ -7,10 +7,10 @@ second time it answers as the first. Raises LeaseLost, StoreUnavailable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import batch, facts, procedures, rows
@@ -20,6 +20,7 @@ from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard, Offered
 from memory.adapters.postgres.leases import hold_fence
+from memory.adapters.postgres.outbox import announce_events
 from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
@@ -37,11 +38,15 @@ _FORGOTTEN: Final = "was forgotten and is not taken again"
 
 @dataclass(frozen=True, slots=True)
 class _Sorted:
-    """The lines of a chunk by what becomes of them. `changed` holds the stored turn's id with each."""
+    """The lines of a chunk by what becomes of them. `changed` goes by the stored turn's id: the last one wins."""
 
     new: list[ImportItem]
-    changed: list[tuple[UUID, ImportItem]]
+    changed: dict[UUID, ImportItem]
     conflicts: list[LineConflict]
+
+    def event_of(self) -> dict[UUID, UUID]:
+        """The stored turn of each that takes the place of its text."""
+        return {item.turn.event_id: event_id for event_id, item in self.changed.items()}
 
 
 class ImportStore:
@@ -159,12 +164,14 @@ class _Storing:
         lines = await self._sort(items, gone)
         offered = [(sessions[item.session.label], item.turn) for item in lines.new]
         numbered, given = await batch.number_turns(tx, place, offered)
+        before = await self._memories_of(lines.changed)
         heard = await self._heard(lines, sessions, numbered)
-        stated = [fact for item in (*lines.new, *(item for _, item in lines.changed)) for fact in item.facts]
-        sifted, dropped = facts.sift(stated, heard, gone.items)
-        told = [one for item in (*lines.new, *(item for _, item in lines.changed)) for one in item.procedures]
-        taught = procedures.sift(told, heard, gone.items)
-        version, born, learnt, held = await self._store_memories(lines, sessions, numbered, gone, sifted, taught)
+        spoken = (*lines.new, *lines.changed.values())
+        sifted, dropped = facts.sift([fact for item in spoken for fact in item.facts], heard, gone.items)
+        taught = procedures.sift([one for item in spoken for one in item.procedures], heard, gone.items)
+        version, born, learnt, held = await self._store_memories(
+            lines, before, sessions, numbered, gone, sifted, taught
+        )
         for label, session in sessions.items():
             last = [item.turn for item in lines.new if item.session.label == label]
             if last:
@@ -174,10 +181,15 @@ class _Storing:
         done = Committed(ScopeId(place.scope_id), version, len(numbered.new), False, *counts)
         return done, lines.conflicts
 
+    async def _memories_of(self, event_ids: Collection[UUID]) -> dict[UUID, Any]:
+        """What these turns are remembered as, by their id."""
+        found = await self._tx.fetch("memories_of_turns", self._place.tenant, list(event_ids)) if event_ids else []
+        return {row["event_id"]: row for row in found if row["kind"] == "episodic"}
+
     async def _heard(self, lines: _Sorted, sessions: dict[str, OpenSession], numbered: Numbered) -> dict[UUID, Heard]:
         """The turns that are stored now, with their numbers: the new ones, and those whose text is replaced."""
         heard: dict[UUID, Heard] = {}
-        changed = {event_id: item for event_id, item in lines.changed}  # the last one wins
+        changed = lines.changed
         for item in lines.new:
             turn, seq = item.turn, numbered.seq_of.get(item.turn.event_id)
             if seq is not None and turn.event_id not in changed:  # else a later line of this chunk took its place
@@ -206,7 +218,7 @@ class _Storing:
         digests = [item.turn.line_digest for item in items if item.turn.line_digest is not None]
         known = await _known(self._tx, self._place.tenant, self._place.scope_id, sources, digests)
         by_source, by_digest = dict(known.by_source), dict(known.by_digest)
-        sorted_ = _Sorted([], [], [])
+        sorted_ = _Sorted([], {}, [])
         for item in items:
             turn = item.turn
             stored = KnownLines(by_source, by_digest).find(turn.source_id, turn.line_digest)
@@ -217,7 +229,7 @@ class _Storing:
             elif stored.line_digest == turn.line_digest:
                 continue
             elif self._chunk.on_conflict == "update":
-                sorted_.changed.append((stored.event_id, item))
+                sorted_.changed[stored.event_id] = item
             else:
                 sorted_.conflicts.append(LineConflict(item.line, _CONFLICT))
                 continue
@@ -232,6 +244,7 @@ class _Storing:
     async def _store_memories(
         self,
         lines: _Sorted,
+        before: Mapping[UUID, Any],
         sessions: dict[str, OpenSession],
         numbered: Numbered,
         gone: batch.Forgotten,
@@ -242,11 +255,10 @@ class _Storing:
         many memories are beyond the import's budget.
         """
         tx, place = self._tx, self._place
-        fresh = [
-            (sessions[item.session.label].session_id, memory)
-            for item in lines.new
-            for memory in batch.resting_on_new(item.memories, numbered.new, gone.items)
-        ]
+        remembered = before.keys() | {item.turn.event_id for item in lines.new if item.memories}
+        offered = [(item, batch.resting_on_new(item.memories, numbered.new, gone.items)) for item in lines.new]
+        offered += [(item, list(item.memories)) for one, item in lines.changed.items() if one not in remembered]
+        fresh = [(sessions[item.session.label].session_id, memory) for item, made in offered for memory in made]
         if not fresh and not lines.changed and not sifted and not taught:
             version: int = await tx.value("scope_version", place.tenant, place.scope_id)
             return version, 0, 0, 0
@@ -256,13 +268,13 @@ class _Storing:
             tx,
             place,
             made,
-            numbered=numbered,
+            numbered=replace(numbered, event_of={**numbered.event_of, **lines.event_of()}),
             changed_version=version,
             model=None,
             embeddings=self._embeddings.add,
         )
-        await self._replace(lines, version)
-        replaced = [event_id for event_id, _ in lines.changed]
+        await self._replace(lines, await self._memories_of(lines.changed.keys() & remembered), before, version)
+        replaced = list(lines.changed)
         # Both take the evidence of what is replaced away: each of its own memories only.
         learnt = await procedures.store_procedures(
             tx, place, taught, changed_version=version, embeddings=self._embeddings, replaced=replaced
@@ -278,30 +290,39 @@ class _Storing:
         )
         return version, born, learnt, held
 
-    async def _replace(self, lines: _Sorted, version: int) -> None:
-        """New versions of the memories that rest on turns with a new text first of all."""
+    async def _replace(
+        self, lines: _Sorted, remembered: Mapping[UUID, Any], before: Mapping[UUID, Any], version: int
+    ) -> None:
+        """New versions of the memories of turns with a new text. Of words that say nothing there is none: it is hidden,
+        and shown again with the next that do. What its owner deleted stays so.
+        """
         tx, place = self._tx, self._place
-        if not lines.changed:
-            return
-        changed = {event_id: item for event_id, item in lines.changed}  # the last one wins
-        found = await tx.fetch("memories_of_turns", place.tenant, list(changed))
-        held = {(row["event_id"], row["kind"]): row for row in found}
-        event_of = {item.turn.event_id: event_id for event_id, item in changed.items()}
         replaced: list[tuple[UUID, int, NewMemory]] = []
-        for event_id, item in changed.items():
-            for memory in item.memories:
-                row = held.get((event_id, memory.kind))
-                if row is not None:
-                    replaced.append((row["memory_id"], row["version"] + 1, memory))
+        hidden: list[UUID] = []
+        gone: list[UUID] = []
+        shown: list[UUID] = []
+        for event_id, row in remembered.items():
+            memories = lines.changed[event_id].memories
+            unspoken = event_id in before and before[event_id]["unspoken"]
+            replaced += [(row["memory_id"], row["version"] + 1, memory) for memory in memories]
+            if not memories and (row["shown"] or unspoken):
+                hidden.append(row["memory_id"])
+                gone += [row["memory_id"]] if row["shown"] else []
+            elif unspoken:
+                shown.append(row["memory_id"])
         await batch.replace_memories(
             tx,
             place,
             replaced,
-            event_of=event_of,
+            event_of=lines.event_of(),
             changed_version=version,
             model=None,
             embeddings=self._embeddings.add,
         )
+        times = [*((one, place.now) for one in hidden), *((one, None) for one in shown)]
+        await tx.run_many("hide_memory", ((place.tenant, one, at, version) for one, at in times))
+        await announce_events(tx, place, "deleted", gone)
+        await announce_events(tx, place, "restored", shown)
 
 
 async def _known(

@@ -40,11 +40,14 @@ WHERE tenant_id = $1 AND import_id = $2
 ORDER BY chunk;
 
 -- name: memories_of_turns
--- The memories that rest on these turns first of all, with their current version.
+-- The memories that rest on these turns first of all, with their current version, whether they are shown, and whether
+-- they are hidden since the turn's words became what they are: because those say nothing.
 -- $1 tenant uuid, $2 event_ids uuid[]
--- Uses: derivations_of_source, memories_pkey. Rows: event_id, memory_id, kind, version.
-SELECT d.source_id AS event_id, m.memory_id, m.kind, m.version
+-- Uses: derivations_of_source, memories_pkey, turns_pkey. Rows: event_id, memory_id, kind, version, shown, unspoken.
+SELECT d.source_id AS event_id, m.memory_id, m.kind, m.version, m.deleted_at IS NULL AS shown,
+       m.deleted_at IS NOT DISTINCT FROM t.recorded_at AS unspoken
 FROM derivations d
 JOIN memories m ON m.tenant_id = d.tenant_id AND m.memory_id = d.derived_id
+JOIN turns t ON t.tenant_id = d.tenant_id AND t.event_id = d.source_id
 WHERE d.tenant_id = $1 AND d.source_id = ANY ($2) AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
   AND d.ordinal = 0;
