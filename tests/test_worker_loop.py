@@ -382,6 +382,36 @@ class TooLate(RedisQueue):
         return found
 
 
+class Robbed(RedisQueue):
+    """A queue in which the former holder of a lane is given an entry once more, by a read that it began while the lane
+    was its own: after the lane's next holder has looked through it.
+    """
+
+    entry: Entry | None = None
+
+    async def take(self, lanes: Sequence[str], *, count: int, block_ms: int) -> list[Delivery]:
+        if block_ms and self.entry is None:
+            self.entry = an_entry()
+            await self.put(self.entry)
+            (given,) = await super().take([the_lane()], count=1, block_ms=0)
+            assert given.entry == self.entry
+        return await super().take(lanes, count=count, block_ms=block_ms)
+
+
+async def test_what_a_lane_s_former_holder_was_given_is_done_by_the_next_one(
+    valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
+) -> None:
+    queue = Robbed(valkey.url, lanes=LANES)
+    try:
+        async with working(queue, leases, store.handle), asyncio.timeout(20):
+            while queue.entry is None:
+                await asyncio.sleep(0.01)
+            await until_depth(queue, is_empty)
+        assert store.stored == [queue.entry.exchange_id]
+    finally:
+        await queue.close()
+
+
 async def test_what_was_delivered_to_a_worker_that_slept_is_done_when_its_lanes_are_its_own_again(
     valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
 ) -> None:

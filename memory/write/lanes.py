@@ -37,6 +37,7 @@ class Lane:
     name: str
     fence: int
     reclaim: bool = True  # something may be pending that nobody works on
+    reclaim_s: float = 0.0  # monotonic, when that is looked for again in any case
     full: bool = False  # the last take gave as many as were asked for
     not_before_s: float = 0.0  # monotonic
     pause_s: float = 0.0

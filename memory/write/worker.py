@@ -32,6 +32,9 @@ PAUSE_S_MAX: Final = 5.0
 _BUSY_POLL_S: Final = 0.02
 _IDLE_POLL_S: Final = 0.1
 _BLOCK_MS: Final = 500
+# A lane's former holder may be given an entry once more: the read it had begun goes on for `_BLOCK_MS`, and one that
+# was stopped in front of its read sends it when it wakes. Its commit is refused; nobody else would ask for the entry.
+_RECLAIM_EACH_S: Final = 2.0
 _STOP_S: Final = 20.0
 _IN_HAND_BYTES_MAX: Final = 64 << 20  # aimed at, by the size of what came before
 # An entry whose handling never ends with a verdict kills its worker. It is handled alone from the second time on, and
@@ -206,7 +209,7 @@ class Worker:
         now_s = asyncio.get_running_loop().time()
         ready = [lane for lane in self._held if lane.task is None and now_s >= lane.not_before_s]
         for lane in ready:
-            if lane.reclaim and await self._reclaim(lane):
+            if (lane.reclaim or now_s >= lane.reclaim_s) and await self._reclaim(lane):
                 return True
         live = [lane for lane in ready if not lane.bulk and not lane.reclaim]
         bulk = [lane for lane in ready if lane.bulk and not lane.reclaim] if bulk_busy < self._bulk_busy_max else []
@@ -227,6 +230,7 @@ class Worker:
             self._start(lane, deliveries)
         else:
             lane.reclaim = False
+            lane.reclaim_s = asyncio.get_running_loop().time() + _RECLAIM_EACH_S
         return bool(deliveries)
 
     async def _take(self, lanes: Sequence[Lane]) -> int:

@@ -72,6 +72,30 @@ async def test_the_fence_of_a_former_holder_is_refused(database: Database) -> No
                 await hold_fence(tx, lane, fence)
 
 
+async def test_a_commit_that_outlasts_the_lease_keeps_its_lane_and_nobody_waits_for_it(database: Database) -> None:
+    leases, other = Leases(database), Leases(database)
+    held = await leases.acquire("a", LANES, 0.3)
+    async with database.transaction(None) as tx:
+        await hold_fence(tx, "live-0", held["live-0"])
+        for _ in range(5):
+            async with asyncio.timeout(1):
+                assert (await leases.acquire("a", LANES, 0.3))["live-0"] == held["live-0"]
+                assert "live-0" not in await other.acquire("b", LANES, 0.3)
+            await asyncio.sleep(0.1)
+    assert len(await leases.acquire("a", LANES, 0.3)) == len(await other.acquire("b", LANES, 0.3)) == 8
+
+
+async def test_a_lane_of_the_dead_is_taken_once_their_commit_has_ended(database: Database) -> None:
+    leases = Leases(database)
+    held = await leases.acquire("a", LANES, 0.05)
+    async with database.transaction(None) as tx:
+        await hold_fence(tx, "live-0", held["live-0"])
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(1):
+            assert set(await leases.acquire("b", LANES, 30)) == set(LANES) - {"live-0"}
+    assert (await leases.acquire("b", LANES, 30))["live-0"] == held["live-0"] + 1
+
+
 async def test_a_lane_cannot_change_hands_during_a_commit(database: Database) -> None:
     leases = Leases(database)
     held = await leases.acquire("a", ["live-0"], 30)

@@ -24,20 +24,27 @@ class Leases:
         self._database = database
 
     async def acquire(self, holder: str, want: Sequence[str], ttl_s: float) -> dict[str, int]:
-        """Beat, keep or take this worker's share of `want`, and return {lane: fence} of all it now holds of them."""
+        """Beat, keep or take this worker's share of `want`, and return {lane: fence} of all it now holds of them.
+
+        A lane that is committed to in this moment stays with whoever holds it, and is not waited for.
+        """
         async with self._database.transaction(None, within_ms=WITHIN_MS) as tx:
             await tx.value("lock_lanes")
             await tx.run("beat", holder, ttl_s)
             await tx.run("forget_dead_workers")
             alive: int = await tx.value("workers_alive")
             share = -(-len(want) // max(alive, 1))
+            idle = {row["lane"] for row in await tx.fetch("lock_free_lanes", list(want))}
             now = {row["lane"]: row for row in await tx.fetch("lanes_now", list(want))}
-            mine = [lane for lane in want if lane in now and now[lane]["live"] and now[lane]["holder"] == holder]
-            await tx.run("release_lanes", holder, mine[share:])
-            free = [lane for lane in want if not _is_held(now, lane)]
-            lanes = [*mine[:share], *free][:share]
+            mine = [lane for lane in want if _is_held(now, lane) and now[lane]["holder"] == holder]
+            busy = {lane: int(now[lane]["fence"]) for lane in mine if lane not in idle}
+            kept = [lane for lane in mine if lane in idle]
+            room = max(share - len(busy), 0)
+            await tx.run("release_lanes", holder, kept[room:])
+            free = [lane for lane in want if not _is_held(now, lane) and (lane in idle or lane not in now)]
+            lanes = [*kept[:room], *free][:room]
             taken = await tx.fetch_many("take_lane", [(lane, holder, ttl_s) for lane in lanes])
-        return {row["lane"]: row["fence"] for row in taken}
+        return busy | {row["lane"]: row["fence"] for row in taken}
 
     async def renew(self, holder: str, ttl_s: float) -> dict[str, int]:
         """Beat and prolong everything still held; returns {lane: fence}. What is missing was lost."""

@@ -25,12 +25,24 @@ FROM lane_workers
 WHERE expires_at > clock_timestamp();
 
 -- name: lanes_now
--- Who holds which of these lanes; a lane nobody ever held has no row.
+-- Who holds which of these lanes; a lane nobody ever held has no row. Whoever beats holds what it holds: a lane that its
+-- worker commits to is not prolonged.
 -- $1 lanes text[]
--- Uses: lane_leases_pkey. Rows: lane, holder, fence, live.
-SELECT lane, holder, fence, expires_at > clock_timestamp() AS live
+-- Uses: lane_leases_pkey, lane_workers_pkey. Rows: lane, holder, fence, live.
+SELECT l.lane, l.holder, l.fence, l.expires_at > clock_timestamp() OR w.expires_at > clock_timestamp() AS live
+FROM lane_leases l
+LEFT JOIN lane_workers w ON w.holder = l.holder
+WHERE l.lane = ANY ($1);
+
+-- name: lock_free_lanes
+-- Those of these lanes that nobody commits to now, kept so to the end of the transaction. The others are not waited for:
+-- a commit may take longer than a lease, and every worker's beat would stand behind it.
+-- $1 lanes text[]
+-- Uses: lane_leases_pkey. Rows: lane.
+SELECT lane
 FROM lane_leases
-WHERE lane = ANY ($1);
+WHERE lane = ANY ($1)
+FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: take_lane
 -- Hold a lane. The fence rises whenever the holder changes; lock_lanes is held.
