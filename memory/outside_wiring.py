@@ -6,10 +6,9 @@ personal data of every kind is dropped, whatever `personal.*` keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
 
 from memory.adapters.fetch import FetchBounds, WebFetcher
 from memory.adapters.page_process import PageProcess
@@ -22,6 +21,7 @@ from memory.adapters.redaction import redactor_of
 from memory.adapters.searxng import SearxngSearch
 from memory.adapters.secret_rules import secret_detectors
 from memory.audit import Audit, Journal
+from memory.beside import Job
 from memory.config import Settings
 from memory.keys import KeyRing
 from memory.outside import Outside, OutsideBounds, OutsideParts
@@ -60,9 +60,9 @@ class Behind:
     journal: Journal
 
     @property
-    def jobs(self) -> dict[str, Coroutine[Any, Any, None]]:
+    def jobs(self) -> dict[str, Job]:
         """Its loops, by name."""
-        return {"looking outside": self.looks.run(), "noting what left": self.journal.keep_writing()}
+        return {"looking outside": self.looks.run, "noting what left": self.journal.keep_writing}
 
 
 def behind_answers(

@@ -12,11 +12,10 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
@@ -49,6 +48,7 @@ from memory.adapters.tokenizer import counter_in
 from memory.adapters.vllm_client import VllmClient
 from memory.adapters.vllm_load import VllmLoad
 from memory.artifact_wiring import blobs_of
+from memory.beside import Job, beside
 from memory.canary import keep_planting
 from memory.config import Settings, effective_cache_salt
 from memory.consolidation import lives_of, terms_of
@@ -142,8 +142,8 @@ async def work_with_one_model(settings: Settings, metrics: Metrics, over: asynci
         path, stop = write_path(shared, behind), asyncio.Event()
         named = await jobs(shared, path.parts, closing)
         named |= behind.jobs if behind else {}
-        named["following the model"] = _until_moved(shared, over, stop)
-        await closing.enter_async_context(beside(named))
+        named["following the model"] = partial(_until_moved, shared, over, stop)
+        await closing.enter_async_context(beside(named, shared.metrics))
         await run_worker(
             shared.queue,
             _leases(shared),
@@ -264,9 +264,7 @@ def write_path(shared: Shared, behind: Behind | None = None) -> WritePath:
     )
 
 
-async def jobs(
-    shared: Shared, parts: WriteParts, closing: contextlib.AsyncExitStack
-) -> dict[str, Coroutine[Any, Any, None]]:
+async def jobs(shared: Shared, parts: WriteParts, closing: contextlib.AsyncExitStack) -> dict[str, Job]:
     """What runs beside the lanes, by name: each for ever, on its own, and each gives back what it holds at its end."""
     settings, database, metrics = shared.settings, shared.database, shared.metrics
     # Not the lanes' pool, whose statements may take a minute.
@@ -274,20 +272,23 @@ async def jobs(
     closing.push_async_callback(at_night.close)
     nights = consolidation(settings, at_night, shared.embedder, shared.languages, metrics, shared.holder, shared.table)
     measurer = Leadership(database, HYGIENE, shared.holder)
-    found = {
-        "retention": keep_dropping_expired(shared.store, settings.replay.retention_days),
-        "documents": documents_loop(shared.database, shared.scopes, shared.table, parts).run(),
-        "files": keep_collecting_files(BlobKeeper(database, blobs_of(settings))),
-        "extraction": keep_extracting(settings, ExtractionStore(database, shared.table), parts, shared.hot),
-        "hygiene": keep_measuring(HygieneStore(database), measurer, parts.redactor, metrics),
-        "audit": keep_audit_bounded(AuditLog(database, parts.keys.audit_key), settings.audit.retention_days),
-        "canaries": keep_planting(CanaryStore(database, shared.table, _now), parts.keys.canary_key, shared.embedder),
-        "consolidation": keep_consolidating(nights, settings.consolidate.at, _now),
+    found: dict[str, Job] = {
+        "retention": partial(keep_dropping_expired, shared.store, settings.replay.retention_days),
+        "documents": documents_loop(shared.database, shared.scopes, shared.table, parts).run,
+        "files": partial(keep_collecting_files, BlobKeeper(database, blobs_of(settings))),
+        "extraction": partial(keep_extracting, settings, ExtractionStore(database, shared.table), parts, shared.hot),
+        "hygiene": partial(keep_measuring, HygieneStore(database), measurer, parts.redactor, metrics),
+        "audit": partial(keep_audit_bounded, AuditLog(database, parts.keys.audit_key), settings.audit.retention_days),
+        "canaries": partial(
+            keep_planting, CanaryStore(database, shared.table, _now), parts.keys.canary_key, shared.embedder
+        ),
+        "consolidation": partial(keep_consolidating, nights, settings.consolidate.at, _now),
     }
     erasing, signals = await erasures(shared, parts, closing)
     follower = Follower(signals, shared.holder, shared.scopes, parts.keys, None)
-    found["erasure"] = keep_erasing(erasing.parts.store, Leadership(database, ERASURE, shared.holder), erasing)
-    found["hearing of erasures"] = follower.follow()
+    leader = Leadership(database, ERASURE, shared.holder)
+    found["erasure"] = partial(keep_erasing, erasing.parts.store, leader, erasing)
+    found["hearing of erasures"] = follower.follow
     if settings.episode.enabled:
         store, leader = PostgresEpisodes(database, shared.table), Leadership(database, EPISODES, shared.holder)
         bounds = episode_bounds(settings)
@@ -301,7 +302,9 @@ async def jobs(
             lives=lives_of(settings),
             approve=settings.procedure.approve,
         )
-        found["episodes"] = keep_telling(teller, leader, shared.queue, metrics, every_s=settings.episode.sweep_s)
+        found["episodes"] = partial(
+            keep_telling, teller, leader, shared.queue, metrics, every_s=settings.episode.sweep_s
+        )
     return found
 
 
@@ -322,26 +325,6 @@ async def erasures(shared: Shared, parts: WriteParts, closing: contextlib.AsyncE
         parts.lives,
     )
     return erasing_on(settings, store, database, parts.keys, anew, shared.metrics, closing)
-
-
-@contextlib.asynccontextmanager
-async def beside(named: Mapping[str, Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run these while the body runs. One that fails is logged with its reason, and the others go on without it."""
-    tasks = [asyncio.create_task(job, name=name) for name, job in named.items()]
-    for task in tasks:
-        task.add_done_callback(_say_why_it_ended)
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _say_why_it_ended(task: asyncio.Task[None]) -> None:
-    """The lanes go on without it; nobody may miss that it has stopped."""
-    if not task.cancelled() and (fault := task.exception()) is not None:
-        log.error("%s has stopped", task.get_name(), exc_info=fault)
 
 
 def episode_bounds(settings: Settings) -> EpisodeBounds:

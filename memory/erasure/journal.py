@@ -49,7 +49,9 @@ def append(path: Path, entry: Entry, receipt: Mapping[str, Any]) -> None:
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         raw = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        os.write(descriptor, (b"\n" if torn else b"") + raw)
+        left = memoryview((b"\n" if torn else b"") + raw)
+        while left:  # a disk that is nearly full takes a part
+            left = left[os.write(descriptor, left) :]
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -1,7 +1,8 @@
 """Who goes through with erasures: one worker leads, the others stand by; for ever.
 
 A leader that was killed is followed after its lease; the job goes on where its row says. One that cannot go on now (a
-store is away) waits and tries again; one that never can is passed over, said in the log, and tried again later.
+store is away, a disk is full) waits and tries again; one that never can is passed over, said in the log, and tried
+again later.
 """
 
 from __future__ import annotations
@@ -65,20 +66,20 @@ async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing) -> No
                 async with leading(leader) as fence:
                     if fence is not None:
                         await _all(erasing, waiting, fence)
-        except MemoryProxyFault as fault:
+        except (MemoryProxyFault, OSError) as fault:
             event(log, "erasure_waits", logging.WARNING, fault=f"{type(fault).__name__}: {fault}")
             rest_s = _RESTED_S
         await asyncio.sleep(rest_s)
 
 
 async def _all(erasing: Erasing, waiting: list[tuple[UUID, UUID]], fence: int) -> None:
-    faults: list[MemoryProxyFault] = []
+    faults: list[MemoryProxyFault | OSError] = []
     for tenant, erasure_id in waiting:
         try:
             job = await erasing.run(tenant, erasure_id, fence)
         except LeaseLost:
             raise
-        except MemoryProxyFault as fault:
+        except (MemoryProxyFault, OSError) as fault:  # the journal's disk is full
             erasing.parts.metrics.erasures.labels("stopped").inc()
             event(log, "erasure_stopped", logging.WARNING, erasure=str(erasure_id), fault=type(fault).__name__)
             faults.append(fault)

@@ -25,7 +25,7 @@ from memory.adapters.postgres.own_memory import add_own_memory
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.redis_erase import RedisErase
-from memory.erasure import journal
+from memory.erasure import journal, loop
 from memory.erasure.asking import Asking
 from memory.erasure.job import EraseParts, Erasing
 from memory.erasure.model import Target
@@ -358,6 +358,38 @@ def test_a_torn_line_of_the_journal_is_passed_over(tmp_path: Path) -> None:
     journal.append(path, replace(entry, erasure=UUID(int=3)), {})
     assert list(journal.entries(path)) == [entry, replace(entry, erasure=UUID(int=3))]
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_disk_that_takes_a_part_of_a_line_is_given_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, entry = os.write, journal.Entry(UUID(int=1), UUID(int=2), "user", b"d" * 32, T0, ())
+    monkeypatch.setattr(os, "write", lambda descriptor, raw: whole(descriptor, bytes(raw)[:7]))
+    journal.append(tmp_path / "j", entry, {"complete": True})
+    assert list(journal.entries(tmp_path / "j")) == [entry]
+
+
+async def test_a_full_disk_stops_no_erasure_for_good(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for user in ("ada", "eve"):
+        await bench.commit(bench.stores.scope(user), "s", (f"what {user} says is no other matter", "and the answer"))
+    asked = [await bench.ask("user", user, bench.stores.scope(user)) for user in ("ada", "eve")]
+    in_the_way = tmp_path / "full"
+    in_the_way.write_text("a file where the journal's directory would be")
+    stuck = Erasing(replace(bench.parts, journal=in_the_way / "erasures.ndjson"))
+    monkeypatch.setattr(loop, "_RESTED_S", 0.05)
+    erasing = asyncio.create_task(loop.keep_erasing(bench.parts.store, bench.leader, stuck))
+    try:
+        stopped = bench.parts.metrics.erasures.labels("stopped")._value
+        async with asyncio.timeout(60):
+            while stopped.get() < 4 and not erasing.done():  # both, and again
+                await asyncio.sleep(0.05)
+            assert not erasing.done() and rows(bench, "turns") == 0
+            in_the_way.unlink()
+            while await bench.parts.store.waiting():
+                await asyncio.sleep(0.05)
+    finally:
+        erasing.cancel()
+    assert {one.erasure for one in journal.entries(in_the_way / "erasures.ndjson")} == set(asked)
 
 
 async def test_a_store_that_is_away_leaves_the_job(bench: Bench) -> None:

@@ -1,0 +1,51 @@
+"""What runs beside the lanes: its faults are told, it begins anew, and it ends with them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+
+import pytest
+
+from memory import beside as module
+from memory.beside import beside
+from memory.telemetry import Metrics
+
+
+async def test_a_job_that_fails_is_told_of_and_begins_anew_while_the_others_go_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, begun, ended, metrics = 0, 0, asyncio.Event(), Metrics()
+    monkeypatch.setattr(module, "REST_S", 0.01)
+
+    async def fails() -> None:
+        nonlocal begun
+        begun += 1
+        if begun <= 2:
+            raise OSError(errno.ENOSPC, "the disk is full")
+        await asyncio.Event().wait()
+
+    async def goes_on() -> None:
+        nonlocal turns
+        try:
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+        finally:
+            ended.set()
+
+    with caplog.at_level(logging.ERROR, "memory_proxy.memory"):
+        async with beside({"retention": fails, "episodes": goes_on}, metrics), asyncio.timeout(20):
+            before = turns
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert turns > before + 5
+            while begun < 3:
+                await asyncio.sleep(0.005)
+    assert ended.is_set() and begun == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        f"retention failed in an unforeseen way; it begins anew in {rest_s} s" for rest_s in (0, 0)
+    ]
+    assert metrics.work.labels("unforeseen")._value.get() == 2
+    assert caplog.records[0].exc_info is not None and "the disk is full" in str(caplog.records[0].exc_info[1])
