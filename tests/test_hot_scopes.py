@@ -17,7 +17,8 @@ import pytest
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeId, ScopeVersion
-from memory.read.hot import HotScopes
+from memory.read import hot as module
+from memory.read.hot import HotScope, HotScopes
 from memory.telemetry import Metrics
 from tests.test_recall import DIM, row, unit
 
@@ -251,3 +252,25 @@ async def test_what_the_index_does_not_follow_is_asked_for_anew_once_anything_mo
     store.tell(2, "the dog does not sleep")
     await hot.get(SCOPE, None, strict=True)
     assert set(held.quoted) == {fact.row.memory_id}
+
+
+async def test_what_was_let_go_of_is_freed_and_given_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed = threading.Event()
+    monkeypatch.setattr(module, "trim_heap", trimmed.set)
+    monkeypatch.setattr(module, "TRIM_BYTES", 1)
+    hot = HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=1000, metrics=Metrics())
+    first = weakref.ref((await hot.get(SCOPE, None)).index)
+    gc.disable()  # no cycle keeps it
+    try:
+        monkeypatch.setattr(hot, "_bytes_max", 1)
+        monkeypatch.setattr(hot, "_apply", applied)
+        await hot.get(Scope(new_id()), None)
+        assert first() is None
+    finally:
+        gc.enable()
+    assert await asyncio.to_thread(trimmed.wait, 20)
+
+
+async def applied(hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
+    async for _ in batches:
+        hot.weigh()

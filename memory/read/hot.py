@@ -27,6 +27,7 @@ from memory.ports import Evaluator
 from memory.read.index import ScopeIndex
 from memory.read.items import INDEXED_KINDS, IndexItem
 from memory.telemetry import Metrics
+from memory.trim import trim_heap
 from policies.admission import admit
 from policies.cascade import Visibility
 
@@ -39,6 +40,8 @@ _ROWS_AT_ONCE: Final = 64
 HERE_ITEMS_MAX: Final = 20_000
 # Looking through an index for garbage took 60-360 ms at 100,000 memories: 3-18 ms for what is not frozen yet.
 FREEZE_ROWS: Final = 5_000
+# Of indexes that were let go of: so much may lie free before it is given back, in about 10 ms of the recall thread.
+TRIM_BYTES: Final = 16 << 20
 _BYTES_PER_CHAIN: Final = 150  # a digest, a tuple and an entry: tracemalloc
 # The kinds whose words are those of their primary turn: nothing is left of them to tell where that is in the prompt.
 _OF_ONE_TURN: Final = frozenset({"episodic", "semantic", "procedural"})
@@ -128,6 +131,7 @@ class HotScopes:
         self._scopes: OrderedDict[Scope, HotScope] = OrderedDict()
         self._too_large: dict[Scope, float] = {}  # when a load of it was given up
         self._unfrozen_rows = 0
+        self._freed_bytes = 0
         self._given: set[Future[Any]] = set()
         self._reading: set[asyncio.Task[None]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
@@ -333,9 +337,14 @@ class HotScopes:
             if held <= self._bytes_max:
                 break
             if scope != keep:
-                held -= self._scopes.pop(scope).bytes_held
+                gone = self._scopes.pop(scope).bytes_held
+                held -= gone
+                self._freed_bytes += gone
         self._metrics.hot_scopes.set(len(self._scopes))
         self._metrics.hot_scope_bytes.set(held)
+        if self._freed_bytes >= TRIM_BYTES:
+            self._freed_bytes = 0
+            self._thread.submit(trim_heap)
 
 
 def _ids(visible: Sequence[ScopeVersion]) -> list[int]:
