@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory.adapters import redis_line
-from memory.adapters.redis_client import connect
+from memory.adapters.redis_client import connect, refused
 from memory.adapters.redis_line import Asks, Command, Line, Pooled, line_to
 from memory.errors import QueueUnavailable
 from tests.valkey_fixture import ValkeyServer
@@ -288,3 +288,15 @@ async def test_a_line_over_tcp(scripted: tuple[Scripted, Line]) -> None:
     assert await asking == [b"v"]
     await line.close()
     listening.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (TimeoutError(), "put: TimeoutError: no answer in time"),
+        (ConnectionResetError(), "put: ConnectionResetError"),
+        (OSError("no route"), "put: OSError: no route"),
+    ],
+)
+def test_a_fault_s_words_never_end_in_nothing(fault: Exception, words: str) -> None:
+    assert str(refused("put", fault)) == words

@@ -49,4 +49,6 @@ def faults(doing: str) -> Iterator[None]:
 
 def refused(doing: str, reply: Exception) -> QueueUnavailable:
     """A foreign fault, or what the server said to a command, as ours. Never quotes a value."""
-    return QueueUnavailable(f"{doing}: {type(reply).__name__}: {str(reply)[:_REASON_CHARS_MAX]}")
+    silent = "no answer in time" if isinstance(reply, TimeoutError) else ""
+    said = str(reply)[:_REASON_CHARS_MAX] or silent
+    return QueueUnavailable(": ".join(part for part in (doing, type(reply).__name__, said) if part))

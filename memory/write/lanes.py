@@ -63,7 +63,7 @@ class Nag:
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._next_s:
             self._next_s = now_s + self._each_s
-            named = fault if isinstance(fault, str) else f"{type(fault).__name__}: {fault}"
+            named = fault if isinstance(fault, str) else f"{type(fault).__name__}: {fault}".removesuffix(": ")
             log.warning("%s: %s", text, named)
 
     def reset(self) -> None:
