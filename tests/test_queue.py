@@ -90,6 +90,17 @@ async def test_what_a_dead_worker_held_is_reclaimed_in_order_and_only_its_head_c
     assert ids(await queue.take([the_lane()], count=10, block_ms=0)) == [entry.exchange_id for entry in entries[3:]]
 
 
+async def test_lanes_with_unfinished_entries_are_told_from_those_that_wait_or_are_not_there(queue: RedisQueue) -> None:
+    await queue.put_all([an_entry(), an_entry(subject=UUID(int=9), lane_class="bulk")])
+    lanes = [*lane_names(LANES), "live-77"]
+    assert await queue.unfinished(lanes) == set()
+    taken = await queue.take([the_lane()], count=1, block_ms=0)
+    assert await queue.unfinished(lanes) == {the_lane()}
+    assert await queue.unfinished([]) == set()
+    await queue.done_all(taken)
+    assert await queue.unfinished(lanes) == set()
+
+
 async def test_an_attempt_given_back_is_not_counted(queue: RedisQueue) -> None:
     await queue.put(an_entry())
     [delivery] = await queue.take([the_lane()], count=1, block_ms=0)

@@ -13,11 +13,14 @@ import pytest
 
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.leases import Leases, hold_fence
+from memory.adapters.redis_client import connect
 from memory.adapters.redis_queue import RedisQueue, lane_names, lane_of
 from memory.errors import EnvelopeUnreadable, LeaseLost, NotFound, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.ports import Delivery, Entry, QueueDepth
+from memory.write.lanes import HeldLanes
 from memory.write.lanes import Leases as AnyLeases
+from memory.write.meter import NoMeter
 from memory.write.worker import Handle, Outcome, Poison, Stored, Transient, run_worker
 from tests.postgres_fixture import TestDatabase
 from tests.valkey_fixture import ValkeyServer
@@ -326,6 +329,23 @@ async def test_a_live_entry_does_not_wait_for_a_long_import(
         await until_depth(queue, is_empty)
 
 
+async def test_two_workers_share_the_live_lanes(postgres: TestDatabase) -> None:
+    """Else one stores all that is said, and the other waits for an import."""
+    database = await Database.open(postgres.app)
+    try:
+        shared = Leases(database)
+        both = [HeldLanes(shared, holder, lane_names(16), 30.0, NoMeter()) for holder in ("w1", "w2")]
+        for _ in range(2):
+            for held in both:
+                await held.beat()
+        lanes = [[lane.name for lane in held] for held in both]
+        assert [sum(name.startswith("live") for name in names) for names in lanes] == [8, 8]
+        assert [len(names) for names in lanes] == [16, 16]
+        assert all(names == sorted(names, key=lambda name: name.startswith("bulk")) for names in lanes)
+    finally:
+        await database.close()
+
+
 async def test_two_workers_never_work_on_one_lane_and_lose_nothing_when_one_stops(
     queue: RedisQueue, valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
 ) -> None:
@@ -396,6 +416,66 @@ class Robbed(RedisQueue):
             (given,) = await super().take([the_lane()], count=1, block_ms=0)
             assert given.entry == self.entry
         return await super().take(lanes, count=count, block_ms=block_ms)
+
+
+class Watched(RedisQueue):
+    """A queue that tells of each look at its lanes."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, lanes=LANES)
+        self.looks: list[int] = []
+        self.reclaimed: list[str] = []
+
+    async def unfinished(self, lanes: Sequence[str]) -> set[str]:
+        self.looks.append(len(lanes))
+        return await super().unfinished(lanes)
+
+    async def reclaim(self, lane: str, *, count: int) -> list[Delivery]:
+        self.reclaimed.append(lane)
+        return await super().reclaim(lane, count=count)
+
+
+async def test_one_look_is_for_all_lanes_and_only_those_with_something_unfinished_are_reclaimed(
+    valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
+) -> None:
+    """On a disk with 200 ms an fsync each trip takes as long: 32 of them would leave no time to read."""
+    queue = Watched(valkey.url)
+    try:
+        await queue.prepare()
+        await queue.put_all([an_entry() for _ in range(3)])
+        await queue.take([the_lane()], count=3, block_ms=0)
+        async with working(queue, leases, store.handle):
+            await until_depth(queue, is_empty)
+            await queue.put(an_entry())
+            await until_depth(queue, is_empty)
+            await asyncio.sleep(2.5)
+        assert len(store.stored) == 4
+        assert set(queue.reclaimed) == {the_lane()}
+        assert len(queue.looks) <= 5
+        assert max(queue.looks) == 2 * LANES
+    finally:
+        await queue.close()
+
+
+async def test_a_worker_goes_on_when_the_queue_has_lost_everything(
+    valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
+) -> None:
+    queue = RedisQueue(valkey.url, lanes=LANES)
+    client = connect(valkey.url)
+    try:
+        async with working(queue, leases, store.handle), asyncio.timeout(20):
+            await queue.put(an_entry())
+            await until_depth(queue, is_empty)
+            pipe = client.pipeline(transaction=True)
+            pipe.execute_command("FLUSHALL")
+            pipe.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")  # as when the server begins anew
+            await pipe.execute()
+            await queue.put(an_entry())
+            await until_depth(queue, is_empty)
+        assert len(store.stored) == 2
+    finally:
+        await client.aclose()
+        await queue.close()
 
 
 async def test_what_a_lane_s_former_holder_was_given_is_done_by_the_next_one(

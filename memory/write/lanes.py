@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final, Protocol
 
 from memory.errors import MemoryProxyFault
@@ -37,7 +38,7 @@ class Lane:
     name: str
     fence: int
     reclaim: bool = True  # something may be pending that nobody works on
-    reclaim_s: float = 0.0  # monotonic, when that is looked for again in any case
+    look_s: float = 0.0  # monotonic, when that is looked for in any case
     full: bool = False  # the last take gave as many as were asked for
     not_before_s: float = 0.0  # monotonic
     pause_s: float = 0.0
@@ -48,7 +49,18 @@ class Lane:
     @property
     def bulk(self) -> bool:
         """Whether it is of the class that waits for the live one."""
-        return self.name.startswith("bulk")
+        return is_bulk(self.name)
+
+
+def is_bulk(lane: str) -> bool:
+    """Whether a lane is of the class that waits for the live one."""
+    return lane.startswith("bulk")
+
+
+def _by_turns(lanes: Sequence[str]) -> tuple[str, ...]:
+    """Live and bulk lanes by turns: leases are shared out from the front, and each worker is to get some of both."""
+    live, bulk = [[lane for lane in lanes if is_bulk(lane) is it_is] for it_is in (False, True)]
+    return tuple(lane for pair in zip_longest(live, bulk) for lane in pair if lane is not None)
 
 
 class Nag:
@@ -77,7 +89,8 @@ class HeldLanes:
     def __init__(self, leases: Leases, holder: str, want: Sequence[str], ttl_s: float, meter: Meter) -> None:
         self._leases = leases
         self._holder = holder
-        self._want = tuple(want)
+        self._want = tuple(sorted(want, key=is_bulk))
+        self._asked = _by_turns(self._want)
         self._ttl_s = ttl_s
         self._meter = meter
         self._lanes: dict[str, Lane] = {}
@@ -86,7 +99,7 @@ class HeldLanes:
         self.changed = asyncio.Event()
 
     def __iter__(self) -> Iterator[Lane]:
-        """Lanes that are ours now, live ones first, in the order they were wanted."""
+        """Lanes that are ours now, live ones first."""
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._until_s:
             return iter(())
@@ -110,7 +123,7 @@ class HeldLanes:
         asked_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._ttl_s / 3):
-                held = await self._leases.acquire(self._holder, self._want, self._ttl_s)
+                held = await self._leases.acquire(self._holder, self._asked, self._ttl_s)
         except Exception as exc:  # noqa: BLE001 - the worker loop; without a beat its lanes are dropped
             self._nag.say("waiting for the store that leases lanes", exc)
             if asyncio.get_running_loop().time() + self._ttl_s / 3 >= self._until_s:

@@ -34,7 +34,7 @@ _IDLE_POLL_S: Final = 0.1
 _BLOCK_MS: Final = 500
 # A lane's former holder may be given an entry once more: the read it had begun goes on for `_BLOCK_MS`, and one that
 # was stopped in front of its read sends it when it wakes. Its commit is refused; nobody else would ask for the entry.
-_RECLAIM_EACH_S: Final = 2.0
+_LOOK_EACH_S: Final = 2.0
 _STOP_S: Final = 20.0
 _IN_HAND_BYTES_MAX: Final = 64 << 20  # aimed at, by the size of what came before
 # An entry whose handling never ends with a verdict kills its worker. It is handled alone from the second time on, and
@@ -80,6 +80,9 @@ class WorkQueue(Queue, Protocol):
 
     async def prepare(self) -> tuple[str, ...]:
         """Make it readable; every lane that may hold something. Raises QueueUnavailable."""
+
+    async def unfinished(self, lanes: Sequence[str]) -> set[str]:
+        """Those of these lanes from which something was taken that is not finished. Raises QueueUnavailable."""
 
     async def done_all(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledge and delete several. Raises QueueUnavailable."""
@@ -208,8 +211,9 @@ class Worker:
             return False
         now_s = asyncio.get_running_loop().time()
         ready = [lane for lane in self._held if lane.task is None and now_s >= lane.not_before_s]
+        await self._look_for_unfinished(ready, now_s)
         for lane in ready:
-            if (lane.reclaim or now_s >= lane.reclaim_s) and await self._reclaim(lane):
+            if lane.reclaim and not lane.lost and await self._reclaim(lane):
                 return True
         live = [lane for lane in ready if not lane.bulk and not lane.reclaim]
         bulk = [lane for lane in ready if lane.bulk and not lane.reclaim] if bulk_busy < self._bulk_busy_max else []
@@ -224,13 +228,21 @@ class Worker:
             return True
         return bool(await self._take(bulk))
 
+    async def _look_for_unfinished(self, ready: Sequence[Lane], now_s: float) -> None:
+        """Which of these lanes must be reclaimed: one trip for all, since on a slow disk each takes a fsync's time."""
+        if not any(lane.reclaim or now_s >= lane.look_s for lane in ready):
+            return
+        unfinished = await self._queue.unfinished([lane.name for lane in ready])
+        for lane in ready:
+            lane.reclaim = lane.name in unfinished
+            lane.look_s = now_s + _LOOK_EACH_S
+
     async def _reclaim(self, lane: Lane) -> bool:
         deliveries = await self._queue.reclaim(lane.name, count=self._count(1))
         if deliveries:
             self._start(lane, deliveries)
         else:
             lane.reclaim = False
-            lane.reclaim_s = asyncio.get_running_loop().time() + _RECLAIM_EACH_S
         return bool(deliveries)
 
     async def _take(self, lanes: Sequence[Lane]) -> int:
