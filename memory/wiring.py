@@ -49,6 +49,7 @@ from memory.adapters.vllm_client import VllmClient
 from memory.adapters.vllm_load import VllmLoad
 from memory.artifact_wiring import blobs_of
 from memory.beside import Job, beside
+from memory.breaker import Breaker, Patience
 from memory.canary import keep_planting
 from memory.config import Settings, effective_cache_salt
 from memory.consolidation import lives_of, terms_of
@@ -57,11 +58,12 @@ from memory.erase_wiring import anew_of, erasing_on
 from memory.erasure.follower import Follower
 from memory.erasure.job import Erasing
 from memory.erasure.loop import keep_erasing
-from memory.errors import ConfigInvalid
+from memory.errors import ConfigInvalid, QueueUnavailable
 from memory.hygiene import keep_measuring
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.outside_wiring import Behind, behind_answers
+from memory.read.guarded import GuardedHints
 from memory.serving import StoredModel, until_moved
 from memory.settling import until_settled
 from memory.telemetry import Metrics, event
@@ -93,6 +95,8 @@ NICENESS = 10
 # How often to look for exchanges that wait for a model; and where none should, since no model is asked.
 EXTRACT_POLL_S = 1.0
 LEFT_OVER_POLL_S = 60.0
+# A hint to readers that was given up after so long, with its lane, counts as one that Redis did not take.
+HINT_SLOW_S = 0.05
 
 
 def prepared(settings: Settings, model: StoredModel) -> OnnxEmbedder:
@@ -229,6 +233,7 @@ def write_path(shared: Shared, behind: Behind | None = None) -> WritePath:
     keys = shared.keys
     redactor = redactor_of(settings)
     counter = counter_in(settings.tokenizer.directory)
+    hints = GuardedHints(shared.hot, Breaker("hot_state", Patience(QueueUnavailable, HINT_SLOW_S), shared.metrics))
     return WritePath(
         WriteParts(
             store=shared.store,
@@ -241,7 +246,7 @@ def write_path(shared: Shared, behind: Behind | None = None) -> WritePath:
             languages=shared.languages,
             find_facts=no_facts if settings.extract.by == "off" else facts_of,
             facts_later=settings.extract.by in ("vllm", "model"),
-            announcer=shared.hot,
+            announcer=hints,
             summariser=Summariser(
                 shared.store,
                 every_turns=summary.every_turns,
@@ -253,9 +258,7 @@ def write_path(shared: Shared, behind: Behind | None = None) -> WritePath:
             clock=_now,
             lives=lives_of(settings),
             find_procedures=no_procedures if settings.extract.by == "off" else finder(settings.procedure.approve),
-            working=working_contexts(
-                settings.session, database, shared.scopes, shared.hot, keys, counter, shared.metrics
-            ),
+            working=working_contexts(settings.session, database, shared.scopes, hints, keys, counter, shared.metrics),
             borders=borders(),
             keeping=redactor.keeping if tokenises(redactor.policy) else None,
             cleaned_by=mark_of(redactor.policy),

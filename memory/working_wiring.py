@@ -8,11 +8,10 @@ from functools import partial
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.working_store import PostgresWorking
-from memory.adapters.redis_hot import RedisHot
 from memory.config_sections import Session
 from memory.keys import KeyRing
 from memory.ports import TokenCounter
-from memory.read.working import WorkingContexts, WorkingParts
+from memory.read.working import HotContexts, WorkingContexts, WorkingParts
 from memory.telemetry import Metrics
 
 
@@ -20,7 +19,7 @@ def working_contexts(
     session: Session,
     database: Database,
     scopes: Scopes,
-    hot: RedisHot,
+    hot: HotContexts,
     keys: KeyRing,
     counter: TokenCounter,
     metrics: Metrics,

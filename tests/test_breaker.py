@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from uuid import UUID
 
 import pytest
 
 from memory.breaker import Breaker, Patience
 from memory.errors import EmbedderBusy, EmbedderUnavailable, QueueUnavailable, StoreUnavailable
 from memory.read.conversation import Asked, Hot
-from memory.read.guarded import GuardedHot, GuardedReads
+from memory.read.guarded import GuardedHints, GuardedHot, GuardedReads
 from memory.read.hot import HotScopes
 from memory.read.recall import Recaller
+from memory.read.working import Known
 from memory.telemetry import Metrics
 from policies.breaker import Circuit, Rule, asked, failed, succeeded
 from proxy.breakers import both
@@ -201,6 +203,31 @@ async def test_a_conversation_is_looked_for_in_the_store_at_once_while_the_hot_s
         with pytest.raises(QueueUnavailable):
             await guarded.find(question().scope, b"", Asked())
     assert dead.asked == RULE.faults_max
+
+
+async def test_a_worker_does_not_wait_for_the_hints_of_each_exchange_while_redis_does_not_take_them() -> None:
+    class Slow:
+        asked = 0
+
+        async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
+            self.asked += 1
+            raise QueueUnavailable("no answer in time")
+
+        async def keep_working(self, *_: object) -> None:
+            self.asked += 1
+            raise QueueUnavailable("no answer in time")
+
+        working = drop_working = keep_working
+
+    slow = Slow()
+    hints = GuardedHints(slow, Breaker("hot_state", Patience(QueueUnavailable, 1.0), Metrics(), rule=RULE))
+    scope = question().scope
+    for version in range(10):
+        with pytest.raises(QueueUnavailable):
+            await hints.announce(scope.tenant, 1, version)
+        with pytest.raises(QueueUnavailable):
+            await hints.keep_working(scope, b"", UUID(int=1), Known(version, 0), b"", 60)
+    assert slow.asked == RULE.faults_max
 
 
 async def test_readiness_tells_that_a_dependency_is_left_alone_though_it_answers_a_ping() -> None:

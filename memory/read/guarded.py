@@ -29,6 +29,7 @@ from memory.read.ledger import HotLedger, LedgerStore
 from memory.read.personas import PersonaReads
 from memory.read.recall import ColdStore
 from memory.read.restore import RestoreStore
+from memory.read.working import HotContexts, Known
 
 # A third of a millisecond where the store is well; a search of the API may wait longer than a prompt does.
 _VISIBLE_S: Final = 1.0
@@ -151,6 +152,41 @@ class GuardedHot:
     ) -> None:
         """Remember whose answers these are. Raises QueueUnavailable."""
         await self._breaker.call(lambda: self._hot.keep(scope, scope_key, answers, opening, opens, ref, pairs))
+
+
+class HotHints(HotContexts, Protocol):
+    """What a worker leaves in Redis for readers, who can do without it."""
+
+    async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
+        """Tell readers that a scope has reached `version`. Raises QueueUnavailable."""
+
+
+class GuardedHints:
+    """Implements HotHints in front of another: an exchange waits for two of them, one after the other, and a queue of
+    thousands on a disk with 200 ms an fsync was stored at 9 a second, all of it time limits.
+    """
+
+    def __init__(self, hot: HotHints, breaker: Breaker) -> None:
+        self._hot = hot
+        self._breaker = breaker
+
+    async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
+        """Tell readers of a version. Raises QueueUnavailable."""
+        await self._breaker.call(lambda: self._hot.announce(tenant, scope_id, version))
+
+    async def working(self, scope: Scope, scope_key: bytes, session_id: UUID) -> tuple[int, bytes] | None:
+        """The working context of a session. Raises QueueUnavailable."""
+        return await self._breaker.call(lambda: self._hot.working(scope, scope_key, session_id))
+
+    async def keep_working(
+        self, scope: Scope, scope_key: bytes, session_id: UUID, known: Known, sealed: bytes, ttl_s: int
+    ) -> None:
+        """Keep it unless a newer one is there. Raises QueueUnavailable."""
+        await self._breaker.call(lambda: self._hot.keep_working(scope, scope_key, session_id, known, sealed, ttl_s))
+
+    async def drop_working(self, scope: Scope, scope_key: bytes, session_id: UUID) -> None:
+        """Keep none. Raises QueueUnavailable."""
+        await self._breaker.call(lambda: self._hot.drop_working(scope, scope_key, session_id))
 
 
 class GuardedEmbedder:
