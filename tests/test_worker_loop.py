@@ -458,9 +458,8 @@ async def test_one_look_is_for_all_lanes_and_only_those_with_something_unfinishe
 
 
 async def test_a_worker_goes_on_when_the_queue_has_lost_everything(
-    valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
+    queue: RedisQueue, valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
 ) -> None:
-    queue = RedisQueue(valkey.url, lanes=LANES)
     client = connect(valkey.url)
     try:
         async with working(queue, leases, store.handle), asyncio.timeout(20):
@@ -475,7 +474,6 @@ async def test_a_worker_goes_on_when_the_queue_has_lost_everything(
         assert len(store.stored) == 2
     finally:
         await client.aclose()
-        await queue.close()
 
 
 async def test_what_a_lane_s_former_holder_was_given_is_done_by_the_next_one(

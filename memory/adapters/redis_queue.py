@@ -109,9 +109,7 @@ class RedisQueue:
             pipe = self._client.pipeline(transaction=False)
             for lane in lanes:
                 pipe.execute_command("XGROUP", "CREATE", _key(lane), _GROUP, "0", "MKSTREAM")
-            for reply in await pipe.execute(raise_on_error=False):
-                if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
-                    raise reply
+            _raise_but("BUSYGROUP", await pipe.execute(raise_on_error=False))
         return lanes
 
     async def ping(self) -> None:
@@ -210,9 +208,7 @@ class RedisQueue:
             for lane in lanes:
                 pipe.execute_command("XPENDING", _key(lane), _GROUP)
             replies = await pipe.execute(raise_on_error=False) if lanes else []
-            for reply in replies:
-                if isinstance(reply, Exception) and not str(reply).startswith("NOGROUP"):
-                    raise reply
+            _raise_but("NOGROUP", replies)
         counts = [0 if isinstance(reply, Exception) else reply["pending"] for reply in replies]
         return {lane for lane, count in zip(lanes, counts, strict=True) if count}
 
@@ -330,6 +326,13 @@ class RedisQueue:
 
 
 # ---------------------------------------------------------------- entries and fields
+
+
+def _raise_but(expected: str, replies: Iterable[Any]) -> None:
+    """Raise the first refusal among the replies that does not begin with `expected`."""
+    for reply in replies:
+        if isinstance(reply, Exception) and not str(reply).startswith(expected):
+            raise reply
 
 
 def _key(lane: str) -> str:

@@ -163,7 +163,7 @@ class HotHints(HotContexts, Protocol):
 
 class GuardedHints:
     """Implements HotHints in front of another: an exchange waits for two of them, one after the other, and a queue of
-    thousands on a disk with 200 ms an fsync was stored at 9 a second, all of it time limits.
+    thousands on a disk with 200 ms an fsync was stored at 5 to 10 a second, all of it time limits.
     """
 
     def __init__(self, hot: HotHints, breaker: Breaker) -> None:

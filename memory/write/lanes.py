@@ -59,7 +59,8 @@ def is_bulk(lane: str) -> bool:
 
 def _by_turns(lanes: Sequence[str]) -> tuple[str, ...]:
     """Live and bulk lanes by turns: leases are shared out from the front, and each worker is to get some of both."""
-    live, bulk = [[lane for lane in lanes if is_bulk(lane) is it_is] for it_is in (False, True)]
+    live = [lane for lane in lanes if not is_bulk(lane)]
+    bulk = [lane for lane in lanes if is_bulk(lane)]
     return tuple(lane for pair in zip_longest(live, bulk) for lane in pair if lane is not None)
 
 
@@ -90,7 +91,6 @@ class HeldLanes:
         self._leases = leases
         self._holder = holder
         self._want = tuple(sorted(want, key=is_bulk))
-        self._asked = _by_turns(self._want)
         self._ttl_s = ttl_s
         self._meter = meter
         self._lanes: dict[str, Lane] = {}
@@ -123,7 +123,7 @@ class HeldLanes:
         asked_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._ttl_s / 3):
-                held = await self._leases.acquire(self._holder, self._asked, self._ttl_s)
+                held = await self._leases.acquire(self._holder, _by_turns(self._want), self._ttl_s)
         except Exception as exc:  # noqa: BLE001 - the worker loop; without a beat its lanes are dropped
             self._nag.say("waiting for the store that leases lanes", exc)
             if asyncio.get_running_loop().time() + self._ttl_s / 3 >= self._until_s:
