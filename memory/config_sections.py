@@ -175,7 +175,7 @@ class Queue(Section):
         default=50,
         ge=0,
         le=10_000,
-        description="Longest hold of an answer's last byte for the queue; then the spool takes it.",
+        description="Longest wait of an answer's last byte for the queue; then for the spool, 2 s at most.",
     )
     spool_bytes: int = Field(
         default=67_108_864,
@@ -367,7 +367,7 @@ class Tokenizer(Section):
 
     directory: Directory | None = Field(
         default=None,
-        description="Directory with the served model's tokenizer.json; null: vLLM's /tokenize, else an estimate.",
+        description="Directory with the served model's tokenizer.json, to count memory's tokens; null: an estimate.",
     )
 
 
