@@ -108,7 +108,7 @@ class RequestMetrics:
         self.requests = Tally(requests)
         self.added_seconds = Histogram(
             "memory_proxy_added_seconds",
-            "Time from arrival to sending upstream.",
+            "Time from the read body to the assembled prompt.",
             registry=own,
             buckets=_SECONDS,
         )
@@ -138,7 +138,10 @@ class RecallMetrics:
 
     def __init__(self, own: CollectorRegistry) -> None:
         statuses = Counter(
-            "memory_proxy_memory_status_total", "Chat completions by memory status.", ["status", "reason"], registry=own
+            "memory_proxy_memory_status_total",
+            "Chat completions by memory status; other generation routes are among off.",
+            ["status", "reason"],
+            registry=own,
         )
         self.statuses = Tally(statuses)
         self.recall_seconds = Histogram(

@@ -89,7 +89,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Added before sending upstream",
                 "s",
-                "From a request's arrival to its sending. p99 near recall.deadline_ms: recall is at its deadline.",
+                "From the read body to the assembled prompt. p99 near recall.deadline_ms: recall is at its deadline.",
                 tuple((f"p{p}", quantile(p / 100, "added_seconds")) for p in (50, 95, 99)),
             ),
             Panel(
@@ -126,7 +126,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Memory status",
                 "percentunit",
-                "Share of chat completions by memory status. degraded: they went on without memory by a fault.",
+                "Share of generation requests by memory status. degraded: chats went on without memory by a fault.",
                 (("{{status}}", f"{rate('memory_status_total', 'status')} / scalar({rate('memory_status_total')})"),),
             ),
             Panel(
