@@ -243,13 +243,15 @@ class ChatCompletions:
         prompt: Prompt,
         millis: float,
     ) -> Retrieval | None:
-        """The record that the head named; made when it is kept, so that no request waits for it."""
+        """The record that the head named; made when it is kept, so that no request waits for it. It has the question
+        where that is kept anyway: not in `read` mode.
+        """
         if not asked.ask.inserts or conversation.tip is None:
             return None
         return retrieval_record(
             prompt,
             retrieval_id=asked.retrieval_id,
-            query=chat.query_text,
+            query=chat.query_text if asked.ask.captures else "",
             config_digest=self._parts.config_digest,
             model=self._parts.embedding_model,
             exact=self._parts.memory.rules.counter.exact,

@@ -340,7 +340,7 @@ class RetrievalSaid(Said):
     rung: str | None
     session: str | None
     exchange_id: str
-    query: str | None
+    query: str | None = Field(description="The question; empty where `X-Memory-Mode: read` kept none.")
     block: str | None = Field(description="The exact text of the newly placed block.")
     position: int | None = Field(description="Index of the message that carries it.")
     placed: list[PlacedSaid]

@@ -183,6 +183,8 @@ def test_mode_read_keeps_no_request_and_says_so(service: Service, upstream: str,
     said = replay(service, user, retrieval)
     assert_gone(said, "not_kept", seen)
     assert said["memories"] and said["placed"][0]["memory_ids"]
+    record = service.call("GET", f"/memory/v1/retrievals/{retrieval}", X_Memory_User=user)
+    assert record["texts"] == "available" and record["block"] and not record["query"], record
 
 
 def test_what_was_forgotten_cannot_be_rebuilt(service: Service, upstream: str, user: str) -> None:
