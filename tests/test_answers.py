@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -162,3 +163,45 @@ async def test_many_who_wait_for_one_search_that_hangs_begin_no_other_as_each_of
     found = await asyncio.gather(*asking)
     assert {recall.reason for recall in found} == {"deadline"}
     assert store.asked - before == 2  # once for the index, once in its place when it is late
+
+
+async def test_those_who_know_of_different_versions_wait_for_one_catch_up_and_share_one_search(store: Store) -> None:
+    embedder = Embedder()
+    one, hot = recaller(store, embedder, staleness_ms=60_000)
+    await ask(one, embedder)
+    store.rows.append(row("the boat is called Gull now", unit(1, 0, 0, 0), 9))
+    store.version, store.delay_s, before = 9, 0.05, store.loads
+    held = hot.held(question().scope)
+    assert held is not None
+    searched = Counted(held.index.rank)
+    held.index.rank = searched  # type: ignore[method-assign]
+    found = await asyncio.gather(*(ask(one, embedder, announced={1: version}) for version in range(2, 10)))
+    assert store.loads - before == 1 and searched.times == 1
+    assert {len(recall.candidates) for recall in found} == {2}
+
+
+async def test_an_index_that_is_late_is_searched_once_for_all_who_ask_the_same(store: Store) -> None:
+    embedder = Embedder()
+    one, hot = recaller(store, embedder, staleness_ms=60_000)
+    await ask(one, embedder)
+    held = hot.held(question().scope)
+    assert held is not None
+    searched = Counted(held.index.rank)
+    held.index.rank = searched  # type: ignore[method-assign]
+    store.version, store.delay_s = 9, 30
+    asking = [one.recall(question(announced={1: 2 + at}), await one.embed("q"), 0.3) for at in range(8)]
+    found = await asyncio.gather(*asking)
+    assert {(recall.rung, len(recall.candidates)) for recall in found} == {("full", 1)}
+    assert searched.times == 1
+
+
+class Counted:
+    """A function that counts how often it is called."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.times = 0
+
+    def __call__(self, *given: Any) -> Any:
+        self.times += 1
+        return self.function(*given)

@@ -166,14 +166,27 @@ class Recaller:
         A search that is shared ends with the last who waits for it: each leaves at a deadline of its own. One with the
         deadline of whoever began it would end for all of them, and all would begin again.
         """
-        search = partial(self._searched, question, embedding, deadline_s)
+        began = asyncio.get_running_loop().time()
+        search = partial(self._searched, question, embedding, began, deadline_s)
         try:
             async with asyncio.timeout(deadline_s):
                 if not question.may_be_known:
                     return (await search()).recall
+                await self._caught_up(question, began + deadline_s * _EMBEDDING_SHARE)
                 return await self._answers.of(self._key(question), lambda: self._state(question), question.now, search)
         except TimeoutError:
             return Recall(reason="deadline")
+
+    async def _caught_up(self, question: Question, until: float) -> None:
+        """Wait until the index is as new as this question wants it, not beyond `until`: many who ask the same share one
+        search of it then. Where it fails or is late the search finds that out and says so.
+        """
+        scope, announced = question.scope, question.announced
+        if self._hot.held(scope) is None or self._hot.fresh(scope, announced) is not None:
+            return
+        reading = asyncio.create_task(self._hot.get(scope, announced))
+        reading.add_done_callback(_mark_retrieved)
+        await asyncio.wait((reading,), timeout=until - asyncio.get_running_loop().time())
 
     def styles(self, question: Question, most: int) -> tuple[Candidate, ...]:
         """How the user of a question likes answers to be, by facts of their own scope that are held in this process."""
@@ -196,8 +209,12 @@ class Recaller:
         return replace(question, searched=searched) if searched != question.text else question
 
     def _key(self, question: Question) -> Hashable:
-        announced = tuple(sorted((question.announced or {}).items()))
-        rest = (question.scope, announced, *question.decisive)
+        """What its answer is known by: one from an index that is behind the announced is for who knows no more."""
+        behind: Hashable = None
+        if self._state(question) is None:
+            late = self._hot.late(question.scope)
+            behind = tuple(sorted((question.announced or {}).items())) if late is None else late.index.state
+        rest = (question.scope, behind, *question.decisive)
         return self._answers.key((question.text, question.searched), rest)
 
     def _state(self, question: Question) -> object | None:
@@ -205,14 +222,17 @@ class Recaller:
         hot = self._hot.fresh(question.scope, question.announced)
         return None if hot is None else hot.index.state
 
-    async def _searched(self, question: Question, embedding: asyncio.Task[Vector] | None, deadline_s: float) -> Found:
+    async def _searched(
+        self, question: Question, embedding: asyncio.Task[Vector] | None, began: float, deadline_s: float
+    ) -> Found:
+        """The answer of a search whose deadline is `deadline_s` after `began`, seconds of the event loop's clock."""
         loading = asyncio.create_task(self._index(question))
         preparing = asyncio.create_task(self._prepared(question, loading))
         for task in (loading, preparing):
             task.add_done_callback(_mark_retrieved)
         try:
-            vector = await self._vector(embedding, deadline_s * _EMBEDDING_SHARE)
-            hot = await self._index_or_none(question, loading, vector, deadline_s * self._index_share(question))
+            vector = await self._vector(embedding, began + deadline_s * _EMBEDDING_SHARE)
+            hot = await self._index_or_none(question, loading, vector, began + deadline_s * self._index_share(question))
             if hot is None:
                 return Found(await self._from_store(question, vector), question.now)
             prepared = preparing.result() if preparing.done() else await preparing
@@ -251,25 +271,25 @@ class Recaller:
             return _EMBEDDING_SHARE
         return _FIRST_LOAD_SHARE
 
-    async def _vector(self, embedding: asyncio.Task[Vector] | None, limit_s: float) -> Vector | None:
+    async def _vector(self, embedding: asyncio.Task[Vector] | None, until: float) -> Vector | None:
         """The question's vector, or None when the embedder fails or takes its share of the deadline: lexical rung."""
         if embedding is None:
             return None
-        done, _ = await asyncio.wait((embedding,), timeout=limit_s)
+        done, _ = await asyncio.wait((embedding,), timeout=until - asyncio.get_running_loop().time())
         try:
             return embedding.result() if done else None
         except EmbedderUnavailable:
             return None
 
     async def _index_or_none(
-        self, question: Question, loading: asyncio.Task[HotScope], vector: Vector | None, limit_s: float
+        self, question: Question, loading: asyncio.Task[HotScope], vector: Vector | None, until: float
     ) -> HotScope | None:
         """The index, or None where Postgres must answer. Loading goes on for the next question.
 
         One that is late though it is held answers as it is while its last confirmation holds: a process that is late
         would be later still with 200 memories from the store for each of its questions.
         """
-        await asyncio.wait((loading,), timeout=limit_s)
+        await asyncio.wait((loading,), timeout=until - asyncio.get_running_loop().time())
         late = None if question.strict or question.as_of is not None else self._hot.late(question.scope)
         if not loading.done() and (late is not None or vector is not None):
             return late
