@@ -21,6 +21,7 @@ from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import add_own_memory
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.sealing import SEALED_LABELS
 from memory.audit import Note
 from memory.checkpoints import Checkpoint, CheckpointRow, Giving, NewCheckpoint, NewPart, PartState, StoredPart
 from memory.errors import Conflict, NotFound, TooLarge
@@ -338,9 +339,13 @@ async def _require_standing(tx: Transaction, tenant: UUID, scope_ids: Sequence[i
 
 
 async def _require_sources(tx: Transaction, tenant: UUID, source_id: int, parts: Iterable[NewPart]) -> None:
-    copied = {one.copied_from for one in parts if one.copied_from is not None}
-    found = await tx.fetch("memories_to_keep", tenant, [source_id], list(copied))
-    if missing := copied - {UUID(int=row["memory_id"].int) for row in found}:
+    """Raises Conflict where what is to be copied has gone since it was read, or says or is labelled otherwise."""
+    taken = {one.copied_from: one.made.content for one in parts if one.copied_from is not None and one.made is not None}
+    found = await tx.fetch("memories_to_keep", tenant, [source_id], list(taken))
+    ids, numbers = [row["memory_id"] for row in found], [row["version"] for row in found]
+    now = await tx.fetch("versions_by_number", tenant, ids, numbers)  # behind the locks: nobody changes them any more
+    same = {(UUID(int=row["memory_id"].int), row["content"]) for row in now if row["sensitivity"] not in SEALED_LABELS}
+    if missing := taken.items() - same:
         raise Conflict(f"{len(missing)} of the memories changed or went away while this was read; try again")
 
 

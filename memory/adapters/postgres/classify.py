@@ -2,17 +2,20 @@
 
 The label is inherited both ways along the derivations: by the turns that the memory rests on, and by all that was made
 of those turns, in every version. Nothing is ever lowered here: to lower is one memory's PATCH. What a fact or procedure
-stated in the open beside its text goes; it stays as a memory that nothing is held against (docs/decisions/0024).
+stated in the open beside its text goes; it stays as a memory that nothing is held against (docs/decisions/0024). Copies
+in other scopes, shared or parts of another project's checkpoint, are raised, sealed and hidden too: nothing that is so
+sensitive leaves its scope (docs/decisions/0022).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from memory.adapters.postgres.database import Transaction
-from memory.adapters.postgres.outbox import announce_events
+from memory.adapters.postgres.outbox import announce, announce_events
 from memory.adapters.postgres.rows import Place, key_of_its_own
 from memory.adapters.postgres.sealing import vector_of
 from policies.labels import Sensitivity, derived_sensitivity
@@ -21,24 +24,61 @@ from policies.labels import Sensitivity, derived_sensitivity
 async def classify(
     tx: Transaction, place: Place, memory_id: UUID, label: Sensitivity, changed_version: int, table: str
 ) -> None:
-    """Raise and seal what belongs to this memory; `table` holds its vectors. Raises StoreUnavailable."""
+    """Raise and seal what belongs to this memory; `table` holds its vectors. The transaction sees the place's scope,
+    and behind this no other. Raises StoreUnavailable.
+    """
     turns = await tx.fetch("turns_under", place.tenant, memory_id)
     lower = [row for row in turns if _raised(row, label) != row["sensitivity"]]
     await tx.run_many("seal_turn", (_turn(place, row, label) for row in lower))
     events = [row["event_id"] for row in turns]
     over = [row["memory_id"] for row in await tx.fetch("memories_over", place.tenant, events)] if events else []
-    ids = list({memory_id, *over})
-    versions = await tx.fetch("versions_of", place.tenant, ids)
-    fewer = [row for row in versions if _raised(row, label) != row["sensitivity"]]
-    await tx.run_many("seal_version", (_version(place, row, label) for row in fewer))
-    await _seal_vectors(tx, place, versions, table)
+    ids = sorted({memory_id, *over})
+    await tx.fetch("lock_memories", place.tenant, ids)  # who is copying one of them has done so, or finds it raised
+    raised = await _raise(tx, place, ids, label, table)
     stated = await tx.fetch("drop_facts", place.tenant, ids) + await tx.fetch("drop_procedures", place.tenant, ids)
     keys = ((place.tenant, row["memory_id"], key_of_its_own(b"sealed", row["memory_id"])) for row in stated)
     await tx.run_many("rekey_memory", keys)
     await tx.run("changed_with", place.tenant, ids, changed_version)
     await tx.run("rebuild_scope", place.tenant, place.scope_id, changed_version)  # neighbours hold words of the turns
-    others = {row["memory_id"] for row in fewer} - {memory_id}
-    await announce_events(tx, place, "updated", sorted(others))
+    await announce_events(tx, place, "updated", sorted(raised - {memory_id}))
+    await _take_back(tx, place, ids, label, table)
+
+
+async def _raise(tx: Transaction, place: Place, ids: Sequence[UUID], label: Sensitivity, table: str) -> set[UUID]:
+    """Every version of these memories, with its vectors; those of which any was labelled lower."""
+    versions = await tx.fetch("versions_of", place.tenant, ids)
+    fewer = [row for row in versions if _raised(row, label) != row["sensitivity"]]
+    await tx.run_many("seal_version", (_version(place, row, label) for row in fewer))
+    await _seal_vectors(tx, place, versions, table)
+    return {row["memory_id"] for row in fewer}
+
+
+async def _take_back(tx: Transaction, place: Place, ids: Iterable[UUID], label: Sensitivity, table: str) -> None:
+    """The copies of these memories, and of those, in whatever scopes they lie; each scope is seen for this alone. In
+    everybody's order of locks: a memory before the scopes of its copies, a scope before its memories.
+    """
+    seen, known, more = {place.scope_id}, set(ids), list(ids)
+    while more:
+        found = await tx.fetch("copies_of", place.tenant, more)
+        copies = {row["copy_id"]: row["scope_id"] for row in found if row["copy_id"] not in known}
+        seen |= set(copies.values())
+        await tx.see(place.tenant, seen)
+        for scope_id in sorted(set(copies.values())):
+            here = [one for one, where in copies.items() if where == scope_id]
+            await _hide_copies(tx, replace(place, scope_id=scope_id), here, label, table)
+        known |= copies.keys()
+        more = list(copies)
+    await tx.see(place.tenant, [place.scope_id])
+
+
+async def _hide_copies(tx: Transaction, place: Place, copies: Sequence[UUID], label: Sensitivity, table: str) -> None:
+    """Copies of one scope. One that was hidden before is hidden anew: it does not come back with its source."""
+    changed = await tx.value("bump_scope", place.tenant, place.scope_id)
+    locked = await tx.fetch("lock_memories", place.tenant, copies)
+    await _raise(tx, place, copies, label, table)
+    await tx.run_many("hide_memory", ((place.tenant, one, place.now, changed) for one in copies))
+    shown = [row["memory_id"] for row in locked if row["deleted_at"] is None]
+    await announce(tx, place.tenant, place.scope_id, "deleted", shown, by="source", at=place.now)
 
 
 async def _seal_vectors(tx: Transaction, place: Place, versions: Sequence[Any], table: str) -> None:

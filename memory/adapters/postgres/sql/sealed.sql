@@ -111,6 +111,26 @@ SELECT derived_id AS memory_id
 FROM made
 ORDER BY derived_id;
 
+-- name: lock_memories
+-- These memories, locked to the end of the transaction against being copied meanwhile.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey. Rows: memory_id, deleted_at.
+SELECT memory_id, deleted_at
+FROM memories
+WHERE tenant_id = $1 AND memory_id = ANY ($2)
+ORDER BY memory_id
+FOR UPDATE;
+
+-- name: copies_of
+-- The copies of these memories, hidden ones too, also in scopes that the transaction does not see: a row of shares is
+-- seen from its source as well.
+-- $1 tenant uuid, $2 source_ids uuid[]
+-- Uses: shares_pkey. Rows: copy_id, scope_id.
+SELECT copy_id, scope_id
+FROM shares
+WHERE tenant_id = $1 AND source_id = ANY ($2)
+ORDER BY scope_id, copy_id;
+
 -- name: versions_of
 -- Every version of these memories with its label and texts.
 -- $1 tenant uuid, $2 memory_ids uuid[]
