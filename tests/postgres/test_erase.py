@@ -17,6 +17,8 @@ import pytest
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.adapters.postgres import batch
 from memory.adapters.postgres.artifact_store import BlobKeeper
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.checkpoint_store import CheckpointStore
 from memory.adapters.postgres.erase_jobs import JOB
 from memory.adapters.postgres.erase_probe import DatabaseProbe
 from memory.adapters.postgres.erase_store import EraseStore
@@ -25,6 +27,8 @@ from memory.adapters.postgres.own_memory import add_own_memory
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.redis_erase import RedisErase
+from memory.audit import noted
+from memory.checkpoints import NewCheckpoint
 from memory.erasure import journal, loop
 from memory.erasure.asking import Asking
 from memory.erasure.job import EraseParts, Erasing
@@ -39,6 +43,7 @@ from memory.telemetry import Metrics
 from memory.write.summarise import DueSummary, Summariser, summary_of
 from memory.write.tombstones import digests_of
 from tests.postgres.seed import LANE, SUBJECT, T0, Stores, exchange, memory_of, stores, turn, vectors
+from tests.postgres.test_checkpoints import words
 from tests.postgres_fixture import TestDatabase
 from tests.valkey_fixture import ValkeyServer
 
@@ -215,6 +220,58 @@ async def test_a_summary_read_before_an_erasure_and_put_behind_it_brings_nothing
     await summariser.keep(ada, session, await summed(bench, summariser, ada, session), *put)
     state = await write.summary_state(ada, session.session_id)
     assert state is not None and state.summarised_seq == 4 and "sort a list" in (state.content or "")
+
+
+async def copied(bench: Bench, source: Scope, to: Scope, memory: UUID, text: str) -> UUID:
+    """A part of a checkpoint that was copied from another scope."""
+
+    async def key_of(_tenant: UUID) -> bytes:
+        return bytes(32)
+
+    audit = AuditLog(bench.stores.database, key_of)
+    store = CheckpointStore(bench.stores.database, bench.stores.scopes, bench.postgres.embeddings, audit)
+    part = replace(words("summary", text), copied_from=memory)
+    new = NewCheckpoint("camp", None, (part,), 10)
+    note = noted(to.tenant, "test", "checkpoint.branch", at=T0)
+    saved = await store.save(to, SUBJECT, new, now=T0, note=note, source=source)
+    return saved.parts[0].memory_id
+
+
+def left_in(bench: Bench, scope: Scope) -> list[str]:
+    """What the memories of a scope say."""
+    found = bench.postgres.psql(
+        "SELECT content FROM memory_versions v JOIN scopes s USING (tenant_id, scope_id)"
+        f" WHERE s.project = '{scope.project}' ORDER BY content"
+    )
+    return found.splitlines()
+
+
+async def test_a_copy_that_is_forgotten_leaves_the_project_it_came_from_as_it_was(bench: Bench) -> None:
+    sea, land, air = (bench.stores.scope(project=name) for name in ("sea", "land", "air"))
+    await bench.commit(sea, "s")
+    await bench.commit(land, "t", ("what land says is quite another matter altogether", "and so is the answer to it"))
+    memory = UUID(bench.postgres.psql(f"SELECT memory_id FROM memory_versions WHERE content = '{WORDS[0]}'"))
+    near = await copied(bench, sea, land, memory, WORDS[0])
+    await copied(bench, land, air, near, WORDS[0])
+    planned, turns, made = await bench.asking.remembered(Target("memory", str(near), land))
+    assert (dict(planned.turns), turns, made) == ({}, [], [str(near)])
+    receipt = (await bench.run(await bench.ask("memory", str(near), land))).receipt
+    assert receipt["complete"], receipt
+    assert left_in(bench, sea) == sorted(WORDS) and rows(bench, "turns") == 4
+    assert len(left_in(bench, land)) == 2 and left_in(bench, air) == [], "what was copied on went with it"
+    assert bench.postgres.psql("SELECT DISTINCT kind FROM tombstones") == "memory", "its words may be said again"
+
+
+async def test_what_is_forgotten_in_its_own_project_takes_its_copies_in_others(bench: Bench) -> None:
+    sea, land, air = (bench.stores.scope(project=name) for name in ("sea", "land", "air"))
+    await bench.commit(sea, "s")
+    memory = UUID(bench.postgres.psql(f"SELECT memory_id FROM memory_versions WHERE content = '{WORDS[0]}'"))
+    near = await copied(bench, sea, land, memory, WORDS[0])
+    await copied(bench, land, air, near, WORDS[0])
+    receipt = (await bench.run(await bench.ask("memory", str(memory), sea))).receipt
+    assert receipt["complete"], receipt
+    assert left_in(bench, land) == left_in(bench, air) == []
+    assert left_in(bench, sea) == [WORDS[1]]
 
 
 async def test_one_that_lost_the_lead_takes_nothing(bench: Bench) -> None:

@@ -290,7 +290,7 @@ async def _part(tx: Transaction, target: Target, scope_id: int) -> Plan:
         return Plan() if event_id is None else Plan(turns={event_id: scope_id})
     wanted = target.memory_ids if target.kind == "query" else (UUID(target.value),)
     known = [one for one in wanted if await tx.value("known_memory", tenant, scope_id, one) is not None]
-    turns = await tx.fetch("turns_behind", tenant, known) if known else []
+    turns = await tx.fetch("turns_behind", tenant, known, scope_id) if known else []
     events = {*target.turn_ids, *(row["event_id"] for row in turns)}
     return Plan(turns=dict.fromkeys(events, scope_id), memories=dict.fromkeys(known, scope_id))
 

@@ -169,15 +169,16 @@ FROM turns
 WHERE tenant_id = $1 AND scope_id = $2 AND source_id = $3;
 
 -- name: turns_behind
--- The turns that these memories rest on, through whatever memories lie between.
--- $1 tenant uuid, $2 memory_ids uuid[]
+-- The turns of a scope that these memories of it rest on, through whatever memories of it lie between. An edge lies where
+-- what was made lies: from a copy it leads to its source in another scope, and from there no further.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 scope_id int8
 -- Uses: derivations_pkey. Rows: event_id.
 WITH RECURSIVE up (id, kind) AS (
     SELECT w.id, 'memory' FROM unnest($2::uuid[]) AS w (id)
     UNION
     SELECT d.source_id, d.source_kind
     FROM up
-    JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = up.id
+    JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = up.id AND d.scope_id = $3
     WHERE up.kind = 'memory')
 SELECT id AS event_id
 FROM up
