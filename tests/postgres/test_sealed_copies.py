@@ -149,6 +149,17 @@ async def test_what_went_with_its_source_does_not_come_back_when_that_is_confide
     assert sorted(await told.shown("ada")) == [SAID, LEARNT]
 
 
+async def test_a_copy_that_was_left_open_before_is_found_by_raising_its_source_once_more(told: Told) -> None:
+    copy = await told.share(told.fact)
+    await told.raise_it()
+    psql = told.vault.postgres.psql
+    psql(f"UPDATE memories SET deleted_at = NULL WHERE memory_id = '{copy}'")
+    psql(f"UPDATE memory_versions SET sensitivity = 'internal', content = '{LEARNT}' WHERE memory_id = '{copy}'")
+    assert await told.shown() == [LEARNT]
+    await told.vault.stores.records.patch_memory(told.scope, told.memory, 2, RAISED, LATER)
+    assert await told.shown() == [] and WORD not in told.vault.raw()
+
+
 async def test_what_is_raised_to_internal_keeps_the_copies_of_what_was_not(told: Told) -> None:
     await told.share(told.fact)
     change = MemoryChange(sensitivity="internal")
