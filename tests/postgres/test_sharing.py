@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -45,15 +45,15 @@ class House:
     async def share(self, to: SharedTo = "project", memory: UUID | None = None, scope: Scope | None = None) -> Shared:
         return await self.sharing.share(scope or self.store.scope(), memory or self.memory, to, actor="key-1", now=NOW)
 
-    async def seen(self, *names: str) -> dict[UUID, IndexRow]:
+    async def seen(self, *names: str, as_of: datetime | None = None) -> dict[UUID, IndexRow]:
         """What an identity's index holds."""
         scope = self.store.scope(*names)
         ids = [one.scope_id for one in await self.store.read.visible_scopes(scope)]
-        rows = [row async for batch in self.store.read.index_rows(scope.tenant, ids) for row in batch]
+        rows = [row async for batch in self.store.read.index_rows(scope.tenant, ids, as_of=as_of) for row in batch]
         return {row.memory_id: row for row in rows if row.visible}
 
-    async def shown(self, *names: str) -> list[str]:
-        return [row.content for row in (await self.seen(*names)).values()]
+    async def shown(self, *names: str, as_of: datetime | None = None) -> list[str]:
+        return [row.content for row in (await self.seen(*names, as_of=as_of)).values()]
 
     async def actions(self) -> list[str]:
         page = await self.audit.page(self.store.tenant, limit=100, where=AuditFilter(), oldest_first=True)
@@ -238,6 +238,47 @@ async def test_a_source_that_is_quarantined_or_superseded_takes_its_copies(house
     await house.share()
     house.postgres.psql(f"UPDATE memories SET {state} WHERE memory_id = '{house.memory}'")
     assert await house.shown("bob") == []
+
+
+THEN = NOW + timedelta(minutes=5)
+LATER = NOW + timedelta(days=1)
+
+
+async def test_what_was_unshared_is_shown_as_of_no_moment(house: House) -> None:
+    await house.share()
+    assert await house.shown("bob", as_of=THEN) == [SAID], "it is shared, and was then"
+    assert await house.shown("bob", as_of=NOW - timedelta(minutes=1)) == [], "not yet"
+    await house.sharing.unshare(house.store.scope(), house.memory, "project", actor="key-1", now=LATER)
+    assert await house.shown("bob", as_of=THEN) == []
+    assert await house.shown("ada", as_of=THEN) == [SAID], "one's own is there as it was"
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (MemoryChange(content="The staging cluster runs in Dresden."), [SAID]),
+        (MemoryChange(sensitivity="confidential"), [SAID]),
+    ],
+)
+async def test_a_share_whose_source_was_changed_is_shown_as_of_no_moment(
+    house: House, change: MemoryChange, left: list[str]
+) -> None:
+    await house.share()
+    await house.store.records.patch_memory(house.store.scope(), house.memory, 1, change, LATER)
+    assert await house.shown("bob", as_of=THEN) == []
+    assert await house.shown("ada", as_of=THEN) == left
+
+
+async def test_a_share_whose_source_is_held_back_or_hidden_is_shown_as_of_no_moment(house: House) -> None:
+    await house.share("tenant")
+    await house.store.records.delete_memory(house.store.scope(), house.memory, LATER)
+    assert await house.shown("bob", as_of=THEN) == []
+    assert await house.shown("ada", as_of=THEN) == [SAID], "hiding leaves its owner the past"
+    await house.store.records.undelete_memory(house.store.scope(), house.memory, LATER)
+    assert await house.shown("bob", as_of=THEN) == [SAID]
+    house.postgres.psql(f"UPDATE memories SET quarantined_at = now() WHERE memory_id = '{house.memory}'")
+    assert await house.shown("bob", as_of=THEN) == []
+    assert await house.shown("ada", as_of=THEN) == []
 
 
 async def test_erasing_the_source_as_the_served_role_erases_the_copies(house: House) -> None:

@@ -25,13 +25,13 @@ ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
 -- name: memories_as_of
--- Memories of one scope as they were recorded at a moment; the quarantined of today stay hidden, and what has become
--- more sensitive since is that sensitive; what is confidential today was shared with nobody. Counters have no past, so
+-- Memories of one scope as they were recorded at a moment; the quarantined of today stay hidden, so does a share that was
+-- taken back, whatever ended it, and what has become more sensitive since is that sensitive. Counters have no past, so
 -- there are none.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8,
 -- $7 moment timestamptz
--- Uses: memories_changed, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
--- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
+-- Uses: memories_changed, memory_versions_pkey, shares_of_copy. Rows: memory_id, version, kind, scope_id, session_id,
+-- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
 -- attributes, validation_status, language, injected, last_injected_at, cleaned_by, pinned.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity,
@@ -47,9 +47,10 @@ JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_i
 JOIN memory_versions c ON c.tenant_id = m.tenant_id AND c.memory_id = m.memory_id AND c.version = m.version
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
   AND m.collection NOT IN ('episode', 'month')  -- not recalled: docs/decisions/0011, 0018
-  AND (m.collection <> 'shared' OR c.sensitivity NOT IN ('confidential', 'secret'))
   AND m.created_at <= $7 AND m.quarantined_at IS NULL
-  AND (m.deleted_at IS NULL OR m.deleted_at > $7) AND (m.superseded_at IS NULL OR m.superseded_at > $7)
+  AND (m.deleted_at IS NULL OR m.deleted_at > $7 AND NOT EXISTS (
+      SELECT FROM shares s WHERE s.tenant_id = $1 AND s.copy_id = m.memory_id))
+  AND (m.superseded_at IS NULL OR m.superseded_at > $7)
   AND v.superseded_by IS NULL
   AND (m.kind <> 'semantic' OR v.valid_to IS NULL OR v.valid_to > $7 OR v.valid_to <= v.occurred_at)
   AND (m.kind <> 'procedural' OR v.validation_status = 'confirmed')
