@@ -429,6 +429,8 @@ async def test_a_procedure_that_fails_is_retired_with_the_reason(store: Stores, 
     for day in (7, 8, 9):
         await worked(store, postgres, day=day)
     assert await shown(store) == []  # only a person brings it back
+    await judge(store, "read_file", "rejected", T0 + 9.5 * DAY)
+    assert await texts(store, T0 + 5.5 * DAY) == set()  # what a person has rejected is given as of no day
     await judge(store, "read_file", "confirmed", T0 + 10 * DAY)
     for day in (11, 12):
         await worked(store, postgres, day=day, good=False)

@@ -130,6 +130,35 @@ async def test_the_quarantined_of_today_are_hidden_from_every_moment(store: Stor
     assert await rows_of(store, store.scope(), as_of=T0) == []
 
 
+async def test_the_rejected_of_today_are_hidden_from_every_moment(store: Stores) -> None:
+    scope, commit = store.scope(), exchange(store.scope(), "s", 0, ("it is blue",))
+    await store.write.commit(commit, now=T0)
+    memory_id = commit.memories[0].memory_id
+    await store.records.patch_memory(scope, memory_id, 1, MemoryChange(validation_status="rejected"), T0 + HOUR)
+    for moment in (T0, T0 + HOUR, T0 + 2 * HOUR):
+        assert await rows_of(store, scope, as_of=moment) == []
+    await store.records.patch_memory(scope, memory_id, 2, MemoryChange(validation_status="confirmed"), T0 + 3 * HOUR)
+    assert len(await rows_of(store, scope, as_of=T0)) == 1
+    assert await rows_of(store, scope, as_of=T0 + 2 * HOUR) == [], "it was rejected then"
+
+
+async def test_as_of_the_end_of_a_memory_is_the_one_it_has_now(store: Stores) -> None:
+    scope, commit = store.scope(), exchange(store.scope(), "s", 0, ("it is blue",))
+    await store.write.commit(commit, now=T0)
+    memory_id = commit.memories[0].memory_id
+
+    async def ends(moment: datetime) -> list[datetime | None]:
+        return [row.expires_at for row in await rows_of(store, scope, as_of=moment)]
+
+    for version, end in ((1, T0 + 2 * HOUR), (2, T0 + 9 * HOUR)):
+        change = MemoryChange(expires_at=end, set_expires_at=True)
+        await store.records.patch_memory(scope, memory_id, version, change, T0 + (3 * version - 2) * HOUR)
+        assert await ends(T0) == [end]
+    assert await ends(T0 + HOUR) == [T0 + 9 * HOUR]
+    assert await ends(T0 + 3 * HOUR) == [], "it had ended then"
+    assert await ends(T0 + 5 * HOUR) == [T0 + 9 * HOUR]
+
+
 async def test_what_is_shared_is_visible_and_the_rest_is_not(store: Stores, postgres: TestDatabase) -> None:
     for user in ("ada", "eve"):
         await store.write.commit(exchange(store.scope(user), "s", 0), now=T0)

@@ -258,6 +258,7 @@ async def test_what_was_unshared_is_shown_as_of_no_moment(house: House) -> None:
     [
         (MemoryChange(content="The staging cluster runs in Dresden."), [SAID]),
         (MemoryChange(sensitivity="confidential"), [SAID]),
+        (MemoryChange(validation_status="rejected"), []),
     ],
 )
 async def test_a_share_whose_source_was_changed_is_shown_as_of_no_moment(

@@ -25,20 +25,21 @@ ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
 -- name: memories_as_of
--- Memories of one scope as they were recorded at a moment; the quarantined of today stay hidden, so does a share that was
--- taken back, whatever ended it, and what has become more sensitive since is that sensitive. Counters have no past, so
--- there are none.
+-- Memories of one scope as they were recorded at a moment, under the law of now: hidden are the quarantined of today, what
+-- a person has rejected (a procedure that its failures retired was one then), and a share that was taken back, whatever
+-- ended it. What has become more sensitive since is that sensitive, and the end of each is the one it has now. Counters
+-- have no past, so there are none.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8,
 -- $7 moment timestamptz
--- Uses: memories_changed, memory_versions_pkey, shares_of_copy. Rows: memory_id, version, kind, scope_id, session_id,
--- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
--- attributes, validation_status, language, injected, last_injected_at, cleaned_by, pinned.
+-- Uses: memories_changed, memory_versions_pkey, procedures_pkey, shares_of_copy. Rows: memory_id, version, kind, scope_id,
+-- session_id, changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at,
+-- created_at, attributes, validation_status, language, injected, last_injected_at, cleaned_by, pinned.
 SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity,
        CASE WHEN array_position(ARRAY['public', 'internal', 'confidential', 'secret'], c.sensitivity)
                > array_position(ARRAY['public', 'internal', 'confidential', 'secret'], v.sensitivity)
            THEN c.sensitivity ELSE v.sensitivity END AS sensitivity,
-       v.importance, v.expires_at, v.occurred_at, m.created_at,
+       v.importance, c.expires_at, v.occurred_at, m.created_at,
        v.attributes, v.validation_status, v.language, 0::int8 AS injected, NULL::timestamptz AS last_injected_at,
        v.cleaned_by, m.pinned
 FROM memories m
@@ -48,6 +49,10 @@ JOIN memory_versions c ON c.tenant_id = m.tenant_id AND c.memory_id = m.memory_i
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
   AND m.collection NOT IN ('episode', 'month')  -- not recalled: docs/decisions/0011, 0018
   AND m.created_at <= $7 AND m.quarantined_at IS NULL
+  AND v.validation_status <> 'rejected' AND (c.validation_status <> 'rejected' OR EXISTS (
+      SELECT FROM procedures p
+      WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id AND p.reason <> 'rejected in review'))
+  AND (v.expires_at IS NULL OR v.expires_at > $7)
   AND (m.deleted_at IS NULL OR m.deleted_at > $7 AND NOT EXISTS (
       SELECT FROM shares s WHERE s.tenant_id = $1 AND s.copy_id = m.memory_id))
   AND (m.superseded_at IS NULL OR m.superseded_at > $7)
