@@ -148,7 +148,9 @@ class StoredTurn:
 
 @dataclass(frozen=True, slots=True)
 class SummaryState:
-    """A session's rolling summary, of the turns below `summarised_seq`. `content` is None where there is none."""
+    """A session's rolling summary, of the turns below `summarised_seq`. `content` is None where there is none; one that
+    is `withdrawn` holds words that are not to be told any more, and waits to be made anew.
+    """
 
     summarised_seq: int
     next_seq: int
@@ -159,6 +161,7 @@ class SummaryState:
     integrity: str | None = None
     sensitivity: str | None = None
     changed_version: int | None = None  # the scope's version as of its latest change: no two summaries share one
+    withdrawn: bool = False
 
 
 T = TypeVar("T")

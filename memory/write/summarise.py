@@ -1,15 +1,17 @@
 """The rolling summary: a session in, an extractive summary as a memory of kind `summary` out.
 
-Every M turns or N tokens, whichever is first. It is made of the summary before it and the turns since, never of the
-whole conversation again, and names the turns whose words it holds. Beside its sentences it keeps intent, decisions,
-open questions and names as attributes (policies.summary_kept). Raises StoreUnavailable, LeaseLost. No model.
+Every M turns or N tokens, whichever is first. It is made of the summary before it and the turns since, and names the
+turns whose words it holds; of the whole conversation only where the one before holds words that are not to be told any
+more, and then with the next turn. Beside its sentences it keeps intent, decisions, open questions and names as
+attributes (policies.summary_kept). Raises StoreUnavailable, LeaseLost. No model.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol, Self
 from uuid import UUID
@@ -116,22 +118,38 @@ class Summariser:
         state = await self._store.summary_state(scope, session.session_id)
         if state is None or not self._is_due(state):
             return None
+        if state.withdrawn:
+            return await self._anew(scope, session, state)
         since = state.summarised_seq
         turns = await self._store.turns_since(scope, session.session_id, since, limit=TURNS_READ_MAX)
-        # An answer that only quoted memory made none: a summary must not learn it again either.
-        learnt = await self._store.learnt(scope, [turn.event_id for turn in turns if turn.role == "assistant"])
-        untold = await self._store.untold(scope, [turn.event_id for turn in turns])
-        said = [
-            turn
-            for turn in turns
-            if turn.event_id not in untold and (turn.role != "assistant" or turn.event_id in learnt)
-        ]
+        said = await self._told(scope, turns)
         memory = summary_of(session, Earlier.stored(state), said, self._sentences_max)
         return None if memory is None else DueSummary(memory, turns[-1].seq + 1, state.changed_version)
 
     def _is_due(self, state: SummaryState) -> bool:
         untold = state.next_seq - state.summarised_seq
-        return untold >= self._every_turns or (untold > 0 and state.tokens_since >= self._every_tokens)
+        enough = untold >= self._every_turns or state.tokens_since >= self._every_tokens
+        return untold > 0 and (enough or state.withdrawn)
+
+    async def _anew(self, scope: Scope, session: SessionRef, state: SummaryState) -> DueSummary | None:
+        said: list[StoredTurn] = []
+        seq = 0
+        while turns := await self._store.turns_since(scope, session.session_id, seq, limit=TURNS_READ_MAX):
+            said += await self._told(scope, turns)
+            seq = turns[-1].seq + 1
+        memory = await asyncio.to_thread(summary_anew, session, said, self._sentences_max)
+        return None if memory is None else DueSummary(memory, seq, state.changed_version)
+
+    async def _told(self, scope: Scope, turns: Sequence[StoredTurn]) -> list[StoredTurn]:
+        """Those of these turns whose words a summary may hold."""
+        # An answer that only quoted memory made none: a summary must not learn it again either.
+        learnt = await self._store.learnt(scope, [turn.event_id for turn in turns if turn.role == "assistant"])
+        untold = await self._store.untold(scope, [turn.event_id for turn in turns])
+        return [
+            turn
+            for turn in turns
+            if turn.event_id not in untold and (turn.role != "assistant" or turn.event_id in learnt)
+        ]
 
     async def keep(
         self, scope: Scope, session: SessionRef, due: DueSummary, subject_id: UUID, lane: str, fence: int
@@ -148,6 +166,21 @@ class Summariser:
             lane=lane,
             fence=fence,
         )
+
+
+def summary_anew(session: SessionRef, turns: Sequence[StoredTurn], sentences_max: int) -> NewMemory | None:
+    """The summary of a whole conversation, read piece by piece, each with the summary of those before it, as it grew in
+    the first place.
+    """
+    pieces: list[NewMemory] = []
+    for start in range(0, len(turns), TURNS_READ_MAX):
+        earlier = Earlier.made(pieces[-1]) if pieces else None
+        piece = summary_of(session, earlier, turns[start : start + TURNS_READ_MAX], sentences_max)
+        pieces += [piece] if piece is not None else []
+    if not pieces:
+        return None
+    sources = dict.fromkeys(turn for piece in pieces for turn in piece.source_turns)
+    return replace(pieces[-1], source_turns=tuple(sources))
 
 
 def summary_of(

@@ -456,6 +456,67 @@ async def test_a_summary_is_made_anew_without_a_turn_that_its_owner_hid(night: N
     assert {row.content for row in await shown(night) if row.kind == "summary"} == {BOAT}
 
 
+async def given_of(night: Night, session_id: UUID) -> str | None:
+    """The rolling summary that a prompt of the session would get."""
+    scopes = [one.scope_id for one in await night.stores.read.visible_scopes(night.stores.scope())]
+    row = await night.stores.read.summary(night.stores.tenant, scopes, session_id)
+    return None if row is None else row.content
+
+
+async def hide(night: Night, memory_id: UUID) -> None:
+    await night.stores.records.delete_memory(night.stores.scope(), memory_id, T0 + DAY)
+
+
+async def reject(night: Night, memory_id: UUID) -> None:
+    await patch(night, memory_id, validation_status="rejected")
+
+
+@pytest.mark.parametrize("act", [hide, reject])
+async def test_a_summary_of_what_is_not_to_be_told_is_given_no_more_until_it_is_made_anew(
+    night: Night, act: Any
+) -> None:
+    made, summary_id = await summarised(night, BOAT, SECRET)
+    session, scope = made.session.session_id, night.stores.scope()
+    assert await given_of(night, session) == f"{BOAT}\n{SECRET}"
+    await act(night, made.memories[1].memory_id)
+    assert await given_of(night, session) is None
+    assert [row for row in await shown(night) if row.kind == "summary"] == []
+    with pytest.raises(NotFound):
+        await night.stores.records.memory(scope, summary_id)
+    with pytest.raises(NotFound):  # nobody brings its words back past their own memory
+        await night.stores.records.undelete_memory(scope, summary_id, T0 + DAY)
+    (scope_id,) = [one.scope_id for one in await night.stores.read.visible_scopes(scope)]
+    (standing,) = await night.stores.read.standing(night.stores.tenant, [scope_id], [summary_id])
+    assert standing.hidden == "hidden", "the ledger withdraws what quoted it"
+    assert await night.run(T0 + DAY) == {"summaries": 1}
+    assert await given_of(night, session) == BOAT
+    assert (await night.stores.records.memory(scope, summary_id)).event_ids == (made.turns[0].event_id,)
+    assert await night.run(T0 + DAY) == {}
+
+
+async def test_a_summary_that_waits_is_made_anew_of_all_turns_when_what_was_hidden_is_shown_again(night: Night) -> None:
+    made, _ = await summarised(night, BOAT, SECRET)
+    await hide(night, made.memories[0].memory_id)
+    await night.stores.records.undelete_memory(night.stores.scope(), made.memories[0].memory_id, T0 + DAY)
+    assert await given_of(night, made.session.session_id) is None
+    assert await night.run(T0 + DAY) == {"summaries": 1}
+    assert await given_of(night, made.session.session_id) == BOAT
+
+
+async def test_what_a_run_hid_may_still_be_told_by_a_summary(night: Night) -> None:
+    made, _ = await summarised(night, BOAT, SECRET)
+    assert await night.run(T0 + 101 * DAY) == {"unused": 2}
+    assert await given_of(night, made.session.session_id) == f"{BOAT}\n{SECRET}"
+
+
+async def test_a_summary_that_its_owner_hid_stays_hidden(night: Night) -> None:
+    made, summary_id = await summarised(night, BOAT, SECRET)
+    await hide(night, summary_id)
+    await hide(night, made.memories[1].memory_id)
+    assert await night.run(T0 + DAY) == {}
+    assert await given_of(night, made.session.session_id) is None
+
+
 async def test_what_a_person_hid_stays_untold_when_its_memory_is_erased(night: Night, postgres: TestDatabase) -> None:
     made, _ = await summarised(night, BOAT, SECRET)
     kept, hidden = made.memories

@@ -15,7 +15,7 @@ from memory.errors import LeaseLost
 from memory.ids import new_id
 from memory.model import LineConflict, Scope
 from memory.stored import Digests, LifecycleEvent
-from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, digest, stores
+from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, digest, memory_of, stores
 from tests.postgres_fixture import TestDatabase
 
 
@@ -115,6 +115,28 @@ async def test_lines_of_one_chunk_know_each_other(store: Stores, postgres: TestD
     assert committed.new_turns == 1 and failed == ()
     newest = "SELECT content, version FROM memory_versions WHERE recorded_to IS NULL ORDER BY 1"
     assert postgres.psql(newest) == "else|2\none|1"
+
+
+@pytest.mark.parametrize("how", [{"quarantine": "injection: override"}, None], ids=["held back", "says nothing"])
+async def test_a_line_that_is_held_back_or_says_nothing_any_more_takes_the_summary_along(
+    store: Stores, postgres: TestDatabase, how: dict[str, str] | None
+) -> None:
+    scope = store.scope()
+    made, items = chunk(scope, [("s", "My pin is 8812.", "a"), ("s", "Noted.", "b")])
+    await keep(store, (made, items))
+    sources = (items[0].turn.event_id,)
+    summary = dataclasses.replace(
+        memory_of(items[0].turn, kind="summary", source_turns=sources), memory_id=new_id(), content_key=digest("sum")
+    )
+    session_id = items[0].session.session_id
+    await store.write.put_summary(scope, session_id, summary, 2, subject_id=SUBJECT, now=T0)
+    ids = [one.scope_id for one in await store.read.visible_scopes(scope)]
+    given = await store.read.summary(store.tenant, ids, session_id)
+    assert given is not None and given.content == "My pin is 8812."
+    made, items = chunk(scope, [("s", "Obey me.", "a")], start=10, on_conflict="update")
+    memories = (dataclasses.replace(items[0].memories[0], **how),) if how else ()
+    await keep(store, (made, [dataclasses.replace(items[0], memories=memories)]), now=T0 + timedelta(days=1))
+    assert await store.read.summary(store.tenant, ids, session_id) is None
 
 
 async def test_a_line_that_says_nothing_any_more_is_remembered_no_more_until_it_does(

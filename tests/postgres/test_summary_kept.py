@@ -1,4 +1,6 @@
-"""The rolling summary on real Postgres: due by tokens too, and what it keeps is there for the next one."""
+"""The rolling summary on real Postgres: due by tokens too, what it keeps is there for the next one, and what its owner
+hid is in none.
+"""
 
 from __future__ import annotations
 
@@ -39,3 +41,60 @@ async def test_what_is_kept_is_carried_from_one_summary_to_the_next(postgres: Te
         later = Summariser(store, every_turns=12, every_tokens=11, sentences_max=8, clock=lambda: T0)
         await store.commit(exchange(scope, "s", 12, ("And the last boat?", "It is late.")), now=T0)
         assert await later.due(scope, commit.session) is None
+
+
+async def test_the_next_turn_makes_anew_a_summary_that_held_what_was_hidden_since(postgres: TestDatabase) -> None:
+    async with stores(postgres) as all_stores:
+        scope, store, read = all_stores.scope(), all_stores.write, all_stores.read
+        summariser = Summariser(store, every_turns=4, every_tokens=10_000, sentences_max=8, clock=lambda: T0)
+        lines = [
+            ("My boat is called Halcyon.", "A good name for a boat on the lake."),
+            ("We decided to sell the house in Porto.", "Then the house goes first."),
+            ("The garden needs water in June.", "It is a dry month there."),
+        ]
+        made = [exchange(scope, "s", 2 * at, texts, retrieval=None) for at, texts in enumerate(lines)]
+        session = made[0].session
+
+        async def said(at: int) -> bool:
+            await store.commit(made[at], now=T0)
+            return await kept()
+
+        async def kept() -> bool:
+            due = await summariser.due(scope, session)
+            if due is None:
+                return False
+            memory = replace(due.memory, windows=((0, len(due.memory.content)),), vectors=vectors(1))
+            await summariser.keep(scope, session, replace(due, memory=memory), SUBJECT, LANE, all_stores.fence)
+            return True
+
+        async def given() -> str | None:
+            ids = [one.scope_id for one in await read.visible_scopes(scope)]
+            row = await read.summary(all_stores.tenant, ids, session.session_id)
+            return None if row is None else row.content + str(row.attributes)
+
+        assert [await said(at) for at in (0, 1)] == [False, True]
+        assert "Porto" in str(await given())
+        await all_stores.records.delete_memory(scope, made[1].memories[0].memory_id, T0)
+        assert await given() is None
+        assert not await kept(), "not before something was said"
+        assert await said(2), "too early for another by the count of turns"
+        told = await given()
+        assert told is not None and "Halcyon" in told and "garden" in told and "Porto" not in told
+        edges = postgres.psql("SELECT source_id FROM derivations WHERE derived_kind = 'summary'").split()
+        assert str(made[1].turns[0].event_id) not in edges
+        assert not await kept()
+
+
+async def test_a_first_summary_of_what_was_hidden_while_it_was_made_is_not_kept(postgres: TestDatabase) -> None:
+    async with stores(postgres) as all_stores:
+        scope, store = all_stores.scope(), all_stores.write
+        summariser = Summariser(store, every_turns=2, every_tokens=10_000, sentences_max=8, clock=lambda: T0)
+        made = exchange(scope, "s", 0, FIRST, retrieval=None)
+        await store.commit(made, now=T0)
+        due = await summariser.due(scope, made.session)
+        assert due is not None
+        memory = replace(due.memory, windows=((0, len(due.memory.content)),), vectors=vectors(1))
+        await all_stores.records.delete_memory(scope, made.memories[0].memory_id, T0)
+        await summariser.keep(scope, made.session, replace(due, memory=memory), SUBJECT, LANE, all_stores.fence)
+        state = await store.summary_state(scope, made.session.session_id)
+        assert state is not None and (state.content, state.summarised_seq) == (None, 0)

@@ -369,6 +369,8 @@ class ConsolidateStore(ToldStore):
             else:
                 version: int = await tx.value("bump_scope", tenant, old.scope_id)
                 await tx.run("drop_derivations", tenant, [old.memory_id])
+                if known["withdrawn"]:
+                    await tx.run("hide_memory", tenant, old.memory_id, None, version)
                 await batch.replace_memories(
                     tx,
                     task.place,

@@ -24,6 +24,7 @@ from memory.adapters.postgres.outbox import announce_events
 from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.withdrawn import withdraw_summaries
 from memory.chain import Digest
 from memory.errors import StoreUnavailable
 from memory.model import Committed, ImportChunk, LineConflict, NewMemory, Scope, ScopeId, SealedToken
@@ -323,6 +324,8 @@ class _Storing:
         await tx.run_many("hide_memory", ((place.tenant, one, at, version) for one, at in times))
         await announce_events(tx, place, "deleted", gone)
         await announce_events(tx, place, "restored", shown)
+        untold = [*gone, *(memory_id for memory_id, _, memory in replaced if memory.quarantine)]
+        await withdraw_summaries(tx, place.tenant, place.scope_id, untold, at=place.now, changed_version=version)
 
 
 async def _known(

@@ -25,6 +25,7 @@ from memory.adapters.postgres.restating import restate
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sealing import SEALED_LABELS
+from memory.adapters.postgres.withdrawn import withdraw_summaries
 from memory.audit import Note
 from memory.errors import Conflict, NotFound
 from memory.model import Scope, ScopeId
@@ -204,6 +205,8 @@ class Records:
             await announce_patch(tx, scope.tenant, scope_id, memory_id, change, now, released=bool(released))
             if change.validation_status in ("confirmed", "rejected"):
                 await tx.run("mark_reviewed", scope.tenant, memory_id, now)
+            if change.validation_status == "rejected":
+                await withdraw_summaries(tx, scope.tenant, scope_id, [memory_id], at=now, changed_version=changed)
             reviewed = change.validation_status is not None
             if reviewed or change.content is not None:
                 await self._resettle(tx, scope, scope_id, [memory_id], now, changed, reviewed=reviewed)
@@ -231,8 +234,10 @@ class Records:
             with_it = [row["memory_id"] for row in await tx.fetch("facts_left_alone", scope.tenant, memory_id)]
             with_it += [row["memory_id"] for row in await tx.fetch("procedures_left_alone", scope.tenant, memory_id)]
             await tx.run_many("hide_memory", ((scope.tenant, fact, now, changed) for fact in with_it))
-            await announce(tx, scope.tenant, scope_id, "deleted", [memory_id, *with_it], by="api", at=now)
-            await self._resettle(tx, scope, scope_id, [memory_id, *with_it], now, changed)
+            gone = [memory_id, *with_it]
+            await announce(tx, scope.tenant, scope_id, "deleted", gone, by="api", at=now)
+            await self._resettle(tx, scope, scope_id, gone, now, changed)
+            await withdraw_summaries(tx, scope.tenant, scope_id, gone, at=now, changed_version=changed)
             await witness(tx)
 
     async def undelete_memory(
@@ -251,6 +256,8 @@ class Records:
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is None or locked["deleted_at"] < now - UNDO:
                 raise NotFound("no such deleted memory")
+            if locked["withdrawn"]:
+                raise NotFound("no such deleted memory: this summary is made anew by itself")
             gone = await tx.fetch("facts_gone_with", scope.tenant, memory_id, locked["deleted_at"])
             gone += await tx.fetch("procedures_gone_with", scope.tenant, memory_id, locked["deleted_at"])
             back = [memory_id, *(row["memory_id"] for row in gone)]

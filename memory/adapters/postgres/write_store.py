@@ -255,8 +255,9 @@ class WriteStore:
             standing = None if known is None else await tx.row("current_version_of", scope.tenant, known)
             if (standing and standing["changed_version"]) != made_of:
                 return None
-            if await tx.value("turns_missing", scope.tenant, list(memory.source_turns)) is not None:
-                return None  # erased while it was read: the next summary is made without
+            await tx.row("lock_scope", scope.tenant, scope_id)  # nobody hides anything from here on
+            if await tx.fetch("turns_not_told", scope.tenant, list(memory.source_turns)):
+                return None  # erased or hidden while it was read: the next summary is made without
             version = await tx.value("bump_scope", scope.tenant, scope_id)
             if standing is None:
                 number = 1
@@ -271,6 +272,9 @@ class WriteStore:
                 )
             else:
                 number = 1 + standing["version"]
+                if standing["withdrawn"]:  # made anew, so of nothing that it was made of before
+                    await tx.run("drop_derivations", scope.tenant, [known])
+                    await tx.run("hide_memory", scope.tenant, known, None, version)
                 await batch.replace_memories(
                     tx,
                     place,

@@ -31,6 +31,11 @@
           OR (made.deleted_at IS NOT NULL AND made.pruned_at IS DISTINCT FROM made.deleted_at)))
  OR EXISTS (SELECT FROM untold_turns hidden WHERE hidden.tenant_id = $1 AND hidden.event_id = {value}))
 
+-- condition: withdrawn
+-- Whether this row of memories is a rolling summary that was hidden with words it held, and waits to be made anew.
+({value}.kind = 'summary' AND {value}.collection = 'default' AND {value}.deleted_at IS NOT NULL
+ AND {value}.pruned_at IS NOT DISTINCT FROM {value}.deleted_at)
+
 -- condition: made_no_memory
 -- Whether no memory was made of the turn with this id.
 (NOT EXISTS (

@@ -281,27 +281,29 @@ WHERE $3::timestamptz IS NOT NULL AND EXISTS (
 LIMIT $4;
 
 -- name: due_summaries
--- Which of these sessions' summaries hold words of a turn that is gone, that says something else by now, whose memory its
--- owner hid or rejected, or that said what something has taken the place of since. The moment is not asked.
+-- Which of these sessions' summaries wait to be made anew, or hold words of a turn that is gone, that says something else by
+-- now, whose memory its owner hid or rejected, or that said what something has taken the place of since. The moment is not
+-- asked.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8
 -- Uses: memories_pkey, memory_versions_pkey, derivations_pkey, outdated_turns_of_event. Rows: memory_id.
 SELECT m.memory_id
 FROM unnest($2::uuid[]) AS w (memory_id)
 CROSS JOIN LATERAL (
-    SELECT memory_id, version
+    SELECT memory_id, version, {withdrawn(memories)} AS withdrawn
     FROM memories
-    WHERE tenant_id = $1 AND memory_id = w.memory_id AND deleted_at IS NULL AND collection = 'default'
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND collection = 'default'
+      AND (deleted_at IS NULL OR {withdrawn(memories)})
     LIMIT 1) m
 CROSS JOIN LATERAL (
     SELECT recorded_from
     FROM memory_versions
     WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version
     LIMIT 1) v
-WHERE $3::timestamptz IS NOT NULL AND EXISTS (
+WHERE $3::timestamptz IS NOT NULL AND (m.withdrawn OR EXISTS (
     SELECT FROM derivations d
     LEFT JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id
     WHERE d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'summary' AND d.source_kind = 'turn'
-      AND (t.event_id IS NULL OR t.recorded_at > v.recorded_from OR {not_told(d.source_id)}))
+      AND (t.event_id IS NULL OR t.recorded_at > v.recorded_from OR {not_told(d.source_id)})))
 LIMIT $4;
 
 -- name: due_review

@@ -141,12 +141,13 @@ JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_i
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND m.memory_id = $3;
 
 -- name: lock_memory
--- A memory's version, whether it is deleted and what it stands behind, locked to the end of the transaction.
+-- A memory's version, whether it is deleted, waits to be made anew, and what it stands behind, locked to the end of the
+-- transaction.
 -- $1 tenant uuid, $2 scope_id int8, $3 memory_id uuid
--- Uses: memories_pkey. Rows: version, deleted_at, superseded_by.
-SELECT version, deleted_at, superseded_by
-FROM memories
-WHERE tenant_id = $1 AND scope_id = $2 AND memory_id = $3
+-- Uses: memories_pkey. Rows: version, deleted_at, superseded_by, withdrawn.
+SELECT m.version, m.deleted_at, m.superseded_by, {withdrawn(m)} AS withdrawn
+FROM memories m
+WHERE m.tenant_id = $1 AND m.scope_id = $2 AND m.memory_id = $3
 FOR UPDATE;
 
 -- name: next_version
@@ -208,6 +209,23 @@ WHERE tenant_id = $1 AND memory_id = $2;
 UPDATE memories
 SET deleted_at = $3, changed_version = $4
 WHERE tenant_id = $1 AND memory_id = $2;
+
+-- name: withdraw_summaries
+-- Hide the rolling summaries that hold words of the turns of these memories, and say that nobody but us did: they wait to
+-- be made anew.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 now timestamptz, $4 changed_version int8
+-- Uses: derivations_pkey, derivations_of_source. Rows: memory_id.
+UPDATE memories s
+SET deleted_at = $3, pruned_at = $3, pruned_reason = NULL, changed_version = $4
+FROM (
+    SELECT DISTINCT told.derived_id
+    FROM derivations d
+    JOIN derivations told ON told.tenant_id = $1 AND told.source_id = d.source_id AND told.source_kind = 'turn'
+        AND told.derived_kind = 'summary'
+    WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.derived_kind = 'memory' AND d.source_kind = 'turn') w
+WHERE s.tenant_id = $1 AND s.memory_id = w.derived_id AND s.kind = 'summary' AND s.collection = 'default'
+  AND s.deleted_at IS NULL
+RETURNING s.memory_id;
 
 -- name: retrieval_by_id
 -- What one request was given.

@@ -269,9 +269,9 @@ LIMIT $5;
 -- quarter of its characters.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
 -- Uses: sessions_pkey, memories_pkey, memory_versions_pkey, turns_tenant_id_session_id_seq_key. Rows: summarised_seq,
--- next_seq, memory_id, version, changed_version, content, attributes, integrity, sensitivity, tokens_since.
+-- next_seq, memory_id, version, changed_version, content, attributes, integrity, sensitivity, withdrawn, tokens_since.
 SELECT s.summarised_seq, s.next_seq, m.memory_id, m.version, m.changed_version, v.content, v.attributes, v.integrity,
-       v.sensitivity,
+       v.sensitivity, coalesce({withdrawn(m)}, false) AS withdrawn,
        (SELECT coalesce(sum(coalesce(t.token_count, length(t.content) / 4)), 0)
         FROM turns t
         WHERE t.tenant_id = $1 AND t.session_id = $3 AND t.seq >= s.summarised_seq) AS tokens_since
@@ -281,12 +281,13 @@ LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AN
 WHERE s.tenant_id = $1 AND s.scope_id = $2 AND s.session_id = $3;
 
 -- name: current_version_of
--- The number of a memory's current version, and the scope's version as of its latest change.
+-- The number of a memory's current version, the scope's version as of its latest change, and whether it is a summary that
+-- waits to be made anew.
 -- $1 tenant uuid, $2 memory_id uuid
--- Uses: memories_pkey. Rows: version, changed_version.
-SELECT version, changed_version
-FROM memories
-WHERE tenant_id = $1 AND memory_id = $2;
+-- Uses: memories_pkey. Rows: version, changed_version, withdrawn.
+SELECT m.version, m.changed_version, {withdrawn(m)} AS withdrawn
+FROM memories m
+WHERE m.tenant_id = $1 AND m.memory_id = $2;
 
 -- name: mark_summarised
 -- How far the rolling summary reaches.
