@@ -13,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from memory.envelope import Binding, seal
+from memory.erasure.journal import Entry
 from memory.erasure.model import Job, Plan, Target
 from memory.erasure.ports import EraseStore
 from memory.ids import new_id
@@ -44,13 +45,21 @@ class Asking:
         made = await self.store.reach(plan, tenant, turns)
         return plan, [str(one) for one in turns], [str(one) for one in made]
 
-    async def ask(self, target: Target, now: datetime, known_as: UUID | None = None) -> UUID:
-        """Write a job; its id: that of one that is done again in an older copy, or a new one."""
-        tenant, erasure_id = target.scope.tenant, known_as or new_id()
-        key = await self.keys.tenant_key(tenant)
-        sealed = seal(key, binding_of(tenant, erasure_id), target.packed())
+    async def ask(self, target: Target, now: datetime) -> UUID:
+        """Write a job; its id."""
+        tenant, erasure_id = target.scope.tenant, new_id()
+        sealed = await self._sealed(target, erasure_id)
         await self.store.add(tenant, erasure_id, target.kind, sealed, await self._digest(target), now)
         return erasure_id
+
+    async def ask_again(self, target: Target, line: Entry) -> None:
+        """Write the job of an erasure that an older copy does not know, under its own name."""
+        sealed = await self._sealed(target, line.erasure)
+        await self.store.add(line.tenant, line.erasure, line.kind, sealed, line.digest, line.at)
+
+    async def note_done(self, line: Entry, now: datetime) -> None:
+        """Write down that an older copy holds nothing of an erasure: it has ended, with the receipt that it had."""
+        await self.store.add_ended(line.tenant, line.erasure, line.kind, line.digest, line.at, line.receipt, now)
 
     async def scopes_of(self, tenant: UUID, user: str) -> list[Scope]:
         """The user's own scopes, of every project and agent."""
@@ -78,6 +87,10 @@ class Asking:
     async def job(self, tenant: UUID, erasure_id: UUID) -> Job | None:
         """How far a job is; None for no such job."""
         return await self.store.get(tenant, erasure_id)
+
+    async def _sealed(self, target: Target, erasure_id: UUID) -> bytes:
+        tenant = target.scope.tenant
+        return seal(await self.keys.tenant_key(tenant), binding_of(tenant, erasure_id), target.packed())
 
     async def _digest(self, target: Target) -> bytes:
         """The HMAC that stands for a target: that of its tombstone where it has one of its own."""

@@ -11,7 +11,7 @@ import base64
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from memory.model import TombstoneKind
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One erasure. `tombstones`: kind and digest."""
+    """One erasure. `tombstones`: kind and digest. `receipt`: the one that was signed, when it is read."""
 
     tenant: UUID
     erasure: UUID
@@ -30,6 +30,7 @@ class Entry:
     digest: bytes
     at: datetime
     tombstones: tuple[tuple[TombstoneKind, bytes], ...]
+    receipt: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def append(path: Path, entry: Entry, receipt: Mapping[str, Any]) -> None:
@@ -77,6 +78,7 @@ def _entry(raw: bytes) -> Entry | None:
             bytes.fromhex(line["digest"]),
             datetime.fromisoformat(line["at"]),
             tuple(_unpacked(line["tombstones"])),
+            dict(line["receipt"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -21,6 +21,16 @@ class EraseStore(Protocol):
     async def add(
         self, tenant: UUID, erasure_id: UUID, kind: str, target: bytes, digest: bytes, now: datetime
     ) -> None: ...
+    async def add_ended(
+        self,
+        tenant: UUID,
+        erasure_id: UUID,
+        kind: str,
+        digest: bytes,
+        at: datetime,
+        receipt: Mapping[str, Any],
+        now: datetime,
+    ) -> None: ...
     async def get(self, tenant: UUID, erasure_id: UUID) -> Job | None: ...
     async def waiting(self, limit: int = 100) -> list[tuple[UUID, UUID]]: ...
     async def items(self, job: Job) -> Items: ...

@@ -2,7 +2,9 @@
 
 The journal knows HMACs only, so the names, conversations and turns of the store are held against them, as commits are.
 What is found goes by the same steps as ever, under the erasure's own id, as far as taking away; making anew, the probe
-and the receipt are a worker's, which finds the job. Raises what the steps raise: then the service is not ready.
+and the receipt are a worker's, which finds the job. Each line is gone through once: one that nothing is there of is
+written down as ended, or it would meet who comes back at a later start. Raises what the steps raise: then the service
+is not ready.
 """
 
 from __future__ import annotations
@@ -37,18 +39,29 @@ async def reapply(erasing: Erasing, asking: Asking, leader: Leads) -> int:
         if fence is None:
             raise LeaseLost("another process goes through with erasures")
         for line in missing:
-            for target in await _targets(erasing, asking, line):
-                erasure_id = await asking.ask(target, line.at, line.erasure)
-                await erasing.run(line.tenant, erasure_id, fence, removal_only=True)
-            await parts.store.keep_tombstones(line.tenant, line.tombstones, line.at)
+            await _take_out(erasing, asking, line, fence)
     event(log, "erased_again", logging.WARNING, erasures=len(missing))
     return len(missing)
 
 
 async def _is_missing(asking: Asking, line: journal.Entry) -> bool:
+    """Whether the store does not know of it, or was not done with taking it away when its process or its copy ended."""
     if not await asking.store.knows_tenant(line.tenant):
         return False  # another store's journal
-    return await asking.job(line.tenant, line.erasure) is None
+    job = await asking.job(line.tenant, line.erasure)
+    return job is None or job.step in ("asked", "marked")
+
+
+async def _take_out(erasing: Erasing, asking: Asking, line: journal.Entry, fence: int) -> None:
+    """One line. The tombstones first: a job that is begun is not looked for again."""
+    await asking.store.keep_tombstones(line.tenant, line.tombstones, line.at)
+    if await asking.job(line.tenant, line.erasure) is None:
+        targets = await _targets(erasing, asking, line)
+        if not targets:
+            await asking.note_done(line, erasing.parts.clock())
+            return
+        await asking.ask_again(targets[0], line)
+    await erasing.run(line.tenant, line.erasure, fence, removal_only=True)
 
 
 async def _targets(erasing: Erasing, asking: Asking, line: journal.Entry) -> Sequence[Target]:

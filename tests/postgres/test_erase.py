@@ -108,7 +108,7 @@ class Bench:
             turns = tuple(replace(turn, occurred_at=arrived) for turn in one.turns)
             one = replace(one, exchange=replace(one.exchange, arrived_at=arrived), turns=turns)
         digests = digests_of(key, scope, [session], one.turns)
-        return await self.stores.write.commit(one, now=T0, digests=digests)
+        return await self.stores.write.commit(one, now=arrived or T0, digests=digests)
 
 
 @pytest.fixture

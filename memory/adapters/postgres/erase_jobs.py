@@ -31,6 +31,20 @@ class EraseJobs:
         async with self._database.transaction(tenant) as tx:
             await tx.run("add_erasure", tenant, erasure_id, kind, target, digest, now)
 
+    async def add_ended(
+        self,
+        tenant: UUID,
+        erasure_id: UUID,
+        kind: str,
+        digest: bytes,
+        at: datetime,
+        receipt: Mapping[str, Any],
+        now: datetime,
+    ) -> None:
+        """Write a job that there is nothing to do for; again is harmless."""
+        async with self._database.transaction(tenant) as tx:
+            await tx.run("add_ended_erasure", tenant, erasure_id, kind, digest, at, dict(receipt), now)
+
     async def get(self, tenant: UUID, erasure_id: UUID) -> Job | None:
         """How far a job is; None for no such job."""
         async with self._database.transaction(tenant, read_only=True) as tx:

@@ -13,6 +13,15 @@ INSERT INTO erasures (tenant_id, erasure_id, kind, target, digest, step, request
 VALUES ($1, $2, $3, $4, $5, 'asked', $6)
 ON CONFLICT (tenant_id, erasure_id) DO NOTHING;
 
+-- name: add_ended_erasure
+-- A job that there is nothing to do for.
+-- $1 tenant uuid, $2 erasure_id uuid, $3 kind text, $4 digest bytea, $5 at timestamptz, $6 receipt jsonb,
+-- $7 now timestamptz
+-- Uses: erasures_pkey. Rows: none.
+INSERT INTO erasures (tenant_id, erasure_id, kind, digest, step, requested_at, receipt, finished_at)
+VALUES ($1, $2, $3, $4, 'ended', $5, $6, $7)
+ON CONFLICT (tenant_id, erasure_id) DO NOTHING;
+
 -- name: erasure_by_id
 -- How far a job is.
 -- $1 tenant uuid, $2 erasure_id uuid
