@@ -26,7 +26,7 @@ from memory.envelope import Binding, key_id_of, unseal
 from memory.erasure import journal
 from memory.erasure.asking import binding_of
 from memory.erasure.follower import Word
-from memory.erasure.model import Items, Job, Plan, Step, Target, Traces, added
+from memory.erasure.model import WHOLE, Items, Job, Plan, Step, Target, Traces, added
 from memory.erasure.ports import EraseStore, GoesThrough, Hots, MakesAnew, TakesFiles
 from memory.erasure.receipt import signed
 from memory.erasure.shingles import Shingles
@@ -118,7 +118,7 @@ class Erasing:
     async def _mark(self, job: Job, target: Target, known: Known, fence: int) -> Job:
         """Nothing of it comes in any more from here on."""
         plan = await self._remember(await self._store.plan(target), target, known)
-        subject = await self._subject(target)
+        subject = None if plan.stays else await self._subject(target)  # what stays is sealed under these keys
         await self._store.mark(job, plan, known.tombstones, subject, self._parts.clock(), fence)
         if subject is not None:
             await self._tell(Word(job.tenant_id, job.erasure_id, 1, subject=subject), known)
@@ -138,9 +138,8 @@ class Erasing:
         await self._settle()
         items = await self._store.items(job)
         purged = await self._purge(job, target, items)
-        user = target.value if target.kind == "user" else None
         touched = items.touched()  # before they are gone
-        deleted = await self._store.delete(job, items, user, self._parts.clock(), fence)
+        deleted = await self._store.delete(job, items, target, self._parts.clock(), fence)
         items = await self._store.items(job)
         purged["files"] = await self._parts.files.forget(
             job.tenant_id, sorted({*touched, *items.touched()}), self._parts.clock()
@@ -195,11 +194,10 @@ class Erasing:
         for content in await self._store.said_by(tenant, plan.touched, made):
             known.made.add(content)
         known.tombstones.extend(await self._names(plan, target, made))
-        if plan.scopes or not made:
+        if not made or (plan.scopes and not plan.stays):
             return plan
         given = await self._store.answers_given(tenant, plan.touched, made)
-        scope_id = plan.touched[0]
-        echoes = {one: scope_id for one, text in given if one not in events and known.words.found_in(text)}
+        echoes = {one: at for one, at, text in given if one not in events and known.words.found_in(text)}
         await self._take_in(plan, [], [], list(echoes), known, tenant)
         return replace(plan, turns={**plan.turns, **echoes})
 
@@ -267,9 +265,9 @@ class Erasing:
 
         gone["queue_entries"] += await redis.purge(tenant, [subject] if subject else subjects, judge)
         gone["redis_keys"] += await redis.drop_ledgers(tenant)
-        if target.kind in ("user", "project"):
+        if target.kind in WHOLE or target.until is not None:
             named = {one.scope_id: one for one in await self._store.scopes(tenant)}
-            for scope_id in items.scope_ids():
+            for scope_id in items.scope_ids() if target.until is None else items.touched():
                 if (one := named.get(scope_id)) is not None:
                     scope = Scope(tenant, one.user, one.project, one.agent)
                     gone["redis_keys"] += await redis.drop_scope(tenant, scope_key(chain_key, scope))

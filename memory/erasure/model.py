@@ -22,26 +22,32 @@ WHOLE: Final = frozenset({"user", "project"})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What somebody wants forgotten. `scope` is the caller's; `memory_ids`, `turn_ids`: what a query has found."""
+    """What somebody wants forgotten. `scope` is the caller's; `memory_ids`, `turn_ids`: what a query has found.
+
+    `until`: in an older copy, when it was wanted. What came later stays; the ids, of whatever scope, go all the same.
+    """
 
     kind: TargetKind
     value: str
     scope: Scope
     memory_ids: tuple[UUID, ...] = ()
     turn_ids: tuple[UUID, ...] = ()
+    until: datetime | None = None
 
     def packed(self) -> bytes:
         """As bytes, to be sealed."""
         names = [self.scope.user, self.scope.project, self.scope.agent]
         ids = [[str(one) for one in some] for some in (self.memory_ids, self.turn_ids)]
-        return json.dumps([self.kind, self.value, names, *ids]).encode()
+        until = [] if self.until is None else [self.until.isoformat()]
+        return json.dumps([self.kind, self.value, names, *ids, *until]).encode()
 
     @classmethod
     def unpacked(cls, raw: bytes, tenant: UUID) -> Target:
         """The target again."""
         kind, value, (user, project, agent), *ids = json.loads(raw)
-        memories, turns = (tuple(UUID(one) for one in some) for some in ids)
-        return cls(kind, value, Scope(tenant, user, project, agent), memories, turns)
+        memories, turns = (tuple(UUID(one) for one in some) for some in ids[:2])
+        until = datetime.fromisoformat(ids[2]) if ids[2:] else None
+        return cls(kind, value, Scope(tenant, user, project, agent), memories, turns, until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,9 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class GoneTurn:
-    """A turn that goes: what it is recognised by when it comes again."""
+    """A turn that goes: what it is recognised by when it comes again. `came`: when it was said or stored, whichever is
+    earlier.
+    """
 
     event_id: UUID
     scope_id: int
@@ -66,16 +74,21 @@ class GoneTurn:
     chain: bytes
     source_id: str | None
     content: str
+    came: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a target comes to: whole scopes, whole conversations, single turns, and memories named or made of them."""
+    """What a target comes to: whole scopes, whole conversations, single turns, and memories named or made of them.
+
+    `stays`: of the scopes that were meant some hold what came later, and are left with it.
+    """
 
     scopes: tuple[Named, ...] = ()
     sessions: Mapping[UUID, tuple[int, str]] = field(default_factory=dict)  # scope, label
     turns: Mapping[UUID, int] = field(default_factory=dict)  # scope
     memories: Mapping[UUID, int] = field(default_factory=dict)  # scope
+    stays: bool = False
 
     @property
     def scope_ids(self) -> list[int]:

@@ -1,17 +1,18 @@
 """A database that was restored from an older copy: the journal in, what was erased since taken out again.
 
-The journal knows HMACs only, so the names, conversations and turns of the store are held against them, as commits are.
-What is found goes by the same steps as ever, under the erasure's own id, as far as taking away; making anew, the probe
-and the receipt are a worker's, which finds the job. Each line is gone through once: one that nothing is there of is
-written down as ended, or it would meet who comes back at a later start. Raises what the steps raise: then the service
-is not ready.
+The journal knows HMACs only, so the names, conversations and turns of the store are held against them, as
+commits are: what came by the time of the erasure goes, and what came later stays, but for the forgotten itself, sent
+again. It goes by the same steps as ever, under the erasure's own id, as far as taking away; making anew, the probe and
+the receipt are a worker's, which finds the job. Each line is gone through once: one that nothing is there of is written
+down as ended, or it would meet who comes back at a later start. Raises what the steps raise: then the service is not
+ready.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final, Literal
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from memory.erasure import journal
 from memory.erasure.asking import Asking
 from memory.erasure.job import Erasing
 from memory.erasure.loop import Leads, leading
-from memory.erasure.model import Target
+from memory.erasure.model import WHOLE, GoneTurn, Target
 from memory.errors import LeaseLost
 from memory.model import Scope
 from memory.telemetry import event
@@ -56,45 +57,68 @@ async def _take_out(erasing: Erasing, asking: Asking, line: journal.Entry, fence
     """One line. The tombstones first: a job that is begun is not looked for again."""
     await asking.store.keep_tombstones(line.tenant, line.tombstones, line.at)
     if await asking.job(line.tenant, line.erasure) is None:
-        targets = await _targets(erasing, asking, line)
-        if not targets:
+        target = await _target(asking, line)
+        if target is None:
             await asking.note_done(line, erasing.parts.clock())
             return
-        await asking.ask_again(targets[0], line)
+        await asking.ask_again(target, line)
     await erasing.run(line.tenant, line.erasure, fence, removal_only=True)
 
 
-async def _targets(erasing: Erasing, asking: Asking, line: journal.Entry) -> Sequence[Target]:
-    """What in this store the line means; one target, since an erasure has one."""
-    store, keys = asking.store, erasing.parts.keys
-    content_key = await keys.content_key(line.tenant)
-    scopes = await store.scopes(line.tenant)
-    if line.kind in ("user", "project"):
-        kind: Literal["user", "project"] = "user" if line.kind == "user" else "project"
-        names = {one.user if kind == "user" else one.project: one for one in scopes}
-        for name, one in names.items():
-            if digest(content_key, kind, name) == line.digest:
-                return [Target(kind, name, Scope(line.tenant, one.user, one.project, one.agent))]
-        return []
-    everything = [one.scope_id for one in scopes]
-    of = {one.scope_id: Scope(line.tenant, one.user, one.project, one.agent) for one in scopes}
+async def _target(asking: Asking, line: journal.Entry) -> Target | None:
+    """What in this store the line means."""
+    named = await asking.store.scopes(line.tenant)
+    of = {one.scope_id: Scope(line.tenant, one.user, one.project, one.agent) for one in named}
+    if line.kind in WHOLE:
+        return await _whole(asking, line, of)
     if line.kind == "session":
-        for _, scope_id, label in await store.labels(line.tenant, everything):
-            if session_digest(content_key, of[scope_id], label) == line.digest:
-                return [Target("session", label, of[scope_id])]
-        return []
-    return await _by_turns(asking, line, content_key, everything, of)
+        return await _session(asking, line, of)
+    turns = await _marked(asking, line, of, newer=False)
+    if not turns:
+        return None
+    return Target("query", "", of[next(iter(turns.values()))], (), tuple(turns), line.at)
 
 
-async def _by_turns(
-    asking: Asking, line: journal.Entry, content_key: bytes, everything: Sequence[int], of: dict[int, Scope]
-) -> Sequence[Target]:
-    """A memory, a source or a query: the memories made of the turns that went, by their places in the chain."""
-    chains = {value for kind, value in line.tombstones if kind == "chain"}
-    gone: dict[int, list[UUID]] = {}
-    async for page in asking.store.turns(line.tenant, everything, [], [], everything):
-        for one in page:
-            marks = turn_digests(content_key, of[one.scope_id].user, one.content, one.source_id, one.chain)
-            if marks[0][1] in chains:
-                gone.setdefault(one.scope_id, []).append(one.event_id)
-    return [Target("query", "", of[scope_id], (), tuple(events)) for scope_id, events in gone.items()][:1]
+async def _whole(asking: Asking, line: journal.Entry, of: Mapping[int, Scope]) -> Target | None:
+    content_key = await asking.keys.content_key(line.tenant)
+    kind: Literal["user", "project"] = "user" if line.kind == "user" else "project"
+    theirs: dict[str, dict[int, Scope]] = {}
+    for scope_id, scope in of.items():
+        theirs.setdefault(scope.user if kind == "user" else scope.project, {})[scope_id] = scope
+    for name, scopes in theirs.items():
+        if digest(content_key, kind, name) == line.digest:
+            turns = await _marked(asking, line, scopes, newer=True)
+            return Target(kind, name, next(iter(scopes.values())), (), tuple(turns), line.at)
+    return None
+
+
+async def _session(asking: Asking, line: journal.Entry, of: Mapping[int, Scope]) -> Target | None:
+    content_key = await asking.keys.content_key(line.tenant)
+    for _, scope_id, label in await asking.store.labels(line.tenant, list(of)):
+        if session_digest(content_key, of[scope_id], label) == line.digest:
+            theirs = {at: one for at, one in of.items() if one.user == of[scope_id].user}
+            turns = await _marked(asking, line, theirs, newer=True)
+            return Target("session", label, of[scope_id], (), tuple(turns), line.at)
+    return None
+
+
+async def _marked(asking: Asking, line: journal.Entry, of: Mapping[int, Scope], *, newer: bool) -> dict[UUID, int]:
+    """The turns of these scopes that the line's tombstones stand for, with their scopes; `newer`: only those that came
+    later, where the rest goes by its name.
+
+    What was there is known by its place in the chain, in every scope of its user; what came later by its words and its
+    source too, as a commit would be.
+    """
+    content_key, there = await asking.keys.content_key(line.tenant), frozenset(line.tombstones)
+
+    def is_marked(turn: GoneTurn) -> bool:
+        later = turn.came > line.at
+        if newer and not later:
+            return False
+        marks = turn_digests(content_key, of[turn.scope_id].user, turn.content, turn.source_id, turn.chain)
+        return not there.isdisjoint(marks if later else marks[:1])
+
+    turns: dict[UUID, int] = {}
+    async for page in asking.store.turns(line.tenant, list(of), [], [], list(of)):
+        turns |= {one.event_id: one.scope_id for one in page if is_marked(one)}
+    return turns

@@ -17,6 +17,7 @@ from uuid import UUID
 from memory.adapters.postgres import facts, outbox, procedures
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.erase_jobs import LANE, EraseJobs, note_items
+from memory.adapters.postgres.erase_older import erase_bare, plan_until
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.rows import Place
@@ -54,10 +55,10 @@ class EraseStore(EraseJobs):
         tenant = target.scope.tenant
         everything = [one.scope_id for one in await self.scopes(tenant)]
         async with self._database.transaction(tenant, everything, read_only=True) as tx:
-            if target.kind in WHOLE:
-                return await _whole(tx, target)
-            scope_id = await tx.value("find_scope", tenant, target.scope.user, target.scope.project, target.scope.agent)
-            return Plan() if scope_id is None else await _part(tx, target, scope_id)
+            if target.until is not None and target.kind == "query":
+                return await plan_until(tx, target, Plan(), target.until)  # its ids say all
+            meant = await _meant(tx, target)
+            return meant if target.until is None else await plan_until(tx, target, meant, target.until)
 
     async def turns(
         self, tenant: UUID, scopes: Sequence[int], sessions: Sequence[UUID], events: Sequence[UUID], see: Sequence[int]
@@ -86,11 +87,13 @@ class EraseStore(EraseJobs):
         async with self._database.transaction(tenant, see, read_only=True) as tx:
             return [row["content"] for row in await tx.fetch("versions_to_erase", tenant, list(memories))]
 
-    async def answers_given(self, tenant: UUID, see: Sequence[int], memories: Sequence[UUID]) -> list[tuple[UUID, str]]:
-        """Answers to requests that were given one of these memories."""
+    async def answers_given(
+        self, tenant: UUID, see: Sequence[int], memories: Sequence[UUID]
+    ) -> list[tuple[UUID, int, str]]:
+        """Answers to requests that were given one of these memories, with their scopes."""
         async with self._database.transaction(tenant, see, read_only=True) as tx:
             found = await tx.fetch("answers_given", tenant, [str(one) for one in memories])
-        return [(row["event_id"], row["content"]) for row in found]
+        return [(row["event_id"], row["scope_id"], row["content"]) for row in found]
 
     # ------------------------------------------------------------ marking
 
@@ -116,14 +119,16 @@ class EraseStore(EraseJobs):
 
     # ------------------------------------------------------------ taking it away
 
-    async def delete(self, job: Job, items: Items, user: str | None, now: datetime, fence: int) -> dict[str, Any]:
-        """Take it away with all that was made of it. `user`: whose name goes too. Rows by table."""
+    async def delete(self, job: Job, items: Items, target: Target, now: datetime, fence: int) -> dict[str, Any]:
+        """Take it away with all that was made of it; of a user the name too. Rows by table."""
         everything = [one.scope_id for one in await self.scopes(job.tenant_id)]
         async with self._database.transaction(job.tenant_id, everything) as tx:
             await hold_fence(tx, LANE, fence)
-            counts = await _Deletion(tx, job, items, self.embeddings, now).run()
-            if user is not None:
-                counts["subjects"] = await tx.run("erase_subject", job.tenant_id, user)
+            counts = Counter(await _Deletion(tx, job, items, self.embeddings, now).run())
+            if target.until is not None:
+                counts.update(await erase_bare(tx, target, items, target.until))
+            if target.kind == "user":
+                counts["subjects"] = await tx.run("erase_subject", job.tenant_id, target.value)
             total = added(job.counts, {name: value for name, value in counts.items() if value})
             await tx.run("advance_erasure", job.tenant_id, job.erasure_id, "deleted", total)
         return total
@@ -273,6 +278,14 @@ async def _taken_along(tx: Transaction, tenant: UUID, first: Iterable[UUID]) -> 
     return taken
 
 
+async def _meant(tx: Transaction, target: Target) -> Plan:
+    if target.kind in WHOLE:
+        return await _whole(tx, target)
+    names = (target.scope.user, target.scope.project, target.scope.agent)
+    scope_id = await tx.value("find_scope", target.scope.tenant, *names)
+    return Plan() if scope_id is None else await _part(tx, target, scope_id)
+
+
 async def _whole(tx: Transaction, target: Target) -> Plan:
     user, project = (target.value, None) if target.kind == "user" else (None, target.value)
     scopes = tuple(_named(row) for row in await tx.fetch("scopes_named", target.scope.tenant, user, project))
@@ -313,4 +326,5 @@ def _turn(row: Any) -> GoneTurn:
         bytes(row["chain"]),
         row["source_id"],
         row["content"],
+        row["came"],
     )

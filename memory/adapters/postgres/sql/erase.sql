@@ -238,13 +238,54 @@ WHERE tenant_id = $1 AND memory_id = $3 AND scope_id = $2;
 -- name: turns_to_erase
 -- The turns of these scopes, or of these sessions, or these themselves, by id behind another, with their words.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 session_ids uuid[], $4 event_ids uuid[], $5 after uuid, $6 limit int8
--- Uses: none. Rows: event_id, scope_id, session_id, exchange_id, chain, source_id, name, content.
-SELECT event_id, scope_id, session_id, exchange_id, chain, source_id, name, content
+-- Uses: none. Rows: event_id, scope_id, session_id, exchange_id, chain, source_id, name, content, came.
+SELECT event_id, scope_id, session_id, exchange_id, chain, source_id, name, content,
+       least(occurred_at, recorded_at) AS came
 FROM turns
 WHERE tenant_id = $1 AND event_id > $5
   AND (scope_id = ANY ($2) OR session_id = ANY ($3) OR event_id = ANY ($4))
 ORDER BY event_id
 LIMIT $6;
+
+-- name: newer_than
+-- Where in these scopes there is anything that came after a moment and was not made of turns.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 until timestamptz
+-- Uses: none. Rows: scope_id, session_id.
+SELECT scope_id, session_id FROM turns
+WHERE tenant_id = $1 AND scope_id = ANY ($2) AND least(occurred_at, recorded_at) > $3
+UNION
+SELECT scope_id, session_id FROM exchanges
+WHERE tenant_id = $1 AND scope_id = ANY ($2) AND arrived_at > $3 AND origin = 'live'
+UNION
+SELECT m.scope_id, m.session_id FROM memories m
+WHERE m.tenant_id = $1 AND m.scope_id = ANY ($2) AND m.created_at > $3
+  AND NOT EXISTS (SELECT FROM derivations d WHERE d.tenant_id = $1 AND d.derived_id = m.memory_id)
+UNION
+SELECT scope_id, session_id FROM checkpoints WHERE tenant_id = $1 AND scope_id = ANY ($2) AND created_at > $3
+UNION
+SELECT scope_id, NULL FROM document_uploads WHERE tenant_id = $1 AND scope_id = ANY ($2) AND created_at > $3;
+
+-- name: turns_until
+-- The turns of these scopes and of these sessions that came by a moment, and these themselves.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 session_ids uuid[], $4 event_ids uuid[], $5 until timestamptz
+-- Uses: none. Rows: event_id, scope_id.
+SELECT event_id, scope_id
+FROM turns
+WHERE tenant_id = $1
+  AND ((scope_id = ANY ($2) OR session_id = ANY ($3)) AND least(occurred_at, recorded_at) <= $5
+    OR event_id = ANY ($4));
+
+-- name: memories_until
+-- The memories of these scopes and of these sessions that were stored by a moment, and these themselves. Not what tells
+-- a session: it goes with the session's turns, and another made anew has its id.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 session_ids uuid[], $4 memory_ids uuid[], $5 until timestamptz
+-- Uses: none. Rows: memory_id, scope_id.
+SELECT memory_id, scope_id
+FROM memories
+WHERE tenant_id = $1
+  AND ((scope_id = ANY ($2) OR session_id = ANY ($3)) AND created_at <= $5
+      AND kind <> 'summary' AND collection NOT IN ('episode', 'past', 'month')
+    OR memory_id = ANY ($4));
 
 -- name: versions_to_erase
 -- All that these memories have ever said.
@@ -446,6 +487,35 @@ WHERE d.tenant_id = $1 AND d.scope_id = ANY ($2) AND d.version > 0
   AND NOT EXISTS (SELECT FROM document_chunks c WHERE c.tenant_id = $1 AND c.document_id = d.document_id)
 RETURNING document_id;
 
+-- name: erase_bare_checkpoints
+-- Checkpoints of these scopes, or saved from these sessions, that were made by a moment and of which no part is left.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 session_ids uuid[], $4 until timestamptz
+-- Uses: none. Rows: checkpoint_id.
+DELETE FROM checkpoints c
+WHERE c.tenant_id = $1 AND (c.scope_id = ANY ($2) OR c.session_id = ANY ($3)) AND c.created_at <= $4
+  AND NOT EXISTS (SELECT FROM checkpoint_parts p WHERE p.tenant_id = $1 AND p.checkpoint_id = c.checkpoint_id)
+RETURNING checkpoint_id;
+
+-- name: erase_bare_documents
+-- Documents of these scopes that were given by a moment and of which neither a chunk nor a newer upload is left, with
+-- their uploads.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 until timestamptz
+-- Uses: none. Rows: document_id.
+DELETE FROM documents d
+WHERE d.tenant_id = $1 AND d.scope_id = ANY ($2) AND d.created_at <= $3
+  AND NOT EXISTS (SELECT FROM document_chunks c WHERE c.tenant_id = $1 AND c.document_id = d.document_id)
+  AND NOT EXISTS (
+      SELECT FROM document_uploads u
+      WHERE u.tenant_id = $1 AND u.document_id = d.document_id AND u.created_at > $3)
+RETURNING document_id;
+
+-- name: erase_import_chunks
+-- What imports into these scopes said by a moment.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 until timestamptz
+-- Uses: none. Rows: none.
+DELETE FROM import_chunks
+WHERE tenant_id = $1 AND scope_id = ANY ($2) AND created_at <= $3;
+
 -- ---------------------------------------------------------------- users
 
 -- name: users_of_scopes
@@ -543,8 +613,8 @@ ORDER BY c.relname, a.attnum;
 -- name: answers_given
 -- The answers to requests that were given one of these memories, with their words.
 -- $1 tenant uuid, $2 ids text[]
--- Uses: none. Rows: event_id, content.
-SELECT t.event_id, t.content
+-- Uses: none. Rows: event_id, scope_id, content.
+SELECT t.event_id, t.scope_id, t.content
 FROM retrievals r
 JOIN turns t ON t.tenant_id = $1 AND t.session_id = r.session_id AND t.exchange_id = r.exchange_id
 WHERE r.tenant_id = $1 AND t.role = 'assistant'
