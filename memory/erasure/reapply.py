@@ -1,6 +1,6 @@
 """A database that was restored from an older copy: the journal in, what was erased since taken out again.
 
-The journal knows HMACs only, so the names, conversations and turns of the store are held against them, as
+The journal knows HMACs only, so the names, conversations, turns and memories of the store are held against them, as
 commits are: what came by the time of the erasure goes, and what came later stays, but for the forgotten itself, sent
 again. It goes by the same steps as ever, under the erasure's own id, as far as taking away; making anew, the probe and
 the receipt are a worker's, which finds the job. Each line is gone through once: one that nothing is there of is written
@@ -73,10 +73,11 @@ async def _target(asking: Asking, line: journal.Entry) -> Target | None:
         return await _whole(asking, line, of)
     if line.kind == "session":
         return await _session(asking, line, of)
-    turns = await _marked(asking, line, of, newer=False)
-    if not turns:
+    memories, turns = await _marked(asking, line, of, newer=False)
+    scopes = [*memories.values(), *turns.values()]
+    if not scopes:
         return None
-    return Target("query", "", of[next(iter(turns.values()))], (), tuple(turns), line.at)
+    return Target("query", "", of[scopes[0]], tuple(memories), tuple(turns), line.at)
 
 
 async def _whole(asking: Asking, line: journal.Entry, of: Mapping[int, Scope]) -> Target | None:
@@ -87,8 +88,8 @@ async def _whole(asking: Asking, line: journal.Entry, of: Mapping[int, Scope]) -
         theirs.setdefault(scope.user if kind == "user" else scope.project, {})[scope_id] = scope
     for name, scopes in theirs.items():
         if digest(content_key, kind, name) == line.digest:
-            turns = await _marked(asking, line, scopes, newer=True)
-            return Target(kind, name, next(iter(scopes.values())), (), tuple(turns), line.at)
+            memories, turns = await _marked(asking, line, scopes, newer=True)
+            return Target(kind, name, next(iter(scopes.values())), tuple(memories), tuple(turns), line.at)
     return None
 
 
@@ -97,14 +98,16 @@ async def _session(asking: Asking, line: journal.Entry, of: Mapping[int, Scope])
     for _, scope_id, label in await asking.store.labels(line.tenant, list(of)):
         if session_digest(content_key, of[scope_id], label) == line.digest:
             theirs = {at: one for at, one in of.items() if one.user == of[scope_id].user}
-            turns = await _marked(asking, line, theirs, newer=True)
-            return Target("session", label, of[scope_id], (), tuple(turns), line.at)
+            memories, turns = await _marked(asking, line, theirs, newer=True)
+            return Target("session", label, of[scope_id], tuple(memories), tuple(turns), line.at)
     return None
 
 
-async def _marked(asking: Asking, line: journal.Entry, of: Mapping[int, Scope], *, newer: bool) -> dict[UUID, int]:
-    """The turns of these scopes that the line's tombstones stand for, with their scopes; `newer`: only those that came
-    later, where the rest goes by its name.
+async def _marked(
+    asking: Asking, line: journal.Entry, of: Mapping[int, Scope], *, newer: bool
+) -> tuple[dict[UUID, int], dict[UUID, int]]:
+    """The memories and turns of these scopes that the line's tombstones stand for, with their scopes; `newer`: only
+    those that came later, where the rest goes by its name.
 
     What was there is known by its place in the chain, in every scope of its user; what came later by its words and its
     source too, as a commit would be.
@@ -118,7 +121,15 @@ async def _marked(asking: Asking, line: journal.Entry, of: Mapping[int, Scope], 
         marks = turn_digests(content_key, of[turn.scope_id].user, turn.content, turn.source_id, turn.chain)
         return not there.isdisjoint(marks if later else marks[:1])
 
+    memories: dict[UUID, int] = {}
     turns: dict[UUID, int] = {}
+    async for some in asking.store.own_ids(line.tenant, list(of)):
+        asked = {one: scope_id for one, scope_id, since in some if not newer or since > line.at}
+        memories |= {one: at for one, at in asked.items() if ("memory", _of_memory(content_key, one)) in there}
     async for page in asking.store.turns(line.tenant, list(of), [], [], list(of)):
         turns |= {one.event_id: one.scope_id for one in page if is_marked(one)}
-    return turns
+    return memories, turns
+
+
+def _of_memory(content_key: bytes, memory_id: UUID) -> bytes:
+    return digest(content_key, "memory", str(memory_id))

@@ -12,6 +12,7 @@ import pytest
 from memory.adapters.postgres.own_memory import add_own_memory
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
+from memory.erasure import journal
 from memory.erasure.job import Erasing
 from memory.erasure.model import Target
 from memory.erasure.reapply import reapply
@@ -157,6 +158,29 @@ async def test_the_forgotten_words_go_although_a_client_has_sent_them_again(benc
     await bench.commit(ada, "s", (*WORDS, *LATER), arrived_at=soon())
     assert await cleaned(bench) == 1
     assert said(bench) == sorted(LATER)
+
+
+async def test_a_memory_without_turns_is_taken_out_of_an_older_copy(bench: Bench) -> None:
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    await bench.commit(ada, "s", LATER)
+    gone, kept = await record(bench, ada, "a page on herons"), await record(bench, ada, "a page on otters")
+    other = await record(bench, eve, "a page of somebody else")
+    erasure_id = await forgotten(bench, "memory", str(gone), ada)
+    restored(bench)
+    scope_id = bench.postgres.psql("SELECT scope_id FROM scopes WHERE user_name = 'ada'")
+    bench.postgres.psql(
+        "INSERT INTO memories (tenant_id, memory_id, scope_id, kind, content_key, changed_version, created_at) "
+        f"VALUES ('{bench.stores.tenant}', '{gone}', {scope_id}, 'document', sha256('x'), 1, '{T0}')"
+    )
+    assert await cleaned(bench) == 1
+    left = set(bench.postgres.psql("SELECT memory_id FROM memories").splitlines())
+    assert str(gone) not in left and {str(kept), str(other)} < left
+    assert rows(bench, "turns") == 2
+    job = await bench.run(erasure_id)
+    assert job.receipt["complete"] and job.kind == "memory"
+    first, again = journal.entries(bench.parts.journal)
+    assert again == first
+    assert await cleaned(bench) == 0
 
 
 async def test_what_was_found_by_a_query_goes_out_of_every_scope_of_its_user(bench: Bench) -> None:

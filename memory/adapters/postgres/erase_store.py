@@ -74,6 +74,17 @@ class EraseStore(EraseJobs):
             yield [_turn(row) for row in found]
             after = found[-1]["event_id"]
 
+    async def own_ids(self, tenant: UUID, scopes: Sequence[int]) -> AsyncIterator[list[tuple[UUID, int, datetime]]]:
+        """The memories of these scopes whose ids are theirs alone: id, scope, since when; in batches."""
+        after = UUID(int=0)
+        while True:
+            async with self._database.transaction(tenant, scopes, read_only=True) as tx:
+                found = await tx.fetch("own_ids", tenant, list(scopes), after, _PAGE_ROWS)
+            if not found:
+                return
+            yield [(row["memory_id"], row["scope_id"], row["created_at"]) for row in found]
+            after = found[-1]["memory_id"]
+
     async def reach(self, plan: Plan, tenant: UUID, events: Sequence[UUID]) -> list[UUID]:
         """Every memory that a plan takes, with these turns."""
         async with self._database.transaction(tenant, plan.touched, read_only=True) as tx:

@@ -287,6 +287,17 @@ WHERE tenant_id = $1
       AND kind <> 'summary' AND collection NOT IN ('episode', 'past', 'month')
     OR memory_id = ANY ($4));
 
+-- name: own_ids
+-- Memories of these scopes, by id behind another, but for what tells a session: another made anew has its id.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 after uuid, $4 limit int8
+-- Uses: none. Rows: memory_id, scope_id, created_at.
+SELECT memory_id, scope_id, created_at
+FROM memories
+WHERE tenant_id = $1 AND scope_id = ANY ($2) AND memory_id > $3
+  AND kind <> 'summary' AND collection NOT IN ('episode', 'past', 'month')
+ORDER BY memory_id
+LIMIT $4;
+
 -- name: versions_to_erase
 -- All that these memories have ever said.
 -- $1 tenant uuid, $2 memory_ids uuid[]
