@@ -393,7 +393,7 @@ class SealedRetrieval:
 
     record: Retrieval
     served_model: str | None
-    sealed: bytes
+    sealed: bytes | None  # None: a memory in it was forgotten
 
 
 @dataclass(frozen=True, slots=True)

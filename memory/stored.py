@@ -53,8 +53,19 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """A memory that a request was given or chosen from: the digest of its tombstone, and the turns that the model said
+    behind the first block that quotes it.
+    """
+
+    digest: bytes
+    behind: frozenset[UUID] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Digests:
-    """HMACs that a commit is held against the tombstones by. `items` goes by event id or memory id.
+    """HMACs that a commit is held against the tombstones by. `items` goes by event id or memory id, `given` by the id
+    of a memory as its record has it.
 
     Content, source, chain and memory tombstones hold for ever; those of a user, project or session for what happened
     before them, so that a forgotten user may come back and start anew.
@@ -62,6 +73,7 @@ class Digests:
 
     scope: tuple[tuple[TombstoneKind, bytes], ...] = ()
     items: dict[UUID, tuple[tuple[TombstoneKind, bytes], ...]] = field(default_factory=dict)
+    given: dict[str, Given] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from memory.erasure.receipt import is_genuine
+from tests.e2e.talk import ask, rows, turn
 from tests.service_fixture import Service, serving, stand_in
 
 
@@ -196,3 +199,47 @@ def test_all_about_a_user_is_one_file_that_import_takes_and_forgetting_empties(f
     assert told[-1]["failed"] == 0 and told[-1]["done"] == len(lines)
     assert forget(forgetting, "iva", user="iva")["complete"] is True
     assert everything("iva") == []
+
+
+STORED = """
+WITH theirs AS (SELECT tenant_id, scope_id FROM scopes WHERE user_name = $1)
+SELECT (SELECT count(*) FROM turns JOIN theirs USING (tenant_id, scope_id) WHERE content LIKE $2) AS turns,
+       (SELECT count(*) FROM memory_versions JOIN theirs USING (tenant_id, scope_id) WHERE content LIKE $2) AS versions,
+       (SELECT count(*) FROM retrievals JOIN theirs USING (tenant_id, scope_id)
+        WHERE concat(candidates, placements) LIKE $3 OR sealed IS NOT NULL) AS retrievals,
+       (SELECT count(*) FROM exchanges JOIN theirs USING (tenant_id, scope_id) WHERE sealed IS NOT NULL) AS exchanges,
+       (SELECT count(*) FROM ledger JOIN theirs USING (tenant_id, scope_id) WHERE placed_sealed IS NOT NULL) AS ledger
+"""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_answer_under_way_does_not_bring_back_what_it_was_given(forgetting: Service, shared: bool) -> None:
+    """It was asked before and ends after the receipt: of somebody's own memory, and of a copy of another's."""
+    owner, asker = ("jana", "klara") if shared else ("lea", "lea")
+    take_in(forgetting, owner, {"session": "s1", "role": "user", "content": "The PIN of the safe is 8731."})
+    (told,) = forgetting.call("GET", "/memory/v1/memories?kind=episodic", X_Memory_User=owner)["data"]
+    given = told["id"]
+    if shared:
+        path = f"/memory/v1/memories/{told['id']}/share"
+        given = forgetting.call("POST", path, {"to": "project"}, X_Memory_User=owner)["id"]
+    asked, answer = "What is the PIN of the safe?", "It is 8731, the PIN of yours."
+    said: list[Any] = []
+    slow = {"x_fake_first_ms": "6000", "x_fake_reply": answer, "session": "safe"}
+    asking = threading.Thread(target=lambda: said.append(ask(forgetting, asked, asker, **slow)))
+    asking.start()
+    time.sleep(2)
+    receipt = forget(forgetting, owner, memory=told["id"])
+    assert receipt["complete"] is True, receipt
+    assert asking.is_alive() and not said
+    asking.join()
+    assert said[0].verdict == "injected", said
+    forgetting.settle()
+    (left,) = asyncio.run(rows(forgetting, STORED, asker, "%8731%", f"%{given}%"))
+    assert set(left.values()) == {0}, left
+    again = [turn("user", asked), turn("assistant", answer), turn("user", "And who has the key of it?")]
+    ask(forgetting, again, asker, session="safe", mode="write")
+    forgetting.settle()
+    (left,) = asyncio.run(rows(forgetting, STORED, asker, "%8731%", f"%{given}%"))
+    kept = forgetting.call("GET", "/memory/v1/sessions/safe", X_Memory_User=asker)["turns"]
+    assert (left["turns"], left["versions"]) == (0, 0), left
+    assert [one["content"] for one in kept if one["role"] == "user"] == [asked, again[2]["content"]]

@@ -99,8 +99,6 @@ class Erasing:
         known = Known(words if words is not None else Shingles(), Shingles(), [], whole=job.step in ("asked", "marked"))
         if job.step == "asked":
             job = await self._mark(job, target, known, fence)
-        elif job.step == "marked":
-            await self._remember(await self._plan_of(job), target, known)
         if job.step == "marked":
             job = await self._take_away(job, target, fence, known)
         if removal_only:
@@ -136,6 +134,8 @@ class Erasing:
 
     async def _take_away(self, job: Job, target: Target, fence: int, known: Known) -> Job:
         await self._settle()
+        if job.kind not in WHOLE or not known.tombstones:
+            await self._remember_late(job, target, fence, known)
         items = await self._store.items(job)
         purged = await self._purge(job, target, items)
         touched = items.touched()  # before they are gone
@@ -183,6 +183,16 @@ class Erasing:
         await self._store.end(job, receipt, now, fence)
         metrics.erasures.labels("complete" if receipt["complete"] else "traces_left").inc()
         metrics.erasure_seconds.observe((now - job.requested_at).total_seconds())
+
+    async def _remember_late(self, job: Job, target: Target, fence: int, known: Known) -> None:
+        """Take in what was stored while the mark was being written, answers that repeat it among that; all, where
+        another process has marked it.
+        """
+        marked = await self._plan_of(job)
+        plan = await self._remember(marked, target, known)
+        if late := {one: scope_id for one, scope_id in plan.turns.items() if one not in marked.turns}:
+            await self._store.mark_more(job, late, known.tombstones, fence)
+            await self._settle()
 
     # ------------------------------------------------------------ parts of steps
 

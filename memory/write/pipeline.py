@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -56,7 +56,7 @@ from memory.write.procedures import embedded_procedures, no_procedures
 from memory.write.quarantine import free, held_back
 from memory.write.redact_across import REACH_MESSAGES, Borders
 from memory.write.summarise import Summariser
-from memory.write.tombstones import digests_of
+from memory.write.tombstones import digests_of, given_of
 from memory.write.turns import Message, as_sensitive_as_given, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer
 from policies.hygiene import is_junk, repeats
@@ -195,7 +195,7 @@ class WritePath:
             cleaned_by=self._parts.cleaned_by,
             tokens=tuple(tokens.kept.values()) if tokens else (),
         )
-        digests = await self._digests(captured.scope, [captured.session.label], turns)
+        digests = await self._digests(captured, turns)
         with self._parts.metrics.write_seconds.labels("store").time():
             done = await self._parts.store.commit(commit, now=self._parts.clock(), digests=digests)
         lag = self._parts.clock() - captured.finished_at
@@ -291,8 +291,10 @@ class WritePath:
             turns.append(((line, session_ref(chain_key, chunk.scope, label)), turn))
         return turns
 
-    async def _digests(self, scope: Scope, labels: Iterable[str], turns: Sequence[Turn]) -> Digests:
-        return digests_of(await self._parts.keys.content_key(scope.tenant), scope, labels, turns)
+    async def _digests(self, captured: Captured, turns: Sequence[Turn]) -> Digests:
+        content_key = await self._parts.keys.content_key(captured.scope.tenant)
+        found = digests_of(content_key, captured.scope, [captured.session.label], turns)
+        return replace(found, given=given_of(content_key, captured.retrieval, captured.digests, turns))
 
     async def _line_digests(self, scope: Scope, items: Sequence[ImportItem]) -> Digests:
         content_key = await self._parts.keys.content_key(scope.tenant)

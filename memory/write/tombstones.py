@@ -8,12 +8,14 @@ place in the chain are their user's: what one user forgets another may have said
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from memory.model import Scope, TombstoneKind, Turn
-from memory.stored import Digests
+from memory.chain import Digest
+from memory.model import Retrieval, Scope, TombstoneKind, Turn
+from memory.stored import Digests, Given
 
 CONTENT_CHARS_MIN: Final = 16
 """Shorter words ("thanks") are refused at their place in the chain only: their user may say them again."""
@@ -73,3 +75,26 @@ def digests_of(
             found = (*found, ("user", user), ("project", project), ("session", sessions[label_of[turn.event_id]]))
         items[turn.event_id] = found
     return Digests(tuple(names), items)
+
+
+def given_of(
+    content_key: bytes, retrieval: Retrieval | None, digests: Sequence[Digest | None], turns: Iterable[Turn]
+) -> dict[str, Given]:
+    """The memories that a live request was given or chosen from. `digests`: the chain at each of its messages; what is
+    at none of these the model has answered to all of them.
+    """
+    if retrieval is None:
+        return {}
+    quoted_at: dict[str, int] = {}
+    for block in sorted(retrieval.placed, key=lambda one: one.position):
+        for memory_id in block.memory_ids:
+            quoted_at.setdefault(str(memory_id), block.position)
+    places = {chain: place for place, chain in enumerate(digests) if chain is not None}
+    said = [(turn.event_id, places.get(turn.chain, math.inf)) for turn in turns if turn.role == "assistant"]
+
+    def given(memory_id: str) -> Given:
+        at = quoted_at.get(memory_id)
+        behind = () if at is None else (event_id for event_id, place in said if place > at)
+        return Given(digest(content_key, "memory", memory_id), frozenset(behind))
+
+    return {one: given(one) for one in dict.fromkeys([*quoted_at, *(found["id"] for found in retrieval.candidates)])}

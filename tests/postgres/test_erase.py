@@ -26,6 +26,7 @@ from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.own_memory import add_own_memory
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.sharing import Sharing
 from memory.adapters.redis_erase import RedisErase
 from memory.audit import noted
 from memory.checkpoints import NewCheckpoint
@@ -38,11 +39,22 @@ from memory.erasure.receipt import is_genuine, public_key
 from memory.errors import Conflict, LeaseLost, StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Scope, SessionRef, Unless
+from memory.model import Commit, LedgerNode, Placed, Scope, SealedToken, SessionRef, Unless
 from memory.telemetry import Metrics
 from memory.write.summarise import DueSummary, Summariser, summary_of
-from memory.write.tombstones import digests_of
-from tests.postgres.seed import LANE, SUBJECT, T0, Stores, exchange, memory_of, stores, turn, vectors
+from memory.write.tombstones import digests_of, given_of
+from tests.postgres.seed import (
+    LANE,
+    SUBJECT,
+    T0,
+    Stores,
+    exchange,
+    memory_of,
+    retrieval,
+    stores,
+    turn,
+    vectors,
+)
 from tests.postgres.test_checkpoints import words
 from tests.postgres_fixture import TestDatabase
 from tests.valkey_fixture import ValkeyServer
@@ -109,6 +121,14 @@ class Bench:
             one = replace(one, exchange=replace(one.exchange, arrived_at=arrived), turns=turns)
         digests = digests_of(key, scope, [session], one.turns)
         return await self.stores.write.commit(one, now=arrived or T0, digests=digests)
+
+    async def commit_given(self, scope: Scope, one: Commit, sent: int = 1) -> Any:
+        """An exchange whose first `sent` turns were the request's, the rest what the model said."""
+        key = await self.parts.keys.content_key(scope.tenant)
+        assert one.retrieval is not None
+        given = given_of(key, one.retrieval.record, [turn.chain for turn in one.turns[:sent]], one.turns)
+        digests = replace(digests_of(key, scope, [one.session.label], one.turns), given=given)
+        return await self.stores.write.commit(one, now=T0, digests=digests)
 
 
 @pytest.fixture
@@ -333,6 +353,154 @@ async def test_who_looked_before_the_mark_could_be_seen_is_waited_for(
     assert (await late).new_turns == 2
     assert (await erasing).finished_at is not None
     assert rows(bench, "sessions") == rows(bench, "turns") == 0
+
+
+QUESTION, ANSWER = "Where does the heron nest?", "Under the bridge in Radovljica."
+
+
+def given(scope: Scope, memory: UUID, session: str = "later", *, block_at: int = 0, answer: str = ANSWER) -> Commit:
+    """An exchange that was given a memory in a block of its own, and another memory in none."""
+    one = exchange(scope, session, 0, (QUESTION, answer))
+    named = retrieval(one.exchange.exchange_id, memory)
+    (block,) = named.record.placed
+    block = Placed(block_at, one.turns[0].chain, block.entry)
+    candidates = ({"id": str(memory), "injected": True}, {"id": str(UUID(int=5)), "injected": False})
+    record = replace(named.record, placed=(block,), candidates=candidates)
+    node = LedgerNode(block.chain, 0, 5, b"block", b"s" * 32, 3, record.retrieval_id)
+    behind = LedgerNode(one.turns[1].chain, 1, 5, None, None, None, None)
+    return replace(one, retrieval=replace(named, record=record), nodes=(node, behind))
+
+
+def seen(bench: Bench, memory: UUID, session: str = "later") -> dict[str, str]:
+    """What is stored of a conversation."""
+    of = f"FROM sessions s JOIN {{}} x USING (tenant_id, session_id) WHERE s.label = '{session}'"
+    asked = {
+        "said": f"SELECT string_agg(x.content, '|' ORDER BY x.seq) {of.format('turns')}",
+        "memories": f"SELECT count(*) {of.format('memories')}",
+        "exchanges": f"SELECT string_agg(coalesce(x.sealed::text, '-'), '|') {of.format('exchanges')}",
+        "candidates": f"SELECT string_agg(c ->> 'id', '|') FROM retrievals r, jsonb_array_elements(r.candidates) AS c"
+        f" WHERE c ->> 'id' = '{memory}'",
+        "placements": f"SELECT string_agg(x.placements::text || coalesce(x.sealed::text, '-'), '|') "
+        f"{of.format('retrievals')}",
+        "ledger": f"SELECT string_agg((x.placed_sealed IS NULL)::text || (x.withdrawn_at IS NULL)::text, '|') "
+        f"{of.format('ledger')}",
+    }
+    return {name: bench.postgres.psql(query) for name, query in asked.items()}
+
+
+async def test_an_answer_that_was_given_what_is_forgotten_meanwhile_is_not_stored(bench: Bench) -> None:
+    """Nor the ids and the block in its record, nor the answer when its client sends it as history."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    late = given(ada, memory)
+    assert (await bench.run(await bench.ask("memory", str(memory), ada))).receipt["complete"]
+    done = await bench.commit_given(ada, late)
+    assert (done.new_turns, done.erased, done.duplicate_exchange) == (1, 1, False)
+    nothing = {"said": QUESTION, "memories": "1", "exchanges": "-", "candidates": "", "placements": "[]-"}
+    assert seen(bench, memory) == {**nothing, "ledger": "truefalse"}
+    assert (await bench.commit_given(ada, late)).duplicate_exchange
+    history = exchange(ada, "later", 0, (QUESTION, ANSWER, "And how many eggs has it?"), retrieval=None)
+    assert (await bench.commit_given(ada, replace(history, retrieval=retrieval(new_id())), sent=3)).new_turns == 1
+    assert seen(bench, memory)["said"] == f"{QUESTION}|And how many eggs has it?"
+
+
+async def test_what_stood_before_the_forgotten_block_stays(bench: Bench) -> None:
+    """An answer of the history that no block with it came before; and one that was given another memory."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    await bench.run(await bench.ask("memory", str(memory), ada))
+    early = given(ada, memory, block_at=2)
+    assert (await bench.commit_given(ada, early, sent=2)).new_turns == 2
+    other = given(ada, UUID(int=9), "other")
+    assert (await bench.commit_given(ada, other)).new_turns == 2
+    assert seen(bench, memory, "other")["ledger"] in ("falsetrue|truetrue", "truetrue|falsetrue")
+
+
+async def test_what_stands_behind_a_token_of_such_an_answer_is_not_kept(bench: Bench) -> None:
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    await bench.run(await bench.ask("memory", str(memory), ada))
+    asked, answered = (f"[kept:email:{letter * 26}]" for letter in "ab")
+    late = given(ada, memory, answer=f"Write to {answered}.")
+    late = replace(late, turns=(replace(late.turns[0], content=f"Who is {asked}?"), late.turns[1]))
+    late = replace(late, tokens=tuple(SealedToken(one, "email", b"sealed") for one in (asked, answered)))
+    assert (await bench.commit_given(ada, late)).new_turns == 1
+    assert bench.postgres.psql("SELECT token FROM personal_tokens") == asked
+
+
+async def test_an_exchange_with_nothing_left_is_acknowledged(bench: Bench) -> None:
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    await bench.run(await bench.ask("memory", str(memory), ada))
+    late = given(ada, memory)
+    answer = replace(late, turns=late.turns[1:], memories=late.memories[1:])
+    done = await bench.commit_given(ada, answer, sent=0)
+    assert (done.new_turns, done.erased) == (0, 1)
+    assert (await bench.commit_given(ada, answer, sent=0)).duplicate_exchange
+    assert seen(bench, memory)["said"] == "" and seen(bench, memory)["memories"] == "0"
+
+
+async def test_an_answer_that_was_given_anothers_copy_goes_with_its_source(bench: Bench) -> None:
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    database = bench.stores.database
+    sharing = Sharing(
+        database, bench.stores.scopes, AuditLog(database, bench.parts.keys.content_key), bench.postgres.embeddings
+    )
+    copy = (await sharing.share(ada, memory, "project", actor="key", now=T0)).copy_id
+    await bench.run(await bench.ask("memory", str(memory), ada))
+    assert (await bench.commit_given(eve, given(eve, copy))).new_turns == 1
+    assert seen(bench, copy)["said"] == QUESTION and seen(bench, copy)["candidates"] == ""
+
+
+async def test_a_summary_made_anew_may_be_given(bench: Bench) -> None:
+    """It has the id of the one that went."""
+    ada, write = bench.stores.scope("ada"), bench.stores.write
+    summariser = Summariser(write, every_turns=2, every_tokens=9_999, sentences_max=8, clock=lambda: T0)
+    await bench.commit(ada, "s")
+    await bench.commit(ada, "s", ("How do I sort a list in Python?", "Use the function called sorted on it."), at=2)
+    session = SessionRef((await bench.stores.records.session(ada, "s")).session_id, "s")
+    due = await summed(bench, summariser, ada, session)
+    summary = due.memory.memory_id
+    await summariser.keep(ada, session, due, SUBJECT, LANE, bench.stores.fence)
+    said = bench.postgres.psql(
+        "SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%' AND origin = 'live'"
+    )
+    await bench.run(await bench.ask("memory", said, ada))
+    assert (await bench.commit_given(ada, given(ada, summary, "gone"))).new_turns == 1
+    anew = replace(due.memory, content="about lists", source_turns=())
+    now = datetime.now(UTC)
+    await write.put_summary(ada, session.session_id, anew, 4, subject_id=SUBJECT, now=now)
+    for session_label, after_s, turns in (("before", -1, 1), ("behind", 1, 2)):
+        one = given(ada, summary, session_label, answer=f"What I know of it {session_label} is nothing.")
+        one = replace(one, exchange=replace(one.exchange, arrived_at=now + timedelta(seconds=after_s)))
+        assert (await bench.commit_given(ada, one)).new_turns == turns, session_label
+
+
+async def test_an_answer_stored_while_the_mark_was_made_goes_too(bench: Bench) -> None:
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    repeats = given(ada, memory, answer=f"You said: {WORDS[0]}.")
+
+    class Slow(EraseStore):
+        async def mark(self, *args: Any, **keywords: Any) -> None:
+            assert (await bench.commit_given(ada, repeats)).new_turns == 2
+            await super().mark(*args, **keywords)
+
+    erasure_id = await bench.ask("memory", str(memory), ada)
+    fence = await bench.leader.lead(60)
+    assert fence is not None
+    parts = replace(bench.parts, store=Slow(bench.stores.database, bench.postgres.embeddings))
+    job = await Erasing(parts).run(bench.stores.tenant, erasure_id, fence)
+    assert job is not None and job.receipt is not None and job.receipt["complete"], job
+    assert seen(bench, memory)["said"] == QUESTION
+    assert (await bench.commit(ada, "elsewhere", ("What did I say?", f"You said: {WORDS[0]}."))).new_turns == 1
 
 
 async def test_a_record_whose_copy_was_begun_before_its_user_was_forgotten_is_not_stored(bench: Bench) -> None:

@@ -41,10 +41,14 @@ class Numbered:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What the tombstones forbid: everything, or these turns and memories."""
+    """What the tombstones forbid: everything, or these turns and memories; and which memories among those that the
+    request was `given` they stand for, with what the model said behind them, `unsaid` (among the items).
+    """
 
     all_of_it: bool
     items: frozenset[UUID]
+    given: frozenset[str] = frozenset()
+    unsaid: frozenset[UUID] = frozenset()
 
 
 async def open_session(tx: Transaction, place: Place, ref: SessionRef, at: datetime) -> OpenSession:
@@ -62,6 +66,7 @@ async def open_session(tx: Transaction, place: Place, ref: SessionRef, at: datet
 async def forgotten(tx: Transaction, place: Place, digests: Digests, at: Mapping[UUID, datetime]) -> Forgotten:
     """Hold a commit against the tombstones. `at` says when an item happened (else it counts as of `place.now`)."""
     pairs = [*digests.scope, *(pair for item in digests.items.values() for pair in item)]
+    pairs += [("memory", one.digest) for one in digests.given.values()]
     if not pairs:
         return Forgotten(False, frozenset())
     kinds, values = [kind for kind, _ in pairs], [digest for _, digest in pairs]
@@ -75,7 +80,23 @@ async def forgotten(tx: Transaction, place: Place, digests: Digests, at: Mapping
     items = frozenset(
         item for item, own in digests.items.items() if any(holds(pair, at.get(item, arrived)) for pair in own)
     )
-    return Forgotten(any(holds(pair, arrived) for pair in digests.scope), items)
+    marked = {one: since["memory", own.digest] for one, own in digests.given.items() if ("memory", own.digest) in since}
+    given = await _not_made_anew(tx, place, marked, arrived)
+    unsaid = frozenset(event_id for one in given for event_id in digests.given[one].behind)
+    return Forgotten(any(holds(pair, arrived) for pair in digests.scope), items | unsaid, given, unsaid)
+
+
+async def _not_made_anew(
+    tx: Transaction, place: Place, marked: Mapping[str, datetime], arrived: datetime
+) -> frozenset[str]:
+    """Those of these memories, by when each was forgotten, that a request could only be given as they were before. What
+    has other sources is made anew, often under the same id: a summary has its session's.
+    """
+    if not marked:
+        return frozenset()
+    ids = [UUID(one) for one in marked]
+    anew = await tx.fetch("memories_made_anew", place.tenant, ids, list(marked.values()), arrived)
+    return frozenset(marked) - {str(row["memory_id"]) for row in anew}
 
 
 async def scope_unless_forgotten(

@@ -86,8 +86,9 @@ class EraseStore(EraseJobs):
             after = found[-1]["memory_id"]
 
     async def reach(self, plan: Plan, tenant: UUID, events: Sequence[UUID]) -> list[UUID]:
-        """Every memory that a plan takes, with these turns."""
-        async with self._database.transaction(tenant, plan.touched, read_only=True) as tx:
+        """Every memory that a plan takes, with these turns; copies that others are shown among them."""
+        everything = [one.scope_id for one in await self.scopes(tenant)]
+        async with self._database.transaction(tenant, everything, read_only=True) as tx:
             first = {*events, *plan.memories}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, plan.scope_ids)}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, list(plan.sessions))}
@@ -127,6 +128,14 @@ class EraseStore(EraseJobs):
                 rows += [("key", str(row["key_id"]), 0) for row in keys]
             await note_items(tx, job, rows)
             await tx.run("advance_erasure", tenant, job.erasure_id, "marked", job.counts)
+
+    async def mark_more(self, job: Job, turns: Mapping[UUID, int], tombstones: Sequence[Tombstone], fence: int) -> None:
+        """Turns that go too, and what keeps them away."""
+        async with self._database.transaction(job.tenant_id) as tx:
+            await hold_fence(tx, LANE, fence)
+            kinds, digests = [kind for kind, _ in tombstones], [value for _, value in tombstones]
+            await tx.run("add_tombstones", job.tenant_id, kinds, digests, job.requested_at)
+            await note_items(tx, job, [("turn", str(one), scope) for one, scope in turns.items()])
 
     # ------------------------------------------------------------ taking it away
 

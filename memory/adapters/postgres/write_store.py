@@ -19,6 +19,7 @@ from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.extraction_store import mark_due
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
+from memory.adapters.postgres.given import without_given
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.outbox import drop_old_events
 from memory.adapters.postgres.procedure_rows import Offered as Lesson
@@ -91,18 +92,17 @@ class WriteStore:
                 await hold_fence(tx, commit.lane, commit.fence)
                 if await tx.value("exchange_known", tenant, exchange.exchange_id):
                     return Committed(scope_id, await tx.value("scope_version", tenant, scope_id), 0, True)
-                await cleaned(tx, place, commit.cleaned_by, commit.tokens)
-                return await self._store(tx, place, commit, digests)
+                gone = await _forgotten(tx, place, commit, digests)
+                if gone.all_of_it:  # no row of it either: it would name the session, which was forgotten with it
+                    return _refused(scope_id, commit)
+                left = without_given(commit, gone.given, gone.unsaid)
+                await cleaned(tx, place, left.cleaned_by, left.tokens)
+                return await self._store(tx, place, left, gone)
         except StoreUnavailable:  # of a refusal the database tells
             self._scopes.drop(commit.scope)  # its row may be gone: a forgotten project
             raise
 
-    async def _store(self, tx: Transaction, place: Place, commit: Commit, digests: Digests) -> Committed:
-        at = {turn.event_id: turn.occurred_at for turn in commit.turns}
-        at[place.exchange_id] = commit.exchange.arrived_at
-        gone = await batch.forgotten(tx, place, digests, at)
-        if gone.all_of_it:  # no row of it either: it would name the session, which was forgotten with it
-            return _refused(ScopeId(place.scope_id), commit)
+    async def _store(self, tx: Transaction, place: Place, commit: Commit, gone: batch.Forgotten) -> Committed:
         session = await batch.open_session(tx, place, commit.session, commit.exchange.arrived_at)
         await tx.run("add_subject", place.tenant, place.subject_id, commit.scope.user, place.now)
         await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, commit.exchange))
@@ -314,6 +314,20 @@ class WriteStore:
                     break
                 after = ids[-1]
         return dropped
+
+
+async def _forgotten(tx: Transaction, place: Place, commit: Commit, digests: Digests) -> batch.Forgotten:
+    """What of a commit was forgotten; what its model said with a forgotten memory before it is kept away from here on,
+    since its client sends it again as history.
+    """
+    at = {turn.event_id: turn.occurred_at for turn in commit.turns}
+    at[place.exchange_id] = commit.exchange.arrived_at
+    gone = await batch.forgotten(tx, place, digests, at)
+    if gone.unsaid and not gone.all_of_it:
+        pairs = [pair for one in sorted(gone.unsaid) for pair in digests.items.get(one, ())]
+        kinds, values = [kind for kind, _ in pairs], [value for _, value in pairs]
+        await tx.run("add_tombstones", place.tenant, kinds, values, place.now)
+    return gone
 
 
 def _refused(scope_id: ScopeId, commit: Commit) -> Committed:

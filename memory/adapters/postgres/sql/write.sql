@@ -14,6 +14,15 @@ SELECT t.kind, t.digest, t.created_at
 FROM unnest($2::text[], $3::bytea[]) AS w (kind, digest)
 JOIN tombstones t ON t.tenant_id = $1 AND t.kind = w.kind AND t.digest = w.digest;
 
+-- name: memories_made_anew
+-- Those of these memories that were made again since each was forgotten, and before a moment. The arrays go pairwise.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 since timestamptz[], $4 before timestamptz
+-- Uses: memories_pkey. Rows: memory_id.
+SELECT m.memory_id
+FROM unnest($2::uuid[], $3::timestamptz[]) AS w (memory_id, since)
+JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id
+WHERE m.created_at > w.since AND m.created_at <= $4;
+
 -- name: add_subject
 -- A subject, unless it is there.
 -- $1 tenant uuid, $2 subject_id uuid, $3 user text, $4 now timestamptz
