@@ -14,7 +14,7 @@ import hmac
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -37,7 +37,7 @@ from memory.model import Scope, TombstoneKind
 from memory.ports import Entry
 from memory.read.conversation import scope_key
 from memory.telemetry import Metrics
-from memory.write.tombstones import digest, session_digest, turn_digests
+from memory.write.tombstones import digest, memory_marks, session_digest, turn_digests
 
 SETTLED_WITHIN_S: Final = 80.0  # a commit has 70 s; one that ends behind the deletion would bring it back
 _POLL_S: Final = 0.02
@@ -72,6 +72,17 @@ class Known:
     tombstones: list[tuple[TombstoneKind, bytes]]
     whole: bool  # the words are those of all that goes
     heard: dict[str, Any] = field(default_factory=dict)
+
+    def marks(self, content_key: bytes) -> Callable[[Iterable[UUID]], list[tuple[TombstoneKind, bytes]]]:
+        """Gives the tombstones of memories that have none yet, which are known from then on."""
+
+        def of(memories: Iterable[UUID]) -> list[tuple[TombstoneKind, bytes]]:
+            there = frozenset(self.tombstones)
+            more = [one for one in memory_marks(content_key, memories) if one not in there]
+            self.tombstones.extend(more)
+            return more
+
+        return of
 
 
 class Erasing:
@@ -139,7 +150,8 @@ class Erasing:
         items = await self._store.items(job)
         purged = await self._purge(job, target, items)
         touched = items.touched()  # before they are gone
-        deleted = await self._store.delete(job, items, target, self._parts.clock(), fence)
+        marks = known.marks(await self._parts.keys.content_key(job.tenant_id))
+        deleted = await self._store.delete(job, items, target, marks, self._parts.clock(), fence)
         items = await self._store.items(job)
         purged["files"] = await self._parts.files.forget(
             job.tenant_id, sorted({*touched, *items.touched()}), self._parts.clock()
@@ -246,7 +258,7 @@ class Erasing:
             if (one := names.get(scope_id)) is not None:
                 scope = Scope(target.scope.tenant, one.user, one.project, one.agent)
                 found.append(("session", session_digest(content_key, scope, label)))
-        return [*found, *(("memory", digest(content_key, "memory", str(one))) for one in made)]
+        return [*found, *memory_marks(content_key, made)]
 
     async def _plan_of(self, job: Job) -> Plan:
         """The plan of a job that was marked before: as it was written down."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -71,7 +71,15 @@ class EraseStore(Protocol):
     async def mark_more(
         self, job: Job, turns: Mapping[UUID, int], tombstones: Sequence[tuple[TombstoneKind, bytes]], fence: int
     ) -> None: ...
-    async def delete(self, job: Job, items: Items, target: Target, now: datetime, fence: int) -> dict[str, Any]: ...
+    async def delete(
+        self,
+        job: Job,
+        items: Items,
+        target: Target,
+        marks: Callable[[Iterable[UUID]], Sequence[tuple[TombstoneKind, bytes]]],
+        now: datetime,
+        fence: int,
+    ) -> dict[str, Any]: ...
     async def shred(self, job: Job, keys: Sequence[UUID], now: datetime) -> int: ...
     async def rotate_salt(self, tenant: UUID, now: datetime, before: datetime) -> bool: ...
 

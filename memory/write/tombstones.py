@@ -31,6 +31,11 @@ def session_digest(content_key: bytes, scope: Scope, label: str) -> bytes:
     return digest(content_key, "session", "\x00".join((scope.user, scope.project, scope.agent, label)))
 
 
+def memory_marks(content_key: bytes, memories: Iterable[UUID]) -> list[tuple[TombstoneKind, bytes]]:
+    """The tombstones of memories by their ids, which are the tenant's."""
+    return [("memory", digest(content_key, "memory", str(one))) for one in memories]
+
+
 def turn_digests(
     content_key: bytes, user: str, content: str, source_id: str | None, chain: bytes
 ) -> tuple[tuple[TombstoneKind, bytes], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,12 +16,14 @@ import pytest
 
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.adapters.postgres import batch
+from memory.adapters.postgres import facts as fact_store
 from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.checkpoint_store import CheckpointStore
 from memory.adapters.postgres.erase_jobs import JOB
 from memory.adapters.postgres.erase_probe import DatabaseProbe
 from memory.adapters.postgres.erase_store import EraseStore
+from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.own_memory import add_own_memory
 from memory.adapters.postgres.rows import Place
@@ -56,6 +58,7 @@ from tests.postgres.seed import (
     vectors,
 )
 from tests.postgres.test_checkpoints import words
+from tests.postgres.test_facts import fact, new_fact
 from tests.postgres_fixture import TestDatabase
 from tests.valkey_fixture import ValkeyServer
 
@@ -501,6 +504,105 @@ async def test_an_answer_stored_while_the_mark_was_made_goes_too(bench: Bench) -
     assert job is not None and job.receipt is not None and job.receipt["complete"], job
     assert seen(bench, memory)["said"] == QUESTION
     assert (await bench.commit(ada, "elsewhere", ("What did I say?", f"You said: {WORDS[0]}."))).new_turns == 1
+
+
+class Meanwhile(EraseStore):
+    """A store in which something is half written when the deletion begins, and is committed while that waits for it."""
+
+    began: asyncio.Event
+    go_on: asyncio.Event
+    write: Callable[[], Awaitable[Any]]
+
+    async def delete(self, *args: Any, **keywords: Any) -> Any:
+        writing = asyncio.ensure_future(self.write())
+        await self.began.wait()
+        deleting = asyncio.create_task(super().delete(*args, **keywords))
+        async with self._database.transaction(None, read_only=True) as tx:
+            while not await tx._connection.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                assert not deleting.done()
+                await asyncio.sleep(0.01)
+        self.go_on.set()
+        await writing
+        return await deleting
+
+
+async def erased_meanwhile(
+    bench: Bench, erasure_id: UUID, write: Callable[[Callable[[], Awaitable[None]]], Awaitable[Any]]
+) -> Any:
+    """Go through with an erasure while `write` writes; it calls what it is given where it stands half written."""
+    store = Meanwhile(bench.stores.database, bench.postgres.embeddings)
+    store.began, store.go_on = asyncio.Event(), asyncio.Event()
+
+    async def half_way() -> None:
+        store.began.set()
+        await store.go_on.wait()
+
+    store.write = lambda: write(half_way)
+    fence = await bench.leader.lead(60)
+    assert fence is not None
+    return await Erasing(replace(bench.parts, store=store)).run(bench.stores.tenant, erasure_id, fence)
+
+
+async def test_what_is_made_of_it_while_the_deletion_waits_goes_too(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fact that a model found: its turn was there when it was asked, and the fact when the locks were had."""
+    ada = bench.stores.scope("ada")
+    said = ("I live in Radovljica by the railway bridge over the river.", "A fine place it is.")
+    one = replace(exchange(ada, "s", 0, said, retrieval=None), facts_due=True)
+    await bench.stores.write.commit(one, now=T0)
+    dues = ExtractionStore(bench.stores.database, bench.postgres.embeddings)
+    (due,) = await dues.take(1, (), lease_s=60)
+    found = new_fact(one.turns[0], fact("Radovljica"))
+    store_facts = fact_store.store_facts
+
+    async def finish(half_way: Callable[[], Awaitable[None]]) -> None:
+        async def store_and_wait(*args: Any, **keywords: Any) -> int:
+            born = await store_facts(*args, **keywords)
+            await half_way()
+            return born
+
+        monkeypatch.setattr(fact_store, "store_facts", store_and_wait)
+        done = await dues.finish(due, await dues.exchange(due), [found], T0)
+        assert done is not None and done.facts_new == 1
+
+    job = await erased_meanwhile(bench, await bench.ask("memory", str(one.memories[0].memory_id), ada), finish)
+    assert job.receipt["complete"], job.receipt
+    assert rows(bench, "facts") == 0
+    assert bench.postgres.psql("SELECT string_agg(content, '|') FROM memory_versions") == said[1]
+    assert (await bench.commit_given(ada, given(ada, found.memory.memory_id))).new_turns == 1, "it may not be told"
+
+
+async def test_a_checkpoints_words_that_are_kept_while_the_deletion_waits_go_too(bench: Bench) -> None:
+    """In another conversation, which has to be locked as well; behind the deletion they are refused."""
+    ada, database = bench.stores.scope("ada"), bench.stores.database
+    one = exchange(ada, "s", 0, WORDS, retrieval=None)
+    await bench.stores.write.commit(one, now=T0)
+    await bench.commit(ada, "elsewhere", ("What is the weather like?", "Fine, all day long."))
+    elsewhere = (await bench.stores.records.session(ada, "elsewhere")).session_id
+
+    async def keep(half_way: Callable[[], Awaitable[None]]) -> None:
+        words = memory_of(one.turns[0], memory_id=new_id(), kind="working")
+        place = Place(ada.tenant, await bench.stores.scopes.ensure(ada), SUBJECT, new_id(), T0)
+        async with database.transaction(ada.tenant, [place.scope_id]) as tx:
+            changed = await tx.value("bump_scope", ada.tenant, place.scope_id)
+            await add_own_memory(
+                tx,
+                place,
+                words,
+                "checkpoint",
+                session_id=elsewhere,
+                changed=changed,
+                add_embedding=database.queries["add_embedding"].of_table(bench.postgres.embeddings),
+            )
+            await half_way()
+
+    job = await erased_meanwhile(bench, await bench.ask("memory", str(one.memories[0].memory_id), ada), keep)
+    assert job.receipt["complete"], job.receipt
+    assert "silver" not in bench.postgres.psql("SELECT string_agg(content, '|') FROM memory_versions")
+    assert rows(bench, "memories") == 3
+    with pytest.raises(Conflict, match="forgotten"):
+        await keep(lambda: asyncio.sleep(0))
 
 
 async def test_a_record_whose_copy_was_begun_before_its_user_was_forgotten_is_not_stored(bench: Bench) -> None:

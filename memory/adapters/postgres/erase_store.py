@@ -9,7 +9,7 @@ StoreUnavailable, LeaseLost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -22,11 +22,14 @@ from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.rows import Place
 from memory.erasure.model import WHOLE, GoneTurn, Items, Job, Named, Plan, Target, added
+from memory.errors import StoreUnavailable
 from memory.model import TombstoneKind
 
 _PAGE_ROWS: Final = 2_000
 _ALL: Final = 1_000_000_000
+_ROUNDS_MAX: Final = 8  # two as a rule: until the locks are had, and behind them
 Tombstone = tuple[TombstoneKind, bytes]
+Marks = Callable[[Iterable[UUID]], Sequence[Tombstone]]
 
 
 class EraseStore(EraseJobs):
@@ -139,12 +142,16 @@ class EraseStore(EraseJobs):
 
     # ------------------------------------------------------------ taking it away
 
-    async def delete(self, job: Job, items: Items, target: Target, now: datetime, fence: int) -> dict[str, Any]:
-        """Take it away with all that was made of it; of a user the name too. Rows by table."""
+    async def delete(
+        self, job: Job, items: Items, target: Target, marks: Marks, now: datetime, fence: int
+    ) -> dict[str, Any]:
+        """Take it away with all that was made of it, and keep that away: `marks` has the tombstones of memories that
+        none was made for. Of a user the name goes too. Rows by table.
+        """
         everything = [one.scope_id for one in await self.scopes(job.tenant_id)]
         async with self._database.transaction(job.tenant_id, everything) as tx:
             await hold_fence(tx, LANE, fence)
-            counts = Counter(await _Deletion(tx, job, items, self.embeddings, now).run())
+            counts = Counter(await _Deletion(tx, job, items, self.embeddings, marks, now).run())
             if target.until is not None:
                 counts.update(await erase_bare(tx, target, items, target.until))
             if target.kind == "user":
@@ -167,12 +174,15 @@ class EraseStore(EraseJobs):
 class _Deletion:
     """One deletion inside its transaction. Locks in everybody's order: sessions by label, scopes, memories."""
 
-    def __init__(self, tx: Transaction, job: Job, items: Items, embeddings: EmbeddingQueries, now: datetime) -> None:
+    def __init__(
+        self, tx: Transaction, job: Job, items: Items, embeddings: EmbeddingQueries, marks: Marks, now: datetime
+    ) -> None:
         self._tx = tx
         self._job = job
         self._tenant = job.tenant_id
         self._items = items
         self._embeddings = embeddings
+        self._marks = marks
         self._now = now
         self._counts: Counter[str] = Counter()
         self._gone: list[tuple[str, str, int]] = []
@@ -181,14 +191,14 @@ class _Deletion:
         """All of it."""
         tx, tenant, items = self._tx, self._tenant, self._items
         scopes, sessions, turns = items.scope_ids(), items.ids("session"), items.ids("turn")
-        made = await self._made(scopes, sessions, turns)
-        others = {one: row for one, row in made.items() if row["scope_id"] not in scopes}
         gone_turns = await self._turns(scopes, sessions, turns)
         partly = {row["session_id"] for row in gone_turns if row["scope_id"] not in scopes} - set(sessions)
-        told = {row["session_id"] for row in others.values() if row["session_id"] is not None}
-        held = await tx.fetch("lock_sessions", tenant, sorted({*partly, *told, *sessions}, key=str))
+        made, held, versions = await self._locked(partly)
+        others = {one: row for one, row in made.items() if row["scope_id"] not in scopes}
         touched = sorted({*items.touched(), *(row["scope_id"] for row in others.values())})
-        versions = {row["scope_id"]: row["version"] for row in await tx.fetch("lock_scopes", tenant, touched)}
+        marks = self._marks(made)
+        kinds, digests = [kind for kind, _ in marks], [value for _, value in marks]
+        await tx.run("add_tombstones", tenant, kinds, digests, self._job.requested_at)
         await self._note_survivors(list(made), [row["event_id"] for row in gone_turns], held, set(sessions), made)
         await self._let_go(others, versions)
         await self._retrievals(list(made), partly)
@@ -212,6 +222,29 @@ class _Deletion:
         self._gone += [("memory", str(one), row["scope_id"]) for one, row in made.items() if _is_new(row)]
         await note_items(tx, self._job, self._gone)
         return dict(self._counts)
+
+    async def _locked(self, partly: set[UUID]) -> tuple[dict[UUID, Any], list[Any], dict[int, int]]:
+        """Every memory that goes, the sessions and the new versions of the scopes, now that nobody adds to it: who
+        makes something of a turn looks behind one of these locks whether it is there. What was made until they were had
+        goes too, and has more to be locked where it lies elsewhere; of two who then wait for each other one comes
+        again. Raises StoreUnavailable where it does not end.
+        """
+        scopes, sessions, turns = self._items.scope_ids(), self._items.ids("session"), self._items.ids("turn")
+        wanted = (set[UUID]({*partly, *sessions}), set[int](self._items.touched()))
+        had = (set[UUID](), set[int]())
+        held, versions = list[Any](), dict[int, int]()
+        for _ in range(_ROUNDS_MAX):
+            made = await self._made(scopes, sessions, turns)
+            others = [row for row in made.values() if row["scope_id"] not in scopes]
+            wanted[0].update(row["session_id"] for row in others if row["session_id"] is not None)
+            wanted[1].update(row["scope_id"] for row in others)
+            if wanted == had:
+                return made, held, versions
+            held += await self._tx.fetch("lock_sessions", self._tenant, sorted(wanted[0] - had[0], key=str))
+            found = await self._tx.fetch("lock_scopes", self._tenant, sorted(wanted[1] - had[1]))
+            versions |= {row["scope_id"]: row["version"] for row in found}
+            had = (set(wanted[0]), set(wanted[1]))
+        raise StoreUnavailable("more is made of what is forgotten than can be locked")
 
     async def _made(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> dict[UUID, Any]:
         """Every memory that goes, with what it is: of these scopes and sessions, and made of any of it."""

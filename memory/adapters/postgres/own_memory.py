@@ -38,8 +38,8 @@ async def add_own_memory(
     changed: int,
     add_embedding: Query,
 ) -> None:
-    """Its identity, first version, provenance, edges and vectors. `changed`: the scope's version from now on. Raises
-    Conflict for one that was forgotten.
+    """Its identity, first version, provenance, edges and vectors. `changed`: the scope's version from now on; its
+    lock keeps erasures out until this is stored. Raises Conflict for one that was forgotten, or quotes what was.
     """
     tenant, memory_id = place.tenant, memory.memory_id
     key = rows.key_of_its_own(collection.encode(), memory_id)
@@ -48,6 +48,8 @@ async def add_own_memory(
     await tx.run("add_own_memory", tenant, memory_id, place.scope_id, key, *at, *what)
     if memory.unless is not None:
         await _refuse_forgotten(tx, place, memory.unless)
+    if memory.source_turns and await tx.value("turns_missing", tenant, list(memory.source_turns)) is not None:
+        raise Conflict("what it quotes was forgotten while it was read; try again")
     await add_own_version(tx, place, memory, 1, add_embedding=add_embedding)
     await tx.run_many(
         "add_derivation",
