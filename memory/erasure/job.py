@@ -26,7 +26,7 @@ from memory.envelope import Binding, key_id_of, unseal
 from memory.erasure import journal
 from memory.erasure.asking import binding_of
 from memory.erasure.follower import Word
-from memory.erasure.model import WHOLE, Items, Job, Plan, Step, Target, Traces, added
+from memory.erasure.model import WHOLE, Items, Job, Named, Plan, Step, Target, Traces, added
 from memory.erasure.ports import EraseStore, GoesThrough, Hots, MakesAnew, TakesFiles
 from memory.erasure.receipt import signed
 from memory.erasure.shingles import Shingles
@@ -72,6 +72,7 @@ class Known:
     tombstones: list[tuple[TombstoneKind, bytes]]
     whole: bool  # the words are those of all that goes
     heard: dict[str, Any] = field(default_factory=dict)
+    hot: dict[bytes, list[UUID] | None] = field(default_factory=dict)  # by key of a scope: conversations, None for all
 
     def marks(self, content_key: bytes) -> Callable[[Iterable[UUID]], list[tuple[TombstoneKind, bytes]]]:
         """Gives the tombstones of memories that have none yet, which are known from then on."""
@@ -112,6 +113,8 @@ class Erasing:
             job = await self._mark(job, target, known, fence)
         if job.step == "marked":
             job = await self._take_away(job, target, fence, known)
+        if job.step == "deleted":
+            job = await self._let_go(job, target, fence, known)
         if removal_only:
             await self._shred(job)
             return job
@@ -127,6 +130,7 @@ class Erasing:
     async def _mark(self, job: Job, target: Target, known: Known, fence: int) -> Job:
         """Nothing of it comes in any more from here on."""
         plan = await self._remember(await self._store.plan(target), target, known)
+        plan = replace(plan, hot=await self._keys_of(job.tenant_id, plan.scopes))
         subject = None if plan.stays else await self._subject(target)  # what stays is sealed under these keys
         await self._store.mark(job, plan, known.tombstones, subject, self._parts.clock(), fence)
         if subject is not None:
@@ -148,17 +152,20 @@ class Erasing:
         if job.kind not in WHOLE or not known.tombstones:
             await self._remember_late(job, target, fence, known)
         items = await self._store.items(job)
-        purged = await self._purge(job, target, items)
-        touched = items.touched()  # before they are gone
+        known.hot.update(await self._hot(job, target, items))  # before its names are gone
+        purged = await self._purge(job, target, known)
         marks = known.marks(await self._parts.keys.content_key(job.tenant_id))
         deleted = await self._store.delete(job, items, target, marks, self._parts.clock(), fence)
+        return replace(job, step="deleted", counts=added(deleted, purged))
+
+    async def _let_go(self, job: Job, target: Target, fence: int, known: Known) -> Job:
+        """What lies outside the database: files, what every process has at hand, and what Redis was told meanwhile."""
         items = await self._store.items(job)
-        purged["files"] = await self._parts.files.forget(
-            job.tenant_id, sorted({*touched, *items.touched()}), self._parts.clock()
-        )
+        if not known.hot:  # taken up again behind the deletion
+            known.hot.update(await self._hot(job, target, items))
+        files = await self._parts.files.forget(job.tenant_id, items.touched(), self._parts.clock())
         await self._tell(Word(job.tenant_id, job.erasure_id, 2, tuple(items.touched())), known)
-        purged += await self._purge(job, target, items)  # what was under way meanwhile
-        return await self._advance(replace(job, counts=deleted), "deleted", purged, fence)
+        return await self._advance(job, "deleted", Counter(files=files) + await self._purge(job, target, known), fence)
 
     async def _make_anew(self, job: Job, fence: int) -> Job:
         anew = self._parts.anew
@@ -274,11 +281,31 @@ class Erasing:
             return tuple(dict.fromkeys(known.tombstones))
         return tuple(await self._store.tombstones_since(job.tenant_id, job.requested_at))
 
-    async def _purge(self, job: Job, target: Target, items: Items) -> Counter[str]:
+    async def _keys_of(self, tenant: UUID, scopes: Sequence[Named]) -> dict[int, bytes]:
+        chain_key = await self._parts.keys.chain_key(tenant)
+        return {o.scope_id: scope_key(chain_key, Scope(tenant, o.user, o.project, o.agent)) for o in scopes}
+
+    async def _hot(self, job: Job, target: Target, items: Items) -> dict[bytes, list[UUID] | None]:
+        """Whose keys in Redis go. Behind the deletion, which took names and turns, those that were written down, and
+        all of a scope where only some conversations were meant: what is there is made again.
+        """
+        if target.kind in WHOLE or target.until is not None:
+            touched = set(items.scope_ids() if target.until is None else items.touched())
+            there = [one for one in await self._store.scopes(job.tenant_id) if one.scope_id in touched]
+            return dict.fromkeys([*(await self._keys_of(job.tenant_id, there)).values(), *items.scope_keys()])
+        key = scope_key(await self._parts.keys.chain_key(job.tenant_id), target.scope)
+        if job.step == "deleted":
+            return {key: None}
+        sessions = items.ids("session")
+        if items.of.get("turn"):  # working contexts quote turns; whose they are is found in the store
+            pages = self._store.turns(job.tenant_id, [], [], items.ids("turn"), items.touched())
+            sessions += [one.session_id async for page in pages for one in page]
+        return {key: sessions}
+
+    async def _purge(self, job: Job, target: Target, known: Known) -> Counter[str]:
         """Take out of Redis what is there of it."""
         redis, tenant = self._parts.redis, job.tenant_id
         gone: Counter[str] = Counter()
-        chain_key = await self._parts.keys.chain_key(tenant)
         subject = await self._subject(target)
         subjects = None if target.kind == "project" else [await self._parts.keys.subject_id(tenant, target.scope.user)]
 
@@ -287,18 +314,9 @@ class Erasing:
 
         gone["queue_entries"] += await redis.purge(tenant, [subject] if subject else subjects, judge)
         gone["redis_keys"] += await redis.drop_ledgers(tenant)
-        if target.kind in WHOLE or target.until is not None:
-            named = {one.scope_id: one for one in await self._store.scopes(tenant)}
-            for scope_id in items.scope_ids() if target.until is None else items.touched():
-                if (one := named.get(scope_id)) is not None:
-                    scope = Scope(tenant, one.user, one.project, one.agent)
-                    gone["redis_keys"] += await redis.drop_scope(tenant, scope_key(chain_key, scope))
-            return gone
-        sessions = items.ids("session")
-        if items.of.get("turn"):  # working contexts quote turns; whose they are is found in the store
-            pages = self._store.turns(tenant, [], [], items.ids("turn"), items.touched())
-            sessions += [one.session_id async for page in pages for one in page]
-        gone["redis_keys"] += await redis.drop_sessions(tenant, scope_key(chain_key, target.scope), sessions)
+        for key, sessions in known.hot.items():
+            dropping = redis.drop_scope(tenant, key) if sessions is None else redis.drop_sessions(tenant, key, sessions)
+            gone["redis_keys"] += await dropping
         return gone
 
     async def _is_theirs(self, entry: Entry, target: Target, at: datetime) -> bool:

@@ -89,6 +89,7 @@ class Plan:
     turns: Mapping[UUID, int] = field(default_factory=dict)  # scope
     memories: Mapping[UUID, int] = field(default_factory=dict)  # scope
     stays: bool = False
+    hot: Mapping[int, bytes] = field(default_factory=dict)  # by scope that goes whole: its key in Redis
 
     @property
     def scope_ids(self) -> list[int]:
@@ -130,7 +131,11 @@ class Items:
 
     def scope_ids(self) -> list[int]:
         """The scopes that go whole."""
-        return [int(item) for item in self.of.get("scope", {})]
+        return [int(item.partition(":")[0]) for item in self.of.get("scope", {})]
+
+    def scope_keys(self) -> list[bytes]:
+        """Their keys in Redis, for when nobody knows their names any more."""
+        return [bytes.fromhex(item.partition(":")[2]) for item in self.of.get("scope", {}) if ":" in item]
 
     def touched(self) -> list[int]:
         """Every scope of which something goes."""

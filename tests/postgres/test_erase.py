@@ -30,6 +30,7 @@ from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sharing import Sharing
 from memory.adapters.redis_erase import RedisErase
+from memory.adapters.redis_hot import RedisHot
 from memory.audit import noted
 from memory.checkpoints import NewCheckpoint
 from memory.erasure import journal, loop
@@ -42,6 +43,8 @@ from memory.errors import Conflict, LeaseLost, StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Commit, LedgerNode, Placed, Scope, SealedToken, SessionRef, Unless
+from memory.read.conversation import scope_key
+from memory.read.working import Known
 from memory.telemetry import Metrics
 from memory.write.summarise import DueSummary, Summariser, summary_of
 from memory.write.tombstones import digests_of, given_of
@@ -603,6 +606,59 @@ async def test_a_checkpoints_words_that_are_kept_while_the_deletion_waits_go_too
     assert rows(bench, "memories") == 3
     with pytest.raises(Conflict, match="forgotten"):
         await keep(lambda: asyncio.sleep(0))
+
+
+class Writes(EraseStore):
+    """A store at whose deletion something is still written to Redis; then it may be killed."""
+
+    write: Callable[[], Awaitable[Any]]
+    killed = False
+
+    async def delete(self, *args: Any, **keywords: Any) -> Any:
+        await self.write()
+        done = await super().delete(*args, **keywords)
+        if self.killed:
+            raise Killed
+        return done
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("kind", ["user", "project", "session", "memory"])
+async def test_what_redis_is_told_just_before_the_deletion_goes_too(
+    bench: Bench, valkey: ValkeyServer, kind: str, killed: bool
+) -> None:
+    """A process that began before holds it still; and the job that goes on after a kill finds no names in the store."""
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve", "q")
+    await bench.commit(ada, "s")
+    await bench.commit(eve, "s", ("what eve says is quite another matter", "and so is the answer to it"))
+    session = (await bench.stores.records.session(ada, "s")).session_id
+    memory = bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'")
+    value = {"user": "ada", "project": "p", "session": "s", "memory": memory}[kind]
+    chain_key = await bench.parts.keys.chain_key(ada.tenant)
+    hot = RedisHot(valkey.url, timeout_ms=2000, keep_timeout_ms=2000)
+
+    async def write() -> None:
+        for scope in (ada, eve):
+            await hot.keep_working(scope, scope_key(chain_key, scope), session, Known(1, 1), b"about", 60)
+
+    async def held() -> set[str]:
+        return {name.split("}")[0] async for name, _ in bench.parts.redis.everything() if ":w:" in name}
+
+    store = Writes(bench.stores.database, bench.postgres.embeddings)
+    store.write, store.killed = write, killed
+    fence = await bench.leader.lead(60)
+    assert fence is not None
+    erasure_id = await bench.ask(kind, value, ada)
+    erasing = Erasing(replace(bench.parts, store=store)).run(ada.tenant, erasure_id, fence)
+    if killed:
+        with pytest.raises(Killed):
+            await erasing
+        assert len(await held()) == 2
+        await bench.run(erasure_id)
+    else:
+        await erasing
+    assert await held() == {f"mp:h:{{{ada.tenant.hex}:{scope_key(chain_key, eve).hex()}"}
+    await hot.close()
 
 
 async def test_a_record_whose_copy_was_begun_before_its_user_was_forgotten_is_not_stored(bench: Bench) -> None:

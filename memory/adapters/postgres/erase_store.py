@@ -117,7 +117,7 @@ class EraseStore(EraseJobs):
     ) -> None:
         """Write down what goes and what keeps it away, retire the subject's keys."""
         tenant = job.tenant_id
-        rows = [("scope", str(one.scope_id), one.scope_id) for one in plan.scopes]
+        rows = [("scope", _with_key(one.scope_id, plan.hot), one.scope_id) for one in plan.scopes]
         rows += [("session", str(one), scope) for one, (scope, _) in plan.sessions.items()]
         rows += [("turn", str(one), scope) for one, scope in plan.turns.items()]
         rows += [("memory", str(one), scope) for one, scope in plan.memories.items()]
@@ -364,6 +364,10 @@ async def _part(tx: Transaction, target: Target, scope_id: int) -> Plan:
 def _is_new(row: Any) -> bool:
     """Whether another memory made anew could not have this id: summaries and episodes have their session's."""
     return row["kind"] != "summary" and row["collection"] not in ("episode", "past", "month")
+
+
+def _with_key(scope_id: int, keys: Mapping[int, bytes]) -> str:
+    return f"{scope_id}:{keys[scope_id].hex()}" if scope_id in keys else str(scope_id)
 
 
 def _named(row: Any) -> Named:
