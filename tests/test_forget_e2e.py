@@ -224,7 +224,7 @@ def test_an_answer_under_way_does_not_bring_back_what_it_was_given(forgetting: S
         given = forgetting.call("POST", path, {"to": "project"}, X_Memory_User=owner)["id"]
     asked, answer = "What is the PIN of the safe?", "It is 8731, the PIN of yours."
     said: list[Any] = []
-    slow = {"x_fake_first_ms": "6000", "x_fake_reply": answer, "session": "safe"}
+    slow = {"x_fake_first_ms": "20000", "x_fake_reply": answer, "session": "safe"}
     asking = threading.Thread(target=lambda: said.append(ask(forgetting, asked, asker, **slow)))
     asking.start()
     time.sleep(2)

@@ -608,6 +608,16 @@ FROM turns
 WHERE tenant_id = $1 AND event_id = ANY ($2)
 ORDER BY session_id, seq;
 
+-- name: turns_missing
+-- Those of these turns that are not there any more.
+-- $1 tenant uuid, $2 event_ids uuid[]
+-- Uses: turns_pkey. Rows: event_id.
+SELECT w.event_id
+FROM unnest($2::uuid[]) AS w (event_id)
+LEFT JOIN turns t ON t.tenant_id = $1 AND t.event_id = w.event_id
+WHERE t.event_id IS NULL
+LIMIT 1;
+
 -- ---------------------------------------------------------------- the probe
 
 -- name: columns_to_probe
