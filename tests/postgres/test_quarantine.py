@@ -18,12 +18,13 @@ from memory.ids import new_id
 from memory.model import ImportChunk, ImportLine, Scope
 from memory.stored import MemoryChange, MemoryRecord
 from memory.write.facts import facts_of
-from memory.write.procedures import procedures_of
+from memory.write.procedures import embedded_procedures, procedures_of
 from memory.write.quarantine import free, held_back
 from memory.write.redact import Redactor
 from memory.write.turns import turn_of_line
 from policies.labels import Integrity
 from tests.postgres.seed import LANE, SUBJECT, T0, Stores, Words, chunk, digest, exchange, memory_of, stores, turn
+from tests.postgres.test_facts import fact, new_fact
 from tests.postgres.test_read_store import rows_of
 from tests.postgres.test_write_path import Life, Workshop, workshop
 from tests.postgres_fixture import TestDatabase
@@ -214,6 +215,38 @@ async def test_an_untrusted_import_has_a_budget_and_a_trusted_one_has_none(postg
             ]
             done, _ = await imports.commit_import(made, items, subject_id=SUBJECT, lane=LANE, fence=store.fence, now=T0)
             assert (done.over_budget, len(await visible(store, store.scope(user)))) == (5 - shown, shown)
+
+
+@pytest.mark.parametrize("by", ["live", "import"])
+async def test_what_is_held_back_for_its_number_states_and_teaches_nothing(postgres: TestDatabase, by: str) -> None:
+    said = ["I live in Oslo. To deploy: 1. build it 2. ship it", "I live in Bled. To deploy: 1. test it 2. ship it"]
+    words = Words()
+    async with stores(postgres) as store:
+        one = Budgets(foreign=1, session=1)
+        lines, items = chunk(store.scope(), [("s", said[0], None), ("s", "", None), ("s", said[1], None)], trusted=False)
+        turns = [items[0].turn, items[2].turn]
+        facts = tuple(new_fact(each, what) for each in turns for what in (fact("oslo"), fact("bled")))
+        facts = (facts[0], facts[3])
+        lessons = procedures_of(turns)
+        made = await embedded_procedures([each.memory for each in lessons], words, words)
+        taught = tuple(dataclasses.replace(each, memory=memory) for each, memory in zip(lessons, made, strict=True))
+        assert len(taught) == 2
+        if by == "live":
+            commit = exchange(store.scope(), "s", 0, retrieval=None)
+            commit = dataclasses.replace(
+                commit, turns=tuple(turns), memories=tuple(map(memory_of, turns)), facts=facts, procedures=taught
+            )
+            done = await WriteStore(store.database, store.scopes, postgres.embeddings, one).commit(commit, now=T0)
+        else:
+            sent = [
+                dataclasses.replace(item, facts=(stated,), procedures=(lesson,))
+                for item, stated, lesson in zip((items[0], items[2]), facts, taught, strict=True)
+            ]
+            imports = ImportStore(store.database, store.scopes, postgres.embeddings, one)
+            done, _ = await imports.commit_import(lines, sent, subject_id=SUBJECT, lane=LANE, fence=store.fence, now=T0)
+        assert (done.over_budget, done.facts_new, done.procedures_new) == (1, 1, 1)
+        assert not [text for text in await visible(store, store.scope()) if "bled" in text.lower() or "test it" in text]
+        assert postgres.psql("SELECT object FROM facts") == "oslo"
 
 
 async def test_counts_of_hours_gone_by_are_dropped(postgres: TestDatabase) -> None:

@@ -275,21 +275,38 @@ class _Storing:
             embeddings=self._embeddings.add,
         )
         await self._replace(lines, await self._memories_of(lines.changed.keys() & remembered), before, version)
-        replaced = list(lines.changed)
+        born, learnt = await self._store_stated(sifted, taught, list(lines.changed), version)
+        return version, born, learnt, held
+
+    async def _store_stated(
+        self, sifted: Sequence[Offered], taught: Sequence[Lesson], replaced: Sequence[UUID], version: int
+    ) -> tuple[int, int]:
+        """Facts and procedures, how many of each are new; none of a turn that a person hid or rejected or that is held
+        back, for whatever reason.
+        """
+        tx, place = self._tx, self._place
+        told = {one.heard.event_id for one in (*sifted, *taught)}
+        found = await tx.fetch("turns_withheld", place.tenant, list(told)) if told else []
+        told -= {row["event_id"] for row in found}
         # Both take the evidence of what is replaced away: each of its own memories only.
         learnt = await procedures.store_procedures(
-            tx, place, taught, changed_version=version, embeddings=self._embeddings, replaced=replaced
+            tx,
+            place,
+            [one for one in taught if one.heard.event_id in told],
+            changed_version=version,
+            embeddings=self._embeddings,
+            replaced=replaced,
         )
         born = await facts.store_facts(
             tx,
             place,
-            sifted,
+            [one for one in sifted if one.heard.event_id in told],
             changed_version=version,
             model=None,
             embeddings=self._embeddings,
             replaced=replaced,
         )
-        return version, born, learnt, held
+        return born, learnt
 
     async def _replace(
         self, lines: _Sorted, remembered: Mapping[UUID, Any], before: Mapping[UUID, Any], version: int

@@ -140,7 +140,8 @@ class WriteStore:
         taught: Sequence[Lesson],
     ) -> tuple[int, int, int, int]:
         """Returns the scope's version, raised when readers have something new to see (memories, counters), how many
-        facts and procedures are new, and how many memories are beyond their source's budget.
+        facts and procedures are new, and how many memories are beyond their source's budget. Of a turn whose memory is
+        held back nothing is stated or taught.
         """
         kept = batch.resting_on_new(commit.memories, numbered.new, gone.items)
         changes = kept or offered or taught or _injected(commit.retrieval)
@@ -159,6 +160,9 @@ class WriteStore:
                 model=commit.exchange.model,
                 embeddings=self._add_embedding,
             )
+            waits = {event_id for _, memory in made if memory.quarantine for event_id in memory.source_turns}
+            offered = [one for one in offered if one.heard.turn.event_id not in waits]
+            taught = [one for one in taught if one.heard.turn.event_id not in waits]
         born = await facts.store_facts(
             tx, place, offered, changed_version=version, model=commit.exchange.model, embeddings=self._embeddings
         )

@@ -25,6 +25,14 @@ SELECT w.event_id
 FROM unnest($2::uuid[]) AS w (event_id)
 WHERE {not_told(w.event_id)};
 
+-- name: turns_withheld
+-- Those of these turns that a person hid or rejected, or that are quarantined.
+-- $1 tenant uuid, $2 event_ids uuid[]
+-- Uses: derivations_of_source. Rows: event_id.
+SELECT w.event_id
+FROM unnest($2::uuid[]) AS w (event_id)
+WHERE {withheld(w.event_id)};
+
 -- name: count_writes
 -- So many memories more of a source in this hour, and how many that makes; another hour begins anew. The row is locked to
 -- the end, so that two writers of one source count one after the other.
