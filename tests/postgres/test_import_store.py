@@ -106,6 +106,23 @@ async def test_an_update_is_a_new_version_and_as_of_has_the_old_one(store: Store
     assert postgres.psql("SELECT count(*) FROM memory_versions WHERE recorded_to IS NULL") == "4"
 
 
+async def test_what_stands_beside_the_words_is_replaced_too(store: Stores, postgres: TestDatabase) -> None:
+    old = {"tool_calls": [{"id": "1"}], "tool_call_id": "1", "parts": [{"type": "image_url"}]}
+    new = {"tool_calls": [{"id": "2"}], "tool_call_id": "2", "parts": [{"type": "file"}]}
+    columns = "SELECT tool_calls, tool_call_id, parts, cleaned_by FROM turns"
+    for day, (beside, shown) in enumerate(
+        (
+            (old, '[{"id": "1"}]|1|[{"type": "image_url"}]|rules 0'),
+            (new, '[{"id": "2"}]|2|[{"type": "file"}]|rules 1'),
+            ({}, "|||rules 2"),
+        )
+    ):
+        made, items = chunk(store.scope(), [("s", "same words", "a")], start=10 * day, on_conflict="update")
+        turn = dataclasses.replace(items[0].turn, line_digest=digest(day), **beside)
+        await keep(store, (made, [dataclasses.replace(items[0], turn=turn)]), cleaned_by=f"rules {day}")
+        assert postgres.psql(columns) == shown
+
+
 async def test_lines_of_one_chunk_know_each_other(store: Stores, postgres: TestDatabase) -> None:
     lines = [("s", "one", "a"), ("s", "one", "a"), ("s", "else", "a")]
     committed, failed = await keep(store, chunk(store.scope(), lines))

@@ -112,6 +112,9 @@ def replaced_turn_row(place: Place, event_id: UUID, turn: Turn) -> tuple[Any, ..
         turn.occurred_at,
         place.now,
         turn.language,
+        turn.tool_calls,
+        _text(turn.tool_call_id),
+        turn.parts,
     )
 
 

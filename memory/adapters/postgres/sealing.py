@@ -52,7 +52,7 @@ class Shown:
 
 WRITTEN: Final[Mapping[str, Written]] = {
     "add_turn": Written(1, None, 2, 18, {11: "content"}, {12: "tool_calls", 25: "parts"}),
-    "replace_turn": Written(1, None, None, 7, {4: "content"}),
+    "replace_turn": Written(1, None, None, 7, {4: "content"}, {13: "tool_calls", 15: "parts"}),
     "add_version": Written(1, 2, 3, 7, {4: "content"}, {11: "attributes"}),
     "seal_turn": Written(1, None, 2, 6, {3: "content"}, {4: "tool_calls", 5: "parts"}),
     "seal_version": Written(1, 2, 3, 6, {4: "content"}, {5: "attributes"}),
