@@ -223,7 +223,7 @@ async def test_what_is_held_back_for_its_number_states_and_teaches_nothing(postg
     words = Words()
     async with stores(postgres) as store:
         one = Budgets(foreign=1, session=1)
-        lines, items = chunk(store.scope(), [("s", said[0], None), ("s", "", None), ("s", said[1], None)], trusted=False)
+        lines, items = chunk(store.scope(), [("s", text, None) for text in (said[0], "", said[1])], trusted=False)
         turns = [items[0].turn, items[2].turn]
         facts = tuple(new_fact(each, what) for each in turns for what in (fact("oslo"), fact("bled")))
         facts = (facts[0], facts[3])

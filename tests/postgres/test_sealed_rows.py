@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from memory.adapters.postgres import sealing
 from memory.adapters.postgres.database import Bounds, Database
+from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.queries import load_queries
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
@@ -64,6 +65,7 @@ async def vault(postgres: TestDatabase) -> AsyncIterator[Vaulted]:
                 plain,
                 database=database,
                 write=WriteStore(database, plain.scopes, table),
+                imports=ImportStore(database, plain.scopes, table),
                 read=ReadStore(database, plain.scopes, table, dim=DIM),
                 records=Records(database, plain.scopes, table),
             ),

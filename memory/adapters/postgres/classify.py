@@ -1,15 +1,16 @@
 """A memory becomes confidential: its label in, everything that says the same sealed out, in the caller's transaction.
 
 The label is inherited both ways along the derivations: by the turns that the memory rests on, and by all that was made
-of those turns, in every version. Nothing is ever lowered here: to lower is one memory's PATCH. What a fact or procedure
-stated in the open beside its text goes; it stays as a memory that nothing is held against (docs/decisions/0024). Copies
-in other scopes, shared or parts of another project's checkpoint, are raised, sealed and hidden too: nothing that is so
-sensitive leaves its scope (docs/decisions/0022).
+of those turns, in every version; of a turn whose imported line has become confidential the second half is done alone.
+Nothing is ever lowered here: to lower is one memory's PATCH. What a fact or procedure stated in the open beside its
+text goes; it stays as a memory that nothing is held against (docs/decisions/0024). Copies in other scopes, shared or
+parts of another project's checkpoint, are raised, sealed and hidden too: nothing that is so sensitive leaves its scope
+(docs/decisions/0022).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -30,9 +31,28 @@ async def classify(
     turns = await tx.fetch("turns_under", place.tenant, memory_id)
     lower = [row for row in turns if _raised(row, label) != row["sensitivity"]]
     await tx.run_many("seal_turn", (_turn(place, row, label) for row in lower))
-    events = [row["event_id"] for row in turns]
-    over = [row["memory_id"] for row in await tx.fetch("memories_over", place.tenant, events)] if events else []
-    ids = sorted({memory_id, *over})
+    ids = {memory_id, *await made_of(tx, place, [row["event_id"] for row in turns])}
+    await raise_made(tx, place, ids, label, changed_version, table, told={memory_id})
+
+
+async def made_of(tx: Transaction, place: Place, event_ids: Sequence[UUID]) -> list[UUID]:
+    """The memories that were made of these turns, at first hand or through what was made of them."""
+    found = await tx.fetch("memories_over", place.tenant, event_ids) if event_ids else []
+    return [row["memory_id"] for row in found]
+
+
+async def raise_made(
+    tx: Transaction,
+    place: Place,
+    memory_ids: Iterable[UUID],
+    label: Sensitivity,
+    changed_version: int,
+    table: str,
+    *,
+    told: Collection[UUID],
+) -> None:
+    """Raise and seal these memories, in every version, and their copies. The feed has been `told` of some."""
+    ids = sorted(memory_ids)
     await tx.fetch("lock_memories", place.tenant, ids)  # who is copying one of them has done so, or finds it raised
     raised = await _raise(tx, place, ids, label, table)
     stated = await tx.fetch("drop_facts", place.tenant, ids) + await tx.fetch("drop_procedures", place.tenant, ids)
@@ -40,7 +60,7 @@ async def classify(
     await tx.run_many("rekey_memory", keys)
     await tx.run("changed_with", place.tenant, ids, changed_version)
     await tx.run("rebuild_scope", place.tenant, place.scope_id, changed_version)  # neighbours hold words of the turns
-    await announce_events(tx, place, "updated", sorted(raised - {memory_id}))
+    await announce_events(tx, place, "updated", sorted(raised - set(told)))
     await _take_back(tx, place, ids, label, table)
 
 

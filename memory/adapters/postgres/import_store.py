@@ -8,7 +8,7 @@ second time it answers as the first. Raises LeaseLost, StoreUnavailable.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -20,6 +20,15 @@ from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard, Offered
 from memory.adapters.postgres.leases import hold_fence
+from memory.adapters.postgres.line_updates import (
+    Update,
+    as_sensitive,
+    at_least,
+    made_of_risen,
+    risen,
+    seal_made,
+    updates_of,
+)
 from memory.adapters.postgres.outbox import announce_events
 from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
@@ -27,8 +36,9 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.withdrawn import withdraw_summaries
 from memory.chain import Digest
 from memory.errors import StoreUnavailable
-from memory.model import Committed, ImportChunk, LineConflict, NewMemory, Scope, ScopeId, SealedToken
+from memory.model import Committed, ImportChunk, LineConflict, Scope, ScopeId, SealedToken
 from memory.stored import Digests, ImportItem, ImportProgress, KnownLine, KnownLines, SessionTail
+from policies.labels import Sensitivity
 from policies.text import storable
 
 _NOTHING_FORGOTTEN: Final = Digests()
@@ -39,11 +49,14 @@ _FORGOTTEN: Final = "was forgotten and is not taken again"
 
 @dataclass(frozen=True, slots=True)
 class _Sorted:
-    """The lines of a chunk by what becomes of them. `changed` goes by the stored turn's id: the last one wins."""
+    """The lines of a chunk by what becomes of them. `changed` goes by the stored turn's id: the last one wins.
+    `labels`: of those turns as they are stored.
+    """
 
     new: list[ImportItem]
     changed: dict[UUID, ImportItem]
     conflicts: list[LineConflict]
+    labels: Mapping[UUID, Sensitivity] = field(default_factory=dict)
 
     def event_of(self) -> dict[UUID, UUID]:
         """The stored turn of each that takes the place of its text."""
@@ -165,6 +178,7 @@ class _Storing:
         lines = await self._sort(items, gone)
         offered = [(sessions[item.session.label], item.turn) for item in lines.new]
         numbered, given = await batch.number_turns(tx, place, offered)
+        lines = await self._as_sensitive_as_stored(lines)
         before = await self._memories_of(lines.changed)
         heard = await self._heard(lines, sessions, numbered)
         spoken = (*lines.new, *lines.changed.values())
@@ -187,6 +201,18 @@ class _Storing:
         found = await self._tx.fetch("memories_of_turns", self._place.tenant, list(event_ids)) if event_ids else []
         return {row["event_id"]: row for row in found if row["kind"] == "episodic"}
 
+    async def _as_sensitive_as_stored(self, lines: _Sorted) -> _Sorted:
+        """Those that take a turn's place no less sensitive than that. The turns are locked."""
+        if not lines.changed:
+            return lines
+        found = await self._tx.fetch("turns_to_replace", self._place.tenant, list(lines.changed))
+        labels = {row["event_id"]: Sensitivity(row["sensitivity"]) for row in found}
+        changed = {
+            event_id: as_sensitive(item, labels.get(event_id, item.turn.sensitivity))
+            for event_id, item in lines.changed.items()
+        }
+        return replace(lines, changed=changed, labels=labels)
+
     async def _heard(self, lines: _Sorted, sessions: dict[str, OpenSession], numbered: Numbered) -> dict[UUID, Heard]:
         """The turns that are stored now, with their numbers: the new ones, and those whose text is replaced."""
         heard: dict[UUID, Heard] = {}
@@ -195,10 +221,7 @@ class _Storing:
             turn, seq = item.turn, numbered.seq_of.get(item.turn.event_id)
             if seq is not None and turn.event_id not in changed:  # else a later line of this chunk took its place
                 heard[turn.event_id] = Heard(turn, turn.event_id, sessions[item.session.label].session_id, seq, None)
-        # Sorted, so that two chunks that replace the same turns cannot wait for each other in a circle.
-        updates = (
-            rows.replaced_turn_row(self._place, event_id, changed[event_id].turn) for event_id in sorted(changed)
-        )
+        updates = (rows.replaced_turn_row(self._place, event_id, item.turn) for event_id, item in changed.items())
         for row in await self._tx.fetch_many("replace_turn", updates):
             item = changed[row["event_id"]]
             session_id = sessions[item.session.label].session_id
@@ -258,7 +281,11 @@ class _Storing:
         tx, place = self._tx, self._place
         remembered = before.keys() | {item.turn.event_id for item in lines.new if item.memories}
         offered = [(item, batch.resting_on_new(item.memories, numbered.new, gone.items)) for item in lines.new]
-        offered += [(item, list(item.memories)) for one, item in lines.changed.items() if one not in remembered]
+        offered += [
+            (item, [at_least(memory, item.turn.sensitivity) for memory in item.memories])
+            for one, item in lines.changed.items()
+            if one not in remembered
+        ]
         fresh = [(sessions[item.session.label].session_id, memory) for item, made in offered for memory in made]
         if not fresh and not lines.changed and not sifted and not taught:
             version: int = await tx.value("scope_version", place.tenant, place.scope_id)
@@ -274,9 +301,14 @@ class _Storing:
             model=None,
             embeddings=self._embeddings.add,
         )
-        await self._replace(lines, await self._memories_of(lines.changed.keys() & remembered), before, version)
+        standing = await self._memories_of(lines.changed.keys() & remembered)
+        changed, import_id = lines.changed, self._chunk.import_id
+        updates, more = await updates_of(tx, place, changed, standing, self._budgets, import_id=import_id)
+        await self._replace(lines, updates, standing, before, version)
+        over = await made_of_risen(tx, place, risen(changed, lines.labels, updates))
         born, learnt = await self._store_stated(sifted, taught, list(lines.changed), version)
-        return version, born, learnt, held
+        await seal_made(tx, place, over, updates, version, self._embeddings.add.embeddings)
+        return version, born, learnt, held + more
 
     async def _store_stated(
         self, sifted: Sequence[Offered], taught: Sequence[Lesson], replaced: Sequence[UUID], version: int
@@ -309,21 +341,24 @@ class _Storing:
         return born, learnt
 
     async def _replace(
-        self, lines: _Sorted, remembered: Mapping[UUID, Any], before: Mapping[UUID, Any], version: int
+        self,
+        lines: _Sorted,
+        updates: Sequence[Update],
+        remembered: Mapping[UUID, Any],
+        before: Mapping[UUID, Any],
+        version: int,
     ) -> None:
         """New versions of the memories of turns with a new text. Of words that say nothing there is none: it is hidden,
         and shown again with the next that do. What its owner deleted stays so.
         """
         tx, place = self._tx, self._place
-        replaced: list[tuple[UUID, int, NewMemory]] = []
+        replaced = [(one.memory_id, one.version, one.memory) for one in updates]
         hidden: list[UUID] = []
         gone: list[UUID] = []
         shown: list[UUID] = []
         for event_id, row in remembered.items():
-            memories = lines.changed[event_id].memories
             unspoken = event_id in before and before[event_id]["unspoken"]
-            replaced += [(row["memory_id"], row["version"] + 1, memory) for memory in memories]
-            if not memories and (row["shown"] or unspoken):
+            if not lines.changed[event_id].memories and (row["shown"] or unspoken):
                 hidden.append(row["memory_id"])
                 gone += [row["memory_id"]] if row["shown"] else []
             elif unspoken:

@@ -39,15 +39,33 @@ FROM import_chunks
 WHERE tenant_id = $1 AND import_id = $2
 ORDER BY chunk;
 
--- name: memories_of_turns
--- The memories that rest on these turns first of all, with their current version, whether they are shown, and whether
--- they are hidden since the turn's words became what they are: because those say nothing.
+-- name: turns_to_replace
+-- How sensitive these turns are, locked in the order of their ids: two chunks that replace the same turns cannot wait for
+-- each other in a circle.
 -- $1 tenant uuid, $2 event_ids uuid[]
--- Uses: derivations_of_source, memories_pkey, turns_pkey. Rows: event_id, memory_id, kind, version, shown, unspoken.
-SELECT d.source_id AS event_id, m.memory_id, m.kind, m.version, m.deleted_at IS NULL AS shown,
-       m.deleted_at IS NOT DISTINCT FROM t.recorded_at AS unspoken
+-- Uses: turns_pkey. Rows: event_id, sensitivity.
+SELECT event_id, sensitivity
+FROM turns
+WHERE tenant_id = $1 AND event_id = ANY ($2)
+ORDER BY event_id
+FOR UPDATE;
+
+-- name: memories_of_turns
+-- The memories that rest on these turns first of all, with their current version and what was set of it, whether a person
+-- has edited them, whether they are shown, and whether they are hidden since the turn's words became what they are:
+-- because those say nothing.
+-- $1 tenant uuid, $2 event_ids uuid[]
+-- Uses: derivations_of_source, memories_pkey, turns_pkey, memory_versions_pkey, provenance_pkey. Rows: event_id,
+-- memory_id, kind, version, content, sensitivity, validation_status, importance, expires_at, quarantine_reason, edited,
+-- shown, unspoken.
+SELECT d.source_id AS event_id, m.memory_id, m.kind, m.version, v.content, v.sensitivity, v.validation_status,
+       v.importance, v.expires_at, m.quarantine_reason,
+       EXISTS (SELECT FROM provenance p
+               WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id AND p.origin = 'edit') AS edited,
+       m.deleted_at IS NULL AS shown, m.deleted_at IS NOT DISTINCT FROM t.recorded_at AS unspoken
 FROM derivations d
 JOIN memories m ON m.tenant_id = d.tenant_id AND m.memory_id = d.derived_id
+JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
 JOIN turns t ON t.tenant_id = d.tenant_id AND t.event_id = d.source_id
 WHERE d.tenant_id = $1 AND d.source_id = ANY ($2) AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
   AND d.ordinal = 0;
