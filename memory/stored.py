@@ -124,11 +124,12 @@ class ImportProgress:
 
 @dataclass(frozen=True, slots=True)
 class SessionTail:
-    """Where a session ends: what the next imported line is chained to."""
+    """Where a session ends: what the next imported line is chained to, and the last words before it, in order."""
 
     tip_chain: Digest | None
     next_seq: int
     last_at: datetime | None
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

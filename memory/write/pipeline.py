@@ -84,8 +84,8 @@ class LineStore(Protocol):
     async def known_lines(self, scope: Scope, source_ids: Sequence[str], line_digests: Sequence[bytes]) -> KnownLines:
         """Which of these lines the scope has. Raises StoreUnavailable."""
 
-    async def session_tail(self, scope: Scope, label: str) -> SessionTail:
-        """Where the session ends. Raises StoreUnavailable."""
+    async def session_tail(self, scope: Scope, label: str, turns: int = 0) -> SessionTail:
+        """Where the session ends, with so many of its last turns. Raises StoreUnavailable."""
 
     async def commit_import(
         self,
@@ -269,11 +269,11 @@ class WritePath:
         redactors: dict[str, Redacts] = {}
         for line, is_new in lines:
             label = line.session_label
-            if label not in redactors:
-                texts = [said_in({"content": one.content}) for one, _ in lines if one.session_label == label]
-                redactors[label] = await asyncio.to_thread(self._redactor, texts, tokens)
             if label not in tails:
-                tails[label] = (await self._parts.lines.session_tail(chunk.scope, label)).tip_chain
+                tail = await self._parts.lines.session_tail(chunk.scope, label, REACH_MESSAGES)
+                runs = _side_by_side(chunk, [one for one, _ in lines], label, tail.texts)
+                redactors[label] = await asyncio.to_thread(self._redactor, runs, tokens)
+                tails[label] = tail.tip_chain
             parent = tails[label]
             digest = extend(chain_key, parent, {"role": line.role, "content": line.content})
             tails[label] = digest if is_new else parent
@@ -334,11 +334,14 @@ class WritePath:
         key = await keys.subject_key(scope.tenant, scope.user)
         return SubjectTokens(key, scope.tenant, await keys.subject_id(scope.tenant, scope.user))
 
-    def _redactor(self, texts: Sequence[str], tokens: SubjectTokens | None) -> Redacts:
-        """What cleans these texts, which follow each other."""
+    def _redactor(self, runs: Iterable[Sequence[str]], tokens: SubjectTokens | None) -> Redacts:
+        """What cleans the texts of these runs, in each of which they follow each other."""
         parts = self._parts
         redactor = parts.keeping(tokens) if parts.keeping and tokens else parts.redactor
-        return parts.borders.beside(redactor, texts) if parts.borders else redactor
+        if parts.borders is not None:
+            for texts in runs:
+                redactor = parts.borders.beside(redactor, texts)
+        return redactor
 
     async def _fresh_turns(self, captured: Captured, tokens: SubjectTokens | None) -> tuple[Turn, ...]:
         """The turns this exchange adds, clean. A history that the client sent again adds nothing."""
@@ -361,7 +364,7 @@ class WritePath:
     ) -> tuple[Turn, ...]:
         """Redaction is work for a processor (1 s for 5 MB): off the event loop, which renews leases."""
         parts = self._parts
-        redactor = self._redactor([said_in(message.value) for message in around], tokens)
+        redactor = self._redactor([[said_in(message.value) for message in around]], tokens)
         return tuple(
             turn_of(
                 message,
@@ -512,6 +515,15 @@ class WritePath:
         metrics.memories.labels("procedural").inc(done.procedures_new)
         metrics.facts_dropped.inc(done.facts_dropped)
         metrics.over_budget.inc(done.over_budget)
+
+
+def _side_by_side(chunk: ImportChunk, fresh: Sequence[ImportLine], label: str, last: Sequence[str]) -> list[list[str]]:
+    """What stands beside what in a session: as it will be stored, behind its last turns, and as it was sent, where that
+    is something else, since lines stand between that are known already.
+    """
+    stored = [*last, *(said_in({"content": line.content}) for line in fresh if line.session_label == label)]
+    sent = [said_in({"content": line.content}) for line in chunk.lines if line.session_label == label]
+    return [stored] if stored[len(last) :] == sent else [stored, sent]
 
 
 def _is_broken_off(turn: Turn, captured: Captured) -> bool:

@@ -81,17 +81,18 @@ class ImportStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             return await _known(tx, scope.tenant, scope_id, source_ids, line_digests)
 
-    async def session_tail(self, scope: Scope, label: str) -> SessionTail:
-        """Where the session of this label ends; number 0 and no chain for one that is not there."""
+    async def session_tail(self, scope: Scope, label: str, turns: int = 0) -> SessionTail:
+        """Where the session of this label ends, with so many of its last turns; number 0 for one that is not there."""
         scope_id = await self._scopes.find(scope)
         if scope_id is None:
             return SessionTail(None, 0, None)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             row = await tx.row("session_tail", scope.tenant, scope_id, storable(label))
-        if row is None:
-            return SessionTail(None, 0, None)
-        tip = row["tip_chain"]
-        return SessionTail(None if tip is None else Digest(tip), row["next_seq"], row["last_at"])
+            if row is None:
+                return SessionTail(None, 0, None)
+            last = await tx.fetch("last_turns", scope.tenant, row["session_id"], turns) if turns else []
+        tip, texts = row["tip_chain"], tuple(one["content"] for one in reversed(last))
+        return SessionTail(None if tip is None else Digest(tip), row["next_seq"], row["last_at"], texts)
 
     async def import_progress(self, scope: Scope, import_id: UUID) -> ImportProgress:
         """How much of an import is stored, and the lines that failed so far, by line."""
@@ -317,7 +318,7 @@ class _Storing:
         back, for whatever reason.
         """
         tx, place = self._tx, self._place
-        told = {one.heard.event_id for one in (*sifted, *taught)}
+        told = {one.heard.event_id for one in sifted} | {one.heard.event_id for one in taught}
         found = await tx.fetch("turns_withheld", place.tenant, list(told)) if told else []
         told -= {row["event_id"] for row in found}
         # Both take the evidence of what is replaced away: each of its own memories only.

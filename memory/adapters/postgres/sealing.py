@@ -84,6 +84,7 @@ SHOWN: Final[Mapping[str, Shown]] = {
     "episode_turns": _TURN,
     "turns_under": _TURN,
     "sealed_turns_after": _TURN,
+    "last_turns": Shown("event_id", None, ("content",)),
     "turns_of_memory": Shown("event_id", None, ("content",)),
     "answers_given": Shown("event_id", None, ("content",)),
     "turns_to_erase": Shown("event_id", None, ("content",)),

@@ -69,10 +69,20 @@ WHERE tenant_id = $1 AND session_id = $2;
 -- name: session_tail
 -- Where a session ends.
 -- $1 tenant uuid, $2 scope_id int8, $3 label text
--- Uses: sessions_tenant_id_scope_id_label_key. Rows: tip_chain, next_seq, last_at.
-SELECT tip_chain, next_seq, last_at
+-- Uses: sessions_tenant_id_scope_id_label_key. Rows: session_id, tip_chain, next_seq, last_at.
+SELECT session_id, tip_chain, next_seq, last_at
 FROM sessions
 WHERE tenant_id = $1 AND scope_id = $2 AND label = $3;
+
+-- name: last_turns
+-- What was said last in a session, latest first.
+-- $1 tenant uuid, $2 session_id uuid, $3 limit int8
+-- Uses: turns_tenant_id_session_id_seq_key. Rows: event_id, content.
+SELECT event_id, content
+FROM turns
+WHERE tenant_id = $1 AND session_id = $2
+ORDER BY seq DESC
+LIMIT $3;
 
 -- name: add_exchange
 -- One request with its answer.
