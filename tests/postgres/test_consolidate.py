@@ -13,13 +13,19 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from memory.adapters.postgres import blocks
+from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds
+from memory.adapters.postgres.sharing import Sharing
 from memory.config import Settings, load_settings
 from memory.consolidation import STEPS, Counted, Due, Lead, terms_of
 from memory.errors import LeaseLost, NotFound, StoreUnavailable
-from memory.model import IndexRow
+from memory.ids import new_id
+from memory.model import Entry, IndexRow, LedgerNode, Scope
+from memory.read.conversation import WITHDRAWN
 from memory.read.items import Filter
+from memory.shared import SharedTo
 from memory.stored import MemoryChange
 from memory.telemetry import Metrics
 from memory.write.consolidate import Consolidation, Parts, keep_consolidating
@@ -27,7 +33,7 @@ from memory.write.months import Historian
 from memory.write.rebuild import Rebuilder
 from policies.fact import Fact
 from tests.postgres.seed import SUBJECT, T0, Stores, digest, exchange, memory_of, retrieval, stores, vectors
-from tests.postgres.test_facts import DAY, fact, say, texts
+from tests.postgres.test_facts import DAY, fact, id_of, say, texts
 from tests.postgres_fixture import DIM, TestDatabase
 
 ALL = {
@@ -221,6 +227,92 @@ async def test_a_fact_whose_time_in_the_world_is_over_is_not_given(night: Night)
     scopes = [one.scope_id for one in await store.read.visible_scopes(store.scope())]
     near = await store.read.nearest(store.tenant, scopes, vectors(1)[0], 9, Filter(), now=night.now)
     assert [row.content for row in near] == ["The user lives in rome."]
+
+
+# ---------------------------------------------------------------- blocks that hold what goes
+
+
+async def place(night: Night, scope: Scope, session: str, *blocks: Sequence[UUID]) -> dict[str, Any]:
+    """A conversation in which each question was given a block, of these memories; where to look for them."""
+    for at, quoted in enumerate(blocks):
+        made = exchange(scope, session, at, ("x",), memories=())
+        given, chain = retrieval(made.exchange.exchange_id, *quoted), made.turns[0].chain
+        (placed,) = given.record.placed
+        before = tuple(
+            replace(placed, chain=digest(session, old), entry=_entry(ids), since=UUID(int=1))
+            for old, ids in enumerate(blocks[:at])
+        )
+        given = replace(given, record=replace(given.record, placed=(*before, replace(placed, chain=chain))))
+        node = LedgerNode(chain, at, 5, b"block %d" % at, b"s" * 32, 3, placed.entry.retrieval_id)
+        await night.stores.write.commit(replace(made, retrieval=given, nodes=(node,)), now=T0)
+    chains = [digest(session, at) for at in range(len(blocks))]
+    return {"scope": scope, "session_id": exchange(scope, session, 0).session.session_id, "chains": chains}
+
+
+def _entry(ids: Sequence[UUID]) -> Entry:
+    return retrieval(new_id(), *ids).record.placed[0].entry
+
+
+async def left(night: Night, where: dict[str, Any]) -> list[bytes]:
+    """What stands at the places of a conversation."""
+    found = await night.stores.read.ledger(**where)
+    return [found[chain] for chain in where["chains"]]
+
+
+async def test_what_is_erased_at_its_end_leaves_the_blocks_that_hold_it(night: Night, postgres: TestDatabase) -> None:
+    scope = night.stores.scope()
+    gone, also = await tell(night, "for a day", "also", ends=T0 + DAY)
+    (kept,) = await tell(night, "for ever")
+    talk = await place(night, scope, "talk", [kept], [kept, gone], [kept])
+    other = await place(night, scope, "other", [also], [kept])
+    await night.run(T0 + 30 * DAY)
+    assert await left(night, talk) == [b"block 0", b"block 1", b"block 2"]
+    assert await night.run(T0 + 32 * DAY) == {"expired": 2}
+    assert await left(night, talk) == [b"block 0", WITHDRAWN, b"block 2"]
+    assert await left(night, other) == [WITHDRAWN, b"block 1"]
+    assert postgres.psql("SELECT count(*) FROM ledger WHERE withdrawn_at IS NOT NULL AND placed_sealed IS NULL") == "2"
+
+
+async def test_a_superseded_fact_that_is_erased_leaves_the_blocks_that_hold_it(night: Night) -> None:
+    await say(night.stores, fact("berlin"), day=0)
+    berlin = await id_of(night.stores, "berlin")
+    talk = await place(night, night.stores.scope(), "talk", [berlin])
+    await say(night.stores, fact("paris"), day=10)
+    await night.run(T0 + 189 * DAY)
+    assert await left(night, talk) == [b"block 0"]
+    assert await night.run(T0 + 191 * DAY) == {"superseded": 1}
+    assert await left(night, talk) == [WITHDRAWN]
+
+
+@pytest.mark.parametrize("to", ["project", "tenant"])
+async def test_copies_that_go_with_what_is_erased_leave_the_blocks_of_others(
+    night: Night, postgres: TestDatabase, to: SharedTo
+) -> None:
+    store = night.stores
+    gone, kept = [(await tell(night, text, ends=ends))[0] for text, ends in (("day", T0 + DAY), ("ever", None))]
+    sharing = Sharing(store.database, store.scopes, AuditLog(store.database, _key_of), postgres.embeddings)
+    copies = [(await sharing.share(store.scope(), one, to, actor="key", now=T0)).copy_id for one in (gone, kept)]
+    near, far = store.scope("bob", "p", "b"), store.scope("eve", "q", "b")
+    talks = [await place(night, scope, "talk", *([one] for one in copies)) for scope in (near, far)]
+    assert (await night.run(T0 + 32 * DAY))["expired"] >= 1
+    reached = [WITHDRAWN, b"block 1"]
+    assert await left(night, talks[0]) == reached
+    assert await left(night, talks[1]) == (reached if to == "tenant" else [b"block 0", b"block 1"])
+
+
+async def _key_of(_tenant: UUID) -> bytes:
+    return b"k" * 32
+
+
+async def test_what_a_scope_of_many_conversations_was_given_is_found_in_pages(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(blocks, "SCOPES_AT_ONCE", 1)
+    (gone,) = await tell(night, "for a day", ends=T0 + DAY)
+    talks = [await place(night, night.stores.scope(), f"talk {n}", [gone]) for n in range(3)]
+    assert await night.run(T0 + 32 * DAY) == {"expired": 1}
+    assert [await left(night, one) for one in talks] == [[WITHDRAWN]] * 3
 
 
 # ---------------------------------------------------------------- superseded facts

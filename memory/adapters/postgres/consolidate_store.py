@@ -15,6 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import batch, facts, merging, outbox, rows, weighing
+from memory.adapters.postgres.blocks import withdraw_blocks
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.leadership import Leadership, lane_of_job
@@ -276,6 +277,7 @@ class ConsolidateStore(ToldStore):
             return
         told: Mapping[UUID, outbox.Labels] = {one: {"reason": reason} for one in ids}
         await outbox.announce_events(tx, task.place, what, ids, metadata=told)
+        await withdraw_blocks(tx, task.tenant, task.scope_id, ids, task.terms.now)
         for name in ("keep_untold", "unlink_summaries", "drop_derivations", "erase_memories"):
             await tx.run(name, task.tenant, ids)
 

@@ -407,6 +407,52 @@ WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.kind = 'summary' AND s.t
 DELETE FROM derivations
 WHERE tenant_id = $1 AND derived_id = ANY ($2);
 
+-- name: first_born
+-- When the first of these memories was stored.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey. Rows: born.
+SELECT min(created_at) AS born
+FROM memories
+WHERE tenant_id = $1 AND memory_id = ANY ($2);
+
+-- name: scopes_that_see
+-- The own scopes in whose conversations memories of these scopes may be placed.
+-- $1 tenant uuid, $2 scope_ids int8[]
+-- Uses: none. Rows: scope_id.
+SELECT scope_id
+FROM scopes
+WHERE tenant_id = $1 AND scope_id = ANY ($2) AND visibility = 'own'
+UNION
+SELECT o.scope_id
+FROM scopes s
+JOIN scopes o ON o.tenant_id = $1 AND o.visibility = 'own' AND (s.visibility = 'tenant'
+    OR (s.visibility = 'project' AND o.project = s.project) OR (s.visibility = 'user' AND o.user_name = s.user_name))
+WHERE s.tenant_id = $1 AND s.scope_id = ANY ($2) AND s.visibility IN ('user', 'project', 'tenant')
+ORDER BY scope_id;
+
+-- name: sessions_since
+-- The conversations of these scopes that somebody spoke in since a moment.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 since timestamptz
+-- Uses: sessions_recent. Rows: session_id.
+SELECT s.session_id
+FROM unnest($2::int8[]) AS w (scope_id)
+JOIN sessions s ON s.tenant_id = $1 AND s.scope_id = w.scope_id
+WHERE s.last_at >= $3
+ORDER BY s.session_id;
+
+-- name: withdraw_quotes
+-- Blocks of these conversations that quote one of these memories, placed since a moment, are never sent again.
+-- $1 tenant uuid, $2 session_ids uuid[], $3 memory_ids text[], $4 since timestamptz, $5 now timestamptz
+-- Uses: retrievals_of_session, ledger_pkey. Rows: none.
+UPDATE ledger l
+SET placed_sealed = NULL, placed_sha256 = NULL, withdrawn_at = coalesce(l.withdrawn_at, $5)
+FROM retrievals r
+CROSS JOIN LATERAL jsonb_array_elements(r.placements) AS p
+WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.created_at >= $4
+  AND coalesce(p -> 'memory_ids', '[]') ?| $3
+  AND l.tenant_id = $1 AND l.session_id = r.session_id AND l.chain = decode(p ->> 'chain', 'hex')
+  AND l.retrieval_id = r.retrieval_id;
+
 -- name: erase_memories
 -- These go, with their versions, vectors, counters and sayings.
 -- $1 tenant uuid, $2 memory_ids uuid[]
