@@ -117,6 +117,7 @@ class Erasing:
             job = await self._let_go(job, target, fence, known)
         if removal_only:
             await self._shred(job)
+            await self._store.drop_unsaid_tokens(job)
             return job
         if job.step == "deleted":
             job = await self._make_anew(job, fence)
@@ -175,10 +176,11 @@ class Erasing:
     async def _lock_away(self, job: Job, target: Target, fence: int) -> Job:
         """What is sealed can be read no more, and what the model server has cached is met no more."""
         shredded = await self._shred(job)
+        tokens = await self._store.drop_unsaid_tokens(job)
         now = self._parts.clock()
         before = now - timedelta(seconds=self._parts.salt_rotation_min_s)
         rotated = await self._store.rotate_salt(job.tenant_id, now, before)
-        done = {"keys_shredded": shredded, "cache_salt_rotated": int(rotated)}
+        done = {"keys_shredded": shredded, "personal_tokens": tokens, "cache_salt_rotated": int(rotated)}
         return await self._advance(job, "shredded", done, fence)
 
     async def _shred(self, job: Job) -> int:

@@ -18,5 +18,6 @@ async def cleaned(tx: Transaction, place: Place, mark: str, tokens: Sequence[Sea
     if mark:
         await tx.value("cleaned_by", mark)
     where = (place.tenant, place.scope_id)
-    kept = ((*where, one.token, place.subject_id, one.kind, one.sealed, place.now) for one in tokens)
+    ordered = sorted(tokens, key=lambda one: one.token)  # who locks them waits for nobody in a circle
+    kept = ((*where, one.token, place.subject_id, one.kind, one.sealed, place.now) for one in ordered)
     await tx.run_many("keep_token", kept)

@@ -18,6 +18,7 @@ from memory.adapters.postgres import facts, outbox, procedures
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.erase_jobs import LANE, EraseJobs, note_items
 from memory.adapters.postgres.erase_older import erase_bare, plan_until
+from memory.adapters.postgres.erase_tokens import drop_unsaid
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.rows import Place
@@ -164,6 +165,15 @@ class EraseStore(EraseJobs):
         """Nothing that these keys sealed can be read again. How many."""
         async with self._database.transaction(job.tenant_id) as tx:
             return await tx.run("shred_keys", job.tenant_id, list(keys), now)
+
+    async def drop_unsaid_tokens(self, job: Job) -> int:
+        """Drop what stands behind tokens that no text holds any more of those of whom something went. How many."""
+        touched, named = set((await self.items(job)).touched()), await self.scopes(job.tenant_id)
+        dropped = 0
+        for user in sorted({one.user for one in named if one.scope_id in touched}):
+            theirs = [one.scope_id for one in named if one.user == user]
+            dropped += await drop_unsaid(self._database, job.tenant_id, theirs)
+        return dropped
 
     async def rotate_salt(self, tenant: UUID, now: datetime, before: datetime) -> bool:
         """Another prefix cache for the tenant, unless it got one after `before`. Whether it did."""

@@ -88,6 +88,8 @@ SHOWN: Final[Mapping[str, Shown]] = {
     "turns_of_memory": Shown("event_id", None, ("content",)),
     "answers_given": Shown("event_id", None, ("content",)),
     "turns_to_erase": Shown("event_id", None, ("content",)),
+    "turns_with_tokens": _TURN,
+    "versions_with_tokens": _VERSION,
     "turns_to_learn": Shown("event_id", None, ("content",)),
     "versions_to_erase": _TEXT,
 }

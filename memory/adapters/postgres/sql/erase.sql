@@ -587,6 +587,60 @@ SET salt_generation = salt_generation + 1, salt_rotated_at = $2
 WHERE tenant_id = $1 AND (salt_rotated_at IS NULL OR salt_rotated_at < $3)
 RETURNING salt_generation;
 
+-- ---------------------------------------------------------------- values behind tokens
+
+-- name: tokens_of_scopes
+-- The tokens that a value is kept of in these scopes.
+-- $1 tenant uuid, $2 scope_ids int8[]
+-- Uses: personal_tokens_pkey. Rows: token.
+SELECT DISTINCT token
+FROM personal_tokens
+WHERE tenant_id = $1 AND scope_id = ANY ($2);
+
+-- name: turns_with_tokens
+-- Turns of a scope behind a cursor, with their words where these may hold a token: one stands there, or they are sealed. Of
+-- the others rows come out without them.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 seq int8, $5 limit int8
+-- Uses: turns_in_order. Rows: session_id, seq, event_id, name, content, tool_calls, parts.
+SELECT t.session_id, t.seq, t.event_id, CASE WHEN t.may THEN t.name END AS name,
+       CASE WHEN t.may THEN t.content END AS content, CASE WHEN t.may THEN t.tool_calls END AS tool_calls,
+       CASE WHEN t.may THEN t.parts END AS parts
+FROM (SELECT *, concat_ws(' ', name, content, tool_calls, parts) ~ '\[kept:|mp-sealed' AS may
+      FROM turns
+      WHERE tenant_id = $1 AND scope_id = $2 AND (session_id, seq) > ($3, $4)
+      ORDER BY session_id, seq
+      LIMIT $5) t;
+
+-- name: versions_with_tokens
+-- All versions of the memories of a scope behind a cursor, oldest first, with their words where these may hold a token.
+-- $1 tenant uuid, $2 scope_id int8, $3 created_at timestamptz, $4 memory_id uuid, $5 limit int8
+-- Uses: memories_recent, memory_versions_pkey. Rows: created_at, memory_id, version, content, attributes.
+SELECT m.created_at, m.memory_id, v.version, CASE WHEN t.may THEN v.content END AS content,
+       CASE WHEN t.may THEN v.attributes END AS attributes
+FROM (SELECT memory_id, created_at
+      FROM memories
+      WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, memory_id) > ($3, $4)
+      ORDER BY created_at, memory_id
+      LIMIT $5) m
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id
+CROSS JOIN LATERAL (SELECT concat_ws(' ', v.content, v.attributes) ~ '\[kept:|mp-sealed' AS may) t
+ORDER BY m.created_at, m.memory_id, v.version;
+
+-- name: take_tokens
+-- The values of these tokens go, locked in everybody's order.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 tokens text[]
+-- Uses: personal_tokens_pkey. Rows: scope_id, token, subject_id, kind, sealed, created_at.
+WITH held AS (
+    SELECT scope_id, token
+    FROM personal_tokens
+    WHERE tenant_id = $1 AND scope_id = ANY ($2) AND token = ANY ($3)
+    ORDER BY scope_id, token
+    FOR UPDATE)
+DELETE FROM personal_tokens t
+USING held
+WHERE t.tenant_id = $1 AND t.scope_id = held.scope_id AND t.token = held.token
+RETURNING t.scope_id, t.token, t.subject_id, t.kind, t.sealed, t.created_at;
+
 -- ---------------------------------------------------------------- made anew
 
 -- name: session_to_sum_up

@@ -5,12 +5,15 @@
 SELECT set_config('mp.rules', $1, true);
 
 -- name: keep_token
--- A piece of personal data behind its token; the first one stays.
+-- A piece of personal data behind its token; the first one stays, and nobody takes it away before this transaction ends,
+-- whose texts hold the token.
 -- $1 tenant uuid, $2 scope_id int8, $3 token text, $4 subject_id uuid, $5 kind text, $6 sealed bytea, $7 now timestamptz
 -- Uses: personal_tokens_pkey. Rows: none.
 INSERT INTO personal_tokens (tenant_id, scope_id, token, subject_id, kind, sealed, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON CONFLICT (tenant_id, scope_id, token) DO NOTHING;
+ON CONFLICT (tenant_id, scope_id, token) DO UPDATE
+SET sealed = excluded.sealed
+WHERE false;  -- changes nothing, and locks the row
 
 -- name: token_of_scopes
 -- What stands behind a token, in whichever of the visible scopes.
