@@ -142,17 +142,18 @@ def unfit(fact: Fact, text: str, role: str) -> Unfit | None:
 
 
 def moment(
-    occurred_at: datetime, *, live: bool, session_last: datetime | None, key_last: datetime | None, now: datetime
+    occurred_at: datetime, *, live: bool, behind: datetime | None, key_last: datetime | None, now: datetime
 ) -> datetime:
     """When a saying counts as said. Dates of an import are its own, but none lies after `now`, when it is stored.
 
-    Live, the clock may jump and the order may not: nothing is said before what its session heard already
-    (`session_last`), and what the key heard from after `now` (`key_last`) was dated by a clock that has been put back
-    since, so a later saying is placed behind it.
+    Live, the clock may jump and the order may not: nothing is said before the turns that it was said behind (`behind`:
+    the latest of them), and what the key heard from after `now` (`key_last`) was dated by a clock that has been put
+    back since, so a later saying is placed behind it. What else its session has heard by now says nothing: an exchange
+    may arrive late.
     """
     if not live:
         return min(occurred_at, now)
-    at = occurred_at if session_last is None else max(occurred_at, min(session_last, now))
+    at = occurred_at if behind is None else max(occurred_at, min(behind, now))
     return max(at, key_last + _AFTER) if key_last is not None and key_last > now else at
 
 

@@ -335,16 +335,16 @@ def test_a_fact_needs_words_that_support_it(
 
 def test_a_clock_that_jumps_does_not_turn_the_order_round() -> None:
     now, hour = T0, timedelta(hours=1)
-    place: dict[str, Any] = {"live": True, "session_last": None, "key_last": None, "now": now}
+    place: dict[str, Any] = {"live": True, "behind": None, "key_last": None, "now": now}
     assert moment(now - hour, **place) == now - hour
-    # Back by an hour inside a session: not before what the session heard.
-    assert moment(now - hour, **{**place, "session_last": now}) == now
-    # A session that heard something from after now does not date this one after now ...
-    assert moment(now - hour, **{**place, "session_last": now + hour}) == now
+    # Back by an hour inside a session: not before what was said before it.
+    assert moment(now - hour, **{**place, "behind": now}) == now
+    # What it was said behind being from after now does not date this one after now ...
+    assert moment(now - hour, **{**place, "behind": now + hour}) == now
     # ... but a key does: its date was given by a clock that has been put back since.
     assert moment(now, **{**place, "key_last": now + hour}) > now + hour
     assert moment(now - hour, **{**place, "key_last": now - timedelta(minutes=1)}) == now - hour
     # Dates of an import are its own, only not of the time to come.
-    imported = {**place, "live": False, "session_last": now, "key_last": now + hour}
+    imported = {**place, "live": False, "behind": now, "key_last": now + hour}
     assert moment(now - hour, **imported) == now - hour
     assert moment(now + hour, **imported) == now

@@ -16,7 +16,8 @@ from memory.model import Turn
 class Due:
     """An exchange whose facts are still to be taken out, taken by this worker.
 
-    `since`: when its answer had left. `takes`: how often it was taken and never given back, this time included.
+    `session_last`: when the latest was said of the turns that it was said behind, where that is after it. `since`: when
+    its answer had left. `takes`: how often it was taken and never given back, this time included.
     """
 
     tenant: UUID

@@ -54,12 +54,14 @@ async def test_the_mark_is_stored_with_the_exchange_and_says_where_its_words_are
     store: Stores, dues: ExtractionStore
 ) -> None:
     await kept(store, waiting(store.scope()))
-    commit = await kept(store, waiting(store.scope(), at=2))
+    commit = waiting(store.scope(), at=2)
+    early = tuple(replace(turn, occurred_at=T0 - timedelta(minutes=1)) for turn in commit.turns)  # the clock went back
+    commit = await kept(store, replace(commit, turns=early))
     assert await dues.waiting() == 2
-    _, due = await taken(dues)
+    first, due = await taken(dues)
     assert (due.exchange_id, due.seq_from, due.seq_to, due.takes) == (commit.exchange.exchange_id, 2, 2, 1)
     assert due.since == commit.exchange.finished_at
-    assert due.session_last is not None
+    assert (first.session_last, due.session_last) == (None, T0 + timedelta(seconds=1))
     stored = await dues.exchange(due)
     assert stored is not None
     assert [turn.content for turn in stored.turns] == ["I live in Berlin"]

@@ -60,10 +60,13 @@ def new_fact(one: Turn, what: Fact, number: int = 0) -> NewFact:
     return NewFact(memory, what, one.event_id)
 
 
+_OF_TURN = ("role", "integrity", "sensitivity", "content", "parent_chain")
+
+
 def saying(store: Stores, *facts: Fact, day: float = 0, session: str | None = None, **more: Any) -> Commit:
     """An exchange of one turn of the user that states these facts, said on a day."""
     ends = more.pop("ends", None)
-    changes = {name: more.pop(name) for name in ("role", "integrity", "sensitivity", "content") if name in more}
+    changes = {name: more.pop(name) for name in _OF_TURN if name in more}
     made = exchange(store.scope(), session or f"s{new_id()}", more.pop("at", 0), ("said so",), retrieval=None, **more)
     turn = replace(made.turns[0], occurred_at=T0 + day * DAY, **changes)
     stated = tuple(new_fact(turn, one, number) for number, one in enumerate(facts))
@@ -384,8 +387,26 @@ async def test_the_schema_itself_refuses_a_second_truth(store: Stores, postgres:
 async def test_the_later_word_of_a_session_holds_though_the_clock_went_back(store: Stores) -> None:
     now = T0 + 2 * DAY
     await say(store, fact("berlin"), day=1, session="s", now=now)
-    await say(store, fact("paris"), day=0.5, session="s", at=2, now=now)
+    await say(store, fact("paris"), day=0.5, session="s", at=2, now=now, parent_chain=digest("s", 0))
     assert await texts(store) == IN_PARIS
+    # Also behind a turn that was said by then itself.
+    await say(store, fact("berlin"), day=0.6, session="s", at=4, now=now + DAY, parent_chain=digest("s", 2))
+    assert await texts(store) == IN_BERLIN
+
+
+@pytest.mark.parametrize("parent", [None, "s"])
+async def test_what_arrives_late_in_its_session_does_not_replace_what_was_said_later(
+    store: Stores, postgres: TestDatabase, parent: str | None
+) -> None:
+    """A spool adopted later, a dead letter tried again: of a client that sends its newest message only, or a branch."""
+    now = T0 + 2 * DAY
+    if parent is not None:
+        await say(store, day=0, session="s", now=now, content="Hello")
+    chain = {"parent_chain": None if parent is None else digest(parent, 0)}
+    await say(store, fact("berlin"), day=1, session="s", at=4, now=now, **chain)
+    await say(store, fact("paris"), day=0.5, session="s", at=2, now=now + DAY, **chain)
+    assert await texts(store) == IN_BERLIN
+    assert postgres.psql(FACTS) == "berlin|f|current\nparis|f|superseded"
 
 
 async def test_a_fact_dated_by_a_clock_that_ran_ahead_does_not_rule_for_ever(store: Stores) -> None:

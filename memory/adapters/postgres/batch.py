@@ -168,6 +168,17 @@ async def _attempts(
     return counts
 
 
+async def said_behind(tx: Transaction, place: Place, session: OpenSession, new: Sequence[Turn]) -> datetime | None:
+    """When the latest was said of the turns that these new ones of a session stand behind, by their chain; None where
+    nothing can have been said after them. Not of whatever the session has heard: an exchange may arrive late.
+    """
+    parent = new[0].parent_chain if new else None
+    if parent is None or session.last_at is None or session.last_at <= min(turn.occurred_at for turn in new):
+        return None
+    found: datetime | None = await tx.value("last_said_above", place.tenant, session.session_id, parent)
+    return found
+
+
 def resting_on_new(memories: Iterable[NewMemory], new: Iterable[UUID], without: frozenset[UUID]) -> list[NewMemory]:
     """Memories to store: not those that rest on known turns alone, nor those made of anything forgotten."""
     fresh = frozenset(new)

@@ -46,13 +46,15 @@ class EmbeddingQueries:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A turn that facts rest on, as it is stored now. `session_last`: when its session was last spoken in before it."""
+    """A turn that facts rest on, as it is stored now. `behind`: when the latest was said of the turns that it was said
+    behind; None where that is not after the turn.
+    """
 
     turn: Turn
     event_id: UUID
     session_id: UUID
     seq: int
-    session_last: datetime | None
+    behind: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ def _saying(statement: Statement, one: Offered, key_last: datetime | None, now: 
         said_at=moment(
             turn.occurred_at,
             live=turn.origin == "live",
-            session_last=heard.session_last,
+            behind=heard.behind,
             key_last=key_last,
             now=now,
         ),

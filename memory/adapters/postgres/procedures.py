@@ -168,7 +168,7 @@ def _teaching(one: Offered, wordings: Iterable[Wording], now: datetime, arrival:
     said_at = moment(
         turn.occurred_at,
         live=turn.origin == "live",
-        session_last=one.heard.session_last,
+        behind=one.heard.behind,
         key_last=max((known.last.said_at for known in wordings if known.last), default=None),
         now=now,
     )

@@ -108,10 +108,11 @@ class WriteStore:
         await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, commit.exchange))
         allowed = [(session, turn) for turn in commit.turns if turn.event_id not in gone.items]
         numbered, given = await batch.number_turns(tx, place, allowed)
+        new = [turn for turn in commit.turns if turn.event_id in numbered.seq_of]
+        behind = await batch.said_behind(tx, place, session, new)
         heard = {
-            turn.event_id: Heard(turn, turn.event_id, session.session_id, seq, session.last_at)
-            for turn in commit.turns
-            if (seq := numbered.seq_of.get(turn.event_id)) is not None
+            turn.event_id: Heard(turn, turn.event_id, session.session_id, numbered.seq_of[turn.event_id], behind)
+            for turn in new
         }
         if commit.facts_due:
             await mark_due(tx, place, session, heard.values(), commit.exchange.finished_at)

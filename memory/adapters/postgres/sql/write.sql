@@ -103,6 +103,21 @@ SELECT t.session_id, t.chain, t.event_id
 FROM unnest($2::uuid[], $3::bytea[]) AS w (session_id, chain)
 JOIN turns t ON t.tenant_id = $1 AND t.session_id = w.session_id AND t.chain = w.chain;
 
+-- name: last_said_above
+-- When the latest was said of the turns of a session from one position of the chain up to its beginning.
+-- $1 tenant uuid, $2 session_id uuid, $3 chain bytea
+-- Uses: turns_tenant_id_session_id_chain_key. Rows: last_said.
+WITH RECURSIVE above AS (
+    SELECT parent_chain, occurred_at
+    FROM turns
+    WHERE tenant_id = $1 AND session_id = $2 AND chain = $3
+    UNION ALL
+    SELECT t.parent_chain, t.occurred_at
+    FROM above a
+    JOIN turns t ON t.tenant_id = $1 AND t.session_id = $2 AND t.chain = a.parent_chain)
+SELECT max(occurred_at) AS last_said
+FROM above;
+
 -- name: siblings
 -- How many turns stand behind each of these turns: the next one is that attempt. The arrays go pairwise.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 parents bytea[]
