@@ -20,6 +20,7 @@ from memory.adapters.postgres import facts as fact_store
 from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.checkpoint_store import CheckpointStore
+from memory.adapters.postgres.erase_anew import AnewStore
 from memory.adapters.postgres.erase_jobs import JOB
 from memory.adapters.postgres.erase_probe import DatabaseProbe
 from memory.adapters.postgres.erase_store import EraseStore
@@ -34,8 +35,10 @@ from memory.adapters.redis_hot import RedisHot
 from memory.audit import noted
 from memory.checkpoints import NewCheckpoint
 from memory.erasure import journal, loop
+from memory.erasure.anew import Anew
 from memory.erasure.asking import Asking
 from memory.erasure.job import EraseParts, Erasing
+from memory.erasure.learning import Learning
 from memory.erasure.model import Target
 from memory.erasure.reapply import reapply
 from memory.erasure.receipt import is_genuine, public_key
@@ -45,7 +48,10 @@ from memory.keys import KeyRing
 from memory.model import Commit, LedgerNode, Placed, Scope, SealedToken, SessionRef, Unless
 from memory.read.conversation import scope_key
 from memory.read.working import Known
+from memory.stored import MemoryChange
 from memory.telemetry import Metrics
+from memory.write.facts import facts_of
+from memory.write.procedures import procedures_of
 from memory.write.summarise import DueSummary, Summariser, summary_of
 from memory.write.tombstones import digests_of, given_of
 from tests.postgres.seed import (
@@ -53,6 +59,7 @@ from tests.postgres.seed import (
     SUBJECT,
     T0,
     Stores,
+    Words,
     exchange,
     memory_of,
     retrieval,
@@ -216,6 +223,87 @@ async def summed(bench: Bench, summariser: Summariser, scope: Scope, session: Se
     due = await summariser.due(scope, session)
     assert due is not None
     return replace(due, memory=replace(due.memory, windows=((0, 4),), vectors=vectors(1)))
+
+
+def anew_of(bench: Bench) -> Anew:
+    """What makes facts again, by rules."""
+    database, table = bench.stores.database, bench.postgres.embeddings
+
+    def clock() -> datetime:
+        return T0 + timedelta(days=9)
+
+    learning = Learning(facts_of, lambda turns: procedures_of(turns, "taught"), Words(), Words(), {}, clock)
+
+    async def no_summary(*_: Any) -> None:
+        return None
+
+    return Anew(
+        store=EraseStore(database, table), left=AnewStore(database, table), summaries=bench.stores.write,
+        sum_up=no_summary, facts=learning.facts, procedures=learning.procedures,
+        subject_of=bench.parts.keys.subject_id, clock=clock,
+    )  # fmt: skip
+
+
+async def told(bench: Bench, scope: Scope, session: str, said: str, day: int = 0) -> UUID:
+    """The user says this in a conversation of its own, and its facts are taken out; the turn's own memory."""
+    one, at = exchange(scope, session, 0, (said,)), T0 + timedelta(days=day)
+    turns = tuple(replace(turn, occurred_at=at) for turn in one.turns)
+    facts = await anew_of(bench).facts(turns)
+    await bench.stores.write.commit(replace(one, turns=turns, facts=tuple(facts)), now=at)
+    return one.memories[0].memory_id
+
+
+def semantic(bench: Bench) -> set[str]:
+    """The facts that anybody is given."""
+    found = bench.postgres.psql(
+        "SELECT v.content FROM memories m JOIN memory_versions v USING (tenant_id, memory_id, version)"
+        " WHERE m.kind IN ('semantic', 'procedural') AND m.deleted_at IS NULL AND m.superseded_by IS NULL"
+        " AND v.validation_status <> 'rejected'"
+    )
+    return set(found.splitlines())
+
+
+async def test_a_fact_with_other_turns_behind_it_is_learnt_again(bench: Bench) -> None:
+    ada = bench.stores.scope("ada")
+    first = await told(bench, ada, "s", "I like figs.")
+    await told(bench, ada, "t", "I live in Radovljica. I like figs.", day=1)
+    await told(bench, ada, "u", "I live in Bled.", day=2)  # no reason to lose what else was said in the turn before
+    kept = {"The user lives in Bled.", "The user likes figs."}
+    assert semantic(bench) == kept
+    bench.parts = replace(bench.parts, anew=anew_of(bench))
+    assert (await bench.run(await bench.ask("memory", str(first), ada))).receipt["complete"]
+    assert semantic(bench) == kept
+
+
+@pytest.mark.parametrize("how", ["deleted", "rejected"])
+async def test_what_a_person_deleted_or_rejected_is_not_learnt_again_of_its_other_turns(bench: Bench, how: str) -> None:
+    ada, records = bench.stores.scope("ada"), bench.stores.records
+    first = await told(bench, ada, "s", "I live in Radovljica.")
+    await told(bench, ada, "t", "I live in Radovljica.")
+    (fact,) = (await records.memories(ada, limit=9, kind="semantic")).rows
+    if how == "deleted":
+        await records.delete_memory(ada, fact.memory_id, T0)
+    else:
+        await records.patch_memory(ada, fact.memory_id, 1, MemoryChange(validation_status="rejected"), T0)
+    other = UUID(bench.postgres.psql("SELECT event_id FROM turns JOIN sessions USING (session_id) WHERE label = 't'"))
+    assert await bench.stores.write.untold(ada, [other]) == {other}
+    bench.parts = replace(bench.parts, anew=anew_of(bench))
+    assert (await bench.run(await bench.ask("memory", str(first), ada))).receipt["complete"]
+    assert semantic(bench) == set()
+    assert await bench.stores.write.untold(ada, [other]) == {other}, "and no episode or summary tells it"
+
+
+async def test_of_a_turn_that_is_sealed_by_now_nothing_is_learnt_again(bench: Bench) -> None:
+    ada = bench.stores.scope("ada")
+    first = await told(bench, ada, "s", "I live in Radovljica.")
+    await told(bench, ada, "t", "I live in Radovljica.")
+    bench.postgres.psql(
+        "UPDATE turns SET sensitivity = 'confidential' WHERE session_id ="
+        " (SELECT session_id FROM sessions WHERE label = 't')"
+    )
+    bench.parts = replace(bench.parts, anew=anew_of(bench))
+    assert (await bench.run(await bench.ask("memory", str(first), ada))).receipt["complete"]
+    assert semantic(bench) == set()
 
 
 @pytest.mark.parametrize("made_anew", [False, True])

@@ -280,7 +280,11 @@ class _Deletion:
     async def _note_survivors(
         self, made: list[UUID], turns: list[UUID], held: Sequence[Any], whole: set[UUID], rows: Mapping[UUID, Any]
     ) -> None:
-        """What has other sources is made anew: facts from their other turns, summaries and episodes from those left."""
+        """What has other sources is made anew: facts from their other turns, summaries and episodes from those left.
+        Not what a person hid or rejected; its turns stay untold.
+        """
+        others = [one for one in made if rows[one]["scope_id"] not in self._items.scope_ids()]
+        await self._tx.run("keep_untold", self._tenant, others)
         learnt = [one for one in made if rows[one]["kind"] in ("semantic", "procedural")]
         left = await self._tx.fetch("survivors", self._tenant, learnt, turns)
         stay = [row for row in left if row["scope_id"] not in self._items.scope_ids()]

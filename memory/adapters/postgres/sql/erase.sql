@@ -344,13 +344,18 @@ WHERE v.tenant_id = $1 AND v.scope_id = held.scope_id
 RETURNING v.scope_id, v.version;
 
 -- name: survivors
--- The user's turns besides these that these memories rest on: what was learnt from them is to be learnt anew.
+-- The user's turns besides these that these memories rest on: what was learnt from them is to be learnt anew. Not what is
+-- hidden, rejected or held back: it would come back, and visible.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 event_ids uuid[]
--- Uses: derivations_pkey, turns_pkey. Rows: event_id, scope_id.
+-- Uses: derivations_pkey, memories_pkey, memory_versions_pkey, turns_pkey. Rows: event_id, scope_id.
 SELECT DISTINCT t.event_id, t.scope_id
-FROM derivations d
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
+JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.source_kind = 'turn'
+    AND d.source_id <> ALL ($3)
 JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id
-WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn' AND d.source_id <> ALL ($3);
+WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.deleted_at IS NULL AND m.quarantined_at IS NULL
+  AND v.validation_status <> 'rejected';
 
 -- name: erase_rows
 -- Delete the rows of every table whose column `member` has one of these values; how many of each.
@@ -652,14 +657,18 @@ FROM sessions
 WHERE tenant_id = $1 AND session_id = $2;
 
 -- name: turns_to_learn
--- Turns as a fact rests on them.
+-- Turns as a fact rests on them. Not those that a person hid or rejected or that are held back, nor those that are sealed.
+-- What something took the place of may be learnt: it is ruled on anew.
 -- $1 tenant uuid, $2 event_ids uuid[]
--- Uses: turns_pkey. Rows: event_id, session_id, exchange_id, seq, chain, parent_chain, role, name, content, source_id,
--- line_digest, origin, integrity, sensitivity, model, redactions, token_count, occurred_at, language.
+-- Uses: turns_pkey, derivations_of_source, untold_turns_pkey. Rows: event_id, session_id, exchange_id, seq, chain,
+-- parent_chain, role, name, content, source_id, line_digest, origin, integrity, sensitivity, model, redactions,
+-- token_count, occurred_at, language.
 SELECT event_id, session_id, exchange_id, seq, chain, parent_chain, role, name, content, source_id, line_digest, origin,
        integrity, sensitivity, model, redactions, token_count, occurred_at, language
 FROM turns
 WHERE tenant_id = $1 AND event_id = ANY ($2)
+  AND sensitivity IN ('public', 'internal')
+  AND NOT {withheld(turns.event_id)}
 ORDER BY session_id, seq;
 
 -- name: turns_missing
