@@ -1,15 +1,17 @@
 """One exchange that waits for a model: taken in, its facts stored and its mark gone out.
 
-Unseals the exchange, asks about it, and stores what was heard; everything that stands in the way (sealed bytes that no
-key opens, no answer in time, an answer without a fact that holds) sends it to the rules instead, over its stored turns,
-and is counted under its reason. What a model wrote is redacted again, and a fact that tells a secret of the turn is
-dropped. Raises ExtractorUnavailable, StoreUnavailable, EmbedderUnavailable: then nothing was stored, come again.
+Unseals the exchange, asks about it, and stores what was heard; everything that stands in the way (sealed bytes that
+no key opens, no answer in time, an answer without a fact that holds) sends it to the rules instead, over its stored
+turns, and is counted under its reason. What a model wrote is redacted again, and a fact is dropped that tells a
+secret of anything the model could read, or that addresses a model: it may have been told what to write. Raises
+ExtractorUnavailable, StoreUnavailable, EmbedderUnavailable: then nothing was stored, come again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +20,6 @@ from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 from memory import payload
-from memory.chain import message_text
 from memory.envelope import Binding, key_id_of, unseal
 from memory.errors import EnvelopeUnreadable, QueueUnavailable
 from memory.keys import KeyRing, tenant_salt
@@ -32,10 +33,11 @@ from memory.write.facts import new_fact
 from memory.write.parts import Redacts
 from memory.write.pipeline import Announcer
 from memory.write.read_facts import Heard, UserTurn
-from memory.write.turns import messages_of
+from memory.write.turns import served_texts
 from memory.write.vllm_facts import Exchange, Outcome, Why
 from memory.write.windows import TextTokenizer
 from policies.fact import Fact
+from policies.injection.judge import judge
 from policies.lifetime import DaysOf
 
 log = logging.getLogger("memory_proxy.extract")
@@ -44,6 +46,7 @@ EXTRACTOR_VERSION: Final = "model-1"
 TAKES_WITH_MODEL_MAX: Final = 3
 TAKES_MAX: Final = 6
 SECRET_CHARS_MIN: Final = 4
+_NOT_BARE: Final = re.compile(r"[\W_]+")
 # rules: no model is asked. unfounded: of all that a model named nothing holds. unreadable: its sealed body is gone or
 # no key opens it. gone: its turns are. given_up: nothing can be had of it.
 Done = Literal[Why, "rules", "unfounded", "unreadable", "gone", "given_up"]
@@ -159,7 +162,7 @@ class Extraction:
             finished_at=due.since,
             request=captured.request,
             answer=_first_message(captured.answer),
-            turns=[UserTurn(turn.content) for turn in turns],
+            turns=[UserTurn(turn.content, language=turn.language) for turn in turns],
             blocks={one.position: one.text for one in placed},
             salt=salt,
         )
@@ -174,37 +177,52 @@ class Extraction:
 def told(
     heard: Heard, turns: Sequence[Turn], captured: Captured, redactor: Redacts
 ) -> tuple[list[NewFact], Mapping[str, int]]:
-    """What was heard as facts to store, and how many were dropped for which reason, `secret` among them."""
+    """What was heard as facts to store, and how many were dropped for which reason, `secret` and `injection` among
+    them.
+    """
     dropped = Counter(heard.dropped)
-    hidden = _secrets(turns, captured, redactor) if heard.found else frozenset()
+    hidden = _secrets(captured, redactor) if heard.found else frozenset()
     facts: list[NewFact] = []
     for number, found in enumerate(heard.found):
-        fact = _clean(found.fact, hidden, redactor)
-        if fact is None:
-            dropped["secret"] += 1
+        turn = turns[found.turn]
+        fact = _clean(found.fact, hidden - _read_in(turn.content, hidden), redactor)
+        if isinstance(fact, str):
+            dropped[fact] += 1
         else:
-            facts.append(new_fact(turns[found.turn], number, fact, extractor=EXTRACTOR_VERSION))
+            facts.append(new_fact(turn, number, fact, extractor=EXTRACTOR_VERSION))
     return facts, dropped
 
 
-def _clean(fact: Fact, hidden: frozenset[str], redactor: Redacts) -> Fact | None:
-    """The fact with its sentence redacted; None where its thing itself is secret."""
+def _clean(fact: Fact, hidden: frozenset[str], redactor: Redacts) -> Fact | Literal["secret", "injection"]:
+    """The fact with its sentence redacted; or why it is dropped: its thing itself is secret, or it addresses a model.
+
+    Judged as strictly as what a tool says, for it is no person's wording. Not held back, as a turn would be: what rests
+    on a turn and is held back keeps the turn's own words from being told.
+    """
     sentence = redactor.redact(fact.statement).text
-    parts = (fact.subject, fact.predicate, fact.object)
-    words = " ".join((*parts, sentence)).casefold()
-    if any(secret in words for secret in hidden) or any(redactor.redact(part).text != part for part in parts):
-        return None
+    parts = (fact.subject, fact.predicate.replace("_", " "), fact.object)
+    if _read_in("\n".join((*parts, sentence)), hidden) or any(redactor.redact(part).text != part for part in parts):
+        return "secret"
+    if judge(f"{' '.join(parts)}\n{sentence}", "foreign").quarantined:
+        return "injection"
     return replace(fact, statement=sentence)
 
 
-def _secrets(turns: Sequence[Turn], captured: Captured, redactor: Redacts) -> frozenset[str]:
-    """What redaction took out of these turns: the model has read it, and may write it where no detector knows it."""
-    own = {turn.chain for turn in turns if turn.redactions}
-    if not own:
-        return frozenset()
-    texts = [message_text(one.value) for one in messages_of(captured, b"") if one.chain in own]
-    cut = (text[found.start : found.end] for text in texts for found in redactor.redact(text).findings)
-    return frozenset(one.casefold() for one in cut if len(one) >= SECRET_CHARS_MIN)
+def _secrets(captured: Captured, redactor: Redacts) -> frozenset[str]:
+    """What redaction takes out of all that the model has read: it may write it where no detector knows it."""
+    cut = (text[found.start : found.end] for text in served_texts(captured) for found in redactor.redact(text).findings)
+    return frozenset(one for one in map(_bare, cut) if len(one) >= SECRET_CHARS_MIN)
+
+
+def _read_in(text: str, secrets: frozenset[str]) -> frozenset[str]:
+    """Those of these secrets that a text says, whatever stands between their characters."""
+    bare = _bare(text) if secrets else ""
+    return frozenset(one for one in secrets if one in bare)
+
+
+def _bare(text: str) -> str:
+    """Letters and figures alone: a predicate has nothing else."""
+    return _NOT_BARE.sub("", text.casefold())
 
 
 def _first_message(answer: Mapping[str, Any]) -> Mapping[str, Any] | None:

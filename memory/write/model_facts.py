@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 from memory.errors import ChatModelUnavailable, ExtractorUnavailable
 from memory.write.ask_facts import SCHEMA, AskForm, other_model_messages
 from memory.write.pace import Pace
-from memory.write.read_facts import heard, read_answer
-from memory.write.vllm_facts import Exchange, Outcome
+from memory.write.read_facts import read_answer
+from memory.write.vllm_facts import Exchange, Outcome, heard_in
 
 # Libraries of many providers name no count that all of them share: the fewest bytes that a token takes in prose.
 BYTES_PER_TOKEN: Final = 3
@@ -66,5 +66,5 @@ class ModelFacts:
             )
             items = read_answer(text)
             if items is not None:
-                return replace(outcome, why="heard", heard=heard(items, exchange.turns))
+                return replace(outcome, why="heard", heard=await heard_in(exchange, items))
         return outcome

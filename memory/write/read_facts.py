@@ -1,7 +1,7 @@
 """What a model answered: its text and the exchange's own user turns in, facts with their places out.
 
-A fact counts only when its evidence stands, word for word, in a turn that the user said, outside the ranges known to be
-injected, and its object was said there too. Everything else is dropped and counted by reason:
+A fact counts only when its evidence stands, word for word, in a turn that the user said, outside the ranges known to
+be injected, and its object was said there too. Everything else is dropped and counted by reason:
 
     malformed      a member is missing, empty or of another type
     not_said       the evidence is in none of the user's own turns
@@ -11,8 +11,10 @@ injected, and its object was said there too. Everything else is dropped and coun
     repeated       the answer says it twice
     too_many       beyond the bound of one exchange
 
-Tolerates code fences, prose and thinking around the JSON, and an answer that was cut: whole facts are kept. Pure;
-`read_answer` gives None for a text without an answer in it.
+Its statement is what a memory shows, so it is held to the words of the turn and of the fact too
+(memory.write.own_words); otherwise the fact is told by its parts. Tolerates code fences, prose and thinking around
+the JSON, and an answer that was cut: whole facts are kept. Pure; `read_answer` gives None for a text without an
+answer in it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast, get_args
 
 from memory.write.ask_facts import FACTS_MAX
+from memory.write.own_words import Said, says_only
 from policies.fact import Cardinality, Category, Fact
 from policies.text import storable
 
@@ -43,14 +46,24 @@ _NOT_WORD: Final = re.compile(r"\W+|_+")
 _USER: Final = frozenset({"user", "i", "me", "myself", "speaker", "the speaker", "the user", "human"})
 _QUOTES: Final = {"'": "['’‘]", "’": "['’‘]", "‘": "['’‘]", '"': '["“”„]', "“": '["“”„]', "”": '["“”„]'}
 _STEM_FROM_CHARS: Final = 5
+_INSIDE_FROM_CHARS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class UserTurn:
-    """The text of one user turn as it is stored, and the character ranges in it that are no evidence."""
+    """The text of one user turn as it is stored, the character ranges in it that are no evidence, and its language."""
 
     text: str
     closed: tuple[tuple[int, int], ...] = ()
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """What of a turn is the user's: its text to look in, and its words."""
+
+    folded: str
+    said: Said
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +108,9 @@ def heard(items: Sequence[Any], turns: Sequence[UserTurn], *, facts_max: int = F
     found: list[Found] = []
     dropped: Counter[str] = Counter()
     seen: set[tuple[str, str, str, bool]] = set()
-    folded = [" ".join(turn.text.casefold().split()) for turn in turns]
+    opened = [_opened(turn) for turn in turns] if items else []
     for item in items:
-        checked = _checked(item, turns, folded)
+        checked = _checked(item, turns, opened)
         if isinstance(checked, str):
             dropped[checked] += 1
             continue
@@ -109,6 +122,15 @@ def heard(items: Sequence[Any], turns: Sequence[UserTurn], *, facts_max: int = F
         seen.add(key)
         found.append(checked)
     return Heard(tuple(found), dict(dropped))
+
+
+def _opened(turn: UserTurn) -> _Open:
+    text, at = "", 0
+    for start, end in sorted(turn.closed):
+        text += turn.text[at:start] + "\n"
+        at = max(at, end)
+    text += turn.text[at:]
+    return _Open(" ".join(text.casefold().split()), Said.of(text, language=turn.language))
 
 
 def _without_thoughts(text: str) -> str:
@@ -124,7 +146,7 @@ def _opening(text: str, at: int) -> int:
     return min(places, default=-1)
 
 
-def _checked(item: Any, turns: Sequence[UserTurn], folded: Sequence[str]) -> Found | str:
+def _checked(item: Any, turns: Sequence[UserTurn], opened: Sequence[_Open]) -> Found | str:
     """The fact in its place, or why it is none."""
     if not isinstance(item, dict):
         return "malformed"
@@ -139,21 +161,25 @@ def _checked(item: Any, turns: Sequence[UserTurn], folded: Sequence[str]) -> Fou
     if isinstance(place, str):
         return place
     turn, span = place
-    if not _said(thing, folded[turn]):
+    if not _said(thing, opened[turn]):
         return "unsupported"
     subject = "user" if subject in _USER else subject
+    denies = item.get("negated") is True
     statement = _line(item.get("statement"))
     if not len(thing) < len(statement) <= STATEMENT_CHARS_MAX:  # the object alone is no statement
-        statement = f"{subject} {predicate.replace('_', ' ')} {thing}"
+        statement = ""
+    parts = f"{subject} {predicate.replace('_', ' ')} {thing}"
+    if not says_only(statement, opened[turn].said, Said.of(parts), denies=denies, evidence=evidence):
+        statement = ""
     fact = Fact(
         subject=subject,
         predicate=predicate,
         object=thing,
-        statement=statement,
+        statement=statement or parts,
         span=span,
         category=_category(item.get("category")),
         cardinality=_cardinality(item.get("cardinality")),
-        negated=item.get("negated") is True,
+        negated=denies,
         correction=item.get("correction") is True,
     )
     return Found(turn, fact)
@@ -185,14 +211,19 @@ def _alphanumeric(character: str) -> bool:
     return character.isascii() and character.isalnum()
 
 
-def _said(thing: str, folded: str) -> bool:
-    """Whether an object is the user's: every number of it was said, and of its words at least half, stems counted."""
-    if thing in folded:
+def _said(thing: str, opened: _Open) -> bool:
+    """Whether an object is the user's: every number of it was said, and of its words at least half, stems counted.
+
+    Each word counts once, and of the shortest, which stand inside any text, those that were said as words.
+    """
+    if thing in opened.folded:
         return True
-    words = _WORD.findall(thing)
-    if not words or any(word not in folded for word in words if any(map(str.isdigit, word))):
+    words = set(_WORD.findall(thing))
+    if not words or any(word not in opened.folded for word in words if any(map(str.isdigit, word))):
         return False
-    return sum(_stem(word) in folded for word in words) * 2 >= len(words)
+    short = {word for word in words if len(word) < _INSIDE_FROM_CHARS and word.isascii()}
+    found = len(short & opened.said.words) + sum(_stem(word) in opened.folded for word in words - short)
+    return found * 2 >= len(words)
 
 
 def _stem(word: str) -> str:

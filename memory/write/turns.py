@@ -15,11 +15,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from memory.chain import Digest, extend
+from memory.chain import Digest, extend, message_text
 from memory.ids import derived_id
 from memory.model import Captured, ImportChunk, ImportLine, Origin, Retrieval, Turn
 from memory.ports import LanguageDetector, TokenCounter
-from memory.write.parts import Redacts, called, typed
+from memory.write.parts import Redacts, called, calls_of, typed
 from policies.labels import Sensitivity, derived_sensitivity, integrity_of_role
 from policies.text import storable
 
@@ -54,6 +54,20 @@ def messages_of(captured: Captured, chain_key: bytes) -> list[Message]:
         position = len(said) + int(choice["index"])
         messages.append(Message(digest, parent, position, choice["message"], captured.finished_at))
     return messages
+
+
+def served_texts(captured: Captured) -> list[str]:
+    """All that a model could read of an exchange: every message of it, instructions and tools' outputs among them, what
+    tools were called with, and its answers.
+    """
+    messages = [*_request_messages(captured.request), *(one["message"] for one in captured.answer.get("choices", []))]
+    texts: list[str] = []
+    for message in map(_mapping, messages):
+        texts.append(message_text(message))
+        for call in calls_of(message):
+            body = _mapping(_mapping(call).get("function") or _mapping(call).get("custom"))
+            texts += [value for name in ("arguments", "input") if isinstance(value := body.get(name), str)]
+    return [text for text in texts if text]
 
 
 def as_sensitive_as_given(turns: Sequence[Turn], retrieval: Retrieval | None) -> tuple[Turn, ...]:

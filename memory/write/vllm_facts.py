@@ -70,6 +70,14 @@ class Outcome:
     yielded: int = 0
 
 
+async def heard_in(exchange: Exchange, items: Sequence[Any]) -> Heard:
+    """What of an answer holds. A quotation is searched for in 300 KB in 10 ms, their words are taken in in 400: no work
+    for the event loop.
+    """
+    size = (40 + len(items)) * sum(len(turn.text) for turn in exchange.turns)
+    return await off_loop(size, partial(heard, items, exchange.turns))
+
+
 class VllmFacts:
     """Asks the serving vLLM."""
 
@@ -121,10 +129,7 @@ class VllmFacts:
             if items is not None:
                 if form.thinking != way:
                     self._thinking.correct(exchange.request, form.thinking)
-                # A quotation is searched for in 300 KB in 10 ms: 16 of them are no work for the event loop.
-                size = len(items) * sum(len(turn.text) for turn in exchange.turns)
-                found = await off_loop(size, partial(heard, items, exchange.turns))
-                return replace(outcome, why="heard", heard=found)
+                return replace(outcome, why="heard", heard=await heard_in(exchange, items))
         return replace(outcome, why="unusable")
 
 
