@@ -9,7 +9,7 @@ from memory.chain import Digest, chain, extend
 from memory.errors import QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Scope, SessionRef
-from memory.read.conversation import Asked, Conversation, Conversations, Hot
+from memory.read.conversation import Asked, Conversation, Conversations, Hot, unrecognised
 from memory.read.dropped import Joint, pair_of
 
 KEY = b"k" * 32
@@ -77,8 +77,14 @@ class Client:
         self.hot, self.store = MemoryHot(), MemoryStore()
         self.conversations = Conversations(self.hot, self.store)
 
-    async def ask(self, messages: list[dict[str, str]], answer: str, label: str | None = None) -> Conversation:
-        found = await self.conversations.find(SCOPE, KEY, label, messages, tuple(chain(KEY, messages)), ())
+    async def ask(
+        self, messages: list[dict[str, str]], answer: str, label: str | None = None, *, late: bool = False
+    ) -> Conversation:
+        digests = tuple(chain(KEY, messages))
+        if late:
+            found = unrecognised(SCOPE, KEY, label, messages, digests)
+        else:
+            found = await self.conversations.find(SCOPE, KEY, label, messages, digests, ())
         message = {"role": "assistant", "content": answer}
         digest = extend(KEY, found.tip, message)
         pair = pair_of(KEY, messages[-1], message)
@@ -188,6 +194,18 @@ async def test_a_history_that_nobody_knows_is_one_conversation_however_often_it_
     assert (await client.ask(history, "hm")).session == first.session
     assert (await client.ask([*history, *said("", "hm", "on")[1:]], "yes")).session == first.session
     assert (await client.ask(history, "again")).session == first.session
+
+
+# ---------------------------------------------------------------- where nobody could say in time
+
+
+async def test_a_named_session_that_was_looked_up_late_takes_no_other_chat_in() -> None:
+    client = Client()
+    named = await client.ask(said("hi"), "hello", label="mine", late=True)
+    assert (named.named, named.opening) == (True, None)
+    other = await client.ask(said("hi"), "hey there")
+    assert other.session != named.session
+    assert (await client.ask(said("hi", "hello", "on"), "well", label="mine")).session == named.session
 
 
 # ---------------------------------------------------------------- clients that drop what is old

@@ -253,15 +253,17 @@ def unrecognised(
 ) -> Conversation:
     """The conversation where nobody could say in time: named, or a session of its own, which the write path mends.
 
-    Its chain is known all the same: a message without a position would never become a turn.
+    Its chain is known all the same: a message without a position would never become a turn. The opening of a named one
+    is nobody else's.
     """
     return Conversation(
-        session=session_ref(chain_key, scope, label or str(new_id())),
+        session=session_ref(chain_key, scope, label if label is not None else str(new_id())),
         digests=digests,
-        opening=_opening_digest(messages, digests),
+        opening=_opening_digest(messages, digests) if label is None else None,
         opens=not _answer_digests(messages, digests),
         announced=None,
         fault=True,
+        named=label is not None,
     )
 
 
