@@ -24,12 +24,13 @@ class MemoryHot:
     openings: dict[tuple[bytes, bytes], tuple[SessionRef, bool]] = field(default_factory=dict)
     pairs: dict[tuple[bytes, Digest], Joint] = field(default_factory=dict)
     broken: bool = False
+    slow: bool = False  # what is asked comes too late; what is kept is kept
 
     async def joints(self, scope: Scope, scope_key: bytes, pairs: Sequence[Digest]) -> Mapping[Digest, Joint]:
         return {one: self.pairs[scope_key, one] for one in pairs if (scope_key, one) in self.pairs}
 
     async def find(self, scope: Scope, scope_key: bytes, asked: Asked) -> Hot:
-        if self.broken:
+        if self.broken or self.slow:
             raise QueueUnavailable("away")
         known = self.openings.get((scope_key, asked.opening)) if asked.opening else None
         sessions = {d: self.answers[scope_key, d] for d in asked.answers if (scope_key, d) in self.answers}
@@ -58,6 +59,7 @@ class MemoryStore:
 
     sessions: dict[bytes, SessionRef] = field(default_factory=dict)
     broken: bool = False
+    behind: bool = False  # what is said now is not stored yet
 
     async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
         if self.broken:
@@ -91,8 +93,19 @@ class Client:
         pairs = {pair: Joint(found.session, found.tip, digest)} if pair and found.tip else {}
         if not self.hot.broken:
             await self.conversations.remember(SCOPE, KEY, found, [digest], pairs)
-        self.store.sessions[digest] = found.session
+        if not self.store.behind:
+            self.store.sessions[digest] = self.home(messages, found)
         return found
+
+    def home(self, messages: list[dict[str, str]], found: Conversation) -> SessionRef:
+        """Where the write path stores it: where its history is, unless it was named."""
+        sent = [d for m, d in zip(messages, found.digests, strict=True) if d and m["role"] == "assistant"]
+        known = [self.store.sessions[digest] for digest in sent if digest in self.store.sessions]
+        return known[-1] if known and not found.named else found.session
+
+    def elsewhere(self) -> None:
+        """From now on another process is asked."""
+        self.conversations = Conversations(self.hot, self.store)
 
 
 async def test_the_next_turn_finds_its_session() -> None:
@@ -208,6 +221,42 @@ async def test_a_named_session_that_was_looked_up_late_takes_no_other_chat_in() 
     assert (await client.ask(said("hi", "hello", "on"), "well", label="mine")).session == named.session
 
 
+@pytest.mark.parametrize("behind", [False, True], ids=["stored", "not stored yet"])
+@pytest.mark.parametrize("late_turns", [1, 2, 3])
+async def test_a_conversation_that_was_looked_up_late_is_found_again(late_turns: int, behind: bool) -> None:
+    client, history = Client(), ["hi", "hello"]
+    first = await client.ask(said("hi"), "hello")
+    client.elsewhere()
+    client.store.behind = behind
+    for number in range(late_turns):
+        found = await client.ask(said(*history, f"q{number}"), f"a{number}", late=True)
+        assert found.session != first.session
+        history += [f"q{number}", f"a{number}"]
+    again = await client.ask(said(*history, "and?"), "well")
+    assert (again.session, again.dropped) == (first.session, False)
+    assert (await client.ask(said(*history, "and?", "well", "on"), "yes")).session == first.session
+
+
+@pytest.mark.parametrize("store", ["broken", "behind"])
+async def test_a_conversation_that_neither_redis_nor_the_store_could_name_is_found_again(store: str) -> None:
+    client = Client()
+    client.store.behind = store == "behind"
+    first = await client.ask(said("hi"), "hello")
+    client.elsewhere()
+    client.hot.slow, client.store.broken = True, store == "broken"
+    found = await client.ask(said("hi", "hello", "q"), "a")
+    assert (found.session != first.session, found.is_new, found.fault) == (True, False, True)
+    client.hot.slow = client.store.broken = False
+    assert (await client.ask(said("hi", "hello", "q", "a", "on"), "yes")).session == first.session
+
+
+async def test_an_opening_that_was_looked_up_late_is_gone_on_from() -> None:
+    client = Client()
+    client.store.behind = True
+    first = await client.ask(said("hi"), "hello", late=True)
+    assert (await client.ask(said("hi", "hello", "q"), "a")).session == first.session
+
+
 # ---------------------------------------------------------------- clients that drop what is old
 
 LONG = tuple(f"this is what was said at place {number}, at some length" for number in range(12))
@@ -264,3 +313,22 @@ async def test_a_pair_of_another_named_conversation_is_not_joined() -> None:
     await talked(client, 3, "one")
     found = await client.ask(said(*LONG[:7])[2:], "well", "two")
     assert not found.dropped
+
+
+@pytest.mark.parametrize("label", [None, "named"])
+async def test_a_window_that_was_looked_up_late_goes_on_where_its_conversation_stood(label: str | None) -> None:
+    client = Client()
+    whole = await talked(client, 3, label)
+    await client.ask(said(*LONG[:7])[2:], LONG[7], label, late=True)
+    for first in (4, 6):  # the last begins with what was looked up late
+        window = said(*LONG[: first + 5])[first:]
+        found = await client.ask(window, LONG[first + 5], label)
+        expected = tuple(chain(KEY, said(*LONG[: first + 5])))
+        assert (found.session, found.digests[-1]) == (whole.session, expected[-1])
+
+
+async def test_a_named_conversation_that_was_looked_up_late_and_is_whole_is_not_taken_for_cut() -> None:
+    client = Client()
+    await talked(client, 2, "named")
+    await client.ask(said(*LONG[:5]), LONG[5], "named", late=True)
+    assert not (await client.ask(said(*LONG[:7]), LONG[7], "named")).dropped

@@ -4,7 +4,8 @@ A session named by the client is that session. Otherwise the longest chain prefi
 Redis knows it hot, Postgres knows it for good; of a history whose beginning was dropped, the first pair of a message
 and its answer that Redis knows (memory/read/dropped.py). A request without an assistant message opens a new session,
 except that the same opening within the regenerate window, while nobody has gone on from it, is another attempt. Never
-raises for a store that does not answer: then a new session is opened. Writes only through `remember`.
+raises for a store that does not answer: then a new session is opened, and where there was an answer before it, that one
+is not remembered: the next request asks again. Writes only through `remember`.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class Conversation:
     # history that nobody knows all of them
     opens: bool  # no assistant message yet
     announced: Mapping[int, int] | None
-    fault: bool  # neither hot state nor store could say
+    fault: bool  # nobody could say in time: where an answer is sent, its session is a guess unless it is named, and
+    # whether its client has dropped messages is not known
     is_new: bool = False  # nothing was ever said in it
     ledger: Mapping[bytes, bytes] = field(default_factory=dict)  # by digest, as far as the hot state has it
     dropped: bool = False  # the client has dropped messages of it since
@@ -144,13 +146,13 @@ class Conversations:
         """The conversation of these messages and their chain. `chain_key` is the tenant's."""
         named = session_ref(chain_key, scope, label) if label is not None else None
         asked = _asked(messages, digests, named, scope_ids)
-        hot, fault = await self._ask_hot(scope, chain_key, asked)
+        hot = await self._ask_hot(scope, chain_key, asked)
         joined = await self._joined(scope, chain_key, named, messages, digests, asked, hot) if hot else None
         if joined is not None:
             digests = joined
             asked = _asked(messages, digests, named, scope_ids)
-            hot, fault = await self._ask_hot(scope, chain_key, asked)
-        session, store_fault = await self._choose(scope, scope_key(chain_key, scope), named, asked.answers, hot)
+            hot = await self._ask_hot(scope, chain_key, asked)
+        session, fault = await self._choose(scope, scope_key(chain_key, scope), named, asked.answers, hot)
         known = session or session_ref(chain_key, scope, str(new_id()))
         return Conversation(
             session=known,
@@ -159,8 +161,8 @@ class Conversations:
             named=named is not None,
             opens=not asked.answers,
             announced=hot.versions if hot else None,
-            fault=fault and store_fault,
-            is_new=session is None and not store_fault,
+            fault=fault,
+            is_new=session is None and not fault,
             ledger=hot.ledger if hot and hot.ledger_of == known.session_id else {},
             dropped=joined is not None,
         )
@@ -173,7 +175,15 @@ class Conversations:
         answers: Sequence[Digest],
         pairs: Mapping[Digest, Joint],
     ) -> None:
-        """Make the next request find this session by the answers it was given. Raises QueueUnavailable."""
+        """Make the next request find this session by the answers it was given. Raises QueueUnavailable.
+
+        A session that is a guess is not kept: the store is not asked for an answer that is known, so the conversation
+        would be without its ledger from then on, however soon the write path brings it home.
+        """
+        if conversation.fault and not conversation.opens:
+            if not conversation.named:
+                return
+            pairs = {}
         key, opens = scope_key(chain_key, scope), conversation.opens or conversation.is_new
         for digest in answers:
             self._answers.put(key, digest, conversation.session)
@@ -208,11 +218,11 @@ class Conversations:
                 return rejoined(chain_key, messages, digests, known, at, joint)
         return None
 
-    async def _ask_hot(self, scope: Scope, chain_key: bytes, asked: Asked) -> tuple[Hot | None, bool]:
+    async def _ask_hot(self, scope: Scope, chain_key: bytes, asked: Asked) -> Hot | None:
         try:
-            return await self._hot.find(scope, scope_key(chain_key, scope), asked), False
+            return await self._hot.find(scope, scope_key(chain_key, scope), asked)
         except MemoryProxyFault:
-            return None, True
+            return None
 
     def _at_hand(self, key: bytes, answers: Sequence[Digest]) -> dict[bytes, SessionRef]:
         """The sessions of answers that this process gave: they are known where Redis is slow or away, too."""
@@ -222,9 +232,11 @@ class Conversations:
     async def _choose(
         self, scope: Scope, key: bytes, named: SessionRef | None, answers: Sequence[Digest], hot: Hot | None
     ) -> tuple[SessionRef | None, bool]:
-        """The session, None for a new one; and whether that could not be known."""
+        """The session, None for a new one; and whether that could not be known: the store may be behind what Redis
+        has.
+        """
         if named is not None:
-            return named, False
+            return named, hot is None
         opened = hot.opening if hot and not hot.opening_continued else None
         if not answers:
             return opened, hot is None
@@ -232,12 +244,11 @@ class Conversations:
         found = _longest(answers, known)
         if found is None and opened is not None:
             return opened, False
+        fault = False
         if found is None or found != answers[-1]:
             known, fault = await self._ask_store(scope, answers, known)
-        else:
-            fault = False
-        found = _longest(answers, known)
-        return (known[found] if found else None), fault
+            found = _longest(answers, known)
+        return (known[found], False) if found else (None, fault or hot is None)
 
     async def _ask_store(
         self, scope: Scope, answers: Sequence[Digest], known: Mapping[bytes, SessionRef]
