@@ -241,7 +241,7 @@ class Remembering:
             places = {}
         session = conversation.session.session_id if asked.credential.session else None
         where = within(self._where, holder_of(asked.credential, session))
-        newest = chat.newest_user
+        newest = chat.newest_user if chat.newest_user == len(chat.messages) - 1 else None  # else it has been read
         work = self._parts.ledgers.kept(asked.ask.scope, conversation, places, newest, where, asked.arrived_at)
         return asyncio.create_task(work)
 
@@ -361,7 +361,8 @@ class Remembering:
         chain = conversation.digests[newest] if newest is not None else None
         entries: dict[Digest, Entry | None] = {one.chain: one.entry for one in prompt.newly_placed}
         undecided = chain is not None and chain not in entries and newest not in kept.known
-        if chain is not None and undecided and prompt.reason is None and asked.ask.budget != 0:
+        whole = prompt.reason is None and asked.ask.budget != 0 and not self._has_decided(chat, conversation)
+        if chain is not None and undecided and whole:
             entries[chain] = None
         if has.restored.pending and self._is_placed(conversation, has.restored, prompt):
             work = self._parts.ledgers.mark_restore(asked.ask.scope, conversation.session.session_id, b"")

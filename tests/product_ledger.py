@@ -76,12 +76,20 @@ class LedgerHot(MemoryHot):
 
 @dataclass
 class Store(MemoryStore):
-    """Postgres in a dictionary: the memories that there are."""
+    """Postgres in dictionaries: the memories that there are, and the ledger as the write path keeps it."""
 
     rows: dict[UUID, IndexRow] = field(default_factory=dict)
+    places: dict[tuple[UUID, bytes], bytes] = field(default_factory=dict)
 
     async def ledger(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        return {}
+        return {one: self.places[session_id, one] for one in chains if (session_id, one) in self.places}
+
+    def write(self, session_id: UUID, digests: Iterable[Digest | None], sealed: Mapping[Digest, bytes]) -> None:
+        """One exchange: its chain positions, with what was newly placed."""
+        for digest in filter(None, digests):
+            self.places.setdefault((session_id, digest), b"")
+        for digest, value in sealed.items():
+            self.places[session_id, digest] = value
 
     async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
         return [Quoted(self.rows[one], "", None) for one in memory_ids if one in self.rows]
@@ -110,6 +118,10 @@ class World:
         self.keys = KeyRing(Table(), KEY)
         self.hot, self.store = LedgerHot(), Store()
         self.conversations = Conversations(self.hot, self.store)
+        self.another_process()
+
+    def another_process(self) -> None:
+        """From now on a process is asked that has nothing of the ledger at hand."""
         self.ledgers = Ledgers(self.hot, self.store, cast(Any, NotHeld()), self.keys, Metrics(), as_stored, str)
 
     async def blocks(self, messages: Sequence[Message]) -> Mapping[int, str]:
@@ -119,7 +131,8 @@ class World:
         key = await self.keys.chain_key(self.scope.tenant)
         found = await self.conversations.find(self.scope, key, None, values, tuple(chain(key, values)), ())
         newest, places = chat.newest_user, chat.places(found.digests)
-        kept = await self.ledgers.kept(self.scope, found, places, newest, Filter(), NOW)
+        undecided = newest if newest == len(messages) - 1 else None
+        kept = await self.ledgers.kept(self.scope, found, places, undecided, Filter(), NOW)
         went_on = newest is not None and newest < len(messages) - 1 and not found.is_new
         asked = chat.query_text
         memory = self.recalled.setdefault(asked, row(f"Fact number {len(self.store.rows)}.", unit(1, 0, 0, 0)))
@@ -138,6 +151,8 @@ class World:
         )
         entries = {new.chain: new.entry for new in prompt.newly_placed}
         await self.ledgers.note(self.scope, found.session, entries, kept.found, prompt.withdrawn, anew=found.opens)
+        sealed = {one: await self.ledgers.sealed(self.scope, found.session, entry) for one, entry in entries.items()}
+        self.store.write(found.session.session_id, found.digests, sealed)
         if found.is_new:
             await self.conversations.remember(self.scope, key, found, [], {})
         self.sent.append((list(messages), found, key))
@@ -171,4 +186,12 @@ def product_without_redis(messages: Sequence[Message], remembered: dict[str, Any
     """The same, everything hot lost before each request: what the process has at hand answers, and Postgres."""
     world: World = remembered.setdefault("world", World())
     world.hot.ledger.clear()
+    return product(messages, remembered)
+
+
+def product_by_postgres_alone(messages: Sequence[Message], remembered: dict[str, Any]) -> Mapping[int, str]:
+    """The same, in a process that has nothing at hand either: all that was stored is known, and nothing else."""
+    world: World = remembered.setdefault("world", World())
+    world.hot.ledger.clear()
+    world.another_process()
     return product(messages, remembered)

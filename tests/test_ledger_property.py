@@ -27,12 +27,13 @@ from tests.ledger_clients import (
     renders_again,
     requests_of,
 )
-from tests.product_ledger import product, product_without_redis
+from tests.product_ledger import product, product_by_postgres_alone, product_without_redis
 
 LEDGERS: dict[str, Place] = {
     "reference": keeps_all,
     "product": product,
     "product without redis": product_without_redis,
+    "product by postgres alone": product_by_postgres_alone,
 }
 WRONG: dict[str, Place] = {"dropped": forgets, "moved": moves_up, "rendered again": renders_again}
 THREE_TURNS = requests_of(

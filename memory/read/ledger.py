@@ -161,8 +161,9 @@ class Ledgers:
         where: Filter,
         now: datetime,
     ) -> Kept:
-        """What stands again at these places, the law of now applied. Of the `newest` the store alone does not say that
-        nothing is to stand there: it may have been sent without memory before. Raises StoreUnavailable.
+        """What stands again at these places, the law of now applied. Of the `newest`, None where the model has gone on
+        from it, the store alone does not say that nothing is to stand there: it may have been sent without memory
+        before. Raises StoreUnavailable.
         """
         raw, found = await self._raw(scope, conversation, places, newest)
         opened = {
@@ -193,7 +194,7 @@ class Ledgers:
         """What there is at these places, sealed; and what of it Redis did not know.
 
         The store is asked only where Redis has lost some of the history: that it knows nothing of the newest message is
-        what happens at every turn.
+        what happens at every turn, unless the model has read it already.
         """
         session = conversation.session
         wanted = (*MARKS, *places.values())

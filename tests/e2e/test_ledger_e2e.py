@@ -197,6 +197,31 @@ def test_postgres_answers_where_redis_has_lost_the_ledger(own_service: OwnServic
         assert talk.sent[: len(before)] == before
 
 
+def test_a_tool_loop_goes_on_with_its_block_where_redis_has_lost_it(
+    own_service: OwnService, upstream: str, user: str
+) -> None:
+    with own_service() as service:
+        tell(service, FACT, user)
+        look = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+        body = {"tools": [look], "tool_choice": "required"}
+        history = [turn("user", QUESTION)]
+        called = ask(service, history, user, body=body)
+        before = sent(upstream)
+        assert "Lofthus" in before[0]["content"]
+        for number in range(2):
+            service.settle()
+            flushed(service)
+            service.stop()
+            service.restart()  # and the process has lost what it had at hand
+            ask(service, "say: warm", f"{user}-other")
+            message = called.json["choices"][0]["message"]
+            output = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": f"nothing {number}"}
+            history += [message, output]
+            called = ask(service, history, user, body=body)
+            assert sent(upstream)[: len(before)] == before
+            before = sent(upstream)
+
+
 def test_two_proxy_workers_send_the_same_blocks(own_service: OwnService, upstream: str, user: str) -> None:
     with own_service("--workers", "2") as service:
         tell(service, FACT, user)
