@@ -270,23 +270,12 @@ class ChatCompletions:
         millis: float,
         came: Came | None,
     ) -> web.StreamResponse:
-        """Send, and when vLLM says that our block made the prompt too long, send once more without it."""
+        """Send, and when vLLM says that the prompt is too long with our blocks, send once more without them."""
         parts = self._parts
         answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max, parts.copies)
-        sent = prompt
-
         await within_limits(request)
         lap("admit")
-
-        async def keep(outcome: Outcome) -> None:
-            if parts.use is not None:
-                parts.use.spend(asked.credential, tokens_used(len(sent.body), outcome.answer))
-            retrieval = self._record(asked, chat, conversation, sent, millis)
-            stands = sum(one.tokens for one in sent.placed if one.kept)
-            parts.cache_report.count(chat, conversation, outcome.answer, placed=sent.tokens - stands, kept=stands)
-            parts.canaries.look_at_texts(asked.ask.scope.tenant, "answer", outcome.texts())
-            await self._keep(asked, conversation, retrieval, outcome)
-
+        keep = partial(self._keep_sent, asked, chat, conversation, millis, prompt)
         head = self._head(asked, conversation, prompt, millis, came)
         parts.metrics.added_seconds.observe(millis / 1000)
         parts.metrics.statuses.inc(prompt.status, prompt.reason or "")
@@ -296,14 +285,43 @@ class ChatCompletions:
         )
         if not outcome.withdrawn:
             return self._said(prompt, outcome)
+        return await self._send_without(request, answering, asked, chat, conversation, prompt, millis, came)
+
+    async def _send_without(
+        self,
+        request: web.Request,
+        answering: Answering,
+        asked: Asked,
+        chat: ChatRequest,
+        conversation: Conversation,
+        prompt: Prompt,
+        millis: float,
+        came: Came | None,
+    ) -> web.StreamResponse:
+        """Send once more, without our blocks. They are withdrawn where that one is taken; where it is refused as well
+        the request was too long by itself: the head does not blame memory, and the blocks stand in the next one.
+        """
+        parts = self._parts
         parts.metrics.overflow_retries.inc()
         bare = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt, prompt.cut)
-        withdrawn = (*prompt.withdrawn, *(Withdrawn(one.chain, "overflow") for one in prompt.placed))
-        sent = replace(bare, withdrawn=withdrawn)
-        self._memory.withdraw(asked, conversation, sent.withdrawn)
-        head = self._head(asked, conversation, sent, millis, came)
-        outcome = await answering.send(request, sent.body, head, keep=keep, left=parts.capture.in_background)
-        return self._said(sent, outcome)
+        bare = replace(bare, withdrawn=prompt.withdrawn)
+        head = self._head(asked, conversation, bare, millis, came)
+
+        async def keep(outcome: Outcome) -> None:
+            sent = bare
+            if outcome.http_status < 400:
+                gone = tuple(Withdrawn(one.chain, "overflow") for one in prompt.placed)
+                sent = replace(bare, withdrawn=(*bare.withdrawn, *gone))
+                self._memory.withdraw(asked, conversation, gone)
+            await self._keep_sent(asked, chat, conversation, millis, sent, outcome)
+
+        def refused(status: int, text: bytes) -> bool:
+            by_itself = replace(bare, status="empty", reason=prompt.reason)
+            head.update(self._head(asked, conversation, by_itself, millis, came))
+            return False
+
+        left = parts.capture.in_background
+        return self._said(bare, await answering.send(request, bare.body, head, keep=keep, refused=refused, left=left))
 
     def _head(
         self, asked: Asked, conversation: Conversation, prompt: Prompt, millis: float, came: Came | None
@@ -337,6 +355,25 @@ class ChatCompletions:
         if came is not None:
             head["X-Memory-Outside"] = str(came)
         return head
+
+    async def _keep_sent(
+        self,
+        asked: Asked,
+        chat: ChatRequest,
+        conversation: Conversation,
+        millis: float,
+        sent: Prompt,
+        outcome: Outcome,
+    ) -> None:
+        """Count what was sent and answered, and capture it. Never raises."""
+        parts = self._parts
+        if parts.use is not None:
+            parts.use.spend(asked.credential, tokens_used(len(sent.body), outcome.answer))
+        retrieval = self._record(asked, chat, conversation, sent, millis)
+        stands = sum(one.tokens for one in sent.placed if one.kept)
+        parts.cache_report.count(chat, conversation, outcome.answer, placed=sent.tokens - stands, kept=stands)
+        parts.canaries.look_at_texts(asked.ask.scope.tenant, "answer", outcome.texts())
+        await self._keep(asked, conversation, retrieval, outcome)
 
     async def _keep(
         self, asked: Asked, conversation: Conversation, retrieval: Retrieval | None, outcome: Outcome

@@ -75,6 +75,7 @@ class Prompt:
     withdrawn: tuple[Withdrawn, ...] = ()
     cut: Cut | None = None
     cuts: bool = False  # from this request on
+    fits: bool = True  # else the request is too long by itself: what it was given says nothing of the next one
 
     @property
     def count(self) -> int:
@@ -99,11 +100,15 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Tokens that may be newly placed, and the places whose blocks have to give way first, oldest first."""
+    """Tokens that may be newly placed, and the places whose blocks have to give way first, oldest first: for good, or
+    (`left_out`) this once.
+    """
 
     budget: int
     give_way: tuple[int, ...] = ()
     full: bool = False  # the ledger's ceiling leaves none
+    fits: bool = True  # else the client's own words with the answer it asks for are too long, whatever memory does
+    left_out: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,7 @@ def assemble(
     decided at an earlier attempt gives way to what is known now, where that says more. `cut` does not fit and is not
     sent; `cuts`: from now on. `restored` comes before what is owed and what was recalled.
     """
-    blocks = {at: one for at, one in kept.blocks.items() if at not in room.give_way}
+    blocks = {at: one for at, one in kept.blocks.items() if at not in (*room.give_way, *room.left_out)}
     gone = tuple(Withdrawn(kept.blocks[at].chain, "overflow") for at in room.give_way)
     position = chat.newest_user
     candidates = recall.candidates
@@ -197,7 +202,7 @@ def assemble(
     if not blocks:
         status: Status = "degraded" if reason and not candidates else "empty"
         bare = bare_prompt(chat, candidates, status, reason, recall.rung, salt, cut)
-        return replace(bare, withdrawn=(*kept.withdrawn, *gone), cuts=cuts)
+        return replace(bare, withdrawn=(*kept.withdrawn, *gone), cuts=cuts, fits=room.fits)
     placed = tuple(blocks[at] for at in sorted(blocks))
     body = edits_of(chat, salt, {one.position: one.text for one in placed}, cut)
     return Prompt(
@@ -212,6 +217,7 @@ def assemble(
         withdrawn=(*kept.withdrawn, *gone),
         cut=cut,
         cuts=cuts,
+        fits=room.fits,
     )
 
 
@@ -281,7 +287,7 @@ def _reason(recall: Recall, kept: Kept, room: Room, block: Block, restored: Rest
         return "ledger"
     if kept.fault or room.give_way:
         return "ledger"
-    if room.full and not block.text and any(one.admitted for one in recall.candidates):
+    if room.full and room.fits and not block.text and any(one.admitted for one in recall.candidates):
         return "ledger"
     return recall.reason
 
@@ -305,6 +311,10 @@ async def room_for(
 ) -> Room:
     """Tokens that may be newly placed, at most `wanted`: within the ledger's ceiling, a share of the served model's
     window, and within what is left of the window. What the ledger has already gives way to the client's own words.
+
+    A conversation that does not fit without memory, with the answer it asks for, is refused whatever memory does, or
+    the answer is clipped: nothing gives way for good, since the client may ask for less, and nothing new is placed.
+    What would take the room of a short answer is left out.
     """
     window = models.window(chat.model)
     if window is None or not (wanted or kept.blocks):
@@ -318,13 +328,22 @@ async def room_for(
     counted = await models.prompt_tokens(members_of(chat, cut))
     if counted is None:
         return Room(budget, full=full)
-    over, give_way = counted + kept.tokens - room, []
+    if counted > room:
+        left_out, _ = _oldest(kept, counted + kept.tokens - (window - ANSWER_TOKENS_RESERVED))
+        return Room(0, (), full, fits=False, left_out=left_out)
+    give_way, over = _oldest(kept, counted + kept.tokens - room)
+    return Room(max(0, min(budget, -over)), give_way, full)
+
+
+def _oldest(kept: Kept, over: int) -> tuple[tuple[int, ...], int]:
+    """The places of the oldest blocks that have to go where it is so many tokens `over`; what it is over then."""
+    found: list[int] = []
     for at in sorted(kept.blocks):
         if over <= 0:
             break
         over -= kept.blocks[at].tokens
-        give_way.append(at)
-    return Room(max(0, min(budget, -over)), tuple(give_way), full)
+        found.append(at)
+    return tuple(found), over
 
 
 def wanted_tokens(ask: Ask, budget_max: int) -> int:

@@ -361,8 +361,8 @@ class Remembering:
         chain = conversation.digests[newest] if newest is not None else None
         entries: dict[Digest, Entry | None] = {one.chain: one.entry for one in prompt.newly_placed}
         undecided = chain is not None and chain not in entries and newest not in kept.known
-        whole = prompt.reason is None and asked.ask.budget != 0 and not self._has_decided(chat, conversation)
-        if chain is not None and undecided and whole:
+        whole = prompt.reason is None and prompt.fits and asked.ask.budget != 0
+        if chain is not None and undecided and whole and not self._has_decided(chat, conversation):
             entries[chain] = None
         if has.restored.pending and self._is_placed(conversation, has.restored, prompt):
             work = self._parts.ledgers.mark_restore(asked.ask.scope, conversation.session.session_id, b"")

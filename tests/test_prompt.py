@@ -263,6 +263,28 @@ async def test_what_overflows_gives_way_oldest_first_before_the_clients_own_word
     assert [(one.chain, one.reason) for one in prompt.withdrawn] == [(kept.blocks[0].chain, "overflow")]
 
 
+@pytest.mark.parametrize(
+    ("max_tokens", "counted", "left_out"),
+    [
+        (4000, 3000, ()),  # a server that clips what is asked for answers this one
+        (4000, 3500, (0,)),  # there the answer still has its room
+        (4000, 9999, (0, 2)),
+        (None, 3950, (0, 2)),
+        (100, 3950, (0, 2)),
+    ],
+)
+async def test_a_request_that_is_too_long_by_itself_withdraws_nothing(
+    max_tokens: int | None, counted: int, left_out: tuple[int, ...]
+) -> None:
+    chat = request(user("x" * 8000), {"role": "assistant", "content": "A"}, user("y"), max_tokens=max_tokens)
+    kept = kept_at(stands(0, 1, tokens=200), stands(2, 2, tokens=200))
+    found = await room(chat, 1000, Window(4000, counted), kept)
+    assert (found.budget, found.give_way, found.left_out, found.fits) == (0, (), left_out, False)
+    prompt = placed(chat, kept=kept, room=found)
+    assert [one.position for one in prompt.placed] == [at for at in kept.blocks if at not in left_out]
+    assert (prompt.withdrawn, prompt.reason) == ((), None)
+
+
 # ---------------------------------------------------------------- the record
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -68,6 +69,11 @@ async def told(messages: Messages, prompt: Prompt, chat: ChatRequest) -> dict[in
 async def test_where_nothing_was_placed_is_told() -> None:
     chat, prompt = of(TALK)
     assert await told(TALK, prompt, chat) == {2: b""}
+
+
+async def test_what_was_too_long_by_itself_decides_nothing() -> None:
+    chat, prompt = of(TALK)
+    assert await told(TALK, replace(prompt, fits=False), chat) == {}
 
 
 @pytest.mark.parametrize("messages", [TALK[2:] + TOOL, TALK + TOOL], ids=["opening", "later"])

@@ -374,6 +374,34 @@ def test_a_conversation_that_does_not_fit_is_vllms_own_error_by_default(talk: Ta
     assert "maximum context length" in said.json["error"]["message"]
 
 
+def too_long(talk: Talk, text: str, **body: Any) -> Said:
+    """The next turn of the talk behind far too long instructions, which are no part of the conversation."""
+    messages = [turn("system", "w " * 8_300), *talk.history[1:], turn("user", text)]
+    return ask(talk.service, messages, talk.user, body=body)
+
+
+@pytest.mark.parametrize("model", ["fake-model", None], ids=["window known", "window unknown"])
+def test_a_request_that_is_too_long_by_itself_costs_the_conversation_nothing(talk: Talk, model: str | None) -> None:
+    talk.say(QUESTION)
+    before = talk.sent
+    refused = too_long(talk, ASKS_OTHER, model=model)
+    assert (refused.status, refused.memory("status")) == (400, "empty")
+    assert (refused.memory("count"), refused.memory("kept"), refused.memory("tokens")) == ("0", "0", "0")
+    said = talk.say(ASKS_OTHER)
+    assert talk.sent[: len(before)] == before
+    assert "Havbris" in str(talk.sent), said.raw
+
+
+def test_an_answer_that_may_take_all_of_the_window_costs_the_conversation_nothing(talk: Talk) -> None:
+    talk.say(QUESTION)
+    before = talk.sent
+    talk.history.append(turn("user", "say: all of it"))
+    talk.again(body={"max_tokens": 8192})
+    assert talk.sent[: len(before)] == before
+    talk.say("say: and on")
+    assert talk.sent[: len(before)] == before
+
+
 @pytest.mark.long
 def test_where_it_is_to_be_summed_up_its_oldest_turns_give_way_in_one_step(
     own_service: OwnService, upstream: str, user: str
