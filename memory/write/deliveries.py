@@ -1,13 +1,14 @@
 """What the worker loop asks of the write path: deliveries in, one outcome each out.
 
-In order within the lane; after the first that could not be stored the rest wait, since a subject's later exchanges must
-not overtake an earlier one. Faults of stores and models are transient, an envelope that no key opens is poison for
-good. LeaseLost goes up to the loop.
+In order within the lane, since a subject's later exchanges must not overtake an earlier one. Behind a transient fault
+(a store or a model is away) all of the lane waits; behind an entry that is refused and tried again the rest of its
+subject does. An envelope that no key opens is poison for good, and nothing waits for it. LeaseLost goes up to the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from memory.errors import EmbedderUnavailable, EnvelopeUnreadable, QueueUnavailable, StoreRefused, StoreUnavailable
 from memory.ports import Delivery
@@ -24,11 +25,17 @@ class Deliveries:
     async def handle(self, lane: str, fence: int, deliveries: Sequence[Delivery]) -> list[Outcome]:
         """Store them in order, under the fence. Raises LeaseLost; any other fault is the loop's to judge."""
         outcomes: list[Outcome] = []
+        away, waiting = False, set[tuple[UUID, UUID]]()
         for delivery in deliveries:
-            if outcomes and isinstance(outcomes[-1], Transient):
+            subject = (delivery.entry.tenant_id, delivery.entry.subject_id)
+            if away or subject in waiting:
                 outcomes.append(Transient("behind one that waits"))
                 continue
-            outcomes.append(await self._outcome(delivery, fence))
+            outcome = await self._outcome(delivery, fence)
+            away = isinstance(outcome, Transient)
+            if isinstance(outcome, Poison) and not outcome.final:
+                waiting.add(subject)
+            outcomes.append(outcome)
         return outcomes
 
     async def _outcome(self, delivery: Delivery, fence: int) -> Outcome:
