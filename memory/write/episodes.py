@@ -112,6 +112,12 @@ class EpisodeStore(Protocol):
         Raises StoreUnavailable, StoreRefused, LeaseLost.
         """
 
+    async def pass_over(self, due: DueSession, *, fence: int) -> bool:
+        """Move on behind a range that no turn is left of; False where one is there, or somebody moved on before.
+
+        Raises StoreUnavailable, LeaseLost.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -126,7 +132,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one sweep did: episodes, ranges in which nothing happened, ranges that the store refused."""
+    """What one sweep did: episodes, ranges in which nothing happened or whose turns are gone, ranges that the store
+    refused.
+    """
 
     stored: int = 0
     empty: int = 0
@@ -186,10 +194,13 @@ class Teller:
         return await self._store.due(tenant, idle_s=bounds.idle_s, turns_max=bounds.turns_max, limit=limit)
 
     async def _tell(self, due: DueSession, fence: int, swept: Swept) -> Swept:
-        """One range. One that the store refuses is passed over, so that it cannot stand in the way of the others."""
+        """One range. One that the store refuses, or whose turns are gone, is passed over, so that it cannot stand in
+        the way of the others.
+        """
         episode = await self.episode(due)
         if episode is None:
-            return swept
+            passed = await self._store.pass_over(due, fence=fence)
+            return replace(swept, empty=swept.empty + 1) if passed else swept
         try:
             put = await self._store.put(due, episode, fence=fence, now=self._clock())
         except StoreRefused:

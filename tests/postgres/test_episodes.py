@@ -224,6 +224,44 @@ async def test_a_greeting_leaves_no_episode_and_does_not_come_again(store: Store
     assert postgres.psql("SELECT DISTINCT next_seq - episode_seq FROM sessions") == "0"
 
 
+async def test_a_range_whose_turns_were_forgotten_is_passed_over_and_stops_nobody(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    for name in ("gone", "gone too"):
+        await said(store, session=name)
+        await said(store, TALK, session=name, at=4)
+    postgres.psql("UPDATE sessions SET episode_seq = 4")  # told so far
+    postgres.psql("DELETE FROM turns WHERE seq >= 4")
+    asleep(postgres, 9_000)
+    await said(store, session="other")
+    postgres.psql("UPDATE sessions SET active_at = clock_timestamp() - interval '2 h' WHERE label = 'other'")
+    sweeper = teller(store, postgres, sessions_max=2)
+    first = await sweeper.sweep(led(store))
+    assert (first.stored, first.empty) == (0, 2)
+    second = await sweeper.sweep(led(store))
+    assert (second.stored, second.empty, second.refused) == (1, 0, 0)
+    assert postgres.psql("SELECT DISTINCT next_seq - episode_seq FROM sessions") == "0"
+    assert postgres.psql("SELECT count(*) FROM turns WHERE seq < 4") == "12"
+
+
+async def test_a_range_is_passed_over_by_the_leader_and_only_while_it_is_empty(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    await said(store)
+    asleep(postgres)
+    of = episodes_of(store, postgres)
+    fence = await leader(store).lead(30) or 0
+    (due,) = await of.due(store.tenant, idle_s=1800, turns_max=60, limit=9)
+    assert not await of.pass_over(due, fence=fence)
+    postgres.psql("DELETE FROM turns")
+    with pytest.raises(LeaseLost):
+        await of.pass_over(due, fence=fence + 1)
+    await said(store, TALK[:2], at=4)  # somebody goes on meanwhile: what is behind the range stays to be told
+    assert await of.pass_over(due, fence=fence)
+    assert postgres.psql("SELECT episode_seq, next_seq FROM sessions") == "4|6"
+    assert not await of.pass_over(due, fence=fence)
+
+
 async def test_an_episode_is_listed_and_never_recalled(store: Stores, postgres: TestDatabase) -> None:
     commits = await said(store)
     asleep(postgres)

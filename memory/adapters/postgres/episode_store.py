@@ -89,6 +89,19 @@ class PostgresEpisodes:
             await tx.run("mark_told", tenant, session_id, upto)
         return True
 
+    async def pass_over(self, due: DueSession, *, fence: int) -> bool:
+        """Move the session on behind a range whose turns were all forgotten; False where one is there, or it moved."""
+        tenant, session_id = due.tenant, due.session_id
+        async with self._database.transaction(tenant, [due.scope_id]) as tx:
+            await hold_fence(tx, lane_of_job(JOB), fence)
+            if await tx.value("lock_for_episode", tenant, session_id) != due.first_seq:
+                return False
+            left = await tx.row("turns_of_range", tenant, session_id, due.first_seq, due.next_seq)
+            if left is None or left["turns"]:
+                return False
+            await tx.run("mark_told", tenant, session_id, due.next_seq)
+        return True
+
     async def _store(
         self, tx: Transaction, due: DueSession, episode: Episode, memory: NewMemory, now: datetime
     ) -> None:
