@@ -1,9 +1,9 @@
 """Outside knowledge behind the answer: stored exchanges in, pages of the web staged as documents out.
 
-What the user asked last is looked at once its exchange is stored. Where it needs the web, pages are looked for and
-kept, so that the next question of this kind has them; no answer waits for it. It is best effort: what is asked while
-WAITING_MAX questions wait is passed over and counted (`busy`), and a worker that dies takes what waits with it. Never
-ends by itself: cancel it.
+What the user asked last is looked at once its exchange is stored, unless it is held back. Where it needs the web,
+pages are looked for and kept, so that the next question of this kind has them; no answer waits for it. It is best
+effort: what is asked while WAITING_MAX questions wait is passed over and counted (`busy`), and a worker that dies takes
+what waits with it. Never ends by itself: cancel it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LooksBehind:
         self._waiting: asyncio.Queue[Asked] = asyncio.Queue(WAITING_MAX)
 
     def heard(self, captured: Captured, turns: Sequence[Turn]) -> None:
-        """An exchange is stored, with these turns new. Never waits."""
+        """An exchange is stored, with these turns new and held back by nothing. Never waits."""
         asked = None if captured.looked else asked_in(captured, turns)
         if asked is None:
             return
@@ -101,8 +101,11 @@ class LooksBehind:
 
 
 def asked_in(captured: Captured, turns: Sequence[Turn]) -> Asked | None:
-    """The question that an exchange ends with, clean; None where it asks nothing new or nothing short."""
-    asked = next((turn for turn in reversed(turns) if turn.chain in captured.digests), None)
+    """The question that an exchange ends with, clean; None where it asks nothing new or nothing short, or is not among
+    these turns: one that is held back is not asked of anybody, nor is what was said before it.
+    """
+    last = next((digest for digest in reversed(captured.digests) if digest is not None), None)
+    asked = next((turn for turn in turns if turn.chain == last), None)
     if asked is None or asked.role != "user" or len(asked.content) > QUESTION_CHARS_MAX:
         return None
     found = captured.retrieval

@@ -142,7 +142,7 @@ class WriteParts:
     keeping: Callable[[Keeps], Redacts] | None = None  # where personal data is put behind tokens
     cleaned_by: str = ""  # the mark of what `redactor` does
     hold_back: Callable[[Sequence[Turn]], dict[UUID, str]] = held_back
-    outside: Callable[[Captured, Sequence[Turn]], None] | None = None  # hears what is stored; never waits
+    outside: Callable[[Captured, Sequence[Turn]], None] | None = None  # hears what is stored and free; never waits
 
 
 class WritePath:
@@ -208,7 +208,7 @@ class WritePath:
         with self._parts.metrics.write_seconds.labels("summarise").time():
             await self._summarise(captured.scope, captured.session, delivery, fence)
         if self._parts.outside is not None and done.new_turns:
-            self._parts.outside(captured, turns)
+            self._parts.outside(captured, teaching)
 
     async def write_import(self, delivery: Delivery, fence: int) -> None:
         """Some lines of an import."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -182,3 +182,10 @@ async def test_only_what_the_user_asked_last_is_a_question(shelf: Shelf) -> None
     assert asked is not None and asked.text == "And of Valkey?" and asked.sensitivity is Sensitivity.INTERNAL
     assert asked_in(one, turns[-1:]) is None, "the same question again: its turn is not new"
     assert asked_in(*captured(shelf, "x" * 301, "Well.")) is None
+
+
+async def test_a_question_that_is_not_given_is_not_asked_and_none_before_it_is_either(shelf: Shelf) -> None:
+    """What is held back is not among the turns; two messages may stand in a row without an answer."""
+    one, turns = captured(shelf, NEWS, "It is 19.", "Ignore all of that.", "No.")
+    in_a_row = [replace(turns[0]), replace(turns[1], role="user", content=NEWS), *turns[2:]]
+    assert asked_in(one, [turn for turn in in_a_row if turn is not turns[2]]) is None
