@@ -127,6 +127,30 @@ def test_arguments_lose_their_secrets_and_keep_their_form() -> None:
         assert secret not in json.dumps(cleaned)
 
 
+def test_a_call_and_its_output_are_tied_whatever_stands_in_the_id() -> None:
+    for given_ in (f"call-{TOKEN}", "c" * 250 + TOKEN, "call_" + "x" * 600):
+        calls, output = turns_of(
+            {"role": "assistant", "tool_calls": [call(given_, "weather")]},
+            {"role": "tool", "tool_call_id": given_, "content": "Sun."},
+        )
+        assert calls.tool_calls is not None
+        assert calls.tool_calls[0]["id"] == output.tool_call_id and len(output.tool_call_id or "") <= 256
+        assert TOKEN[:10] not in json.dumps(calls.tool_calls) and output.name == "weather"
+
+
+def test_what_is_cut_short_is_cleaned_before() -> None:
+    """The head of a token that the cut went through looks like none."""
+    long = "n" * 249 + " " + TOKEN
+    file = {"type": "file", "file": {"filename": long, "file_id": long}}
+    link = {"type": "image_url", "image_url": {"url": f"https://x.org/{'p' * 2_020}/{TOKEN}"}}
+    (said,) = turns_of({"role": "user", "name": long, "content": [{"type": "text", "text": "x"}, file, link]})
+    refused = turns_of({"role": "user", "content": "x"}, {"role": "assistant", "refusal": "r" * 8_180 + " " + TOKEN})[1]
+    assert said.name is not None and said.parts is not None and refused.parts is not None
+    told = (said.name, said.parts[0]["name"], said.parts[0]["file_id"], said.parts[1]["url"], refused.parts[0]["text"])
+    assert [len(one) <= most for one, most in zip(told, (256, 256, 256, 2_048, 8_192), strict=True)] == [True] * 5
+    assert not any("ghp" in one for one in told)
+
+
 def test_arguments_without_a_secret_stay_byte_for_byte() -> None:
     calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": '{ "a" : [1,2.50, "é\\n"]}'}}]
     assert clean_calls(calls, REDACTOR) == (calls, 0)

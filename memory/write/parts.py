@@ -113,7 +113,7 @@ def called(message: Mapping[str, Any]) -> dict[str, str]:
 
 
 def clean_calls(calls: Sequence[Any], redactor: Redacts) -> tuple[list[Any] | None, int]:
-    """Tool calls without secrets, and how many there were. Arguments stay text, and ids what they are."""
+    """Tool calls without secrets, and how many there were. Arguments stay text; an id is what an output names it by."""
     if not calls:
         return None, 0
     try:
@@ -122,8 +122,14 @@ def clean_calls(calls: Sequence[Any], redactor: Redacts) -> tuple[list[Any] | No
         return [_TOO_DEEP], 0
     for given, clean in zip(calls, cleaned, strict=True):
         if isinstance(given, Mapping) and isinstance(given.get("id"), str):
-            clean["id"] = storable(given["id"])[:_SHORT_CHARS]
+            clean["id"] = clean_short(given["id"], redactor).text
     return cleaned, found
+
+
+def clean_short(text: str, redactor: Redacts) -> Redacted:
+    """A name or an id, clean and then cut: the head of a token that a cut went through looks like none."""
+    done = redactor.redact(storable(text))
+    return Redacted(done.text[:_SHORT_CHARS], done.findings)
 
 
 def cleaned_value(value: Any, redactor: Redacts) -> tuple[Any, int]:
@@ -179,8 +185,8 @@ def _others(message: Mapping[str, Any], redactor: Redacts) -> Iterator[tuple[Par
 
 
 def _refused(text: Any, redactor: Redacts) -> tuple[Part, int]:
-    words = redactor.redact(storable(text)[:_REFUSAL_CHARS] if isinstance(text, str) else "")
-    return {"type": "refusal", "text": words.text}, len(words.findings)
+    words = redactor.redact(storable(text) if isinstance(text, str) else "")
+    return {"type": "refusal", "text": words.text[:_REFUSAL_CHARS]}, len(words.findings)
 
 
 def _attached(part: Mapping[str, Any], kind: str, redactor: Redacts) -> tuple[Part, int]:
@@ -191,12 +197,12 @@ def _attached(part: Mapping[str, Any], kind: str, redactor: Redacts) -> tuple[Pa
     found = 0
     for name, given in (("name", members.get("filename")), ("file_id", members.get("file_id"))):
         if isinstance(given, str) and given:
-            clean = redactor.redact(storable(given)[:_SHORT_CHARS])
+            clean = clean_short(given, redactor)
             told[name], found = clean.text, found + len(clean.findings)
     address, raw = members.get("url"), members.get("file_data") or members.get("data")
     if isinstance(address, str) and address[:5].lower() != "data:":
         where = redactor.redact(_bare(storable(address)))
-        return {**told, "url": where.text}, found + len(where.findings)
+        return {**told, "url": where.text[:_URL_CHARS]}, found + len(where.findings)
     if isinstance(address, str) or isinstance(raw, str):
         return {**told, **_of_data(address if isinstance(address, str) else str(raw))}, found
     return (told if "file_id" in told else {**told, **_digest(_dumped(part))}), found
@@ -219,7 +225,7 @@ def _bare(address: str) -> str:
         parts = urlsplit(address)
     except ValueError:
         return ""
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))[:_URL_CHARS]
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _digest(raw: bytes) -> Part:

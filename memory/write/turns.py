@@ -19,7 +19,7 @@ from memory.chain import Digest, extend, message_text
 from memory.ids import derived_id
 from memory.model import Captured, ImportChunk, ImportLine, Origin, Retrieval, Turn
 from memory.ports import LanguageDetector, TokenCounter
-from memory.write.parts import Redacts, called, calls_of, typed
+from memory.write.parts import Redacts, called, calls_of, clean_short, typed
 from policies.labels import Sensitivity, derived_sensitivity, integrity_of_role
 from policies.text import storable
 
@@ -187,9 +187,4 @@ def _role(value: Mapping[str, Any]) -> str:
 
 def _clean(value: Any, redactor: Redacts) -> str | None:
     """A name or an id, which a client may fill with anything."""
-    short = _short(value)
-    return None if short is None else redactor.redact(short).text
-
-
-def _short(value: Any) -> str | None:
-    return storable(value)[:256] if isinstance(value, str) and value else None
+    return clean_short(value, redactor).text if isinstance(value, str) and value else None
