@@ -84,7 +84,7 @@ class LineStore(Protocol):
     async def known_lines(self, scope: Scope, source_ids: Sequence[str], line_digests: Sequence[bytes]) -> KnownLines:
         """Which of these lines the scope has. Raises StoreUnavailable."""
 
-    async def session_tail(self, scope: Scope, label: str, turns: int = 0) -> SessionTail:
+    async def session_tail(self, scope: Scope, ref: SessionRef, turns: int = 0) -> SessionTail:
         """Where the session ends, with so many of its last turns. Raises StoreUnavailable."""
 
     async def commit_import(
@@ -269,8 +269,9 @@ class WritePath:
         redactors: dict[str, Redacts] = {}
         for line, is_new in lines:
             label = line.session_label
+            ref = session_ref(chain_key, chunk.scope, label)
             if label not in tails:
-                tail = await self._parts.lines.session_tail(chunk.scope, label, REACH_MESSAGES)
+                tail = await self._parts.lines.session_tail(chunk.scope, ref, REACH_MESSAGES)
                 runs = _side_by_side(chunk, [one for one, _ in lines], label, tail.texts)
                 redactors[label] = await asyncio.to_thread(self._redactor, runs, tokens)
                 tails[label] = tail.tip_chain
@@ -288,7 +289,7 @@ class WritePath:
                 counter=parts.counter,
                 languages=parts.languages,
             )
-            turns.append(((line, session_ref(chain_key, chunk.scope, label)), turn))
+            turns.append(((line, ref), turn))
         return turns
 
     async def _digests(self, captured: Captured, turns: Sequence[Turn]) -> Digests:

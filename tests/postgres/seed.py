@@ -165,6 +165,11 @@ def memory_of(one: Turn, **more: Any) -> NewMemory:
     return NewMemory(**{**fields, **more})
 
 
+def session_of(scope: Scope, label: str) -> SessionRef:
+    """The session that a scope has under a label: its id follows from both, as the proxy's does."""
+    return SessionRef(derived_id(UUID(int=1), label, scope.user, scope.project), label)
+
+
 def exchange(scope: Scope, session: str, at: int, texts: Sequence[str] = ("hello", "hi there"), **more: Any) -> Commit:
     """An exchange whose turns stand from position `at` on in the session; user and assistant take turns."""
     exchange_id = more.pop("exchange_id", None) or new_id()
@@ -174,7 +179,7 @@ def exchange(scope: Scope, session: str, at: int, texts: Sequence[str] = ("hello
     )
     fields: dict[str, Any] = {
         "scope": scope,
-        "session": SessionRef(derived_id(UUID(int=1), session, scope.user, scope.project), session),
+        "session": session_of(scope, session),
         "exchange": StoredExchange(
             exchange_id=exchange_id,
             subject_id=SUBJECT,
@@ -236,7 +241,7 @@ def chunk(
         one = turn(
             exchange_id, session, start + at, role, text, source_id=source_id, line_digest=line_digest, origin="import"
         )
-        ref = SessionRef(derived_id(UUID(int=1), session, scope.user, scope.project), session)
+        ref = session_of(scope, session)
         items.append(ImportItem(at + 1, ref, one, (memory_of(one),)))
     fields: dict[str, Any] = {"trusted": True, "on_conflict": "error", "arrived_at": T0}
     made = ImportChunk(

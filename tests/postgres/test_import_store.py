@@ -15,7 +15,7 @@ from memory.errors import LeaseLost
 from memory.ids import new_id
 from memory.model import LineConflict, Scope
 from memory.stored import Digests, LifecycleEvent
-from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, digest, memory_of, stores
+from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, digest, memory_of, session_of, stores
 from tests.postgres_fixture import TestDatabase
 
 
@@ -214,11 +214,11 @@ async def test_what_was_forgotten_is_not_imported_again(store: Stores, postgres:
 
 async def test_an_import_goes_on_where_a_conversation_ended(store: Stores) -> None:
     await keep(store, chunk(store.scope(), LINES))
-    tail = await store.imports.session_tail(store.scope(), "s")
+    tail = await store.imports.session_tail(store.scope(), session_of(store.scope(), "s"))
     assert (tail.next_seq, tail.tip_chain) == (3, digest("s", 3))
     await keep(store, chunk(store.scope(), [("s", "five", None)], start=20))
-    assert (await store.imports.session_tail(store.scope(), "s")).next_seq == 4
-    assert (await store.imports.session_tail(store.scope(), "none")).tip_chain is None
+    assert (await store.imports.session_tail(store.scope(), session_of(store.scope(), "s"))).next_seq == 4
+    assert (await store.imports.session_tail(store.scope(), session_of(store.scope(), "none"))).tip_chain is None
 
 
 async def test_a_chunk_of_a_lost_lane_leaves_nothing(store: Stores, postgres: TestDatabase) -> None:

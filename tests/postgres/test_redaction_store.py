@@ -20,6 +20,7 @@ import pytest
 from memory.adapters.postgres.redact_store import RedactStore
 from memory.adapters.redaction import Again
 from memory.adapters.secret_rules import secret_detectors
+from memory.errors import StoreRefused
 from memory.keys import KeyRing
 from memory.model import Commit, SealedToken
 from memory.redact_command import _tokens, shown
@@ -28,7 +29,7 @@ from memory.write.personal import PersonalRedactor, SubjectTokens, revealed
 from memory.write.redact import Redactor
 from memory.write.sweep import Sweep, SweepParts, clean_turn
 from policies.personal import PersonalPolicy
-from tests.postgres.seed import T0, Stores, Words, exchange, memory_of, stores, vectors
+from tests.postgres.seed import T0, Stores, Words, exchange, memory_of, session_of, stores, vectors
 from tests.postgres_fixture import TestDatabase
 
 SECRET = "ghp" + "_" + "a1B" + "".join(random.Random(2).choices(string.ascii_letters + string.digits, k=33))
@@ -183,6 +184,52 @@ async def test_a_second_sweep_has_nothing_to_do_and_looks_again_where_asked(
     third = swept(store, postgres, apply=False, again=True)
     await third.run()
     assert (third.swept.looked_at["turns"], third.swept.changed.total()) == (2, 0)
+
+
+async def test_what_carries_a_session_s_former_label_goes_on_in_it_after_a_sweep(
+    store: Stores, postgres: TestDatabase, eyes: Any
+) -> None:
+    """Entries of the queue and of the spool, dead letters, what Redis holds, an import: all have label and id."""
+    made = dirty(store)
+    await store.write.commit(made, now=T0)
+    await swept(store, postgres, apply=True).run()
+    later = exchange(store.scope(), f"session {SECRET}", 2, fence=store.fence)
+    done = await store.write.commit(later, now=T0)
+    assert done.new_turns == 2
+    rows = await eyes.fetch("SELECT session_id, label, next_seq FROM sessions")
+    assert [(row["session_id"], row["next_seq"]) for row in rows] == [(made.session.session_id, 4)]
+    assert SECRET not in rows[0]["label"]
+    tail = await store.imports.session_tail(store.scope(), made.session)
+    assert (tail.next_seq, tail.tip_chain) == (4, later.turns[-1].chain)
+    assert (await store.imports.session_tail(store.scope(), session_of(store.scope(), "other"))).next_seq == 0
+
+
+async def test_a_session_id_of_another_scope_is_refused_and_not_waited_for(store: Stores) -> None:
+    made = exchange(store.scope(), "s", 0, fence=store.fence)
+    await store.write.commit(made, now=T0)
+    other = exchange(store.scope(user="eve"), "t", 0, fence=store.fence)
+    with pytest.raises(StoreRefused):
+        await store.write.commit(replace(other, session=replace(made.session, label="t")), now=T0)
+
+
+async def test_a_scope_that_came_back_under_another_id_is_asked_for_anew(store: Stores, postgres: TestDatabase) -> None:
+    """Its session is not seen by the old id, which this process holds; the refusal tells it."""
+    made = exchange(store.scope(), "s", 0, fence=store.fence)
+    await store.write.commit(exchange(store.scope(), "t", 0, fence=store.fence), now=T0)
+    postgres.psql("UPDATE scopes SET user_name = 'gone'")
+    postgres.psql(
+        "INSERT INTO scopes (tenant_id, user_name, project, agent) SELECT tenant_id, 'ada', 'p', 'a' FROM scopes"
+    )
+    versions = "INSERT INTO scope_versions SELECT tenant_id, scope_id, 0, 0 FROM scopes WHERE user_name = 'ada'"
+    postgres.psql(versions)
+    postgres.psql(
+        "INSERT INTO sessions (tenant_id, session_id, scope_id, label, created_at, last_at)"
+        f" SELECT tenant_id, '{made.session.session_id}', scope_id, 'cleaned', now(), now() FROM scopes"
+        " WHERE user_name = 'ada'"
+    )
+    with pytest.raises(StoreRefused):
+        await store.write.commit(made, now=T0)
+    assert (await store.write.commit(made, now=T0)).new_turns == 2
 
 
 class Dies:

@@ -45,7 +45,7 @@ async def test_an_exchange_leaves_everything_it_was_made_of(store: Stores, postg
         (0, "user", "hello", 0),
         (1, "assistant", "hi there", 0),
     ]
-    tail = await store.imports.session_tail(store.scope(), "s")
+    tail = await store.imports.session_tail(store.scope(), commit.session)
     assert (tail.tip_chain, tail.next_seq) == (commit.turns[-1].chain, 2)
 
 

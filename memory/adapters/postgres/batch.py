@@ -19,7 +19,7 @@ from memory.adapters.postgres.outbox import Labels, announce_events
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
-from memory.errors import StoreUnavailable
+from memory.errors import StoreRefused
 from memory.model import NewMemory, Scope, ScopeId, SessionRef, Turn
 from memory.stored import Digests
 from policies.text import storable
@@ -52,14 +52,19 @@ class Forgotten:
 
 
 async def open_session(tx: Transaction, place: Place, ref: SessionRef, at: datetime) -> OpenSession:
-    """The session of this label, made when it is new, and locked until the transaction ends."""
+    """The session of this label, made when it is new, and locked until the transaction ends.
+
+    Where a sweep has cleaned its label since, its id says which it is. Raises StoreRefused where another scope has it.
+    """
     label = storable(ref.label)
     row = await tx.row("lock_session", place.tenant, place.scope_id, label)
     if row is None:
         await tx.run("add_session", place.tenant, ref.session_id, place.scope_id, label, at, place.now)
         row = await tx.row("lock_session", place.tenant, place.scope_id, label)
     if row is None:
-        raise StoreUnavailable("a session was stored and is not there")
+        row = await tx.row("lock_session_by_id", place.tenant, ref.session_id)
+    if row is None or row["scope_id"] != place.scope_id:
+        raise StoreRefused("a session is stored under its id and is not one of this scope")
     return OpenSession(row["session_id"], row["next_seq"], row["epoch"], row["last_at"])
 
 

@@ -249,12 +249,11 @@ class Database:
         except _FOREIGN as exc:
             await _roll_back(connection, exc)
             fault = _fault(exc)
-            if isinstance(fault, StoreRefused) and tenant is not None:
-                for tell in self.refused:
-                    tell(tenant, scopes)
+            self._tell(fault, tenant, scopes)
             raise fault from exc
         except MemoryProxyFault as exc:
             await _roll_back(connection, exc)
+            self._tell(exc, tenant, scopes)
             raise
         except BaseException:
             _cut(connection)
@@ -262,6 +261,12 @@ class Database:
         finally:
             if giving_back:
                 await self._pool.release(connection)
+
+    def _tell(self, fault: MemoryProxyFault, tenant: UUID | None, scope_ids: Sequence[int]) -> None:
+        """Whoever holds ids of these scopes is told of a refusal, by Postgres or by ourselves: they may be gone."""
+        if isinstance(fault, StoreRefused) and tenant is not None:
+            for tell in self.refused:
+                tell(tenant, scope_ids)
 
     async def _acquire(self) -> Any:
         try:

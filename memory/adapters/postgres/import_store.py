@@ -36,7 +36,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.withdrawn import withdraw_summaries
 from memory.chain import Digest
 from memory.errors import StoreUnavailable
-from memory.model import Committed, ImportChunk, LineConflict, Scope, ScopeId, SealedToken
+from memory.model import Committed, ImportChunk, LineConflict, Scope, ScopeId, SealedToken, SessionRef
 from memory.stored import Digests, ImportItem, ImportProgress, KnownLine, KnownLines, SessionTail
 from policies.labels import Sensitivity
 from policies.text import storable
@@ -81,13 +81,17 @@ class ImportStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             return await _known(tx, scope.tenant, scope_id, source_ids, line_digests)
 
-    async def session_tail(self, scope: Scope, label: str, turns: int = 0) -> SessionTail:
-        """Where the session of this label ends, with so many of its last turns; number 0 for one that is not there."""
+    async def session_tail(self, scope: Scope, ref: SessionRef, turns: int = 0) -> SessionTail:
+        """Where a session ends, by its label or, where that was cleaned, its id, with so many of its last turns; number 0
+        and no chain for none.
+        """
         scope_id = await self._scopes.find(scope)
         if scope_id is None:
             return SessionTail(None, 0, None)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            row = await tx.row("session_tail", scope.tenant, scope_id, storable(label))
+            row = await tx.row("session_tail", scope.tenant, scope_id, storable(ref.label))
+            if row is None:
+                row = await tx.row("session_tail_by_id", scope.tenant, scope_id, ref.session_id)
             if row is None:
                 return SessionTail(None, 0, None)
             last = await tx.fetch("last_turns", scope.tenant, row["session_id"], turns) if turns else []

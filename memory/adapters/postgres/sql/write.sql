@@ -34,8 +34,8 @@ ON CONFLICT DO NOTHING;
 -- name: lock_session
 -- A session by its label, locked to the end of the transaction: numbers are given out one writer at a time.
 -- $1 tenant uuid, $2 scope_id int8, $3 label text
--- Uses: sessions_tenant_id_scope_id_label_key. Rows: session_id, next_seq, epoch, tip_chain, last_at.
-SELECT session_id, next_seq, epoch, tip_chain, last_at
+-- Uses: sessions_tenant_id_scope_id_label_key. Rows: session_id, scope_id, next_seq, epoch, tip_chain, last_at.
+SELECT session_id, scope_id, next_seq, epoch, tip_chain, last_at
 FROM sessions
 WHERE tenant_id = $1 AND scope_id = $2 AND label = $3
 FOR UPDATE;
@@ -43,8 +43,8 @@ FOR UPDATE;
 -- name: lock_session_by_id
 -- A session by its id, locked to the end of the transaction.
 -- $1 tenant uuid, $2 session_id uuid
--- Uses: sessions_pkey. Rows: session_id, next_seq, epoch, summary_memory_id, summarised_seq.
-SELECT session_id, next_seq, epoch, summary_memory_id, summarised_seq
+-- Uses: sessions_pkey. Rows: session_id, scope_id, next_seq, epoch, last_at, summary_memory_id, summarised_seq.
+SELECT session_id, scope_id, next_seq, epoch, last_at, summary_memory_id, summarised_seq
 FROM sessions
 WHERE tenant_id = $1 AND session_id = $2
 FOR UPDATE;
@@ -83,6 +83,14 @@ FROM turns
 WHERE tenant_id = $1 AND session_id = $2
 ORDER BY seq DESC
 LIMIT $3;
+
+-- name: session_tail_by_id
+-- Where a session ends whose label is another one by now.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
+-- Uses: sessions_pkey. Rows: session_id, tip_chain, next_seq, last_at.
+SELECT session_id, tip_chain, next_seq, last_at
+FROM sessions
+WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;
 
 -- name: add_exchange
 -- One request with its answer.
