@@ -112,6 +112,11 @@ async def embedded_procedures(
     )
 
 
+def derived_key(pattern: str) -> bytes:
+    """One procedure of a pattern is one memory, however often it is derived. 32 bytes."""
+    return hashlib.sha256(f"derived\x1f{pattern}".encode()).digest()
+
+
 def proposal(episode: NewMemory, past: Sequence[PastRun], approve: Approve) -> NewMemory | None:
     """The procedure that this episode completes together with earlier ones of its pattern, without vectors; None where
     it does not.
@@ -132,7 +137,7 @@ def proposal(episode: NewMemory, past: Sequence[PastRun], approve: Approve) -> N
         memory_id=derived_id(episode.memory_id, "procedural"),
         kind="procedural",
         content=statement_of(task, topics, called),
-        content_key=hashlib.sha256(f"derived\x1f{pattern}".encode()).digest(),
+        content_key=derived_key(pattern),
         role="assistant",
         integrity=derived_integrity([episode.integrity, *(one.integrity for one in good)]),
         sensitivity=sensitivity,

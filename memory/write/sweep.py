@@ -25,6 +25,7 @@ from memory.ports import Embedder
 from memory.write.parts import Redacts, cleaned_value
 from memory.write.personal import SubjectTokens
 from memory.write.windows import TextTokenizer, dated, split_windows
+from policies.procedure_words import trigger_key
 from policies.redaction import Finding, Redacted
 
 HIDDEN_CHARS_MIN: Final = 4
@@ -342,21 +343,38 @@ def clean_memory(memory: MemoryText, redactor: Redacts) -> CleanMemory:
         for found in text.findings:
             word = version.content[found.start : found.end]
             if len(word) >= HIDDEN_CHARS_MIN:
-                hidden[word] = found.replacement
+                hidden |= {word: found.replacement, " ".join(word.casefold().split()): found.replacement}
         attributes, in_attributes = cleaned_value(version.attributes, _Also(redactor, hidden))
         if text.findings or in_attributes:
             changed = bool(text.findings)
             versions.append(CleanVersion(version.number, text.text, attributes, version.occurred_at, changed))
     also = _Also(redactor, hidden)
     stated, trigger = memory.stated, memory.trigger
-    clean = None if stated is None else (also.redact(stated[0]).text, also.redact(stated[1]).text)
-    purpose = None if trigger is None else also.redact(trigger).text
+    clean = None if stated is None else (_as_stated(also, stated[0]), _as_stated(also, stated[1]))
+    purpose = None if trigger is None else _purpose(memory, trigger, also)
     return CleanMemory(
         memory.memory_id,
         tuple(versions),
         clean if clean != stated else None,
         purpose if purpose != trigger else None,
     )
+
+
+def _as_stated(redactor: Redacts, words: str) -> str:
+    """Words as facts are compared by: small letters, a space between each two."""
+    done = redactor.redact(words)
+    return " ".join(done.text.casefold().split()) if done.findings else words
+
+
+def _purpose(memory: MemoryText, trigger: str, redactor: Redacts) -> str:
+    """What a procedure is for by the rules of now. A key of words that were stemmed and sorted is told from the words
+    as they were said: what the rules cut there need not be a secret's shape in it.
+    """
+    said = memory.versions[-1].attributes.get("trigger")
+    if isinstance(said, str) and trigger_key(said) == trigger:
+        done = redactor.redact(said)
+        return (trigger_key(done.text) or trigger) if done.findings else trigger
+    return redactor.redact(trigger).text
 
 
 def clean_session(session: SessionText, redactor: Redacts) -> CleanSession | None:

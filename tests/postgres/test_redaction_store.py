@@ -21,14 +21,18 @@ from memory.adapters.postgres.redact_store import RedactStore
 from memory.adapters.redaction import Again
 from memory.adapters.secret_rules import secret_detectors
 from memory.errors import StoreRefused
+from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Commit, SealedToken
+from memory.model import Commit, Committed, NewFact, SealedToken
 from memory.redact_command import _tokens, shown
 from memory.stored import MemoryChange
 from memory.write.personal import PersonalRedactor, SubjectTokens, revealed
+from memory.write.procedures import embedded_procedures, procedures_of
 from memory.write.redact import Redactor
 from memory.write.sweep import Sweep, SweepParts, clean_turn
+from policies.fact import Fact
 from policies.personal import PersonalPolicy
+from policies.reconcile import content_key
 from tests.postgres.seed import T0, Stores, Words, exchange, memory_of, session_of, stores, vectors
 from tests.postgres_fixture import TestDatabase
 
@@ -76,6 +80,38 @@ async def everything(eyes: Any) -> str:
     names = await eyes.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     rows = [await eyes.fetch(f'SELECT t::text AS said FROM "{name[0]}" t') for name in names]
     return "\n".join(row["said"] for found in rows for row in found)
+
+
+def stating(words: str, *, said: str | None = None, **more: Any) -> Fact:
+    """A fact of many, as it is told of what somebody said."""
+    sentence = f"The key of the user is {said or words}."
+    fields: dict[str, Any] = {"subject": "user", "predicate": "has_key", "object": words.casefold(), **more}
+    return Fact(statement=sentence, span=(0, 5), **fields)
+
+
+async def say(store: Stores, one: Fact, day: int = 0) -> Committed:
+    """An exchange that states it, in a session of its own."""
+    now = T0 + timedelta(days=day)
+    made = exchange(store.scope(), f"s{new_id()}", 0, ("said so",), retrieval=None, fence=store.fence)
+    turn = replace(made.turns[0], occurred_at=now)
+    memory = replace(
+        memory_of(turn, content=one.statement, windows=((0, 9),)),
+        memory_id=new_id(),
+        kind="semantic",
+        content_key=content_key(one),
+    )
+    facts = (NewFact(memory, one, turn.event_id),)
+    return await store.write.commit(replace(made, turns=(turn,), memories=(), facts=facts), now=now)
+
+
+async def teach(store: Stores, text: str) -> Committed:
+    """An exchange that teaches it, in a session of its own."""
+    made = exchange(store.scope(), f"s{new_id()}", 0, (text,), retrieval=None, fence=store.fence)
+    words: Any = Words()
+    taught = procedures_of(made.turns)
+    memories = await embedded_procedures([one.memory for one in taught], words, words)
+    lessons = tuple(replace(one, memory=memory) for one, memory in zip(taught, memories, strict=True))
+    return await store.write.commit(replace(made, procedures=lessons), now=T0)
 
 
 def dirty(store: Stores, **more: Any) -> Commit:
@@ -230,6 +266,69 @@ async def test_a_scope_that_came_back_under_another_id_is_asked_for_anew(store: 
     with pytest.raises(StoreRefused):
         await store.write.commit(made, now=T0)
     assert (await store.write.commit(made, now=T0)).new_turns == 2
+
+
+async def test_a_fact_is_known_by_the_words_that_a_sweep_leaves_it(
+    store: Stores, postgres: TestDatabase, eyes: Any
+) -> None:
+    """The same said again is one more saying of it; said openly under another policy it is another fact."""
+    key = "AKIA" + "".join(random.Random(3).choices(string.ascii_uppercase + "234567", k=16))
+    clear, hidden = stating(key), stating("[redacted:aws]")
+    await say(store, clear)
+    one = (await eyes.fetchrow("SELECT memory_id FROM facts"))["memory_id"]
+    assert await swept(store, postgres, apply=True).run()
+    text = await everything(eyes)
+    assert key not in text and key.casefold() not in text and content_key(clear).hex() not in text
+    row = await eyes.fetchrow("SELECT object, content_key FROM facts JOIN memories USING (memory_id)")
+    assert tuple(row) == ("[redacted:aws]", content_key(hidden))
+    assert (await say(store, hidden)).facts_new == 0
+    assert await eyes.fetchval("SELECT count(*) FROM fact_sayings WHERE memory_id = $1", one) == 2
+    assert (await say(store, clear)).facts_new == 1
+
+
+async def test_facts_that_say_the_same_after_a_sweep_stand_in_nobody_s_way(
+    store: Stores, postgres: TestDatabase, eyes: Any
+) -> None:
+    keys = ["AKIA" + "".join(random.Random(n).choices(string.ascii_uppercase + "234567", k=16)) for n in range(4)]
+    for one in keys[:2]:  # the same statement, afterwards
+        await say(store, stating(one))
+    for one in keys[2:]:  # two things of which one can be so at a time, which are one thing afterwards
+        await say(store, stating("berlin", subject=f"the host of {one}".casefold(), cardinality="one", said=one))
+        await say(store, stating("paris", subject=f"the host of {one}".casefold(), cardinality="one", said=one))
+    assert await swept(store, postgres, apply=True).run()
+    text = await everything(eyes)
+    assert not any(one in text or one.casefold() in text for one in keys)
+    alike = await eyes.fetch("SELECT count(*) FROM memories WHERE kind = 'semantic' GROUP BY content_key")
+    assert len(alike) == 6 and all(row[0] == 1 for row in alike)
+    for words in ("[redacted:aws]", *keys):
+        await say(store, stating(words))
+    for day, place in enumerate(("rome", "paris", "berlin"), 1):
+        await say(store, stating(place, subject="the host of [redacted:aws]", cardinality="one"), day)
+    current = "SELECT object FROM facts WHERE state = 'current' AND subject = 'the host of [redacted:aws]'"
+    assert [row[0] for row in await eyes.fetch(current)] == ["berlin"]
+
+
+async def test_a_procedure_is_known_by_the_words_that_a_sweep_leaves_it(
+    store: Stores, postgres: TestDatabase, eyes: Any
+) -> None:
+    steps = f"To deploy: 1. log in with {SECRET} 2. push the image"
+    purpose = f"To rotate {SECRET}: 1. stop the writers 2. copy the files"
+    other = purpose.replace(SECRET, SECRET[:-1] + "Z")
+    for text in (steps, purpose, other):
+        assert (await teach(store, text)).procedures_new == 1
+    keys = [
+        bytes(row[0]).hex() for row in await eyes.fetch("SELECT content_key FROM memories WHERE kind = 'procedural'")
+    ]
+    assert await swept(store, postgres, apply=True).run()
+    text = await everything(eyes)
+    assert not any(one in text for one in (*keys, SECRET, SECRET[4:].casefold()))
+    found = await eyes.fetch("SELECT trigger, number, holds FROM procedures ORDER BY 1, 2")
+    assert [(row["number"], row["holds"]) for row in found] == [(1, True), (1, True), (2, False)]
+    redactor = Redactor(secret_detectors())
+    for one in (steps, purpose):  # the same said again is the same
+        assert (await teach(store, redactor.redact(one).text)).procedures_new == 0
+    for one in (steps, purpose, other):  # and openly, by whoever allows it
+        assert (await teach(store, one)).procedures_new == 1
 
 
 class Dies:

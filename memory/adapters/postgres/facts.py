@@ -5,7 +5,7 @@ predicate is ruled on anew (policies/reconcile.py), and what changed is written:
 to what took its place, a line of the feed. A memory whose successor goes comes back the same way (`resettle`).
 
 The caller has raised the scope's version: its row lock keeps two writers of a scope apart. Facts that their turn does
-not support are left out by `sift`, and counted. Raises StoreUnavailable.
+not support are left out by `sift`, and counted. Raises StoreUnavailable, StoreRefused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from memory.adapters.postgres.entity_learning import learn
 from memory.adapters.postgres.fact_rows import Labels, labels_for, labels_of
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place
-from memory.errors import StoreUnavailable
+from memory.errors import StoreRefused
 from memory.model import NewFact, Turn
 from policies.fact import aspect_of
 from policies.reconcile import Saying, Standing, Statement, concerned, fact_key, moment, settle, statement_of, unfit
@@ -315,7 +315,7 @@ class _Settling:
             embeddings=self._embeddings.add,
         )
         if kept < len(made):
-            raise StoreUnavailable("a fact is stored as a memory and not among the facts")
+            raise StoreRefused("a fact is stored as a memory and not among the facts")
         facts = ((one.entry.memory_id, first.new.fact, one.standing) for one, first in offered)
         await tx.run_many("add_fact", (fact_rows.fact_row(place, *fact) for fact in facts))
         await tx.run_many("point_fact", (self._pointer(one, 1) for one in born if one.labels.superseded_by))

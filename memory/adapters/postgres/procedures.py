@@ -6,7 +6,8 @@ are approved the latest taught (or approved) holds, and it has taken the place o
 each time one is added, judged or taken away, so nothing depends on the order of arrival, and a wording whose successor
 goes holds again. A person's decision stays until the same is taught again after it.
 
-The caller has raised the scope's version: its row lock keeps two writers of a scope apart. Raises StoreUnavailable.
+The caller has raised the scope's version: its row lock keeps two writers of a scope apart. Raises StoreUnavailable,
+StoreRefused.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from memory.adapters.postgres.procedure_rows import (
     wording_of,
 )
 from memory.adapters.postgres.rows import Place
-from memory.errors import StoreUnavailable
+from memory.errors import StoreRefused
 from memory.model import NewProcedure
 from policies.labels import derived_sensitivity
 from policies.procedure import fits
@@ -230,7 +231,7 @@ class _Writing:
             embeddings=self.embeddings.add,
         )
         if kept < len(made):
-            raise StoreUnavailable("a procedure is stored as a memory and not among the procedures")
+            raise StoreRefused("a procedure is stored as a memory and not among the procedures")
         await self.tx.run_many("add_procedure", (procedure_row(self.place, one) for one in born))
         await self._point([one for one in born if one.labels.superseded_by])
         waiting = [one.memory_id for one in born if one.state == "proposed"]

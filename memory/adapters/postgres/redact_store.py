@@ -2,7 +2,9 @@
 
 Pages are read by key and written back page by page, each in a transaction of its own, so that nothing is held while
 somebody redacts or embeds, and a sweep that was killed goes on with the next page. A text that was written anew since
-it was read is left to whoever wrote it. Raises StoreUnavailable.
+it was read is left to whoever wrote it. What a memory is known by (its content key) is made anew of the words it has
+then: a hash of the former ones would be left, and the same said in other words or under another policy would meet it.
+Raises StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from uuid import UUID
 from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.rows import Place, key_of_its_own
 from memory.model import SealedToken
+from memory.write.procedures import derived_key
 from memory.write.sweep import (
     CleanMemory,
     CleanSession,
@@ -27,6 +30,9 @@ from memory.write.sweep import (
     TurnText,
     VersionText,
 )
+from policies import procedure
+from policies.fact import Fact
+from policies.reconcile import content_key
 
 PAGE: Final = 200
 _SCOPES_PAGE: Final = 500
@@ -146,6 +152,7 @@ class RedactStore:
 
     async def _rewrite(self, tx: Any, scope: ScopeNames, memory: CleanMemory) -> None:
         tenant, one = scope.tenant, memory.memory_id
+        taught = await tx.row("procedure_as_taught", tenant, one)
         for version in memory.versions:
             await tx.run("rewrite_version", tenant, one, version.number, version.content, version.attributes)
             for drop in self._drops if version.vectors is not None else ():
@@ -155,9 +162,35 @@ class RedactStore:
                 place = (tenant, scope.scope_id, one, version.number)
                 await tx.run_many(self._add, ((*place, n, *span, vector) for n, (span, vector) in windows))
         if memory.stated is not None:
-            await tx.run("rewrite_fact", tenant, one, *memory.stated)
+            await self._state_anew(tx, scope, one, *memory.stated)
         if memory.trigger is not None:
             await tx.run("rewrite_trigger", tenant, one, memory.trigger)
+        if taught is not None:
+            await self._teach_anew(tx, scope, one, taught)
+
+    async def _state_anew(self, tx: Any, scope: ScopeNames, memory_id: UUID, subject: str, words: str) -> None:
+        """The fact under its words of now; where another is there under these, it is a fact no more."""
+        tenant = scope.tenant
+        row = await tx.row("fact_under", tenant, memory_id, subject, words)
+        if row is None:
+            return
+        key = content_key(Fact(subject, row["predicate"], words, words, (0, 1), negated=row["negated"]))
+        if row["taken"] or await _is_taken(tx, scope, "semantic", key, memory_id):
+            await tx.run("drop_fact", tenant, memory_id)
+            key = key_of_its_own(_BY.encode(), memory_id)
+        else:
+            await tx.run("rewrite_fact", tenant, memory_id, subject, words)
+        await tx.run("rekey_memory", tenant, memory_id, key)
+
+    async def _teach_anew(self, tx: Any, scope: ScopeNames, memory_id: UUID, before: Any) -> None:
+        """The procedure's key of its words of now; one that a person has edited has a key of its own and keeps one."""
+        after = await tx.row("procedure_as_taught", scope.tenant, memory_id)
+        key = _taught_key(after)
+        if bytes(before["content_key"]) != _taught_key(before) or await _is_taken(
+            tx, scope, "procedural", key, memory_id
+        ):
+            key = key_of_its_own(_BY.encode(), memory_id)
+        await tx.run("rekey_memory", scope.tenant, memory_id, key)
 
     async def put_sessions(self, scope: ScopeNames, sessions: Sequence[CleanSession]) -> None:
         """Sessions under other labels."""
@@ -178,6 +211,21 @@ class RedactStore:
 async def _of(tx: Any, name: str, tenant: UUID, ids: Sequence[UUID]) -> list[Any]:
     found: list[Any] = await tx.fetch(name, tenant, ids) if ids else []
     return found
+
+
+async def _is_taken(tx: Any, scope: ScopeNames, kind: str, key: bytes, memory_id: UUID) -> bool:
+    """Whether another memory of the scope is known by this key."""
+    other = await tx.row("memory_of_content_key", scope.tenant, scope.scope_id, kind, key)
+    return other is not None and other["memory_id"] != memory_id
+
+
+def _taught_key(row: Any) -> bytes:
+    """What a procedure's words make its key. Its owner may have written anything into the attributes."""
+    if row["origin"] == "derived":
+        return derived_key(row["trigger"])
+    steps = row["attributes"].get("steps")
+    told = [one.get("text") for one in steps if isinstance(one, dict)] if isinstance(steps, list) else []
+    return procedure.content_key(row["trigger"], [text for text in told if isinstance(text, str)])
 
 
 def _memory(memory_id: UUID, rows: Sequence[Any], fact: Any, procedure: Any) -> MemoryText:

@@ -122,6 +122,22 @@ SELECT memory_id, subject, object
 FROM facts
 WHERE tenant_id = $1 AND memory_id = ANY ($2);
 
+-- name: fact_under
+-- The rest of what a memory states, and whether under these words another states the same already, or is the one of its
+-- key that can be current.
+-- $1 tenant uuid, $2 memory_id uuid, $3 subject text, $4 object text
+-- Uses: facts_pkey, facts_of_key. Rows: predicate, negated, taken.
+SELECT f.predicate, f.negated, EXISTS (
+    SELECT
+    FROM facts o
+    WHERE o.tenant_id = $1 AND o.scope_id = f.scope_id AND o.subject = $3 AND o.predicate = f.predicate
+      AND o.memory_id <> $2
+      AND ((o.object = $4 AND o.negated = f.negated)
+           OR (f.exclusive AND o.exclusive AND f.state = 'current' AND o.state = 'current' AND o.aspect = f.aspect
+               AND o.unit = f.unit))) AS taken
+FROM facts f
+WHERE f.tenant_id = $1 AND f.memory_id = $2;
+
 -- name: rewrite_fact
 -- What a memory states, as these rules leave it.
 -- $1 tenant uuid, $2 memory_id uuid, $3 subject text, $4 object text
@@ -139,12 +155,17 @@ FROM procedures
 WHERE tenant_id = $1 AND memory_id = ANY ($2);
 
 -- name: rewrite_trigger
--- What a procedure is for, as these rules leave it.
+-- What a procedure is for, as these rules leave it. Where others are for the same by now it is the next wording of that,
+-- and the one that holds already goes on to.
 -- $1 tenant uuid, $2 memory_id uuid, $3 trigger text
--- Uses: procedures_pkey. Rows: none.
-UPDATE procedures
-SET trigger = $3
-WHERE tenant_id = $1 AND memory_id = $2;
+-- Uses: procedures_pkey, procedures_of_trigger. Rows: none.
+UPDATE procedures p
+SET trigger = $3, number = coalesce(o.number + 1, p.number), holds = p.holds AND coalesce(NOT o.holds, true)
+FROM (SELECT max(number) AS number, bool_or(holds) AS holds
+      FROM procedures
+      WHERE tenant_id = $1 AND trigger = $3 AND memory_id <> $2
+        AND scope_id = (SELECT scope_id FROM procedures WHERE tenant_id = $1 AND memory_id = $2)) o
+WHERE p.tenant_id = $1 AND p.memory_id = $2;
 
 -- name: sessions_to_redact
 -- Sessions of a scope behind a cursor.

@@ -19,10 +19,10 @@ JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = f.memory_id AND v.v
 WHERE f.tenant_id = $1 AND f.memory_id = $2;
 
 -- name: procedure_as_taught
--- What a memory teaches and says now.
+-- What a memory teaches and says now, and what it is known by.
 -- $1 tenant uuid, $2 memory_id uuid
--- Uses: procedures_pkey, memories_pkey, memory_versions_pkey. Rows: trigger, origin, content, attributes.
-SELECT p.trigger, p.origin, v.content, v.attributes
+-- Uses: procedures_pkey, memories_pkey, memory_versions_pkey. Rows: trigger, origin, content, attributes, content_key.
+SELECT p.trigger, p.origin, v.content, v.attributes, m.content_key
 FROM procedures p
 JOIN memories m ON m.tenant_id = $1 AND m.memory_id = p.memory_id
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = p.memory_id AND v.version = m.version
