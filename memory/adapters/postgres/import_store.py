@@ -82,8 +82,8 @@ class ImportStore:
             return await _known(tx, scope.tenant, scope_id, source_ids, line_digests)
 
     async def session_tail(self, scope: Scope, ref: SessionRef, turns: int = 0) -> SessionTail:
-        """Where a session ends, by its label or, where that was cleaned, its id, with so many of its last turns; number 0
-        and no chain for none.
+        """Where a session ends, by its label or, where that was cleaned, its id, with so many of its last turns; number
+        0 and no chain for none.
         """
         scope_id = await self._scopes.find(scope)
         if scope_id is None:
