@@ -11,10 +11,11 @@ import binascii
 import hashlib
 import hmac
 import json
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NewType
 from urllib.parse import unquote_to_bytes
+
+from policies.text import normalised
 
 Digest = NewType("Digest", bytes)
 
@@ -140,7 +141,7 @@ def _part_text(part: object) -> str | None:
 def _canonical_text(text: str) -> bytes:
     if text.isascii():
         return text.strip().encode("ascii")
-    return _utf8(unicodedata.normalize("NFC", _joined_surrogates(text)).strip())
+    return _utf8(normalised("NFC", _joined_surrogates(text)).strip())
 
 
 def _joined_surrogates(text: str) -> str:

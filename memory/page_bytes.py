@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import codecs
 import re
-import unicodedata
 from typing import Final
+
+from policies.text import normalised
 
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -67,12 +68,12 @@ def decoded(raw: bytes, said: str) -> str:
 
 def plain(text: str) -> str:
     """One line: NFC, runs of space as one, nothing that is not shown."""
-    return " ".join(unicodedata.normalize("NFC", _UNSHOWN.sub("", text)).split())
+    return " ".join(normalised("NFC", _UNSHOWN.sub("", text)).split())
 
 
 def plain_lines(text: str) -> str:
     """The same with its lines and their indentation, for code."""
-    lines = unicodedata.normalize("NFC", _UNSHOWN.sub("", text.replace("\r\n", "\n"))).split("\n")
+    lines = normalised("NFC", _UNSHOWN.sub("", text.replace("\r\n", "\n"))).split("\n")
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from policies.labels import Integrity
+from policies.text import normalised
 
 Part = Literal[
     "notes", "goal", "plan", "open", "task", "persona", "preference", "entity", "fact", "document", "summary"
@@ -97,7 +98,7 @@ class Difference:
 
 def name_of(raw: str) -> str:
     """The name as it is kept: NFC. Raises ValueError for one that is empty, too long, or cannot stand in a path."""
-    name = unicodedata.normalize("NFC", raw)
+    name = normalised("NFC", raw)
     if not 1 <= len(name) <= NAME_CHARS_MAX:
         raise ValueError(f"a checkpoint's name has 1 to {NAME_CHARS_MAX} characters, not {len(name)}")
     if name != name.strip():

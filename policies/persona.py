@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from policies.text import normalised
+
 # Each facet with its values; the sentence that a value adds. "" asks for nothing.
 FACETS: Final[Mapping[str, Mapping[str, str]]] = {
     "tone": {
@@ -95,7 +97,7 @@ class Style:
 
 def name_of(raw: str) -> str:
     """The name as it is kept: NFC. Raises ValueError for one that cannot stand in a header or a path."""
-    name = unicodedata.normalize("NFC", raw)
+    name = normalised("NFC", raw)
     if not 1 <= len(name) <= NAME_CHARS_MAX:
         raise ValueError(f"a persona's name has 1 to {NAME_CHARS_MAX} characters, not {len(name)}")
     if name != name.strip() or name in (".", ".."):

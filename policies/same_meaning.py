@@ -13,7 +13,6 @@ merge costs a truth.
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -21,6 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from policies.labels import Integrity
+from policies.text import normalised
 
 COSINE_MIN: Final = 0.8
 """MiniLM over sentences dated half a year apart (python -m bench.duplicates): of 33 pairs that mean the same the least
@@ -280,7 +280,7 @@ _SMALL: Final = frozenset({"not", "does", "no", "from"})
 
 def _tokens(text: str) -> tuple[str, ...]:
     """Its words, numbers and signs, casefolded, each written in one way."""
-    plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    plain = normalised("NFKC", text).casefold().replace("’", "'")
     plain = _GROUPED.sub("", _POSSESSIVE.sub(" s", plain))
     plain = _MONTH_FIRST.sub(lambda found: f" {_MONTHS[found[1]]}-{int(found[2]):02} ", plain)
     plain = _DAY_FIRST.sub(lambda found: f" {_MONTHS[found[2]]}-{int(found[1]):02} ", plain)

@@ -1,15 +1,37 @@
 """Text as it may be stored: Postgres takes no NUL and UTF-8 has no lone surrogates, clients send both.
 
-Pure. Everything else in a text stays as it came.
+And Unicode's normal forms in linear time, whatever stands in the text. Pure. All else in a text stays as it came.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+import unicodedata
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, Literal
 
+Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 REPLACEMENT: Final = "\ufffd"
+# Enough characters in a row that may be combining marks: below U+0300 none is, and of letters these two alone.
+_MARKS: Final = re.compile(r"(?:[^\w\x00-\u02ff]|[\uff9e\uff9f]){32,}")
+
+
+def normalised(form: Form, text: str) -> str:
+    """What `unicodedata.normalize` gives, in time linear in the text.
+
+    It sorts the marks behind a letter by insertion: 32,000 in disorder took 1.0 s, with every thread stopped.
+    """
+    if not text.isascii():
+        text = _MARKS.sub(partial(_in_order, "NFKD" if "K" in form else "NFD"), text)
+    return unicodedata.normalize(form, text)
+
+
+def _in_order(form: Form, run: re.Match[str]) -> str:
+    apart = "".join(unicodedata.normalize(form, one) for one in run[0])
+    groups = groupby(apart, key=lambda one: unicodedata.combining(one) > 0)
+    return "".join("".join(sorted(group, key=unicodedata.combining)) for _, group in groups)
 
 
 def storable(text: str) -> str:

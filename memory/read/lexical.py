@@ -14,7 +14,6 @@ import math
 import re
 import struct
 import sys
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.read.stems import SNOWBALL, stem_in, without_accents
+from policies.text import normalised
 
 # k1 and b as in Lucene. `python -m bench.tune_recall --ablate`: k1 .9-2 and b .5-.9 trade LoCoMo against BEAM-100K
 # point for point, so the customary values stay.
@@ -121,13 +121,13 @@ def tokenise(text: str, language: str | None = None) -> list[str]:
 
 def _folded(text: str) -> str:
     """NFKC, casefolded, without accents: "Café" and "cafe" are one word. Dakuten and Hangul stay as they are."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = normalised("NFKC", text).casefold()
     return folded if folded.isascii() else without_accents(folded)
 
 
 def _casefolded(text: str) -> str:
     """The same with accents, composed."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", text).casefold())
+    return normalised("NFC", normalised("NFKC", text).casefold())
 
 
 def _add_word(word: str, terms: list[str]) -> None:

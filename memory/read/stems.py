@@ -8,11 +8,12 @@ that is not in `SNOWBALL` (KeyError).
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import lru_cache
 from typing import Final
 
 import Stemmer
+
+from policies.text import normalised
 
 # By the codes that the detector gives. Left out although Snowball has them: Hindi, Nepali, Tamil and Yiddish, whose
 # words are cut at their vowel signs before they come here, as they are without stems.
@@ -59,4 +60,4 @@ def stem_in(word: str, language: str) -> str:
 
 def without_accents(text: str) -> str:
     """Without the accents of Latin, Greek and Cyrillic. Dakuten and Hangul stay as they are."""
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
+    return normalised("NFC", _ACCENTS.sub("", normalised("NFD", text)))

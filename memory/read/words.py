@@ -5,7 +5,6 @@ write it. Reads what ScopeIndex owns. No I/O; refuses nothing.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
@@ -13,6 +12,7 @@ from typing import Final
 
 from memory.read.items import IndexItem
 from memory.read.lexical import LexicalIndex, present, tokenise
+from policies.text import normalised
 
 OWN_CHARS_READ: Final = 3_000
 _WORDS: Final = re.compile(r"\w+")
@@ -63,7 +63,7 @@ def fingerprint(content: str) -> int:
     Articles and politeness apart. Nothing more: who did it to whom, whether, when and how often lie in small words.
     By chance two of a million texts share them in 3 of 100 million cases.
     """
-    words = _WORDS.findall(unicodedata.normalize("NFKC", content).casefold())
+    words = _WORDS.findall(normalised("NFKC", content).casefold())
     telling = [word for word in words if word not in _SAYS_NOTHING]
     text = " ".join(telling or words) or content  # emoji or punctuation alone has no words
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")

@@ -7,10 +7,11 @@ Latin where a word mixes both. Tag characters (U+E0000) are read as what they sp
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from policies.text import normalised
 
 # No width: soft hyphen, joiners, fillers, variation selectors, bidi controls, tags; and the marks that NFKD splits off.
 UNSEEN: Final = (
@@ -81,8 +82,8 @@ def latin_letter(character: str) -> str:
 
 
 def _plain(text: str) -> str:
-    bare = _DROPPED.sub("", unicodedata.normalize("NFKD", text))
-    return unicodedata.normalize("NFC", bare).lower()  # Hangul and kana are whole again
+    bare = _DROPPED.sub("", normalised("NFKD", text))
+    return normalised("NFC", bare).lower()  # Hangul and kana are whole again
 
 
 def _latin(match: re.Match[str]) -> str:
