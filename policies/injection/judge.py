@@ -92,19 +92,24 @@ def judge(text: str, origin: Origin, detectors: Sequence[Detector] = ()) -> Judg
 
 def _by_rules(read: Normal, origin: Origin) -> list[Found]:
     """One finding a rule: where it is first found."""
-    matched = [(rule, match.span()) for rule in RULES if (match := _first(rule, read.text, origin)) is not None]
+    matched = [(rule, span) for rule in RULES if (span := _first(rule, read.text, origin)) is not None]
     spans = read.spans([span for _, span in matched])
     return [Found(rule.name, span, _weight(rule, origin)) for (rule, _), span in zip(matched, spans, strict=True)]
 
 
-def _first(rule: Rule, text: str, origin: Origin) -> re.Match[str] | None:
+def _first(rule: Rule, text: str, origin: Origin) -> tuple[int, int] | None:
     if not _weight(rule, origin) or not any(stem in text for stem in rule.stems):
         return None
-    return rule.pattern.search(text)
+    return next((span for sought in rule.sought if (span := sought.first(text)) is not None), None)
 
 
 def _weight(rule: Rule, origin: Origin) -> float:
     return rule.foreign if origin == "foreign" else rule.own
+
+
+def _heaviest(text: str) -> float:
+    """What the heaviest rule found in a text weighs in foreign words, 0 for none."""
+    return max((_weight(rule, "foreign") for rule in RULES if _first(rule, text, "foreign")), default=0.0)
 
 
 def _hidden(read: Normal, origin: Origin) -> list[Found]:
@@ -114,9 +119,8 @@ def _hidden(read: Normal, origin: Origin) -> list[Found]:
         inside = normal(hidden.text)
         if inside.text == read.text:
             continue
-        weighs = max((_weight(rule, "foreign") for rule in RULES if _first(rule, inside.text, "foreign")), default=0.0)
-        plain = max((_weight(rule, "foreign") for rule in RULES if _first(rule, read.text, "foreign")), default=0.0)
-        if hidden.writing == "digits" and plain >= weighs:
+        weighs = _heaviest(inside.text)
+        if hidden.writing == "digits" and _heaviest(read.text) >= weighs:
             continue
         if weighs:
             ends = (hidden.start, min(hidden.end, len(read.original)))

@@ -1,8 +1,8 @@
 r"""The rules: patterns over text as it reads (policies.injection.normal), what each weighs in whose words.
 
 `own` counts in what a person says in their own scope, where injection may be talked about; `foreign` in what a tool, a
-page, a document or an import says, where nothing has a reason to address the model. Every gap is bounded, so that each
-pattern is linear in the text. Tuned on evaldata's attacks against the user turns of LoCoMo, BEAM and ShareGPT
+page, a document or an import says, where nothing has a reason to address the model. Every gap is bounded, and
+what would be a product of gaps is asked for in parts, so that each is linear in the text and not steep. Tuned on evaldata's attacks against the user turns of LoCoMo, BEAM and ShareGPT
 (`python -m bench.security_attacks --rules`).
 """
 # ruff: noqa: E501  a pattern reads better whole
@@ -13,26 +13,38 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from policies.injection.search import Between, Inside, Sought, Words
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One way to address the model. A text without any of `stems` is not looked through by its pattern."""
+    """One way to address the model. A text without any of `stems` is not looked through for what is `sought`."""
 
     name: str
     stems: tuple[str, ...]
-    pattern: re.Pattern[str]
+    sought: tuple[Sought, ...]
     own: float
     foreign: float
 
 
-def _rule(name: str, stems: str, own: float, foreign: float, *patterns: str) -> Rule:
+def _rule(name: str, stems: str, own: float, foreign: float, *sought: str | Sought) -> Rule:
+    patterns = [one for one in sought if isinstance(one, str)]
+    words = [Words(_compiled("|".join(f"(?:{one})" for one in patterns)))] if patterns else []
     return Rule(
-        name,
-        tuple(stems.split("|")),
-        re.compile("|".join(f"(?:{one})" for one in patterns), re.MULTILINE),
-        own,
-        foreign,
+        name, tuple(stems.split("|")), (*words, *(one for one in sought if not isinstance(one, str))), own, foreign
     )
+
+
+def _between(before: str, middle: str, after: str, reach: int) -> Between:
+    return Between(_compiled(rf"{before}\Z"), _compiled(middle), _compiled(after), reach)
+
+
+def _inside(*patterns: str) -> Inside:
+    return Inside(tuple(map(_compiled, patterns)))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.MULTILINE)
 
 
 _DROP = (
@@ -46,7 +58,8 @@ _ORDERS = (
 _EARLIER = r"(?:all|any|every|everything|your|prior|previous|previously|preceding|above|earlier|former|past|foregoing|initial|original|system|those|these)"
 # At the start of a sentence, an item, a tag or a quotation: an order, not a mention.
 _ORDER = r"(?:^|[.!?:;>\])}\-*,]\s{0,3}|\b(?:please|now|then|and|must|should|will|to|i want you to|so) )"
-_GAP = r"(?:[\s'\"(,]{1,3}[\w'-]{1,20}){0,5}?[\s'\"(,]{1,3}"
+# Words are taken whole: a quotation mark may be part of one or of a gap, and trying all ways took 1.9 s for 2,000 of them.
+_GAP = r"(?:[\s'\"(,]{1,3}+[\w'-]{1,20}+){0,5}?[\s'\"(,]{1,3}+"
 _MODEL = r"(?:a\.?i\.?|llm|gpt|chatgpt|assistants?|language model|chatbot|agents?|bot|model)"
 _FREE = (
     r"(?:restrictions?|rules|filters?|limits|limitations?|guidelines?|censorship|boundaries|polic(?:y|ies)|ethics"
@@ -66,7 +79,7 @@ RULES: Final = (
         "ignor|disregard|forget|overrid|bypass|discard|neglect|overlook|set aside|abandon|do not |don't |never |stop |pay no",
         1.0,
         1.0,
-        rf"{_ORDER}{_DROP}{_GAP}{_EARLIER}(?:{_GAP}|[\s'\"]{{1,3}}){_ORDERS}",
+        rf"{_ORDER}{_DROP}{_GAP}{_EARLIER}{_GAP}{_ORDERS}",
         rf"{_ORDER}{_DROP} (?:the |all (?:of )?the )?(?:above|previous|preceding|foregoing|prior)(?: (?:text|content|message))?"
         r"(?: and\b| instead\b|[.,:;]|$)",
         rf"{_ORDER}{_DROP} (?:all|everything)\b[^.\n]{{0,30}}\b(?:above|before|told|said|discussed|so far|learn\w+)\b",
@@ -77,7 +90,7 @@ RULES: Final = (
         "ignor|disregard|forget|overrid|bypass|discard|neglect|overlook|set aside|abandon|do not |don't |never |stop |pay no|instruction|directive|prompt",
         0.4,
         0.6,
-        rf"{_DROP}{_GAP}{_EARLIER}(?:{_GAP}|[\s'\"]{{1,3}}){_ORDERS}",
+        rf"{_DROP}{_GAP}{_EARLIER}{_GAP}{_ORDERS}",
         r"\b(?:new|updated|real|actual|hidden|secret) (?:system )?(?:instructions?|directives?|prompt)\b\s{0,2}:",
         rf"{_DROP} (?:the )?(?:user|resume|article|web ?page|function|table|paper|email|document)\b[^.\n]{{0,20}}"
         r"\b(?:and|instead)\b",
@@ -160,15 +173,35 @@ RULES: Final = (
         0.5,
         1.0,
         # An image whose address carries data, a link that is to be filled in, an order to send something out.
-        r"!\[[^\]\n]{0,200}\]\(\s{0,4}(?:https?:)?//[^)\s]{1,300}[?&/=][^)\s]{0,60}(?:\{|%7b|\$|<|\[|data=|prompt=|secret|history"
-        r"|conversation|token=|leak|exfil|payload=|[?&]q=)[^)\n]{0,300}\)",
-        r"<img\b[^>\n]{0,200}src\s?=\s?['\"]?(?:https?:)?//[^>\s]{1,200}(?:\{|data=|prompt=|secret|leak|exfil)",
-        r"\b(?:send|forward|e-?mail|post|upload|transmit|exfiltrate|submit|leak)\b[^.!?\n]{0,60}\b(?:passwords?|credentials?"
-        r"|api keys?|secrets?|customer (?:list|data|e-?mails?)|conversation|chat history|private (?:key|data)s?|order data"
-        r"|(?:this|the) summary|employee data|tokens?)\b[^!?\n]{0,60}(?:@[\w.-]{3,60}|https?://|\bexternal|\bto attacker)",
-        r"\b(?:customer|employee|user|client)\w*[^!?\n]{0,60}\b(?:send|forward|e-?mail|envoie\w*|envia\w*)\b[^!?\n]{0,60}"
-        r"(?:@[\w.-]{3,60}|\bexternally\b)",
-        r"\b(?:send_email|http_post|curl|fetch_url|send_message)\b[^!?\n]{0,80}\b(?:to send|to)\b[^!?\n]{0,40}@",
+        _inside(
+            r"!\[[^\]\n]{0,200}\]\(\s{0,4}(?:https?:)?//(?:[^)\s]([^)\s]*+)(?=[^)\n]{0,300}\))|[^)\s]++)",
+            r"[?&/=][^)\s?&/=]{0,60}?(?:\{|%7b|\$|<|\[|data=|prompt=|secret|history|conversation|token=|leak|exfil|payload="
+            r"|[?&]q=)",
+        ),
+        _inside(
+            r"<img\b([^>]*+)",
+            r"src\s?=\s?['\"]?(?:https?:)?//[^>\s]([^>\s]*+)",
+            r"\{|data=|prompt=|secret|leak|exfil",
+        ),
+        _between(
+            r"\b(?:send|forward|e-?mail|post|upload|transmit|exfiltrate|submit|leak)\b[^.!?\n]{0,60}",
+            r"\b(?:passwords?|credentials?|api keys?|secrets?|customer (?:list|data|e-?mails?)|conversation|chat history"
+            r"|private (?:key|data)s?|order data|(?:this|the) summary|employee data|tokens?)\b",
+            r"[^!?\n]{0,60}?(?:@[\w.-]{3,60}|https?://|\bexternal|\bto attacker)",
+            80,
+        ),
+        _between(
+            r"\b(?:customer|employee|user|client)\w*[^!?\n]{0,60}",
+            r"\b(?:send|forward|e-?mail|envoie\w*|envia\w*)\b",
+            r"[^!?\n]{0,60}?(?:@[\w.-]{3,60}|\bexternally\b)",
+            100,
+        ),
+        _between(
+            r"\b(?:send_email|http_post|curl|fetch_url|send_message)\b[^!?\n]{0,80}",
+            r"\b(?:to send|to)\b",
+            r"[^!?\n]{0,40}?@",
+            100,
+        ),
     ),
     _rule(
         "to-the-model",
