@@ -340,3 +340,62 @@ async def test_what_says_odd_things_is_not_believed(tmp_path: Path) -> None:
         parser._command = lambda *_, said=said: [sys.executable, "-c", f"print({said!r})"]  # type: ignore[method-assign]
         with pytest.raises(Unprocessable, match="odd"):
             await parser.parse(b"x", "a.txt", "")
+
+
+# ---------------------------------------------------------------- text that was slow to read
+
+SLOW = (
+    "<!---->",
+    "<!-- a -->\n",
+    "<!--",
+    "<p ",
+    "<?xml ",
+    " ",
+    "\t",
+    "# \t",
+    "#  # ",
+    "a\n===\n",
+    "a\nb\n===\n",
+    "=",
+    "\r",
+)
+
+
+@pytest.mark.parametrize("piece", SLOW)
+def test_hostile_text_is_read_in_linear_time(piece: str) -> None:
+    """By pytest's own limit of time: a quadratic pattern takes minutes for this."""
+    text = (piece * 200_000)[:200_000] + "x"
+    for read in (plain.paragraphs, plain.markdown):
+        read("# " + text, Taking().sink)
+    for declared in ("", HTML, CSV):
+        try:
+            recognised(text.encode(), "", declared)
+        except Refusal:
+            continue
+
+
+@pytest.mark.parametrize("before", ["", " ", "<?xml version='1.0'?>\n", "<!-- a --><!---->\n", "<!---->" * 40])
+def test_html_is_known_behind_its_comments(before: str) -> None:
+    assert recognised(f"{before}<!doctype  html><p>x".encode(), "", "").media_type == HTML
+    assert recognised(f"{before}x <html>".encode(), "", "").media_type == TEXT
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("# A b", "A b"),
+        ("  ## A b ##  ", "A b"),
+        ("# A#", "A#"),
+        ("# #", "#"),
+        ("###### A\t#", "A"),
+        ("#  A  #  b", "A  #  b"),
+        ("#A", None),
+        ("####### A", None),
+        ("#", None),
+        ("# \t", None),
+    ],
+)
+def test_a_heading_is_its_words(line: str, words: str | None) -> None:
+    taken = Taking()
+    plain.markdown(f"{line}\n\ntext", taken.sink)
+    assert [one.text for one in taken.blocks if one.kind == "heading"] == ([words] if words else [])

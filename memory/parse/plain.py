@@ -12,8 +12,8 @@ from typing import Final
 
 from memory.parse.blocks import Block, Kind, Sink
 
-_BLANK: Final = re.compile(r"(?:[ \t]*\r?\n){2,}|\r\r+|\f")
-_ATX: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_BLANK: Final = re.compile(r"(?<![ \t])(?:[ \t]*\r?\n){2,}|\r\r+|\f")  # a run of spaces is begun once
+_ATX: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _SETEXT: Final = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 
@@ -42,6 +42,7 @@ class _Markdown:
         self._text = text
         self._sink = sink
         self._begun: int | None = None
+        self._first_line_end = 0
         self._fence = ""
         self._fenced_at = 0
 
@@ -52,18 +53,18 @@ class _Markdown:
             self._in_fence(line, end)
             return
         opened, atx, under = _FENCE.match(line), _ATX.match(line), _SETEXT.match(line)
-        if under and self._begun is not None and "\n" not in self._text[self._begun : start].rstrip("\r\n"):
+        if under and self._begun is not None and start - self._first_line_end <= 2:  # a line end is all between
             _heading(self._text, self._begun, start, 1 if under[1][0] == "=" else 2, self._sink)
             self._begun = None
             return
         if opened or atx or not line.strip():
             self._end_paragraph(start)
         elif self._begun is None:
-            self._begun = start
+            self._begun, self._first_line_end = start, end
         if opened:
             self._fence, self._fenced_at = opened[1], start
-        elif atx and atx[2]:
-            _heading(self._text, start + atx.start(2), start + atx.end(2), len(atx[1]), self._sink)
+        elif atx and (said := _without_closing(line[atx.end() :])):
+            _heading(self._text, start + atx.end(), start + atx.end() + len(said), len(atx[1]), self._sink)
 
     def end(self) -> None:
         """The text is over."""
@@ -81,6 +82,13 @@ class _Markdown:
         if self._begun is not None:
             _slice(self._text, self._begun, at, "paragraph", self._sink)
             self._begun = None
+
+
+def _without_closing(said: str) -> str:
+    """The words of a heading, without the space and the run of # that may close it."""
+    said = said.rstrip(" \t")
+    bare = said.rstrip("#")
+    return bare.rstrip(" \t") if bare != said and bare.endswith((" ", "\t")) else said
 
 
 def _lines(text: str) -> Iterator[tuple[int, int]]:

@@ -74,11 +74,11 @@ _BOMS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_OPENS_HTML: Final = re.compile(
-    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
-)
+_PROLOGUE: Final = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?", re.I)
+_SPACE: Final = re.compile(r"\s*")
+_OPENING_TAG: Final = re.compile(r"<(?:!doctype\s+html|html|head|body)\b", re.I)
 _ANY_TAG: Final = re.compile(
-    r"<(?:html|head|body|title|p|div|span|h[1-6]|ul|ol|li|table|tr|td|a|br|pre|section|article|main)\b[^>]*>", re.I
+    r"<(?:html|head|body|title|p|div|span|h[1-6]|ul|ol|li|table|tr|td|a|br|pre|section|article|main)\b[^<>]*>", re.I
 )
 _META_CHARSET: Final = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w:.-]{1,40})", re.I)
 _HEAD_BYTES: Final = 1_024
@@ -206,7 +206,7 @@ def _text_type(text: str, wanted: str) -> str:
         raise Refusal("the file has no text in it")
     if wanted in (TEXT, MARKDOWN):  # any text may be read as such
         return wanted
-    is_html = _OPENS_HTML.match(text[:65_536]) is not None
+    is_html = _opens_html(text[:65_536])
     if wanted == HTML:
         if not is_html and _ANY_TAG.search(text) is None:
             raise Refusal(f"declared as {HTML}, and has no HTML in it: it is {TEXT}")
@@ -221,6 +221,22 @@ def _text_type(text: str, wanted: str) -> str:
     if is_html:
         return HTML
     return JSON if fault == "" else TEXT
+
+
+def _opens_html(text: str) -> bool:
+    """Whether the first tag is HTML's own. Comments before it are stepped over: a pattern tried each end for each."""
+    at = _ends(_PROLOGUE, text, 0)
+    while text.startswith("<!--", at):
+        closed = text.find("-->", at + 4)
+        if closed < 0:
+            return False
+        at = _ends(_SPACE, text, closed + 3)
+    return _OPENING_TAG.match(text, at) is not None
+
+
+def _ends(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
 
 
 def _no_json(text: str) -> str:
