@@ -23,7 +23,8 @@ _THINGS: Final = (
     "|staging|production|prod|broker|registry|config|configuration|logs|backups|docs|tests|build|ci"
     "|router|firewall|load balancer|scheduler|website"
 )
-_IDENTIFIER: Final = r"[A-Za-z][\w]*(?:[-_.][\w]+)+"
+# A word that joins others. What joins by _ is one word to \w, so it is looked for first: split at each, it is 2 ** n.
+_IDENTIFIER: Final = r"[A-Za-z](?:\w{0,80}+(?:[-.]\w{1,80}+){1,16}+|(?=\w{0,80}?_\w)\w{1,80}+)"
 _RUNS: Final = re.compile(
     rf"(?P<s>(?:(?:the|our|my) (?:[\w.'-]+ ){{0,3}}?(?:{_THINGS})|(?:service|server|module|package) [\w.-]+"
     rf"|{_IDENTIFIER}))(?: now| currently| only)?"

@@ -201,6 +201,7 @@ def test_of_a_very_long_text_both_ends_are_read_and_offsets_hold() -> None:
 HOSTILE = (
     "a", "I ", "my my my our ", "1,2,3/4.5:6 ", '"a ', "```", "\n", "... ", "I like a, b, c and d, ", "may 1 ", "number of ",
     "http://a ", "-a-b_c.", "write a ", "I'm really really ", "our the a.b-c ", " ", "the service service ", "İ", "\ue001", "$1,",
+    "a_", "our service a_", "Our service " + "a_" * 40 + " is on x. ",
     "I have a a-b ", "we use a. b ", "my friend ", "as a a, I ", "and I and ", "\x00",
 )  # fmt: skip
 

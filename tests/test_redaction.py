@@ -198,6 +198,8 @@ HOSTILE = [
     *("a", "=", "|", "://a:b@", "password=", 'password="', "api key ", "token ", "x-", "sk-", "eyJ-", "Q~", "JQQJ99"),
     *(
         "-----BEGIN PRIVATE KEY-----\n",
+        "-----BEGIN PRIVATE KEY-----" + "\n" * 40 + "!" * 40,
+        "-----BEGIN PRIVATE KEY-----Version: Comment: Version: ",
         "jfrog AP",
         "curl -u a",
         "\\",

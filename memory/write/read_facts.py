@@ -38,7 +38,7 @@ OBJECT_CHARS_MAX: Final = 200
 NAME_CHARS_MAX: Final = 80
 _OPENINGS_MAX: Final = 200  # braces tried in one answer: each failed one may read to the end
 _DECODER: Final = json.JSONDecoder(strict=False)
-_THINKING: Final = re.compile(r"<(think|thinking|reasoning)\b[^>]*>.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+_THINKING: Final = re.compile(r"<(think|thinking|reasoning)\b[^<>]*>.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END: Final = re.compile(r"</(?:think|thinking|reasoning)\s*>", re.IGNORECASE)
 _ARTICLE: Final = re.compile(r"^(?:(?:the|an|a)\s+)+(?=\S)")
 _WORD: Final = re.compile(r"\w+")

@@ -26,7 +26,7 @@ from policies.restated import restated
 from policies.text import storable
 
 _TRIPLE: Final = ("subject", "predicate", "object", "category", "cardinality", "negated", "qualifiers")
-_STEP: Final = re.compile(r"\s*\d{1,3}[.)]\s+(.*\S)")
+_STEP: Final = re.compile(r"\s*+\d{1,3}[.)]\s++(.*\S)")
 
 
 async def restate(tx: Transaction, place: Place, memory_id: UUID, change: MemoryChange) -> MemoryChange:
