@@ -12,6 +12,7 @@ from typing import Final
 import aiohttp
 
 from memory.config import Settings
+from proxy.beginning import beginning
 from proxy.cli.checks import Finding, Findings
 
 WHAT: Final = "cache with memory"
@@ -29,9 +30,7 @@ async def cache_with_memory(settings: Settings) -> Findings:
     url = f"http://{shown}:{settings.listen.port}/memory/metrics"
     try:
         async with aiohttp.ClientSession(timeout=_TIMEOUT) as session, session.get(url) as answer:
-            status, raw = answer.status, await answer.content.read(_BYTES_MAX)
-            while len(raw) < _BYTES_MAX and (more := await answer.content.readany()):
-                raw += more
+            status, raw = answer.status, await beginning(answer.content, _BYTES_MAX)
     except (aiohttp.ClientError, TimeoutError, OSError):
         return [Finding("ok", WHAT, f"not seen: no service answers on {shown}:{settings.listen.port}")]
     if status in (401, 403):

@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 
 from memory.config import Settings
+from proxy.beginning import beginning
 from proxy.cli.checks import Finding, Findings
 
 ASK_TIMEOUT_S = 5.0
@@ -66,7 +67,7 @@ class Asking:
             timeout=aiohttp.ClientTimeout(total=timeout_s),
             allow_redirects=False,
         ) as answer:
-            text = (await answer.content.read(ANSWER_BYTES_MAX)).decode("utf-8", "replace")
+            text = (await beginning(answer.content, ANSWER_BYTES_MAX)).decode("utf-8", "replace")
             return Told(answer.status, {k.lower(): v for k, v in answer.headers.items()}, text, _parsed(text))
 
 

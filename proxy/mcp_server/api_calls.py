@@ -16,6 +16,7 @@ from urllib.parse import quote
 import aiohttp
 
 from proxy.api.tool_table import TOOLS
+from proxy.beginning import beginning
 
 # The longest call waits 10 s for an erasure; a store that is slow has some more.
 CALL_S: Final = 60.0
@@ -92,7 +93,7 @@ class ApiCalls:
         async with self._http.post(
             self._base + path, json=dict(arguments), headers=headers, allow_redirects=False
         ) as answer:
-            return answer.status, await answer.content.read(ANSWER_BYTES_MAX)
+            return answer.status, await beginning(answer.content, ANSWER_BYTES_MAX)
 
     def _read(self, tool: str, status: int, raw: bytes) -> Answered:
         try:
@@ -101,6 +102,6 @@ class ApiCalls:
                 return Answered(str(said["text"]), {name: value for name, value in said.items() if name != "text"})
             error = said["error"]
             words = f"{status} {error['code']}: {error['message']}"
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return Answered(f"{self._base} answered {status} to {tool}, and not as a memory-proxy with tools does")
         return Answered(f"{words} ({self._how_to_name_a_key})" if status == 401 else words)
