@@ -230,7 +230,9 @@ def _caveat(part: str) -> Caveat:
     """A caveat as it came. Raises TokenRefused for an unknown member: what is not understood cannot be kept to."""
     try:
         said = json.loads(_decoded(part).decode("ascii"), object_pairs_hook=_once)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as exc:
+    except TokenRefused:
+        raise
+    except (ValueError, RecursionError) as exc:  # ValueError: also a number of too many digits
         raise TokenRefused("it holds a caveat that cannot be read") from exc
     if not isinstance(said, dict) or not said or not said.keys() <= _READERS.keys():
         raise TokenRefused("it holds a caveat that this version does not know")

@@ -271,12 +271,13 @@ def _as_of(value: str | None, now: datetime) -> datetime | None:
     if value is None:
         return None
     try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
+        said = datetime.fromisoformat(value)
+        moment = said.astimezone(UTC) if said.tzinfo is not None else None
+    except (ValueError, OverflowError):  # no such day, or in UTC before the first year or after the last
         moment = None
-    if moment is None or moment.tzinfo is None or "T" not in value.upper():
+    if moment is None or "T" not in value.upper():
         raise MemoryInvalid("as_of must be RFC 3339 with an offset, like 2026-11-21T09:30:00Z", param="X-Memory-As-Of")
-    return min(moment.astimezone(UTC), now)
+    return min(moment, now)
 
 
 def _budget(value: str | None) -> int | None:

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from memory.errors import MemoryInvalid, Unprocessable
 from memory.ids import new_id
 from proxy.api.asking import json_object, rfc3339, to_rfc3339, validated
+from proxy.api.documents import _ordinal
 from proxy.api.paging import page_of
 from proxy.api.retrievals import is_young
 from proxy.api.schemas import MemoryPatch, SearchAsked
+from proxy.api.schemas_entity import EntityAsked
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,45 @@ def test_malformed_json_is_refused_with_its_position(raw: bytes, said: str) -> N
 def test_another_json_value_than_an_object_does_not_fit(raw: bytes) -> None:
     with pytest.raises(Unprocessable):
         json_object(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "param", "said"),
+    [
+        (b'{"a": 1, "importance": 1e999}', "importance", "beyond what can be kept"),
+        (b'{"attributes": {"a": [-1e999]}}', "attributes", "beyond what can be kept"),
+        (b'{"attributes": ' + b"[" * 900 + b"]" * 900 + b"}", "attributes", "nested deeper than 64"),
+        (b'{"attributes": ' + b'{"a":' * 65 + b"1" + b"}" * 65 + b"}", "attributes", "nested deeper than 64"),
+    ],
+)
+def test_what_json_can_say_and_no_store_can_keep_is_refused_by_its_member(raw: bytes, param: str, said: str) -> None:
+    with pytest.raises(Unprocessable) as refused:
+        json_object(raw)
+    assert refused.value.param == param
+    assert said in refused.value.message
+
+
+def test_a_number_of_too_many_digits_is_refused() -> None:
+    with pytest.raises(MemoryInvalid):
+        json_object(b'{"k": ' + b"9" * 5_000 + b"}")
+
+
+def test_what_is_large_and_deep_enough_goes_on() -> None:
+    raw = b'{"attributes": ' + b"[" * 64 + b"1.7e308" + b"]" * 64 + b"}"
+    assert json_object(raw)["attributes"]
+
+
+@pytest.mark.parametrize("cursor", ["9" * 5_000, "\u0663", "-1", "1.0", ""])
+def test_a_cursor_of_chunks_that_is_no_number_is_refused(cursor: str) -> None:
+    with pytest.raises(MemoryInvalid):
+        _ordinal(cursor)
+    assert (_ordinal(None), _ordinal("17")) == (0, 17)
+
+
+def test_a_property_beyond_all_numbers_is_refused_by_its_member() -> None:
+    with pytest.raises(Unprocessable) as refused:
+        validated(EntityAsked, {"name": "x", "type": "host", "properties": {"size": float("inf")}})
+    assert refused.value.param == "properties"
 
 
 @pytest.mark.parametrize(

@@ -206,3 +206,12 @@ def test_missing_sessions_are_one_and_missing_times_are_those_of_the_line_before
     assert (first.session_label, first.occurred_at) == ("new", NOW)
     assert (second.session_label, third.session_label) == ("own", "new")
     assert third.occurred_at == second.occurred_at == datetime(2025, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("1e999", "content: a number in it"), ("[" * 900 + "]" * 900, "content: it is nested deeper than 64 levels")],
+)
+def test_a_line_with_what_no_store_can_keep_is_refused_by_its_member(content: str, said: str) -> None:
+    with pytest.raises(LineRefused, match=said):
+        read_line(RawLine(1, f'{{"role": "user", "content": {content}}}'.encode()))

@@ -180,7 +180,11 @@ def test_budget_is_taken_from_both_places() -> None:
     assert refused(MemoryInvalid, memory={"budget": -1}) is not None
 
 
-@pytest.mark.parametrize("moment", ["2026-11-21", "2026-11-21T09:30:00", "2026-11-21 09:30:00Z", "yesterday", "T", "7"])
+ODD_MOMENTS = ["2026-11-21", "2026-11-21T09:30:00", "2026-11-21 09:30:00Z", "yesterday", "T", "7"]
+NOWHERE = ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"]
+
+
+@pytest.mark.parametrize("moment", ODD_MOMENTS + NOWHERE)
 def test_as_of_without_date_time_and_offset_is_refused(moment: str) -> None:
     assert refused(MemoryInvalid, headers={"X-Memory-As-Of": quote(moment)}) == "X-Memory-As-Of"
 

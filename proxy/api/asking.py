@@ -32,6 +32,7 @@ from memory.model import Scope, SessionRef
 from memory.read.conversation import session_ref
 from policies.gate import Holder
 from policies.text import storable
+from proxy.api.json_bounds import too_much
 from proxy.app import Door
 from proxy.auth import UNKNOWN_TENANT
 from proxy.chat import CREDENTIAL
@@ -166,7 +167,7 @@ def refuse_encodings(request: web.Request) -> None:
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """The object in a body. Raises MemoryInvalid with the position, Unprocessable for another JSON value."""
+    """The object in a body. Raises MemoryInvalid with the position, Unprocessable for what is another or too much."""
     try:
         value = json.loads(raw.decode("utf-8"), parse_constant=no_constant)
     except UnicodeDecodeError as exc:
@@ -178,6 +179,9 @@ def json_object(raw: bytes) -> dict[str, Any]:
         raise MemoryInvalid(f"the body is no JSON: {str(exc)[:100]}", param="body") from exc
     if not isinstance(value, dict):
         raise Unprocessable(f"the body must be a JSON object, not {json_type(value)}", param="body")
+    for name, member in value.items():
+        if (why := too_much(member)) is not None:
+            raise Unprocessable(f"{name[:64]}: {why}", param=name[:64])
     return value
 
 

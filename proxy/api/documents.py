@@ -38,11 +38,11 @@ from policies.gate import Item
 from policies.inlining import way_of
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
-from policies.text import storable
+from policies.text import normalised, storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters, validated
 from proxy.api.forms import Form, read_form
-from proxy.api.paging import PARAMETERS, page_of
+from proxy.api.paging import PARAMETERS, bad_cursor, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_documents import (
     ChunkSaid,
@@ -122,7 +122,7 @@ class Documents:
         record = await records.document(caller.scope, document_id)
         holder = await holder_for(caller, self._parts.keys)
         require_readable(holder, _item(caller.scope, record), KIND)
-        start = int(page.cursor) if page.cursor and page.cursor.isdecimal() else 0
+        start = _ordinal(page.cursor)
         found = await records.chunks(caller.scope, document_id, limit=page.limit, start=start)
 
         def item_of(chunk: ChunkRecord) -> Item:
@@ -278,6 +278,15 @@ def document_said(record: DocumentRecord, session: str | None, budget_tokens: in
     )
 
 
+def _ordinal(cursor: str | None) -> int:
+    """The number of the chunk that a page begins with, 0 without a cursor. Raises MemoryInvalid."""
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 9):
+        raise bad_cursor()
+    return int(cursor)
+
+
 def _chunk(one: ChunkRecord) -> ChunkSaid:
     return ChunkSaid(
         ordinal=one.ordinal,
@@ -315,7 +324,7 @@ def _facts(content: bytes, parsed: Parsed, *, trusted: bool, sensitivity: str) -
 def _name(asked: str | None, form: Form) -> str:
     """What the document is called: as asked, else the last part of the file's name."""
     name = asked if asked is not None else form.filename.replace("\\", "/").rpartition("/")[2]
-    name = unicodedata.normalize("NFC", storable(name)).strip()
+    name = normalised("NFC", storable(name)).strip()
     if not 1 <= len(name) <= _NAME_CHARS_MAX or not name.isprintable():
         raise Unprocessable(
             f"name the document, in 1 to {_NAME_CHARS_MAX} printable characters: by a part called name, or by the file",

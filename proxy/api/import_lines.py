@@ -21,6 +21,7 @@ from memory.model import ImportLine
 from policies.labels import Sensitivity
 from policies.text import storable
 from proxy.api.asking import json_type, no_constant, rfc3339
+from proxy.api.json_bounds import too_much
 from proxy.identity import VALUE_BYTES_MAX
 
 LINE_BYTES_MAX: Final = 8 * 1_048_576
@@ -230,6 +231,9 @@ def _object(line: bytes) -> dict[str, Any]:
         raise LineRefused(f"no JSON: {str(exc)[:100]}") from exc
     if not isinstance(value, dict):
         raise LineRefused(f"a line is one JSON object, not {json_type(value)}")
+    for name, member in value.items():
+        if (why := too_much(member)) is not None:
+            raise LineRefused(f"{name[:64]}: {why}")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -40,6 +41,8 @@ def _properties(value: object) -> object:
         not isinstance(one, Value) or (isinstance(one, str) and len(one) > VALUE_CHARS_MAX) for one in value.values()
     ):
         raise ValueError(f"a value is a text of at most {VALUE_CHARS_MAX} characters, a number, true or false")
+    if any(isinstance(one, float) and not isfinite(one) for one in value.values()):
+        raise ValueError("a number in it is beyond what can be kept (1.8e308)")
     return value
 
 

@@ -16,6 +16,7 @@ from uuid import UUID
 from memory.errors import MemoryInvalid
 
 Order = Literal["desc", "asc"]
+_SEQ_MAX: Final = 2**63 - 1
 _EDGE: Final = {
     "desc": (datetime(9999, 1, 1, tzinfo=UTC), UUID(int=2**128 - 1)),
     "asc": (datetime(1, 1, 2, tzinfo=UTC), UUID(int=0)),
@@ -34,8 +35,8 @@ def read_cursor(cursor: str | None, order: Order) -> tuple[datetime, UUID]:
     try:
         at, row_id = decoded(cursor)
         moment = datetime.fromisoformat(at)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)), UUID(row_id)
-    except (ValueError, TypeError, AttributeError) as exc:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC), UUID(row_id)
+    except (ValueError, TypeError, AttributeError, OverflowError) as exc:
         raise MemoryInvalid("not a cursor of this list", param="cursor") from exc
 
 
@@ -43,7 +44,9 @@ def read_position(cursor: str) -> tuple[UUID, int]:
     """A session and a number again. Raises MemoryInvalid."""
     try:
         session_id, seq = decoded(cursor)
-        return UUID(session_id), int(seq)
+        if type(seq) is not int or not 0 <= seq <= _SEQ_MAX:
+            raise ValueError("no number of a turn")
+        return UUID(session_id), seq
     except (ValueError, TypeError, AttributeError) as exc:
         raise MemoryInvalid("not a cursor of this list", param="cursor") from exc
 
@@ -57,5 +60,5 @@ def decoded(cursor: str) -> Any:
     """The values again. Raises ValueError."""
     try:
         return json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
-    except binascii.Error as exc:
-        raise ValueError("not base64") from exc
+    except (binascii.Error, RecursionError) as exc:
+        raise ValueError("not base64 of such values") from exc
