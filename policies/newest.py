@@ -34,7 +34,7 @@ _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _WORDS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty"
 # In this order: what one pattern takes is no plain number any more.
 _VALUES: Final[Mapping[str, re.Pattern[str]]] = {
-    "percent": re.compile(r"\d[\d.,]*\s?(?:%|percent)"),
+    "percent": re.compile(r"\d[\d.,]{0,40}\s?(?:%|percent)"),
     "money": re.compile(r"[$€£¥]\s?\d[\d.,]*"),
     "date": re.compile(
         rf"\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?\b|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}\b"

@@ -287,7 +287,7 @@ _NOT_SURE: Final = re.compile(
 )
 _STEPPED: Final = re.compile(r"\b(?:steps?|schritte?n?|étapes?|pasos?|tasks)\b", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"\d+")
-_RANGE: Final = re.compile(r"(\d+)\s?(?:-|\u2013|to|through|bis)\s?(\d+)", re.IGNORECASE)
+_RANGE: Final = re.compile(r"(?<!\d)(\d{1,9})\s?(?:-|\u2013|to|through|bis)\s?(\d{1,9})(?!\d)", re.IGNORECASE)
 
 
 def steps_in(text: str, start: int = 0) -> list[Step]:
