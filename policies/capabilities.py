@@ -14,6 +14,7 @@ READ_OWN: Final = "memory:read:own"
 READ_PROJECT: Final = "memory:read:project"
 READ_TENANT: Final = "memory:read:tenant"
 WRITE: Final = "memory:write"
+ERASE: Final = "memory:erase"
 ANY_USER: Final = "act:any_user"
 ANY_PROJECT: Final = "checkpoint:any_project"
 
@@ -27,7 +28,7 @@ CAPABILITIES: Final = {
     "memory:share:tenant": "share a memory with the tenant",
     "memory:import:trusted": "import turns with the integrity of their role",
     ADMIN: "everything in this list",
-    "memory:erase": "forget for good",
+    ERASE: "forget for good",
     "trace:read": "read traces and replays",
     "metrics:read": "read /memory/metrics",
     ANY_USER: "name any user",

@@ -1,8 +1,8 @@
 """The gate, a data diode: what a caller may do and what an item is in; allowed, or refused and why, out.
 
-Every read that leaves and every write passes `filter_read` or `filter_write`. Pure, deterministic, and closed: what
-neither rule allows is refused. Whoever asks for the tenant's, another user's or a too sensitive thing is not told that
-it exists; the reasons are for records, not for answers.
+Every read that leaves, every write and every erasure of a part passes `filter_read`, `filter_write` or `filter_erase`.
+Pure, deterministic, and closed: what no rule allows is refused. Whoever asks for the tenant's, another user's or a too
+sensitive thing is not told that it exists; the reasons are for records, not for answers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from uuid import UUID
 
-from policies.capabilities import ADMIN, READ_OWN, READ_PROJECT, READ_TENANT, WRITE, allows
+from policies.capabilities import ADMIN, ERASE, READ_OWN, READ_PROJECT, READ_TENANT, WRITE, allows
 from policies.cascade import Visibility
 from policies.labels import Sensitivity, within_ceiling
 
@@ -87,6 +87,11 @@ def filter_write(holder: Holder, item: Item, becomes: Sensitivity | None = None)
     if lowers and not holder.can(ADMIN):
         return Verdict(False, "lowering", verdict.crosses)
     return verdict
+
+
+def filter_erase(holder: Holder, item: Item) -> Verdict:
+    """Whether this holder may have an item of its own scope forgotten: what it could not see it cannot take away."""
+    return _judged(holder, item, ERASE)
 
 
 def _judged(holder: Holder, item: Item, capability: str) -> Verdict:

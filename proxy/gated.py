@@ -18,7 +18,7 @@ from memory.model import Candidate, Recall
 from memory.read.items import Filter
 from memory.telemetry import event
 from policies.cascade import Visibility
-from policies.gate import Holder, Item, Verdict, filter_read, filter_write, visibilities
+from policies.gate import Holder, Item, Verdict, filter_erase, filter_read, filter_write, visibilities
 from policies.labels import Sensitivity
 from proxy.identity import Ask, Credential
 
@@ -103,6 +103,11 @@ def require_writable(holder: Holder, item: Item, what: str, becomes: Sensitivity
     if verdict.why == "capability":
         raise CapabilityMissing(f"this key may not change this {what}")
     raise NotFound(f"there is no such {what} in this scope")
+
+
+def may_erase(holder: Holder, item: Item) -> bool:
+    """Whether something of the caller's own scope may be forgotten."""
+    return holder.capabilities is None or filter_erase(holder, item).allowed
 
 
 def may_write(holder: Holder, item_of: Callable[[T], Item], what: str) -> Callable[[T], None]:

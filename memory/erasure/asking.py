@@ -14,7 +14,7 @@ from uuid import UUID
 
 from memory.envelope import Binding, seal
 from memory.erasure.journal import Entry
-from memory.erasure.model import Job, Plan, Target
+from memory.erasure.model import Job, Labelled, Plan, Target
 from memory.erasure.ports import EraseStore
 from memory.ids import new_id
 from memory.keys import KeyRing
@@ -44,6 +44,18 @@ class Asking:
         turns = [one.event_id async for page in pages for one in page]
         made = await self.store.reach(plan, tenant, turns)
         return plan, [str(one) for one in turns], [str(one) for one in made]
+
+    async def named(self, target: Target) -> tuple[Plan, list[Labelled]]:
+        """What a part of a scope comes to now, and how what it names, rests on or holds is labelled."""
+        plan = await self.store.plan(target)
+        ids = [*plan.memories, *plan.turns]
+        return plan, await self.labels(target, ids, list(plan.sessions))
+
+    async def labels(self, target: Target, ids: Sequence[UUID], sessions: Sequence[UUID] = ()) -> list[Labelled]:
+        """How these are labelled now."""
+        tenant = target.scope.tenant
+        see = [one.scope_id for one in await self.store.scopes(tenant)]
+        return await self.store.labelled(tenant, see, ids, sessions)
 
     async def ask(self, target: Target, now: datetime) -> UUID:
         """Write a job; its id."""

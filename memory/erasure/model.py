@@ -104,6 +104,16 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Labelled:
+    """What goes with a target, as a gate needs to know it. `item_id` None: some of a whole conversation."""
+
+    kind: Literal["memory", "turn"]
+    item_id: UUID | None
+    sensitivity: str
+    session_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One erasure as its row says."""
 

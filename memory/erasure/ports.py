@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from memory.erasure.model import GoneTurn, Items, Job, Named, Plan, Step, Target
+from memory.erasure.model import GoneTurn, Items, Job, Labelled, Named, Plan, Step, Target
 from memory.erasure.shingles import Shingles
 from memory.erasure.wanted import Wanted
 from memory.model import TombstoneKind
@@ -55,6 +55,9 @@ class EraseStore(Protocol):
     ) -> AsyncIterator[list[GoneTurn]]: ...
     def own_ids(self, tenant: UUID, scopes: Sequence[int]) -> AsyncIterator[list[tuple[UUID, int, datetime]]]: ...
     async def reach(self, plan: Plan, tenant: UUID, events: Sequence[UUID]) -> list[UUID]: ...
+    async def labelled(
+        self, tenant: UUID, see: Sequence[int], ids: Sequence[UUID], sessions: Sequence[UUID]
+    ) -> list[Labelled]: ...
     async def said_by(self, tenant: UUID, see: Sequence[int], memories: Sequence[UUID]) -> list[str]: ...
     async def answers_given(
         self, tenant: UUID, see: Sequence[int], memories: Sequence[UUID]

@@ -2,7 +2,8 @@
 
 A job is written first and gone through with by a memory worker; whoever asked waits ANSWER_S, then gets 202 and asks
 `GET /memory/v1/forget/{id}`. Wants the capability memory:erase. Fails closed: a key that fixes a scope cannot reach
-beyond it (403), what lies outside the caller's scope is not there (404). Raises StoreUnavailable.
+beyond it, nor a token beyond its session (403); what lies outside the caller's scope, or above its ceiling, is not
+there (404), and what rests on such or holds some stays (403). Raises StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from uuid import UUID
 from aiohttp import web
 
 from memory.audit import noted
-from memory.erasure.model import WHOLE, Target
+from memory.erasure.model import WHOLE, Labelled, Target
 from memory.errors import Conflict, NotFound, ScopeDenied, StoreUnavailable
-from memory.model import Scope
 from memory.read.items import Filter
 from memory.read.recall import Question
+from policies.capabilities import READ_OWN
+from policies.gate import Holder, Item
+from policies.labels import Sensitivity
 from proxy.api.answers import json_answer, said
-from proxy.api.asking import Caller, body_as, caller_of, id_in_path, parameters
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters, require
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_forget import ForgetAsked, ForgetPlanned, ForgetWaits
+from proxy.gated import let_through, may_erase, within
 
 ANSWER_S: Final = 10.0
 _POLL_S: Final = 0.05
@@ -56,10 +60,11 @@ class Forget:
         """What would go, or the receipt of what went, or how far it is. Raises ScopeDenied, NotFound, Conflict,
         StoreUnavailable.
         """
-        target = await self._target(asked, caller)
+        holder = await holder_for(caller, self._parts.keys)
+        target = await self._target(asked, caller, holder)
         dry = asked.dry_run if asked.dry_run is not None else target.kind == "query" and asked.confirm is None
         if dry or asked.confirm is not None:
-            planned = await self._planned(target)
+            planned = await self._planned(target, holder)
             if dry:
                 return planned
             if not hmac.compare_digest(
@@ -89,7 +94,7 @@ class Forget:
                 return ForgetWaits(id=str(erasure_id), status="running", step=job.step)
             await asyncio.sleep(_POLL_S)
 
-    async def _planned(self, target: Target) -> ForgetPlanned:
+    async def _planned(self, target: Target, holder: Holder) -> ForgetPlanned:
         plan, turns, memories = await self._forgets.remembered(target)
         counts = {
             "scopes": len(plan.scopes),
@@ -100,34 +105,51 @@ class Forget:
         key = await self._parts.keys.content_key(target.scope.tenant)
         text = "\n".join([target.kind, target.value, *sorted(turns), *sorted(memories)])
         confirm = hmac.digest(key, b"confirm\x00" + text.encode("utf-8", "surrogatepass"), "sha256").hex()
-        return ForgetPlanned(counts=counts, sample_ids=[*memories, *turns][:_SAMPLE_IDS], confirm=confirm)
+        sample = await self._shown(target, holder, [*memories, *turns][:_SAMPLE_IDS])
+        return ForgetPlanned(counts=counts, sample_ids=sample, confirm=confirm)
 
-    async def _target(self, asked: ForgetAsked, caller: Caller) -> Target:
+    async def _shown(self, target: Target, holder: Holder, ids: list[str]) -> list[str]:
+        """Those of these ids that the caller may be told."""
+        labels = await self._forgets.labels(target, [UUID(one) for one in ids])
+        hidden = {str(one.item_id) for one in labels if not may_erase(holder, _item(holder, one))}
+        return [one for one in ids if one not in hidden]
+
+    async def _target(self, asked: ForgetAsked, caller: Caller, holder: Holder) -> Target:
         kind, value = asked.named()
-        scope = caller.scope
         if kind in WHOLE:
             _refuse_beyond(caller, kind, value)
+            return Target(kind, value, caller.scope)
+        if kind == "session" and caller.credential.session is not None:
+            _refuse_other(caller, value)
         if kind == "memory":
             _refuse_no_id(value)
-            scope = await self._holding(scope, UUID(value))
-        if kind != "query":
-            return Target(kind, value, scope)
-        return Target(kind, value, scope, await self._found(scope, value))
+        found = await self._found(caller, holder, value) if kind == "query" else ()
+        target = Target(kind, value, caller.scope, found)
+        await self._refuse_unseen(target, holder)
+        return target
 
-    async def _holding(self, scope: Scope, memory_id: UUID) -> Scope:
-        """The scope, where it holds this memory. Raises NotFound: foreign is like not there."""
-        plan, _, _ = await self._forgets.remembered(Target("memory", str(memory_id), scope))
-        if not plan.memories:
+    async def _refuse_unseen(self, target: Target, holder: Holder) -> None:
+        """Raise NotFound for what is not there or may not be seen, ScopeDenied where such would go with it."""
+        plan, labels = await self._forgets.named(target)
+        if target.kind == "memory" and not plan.memories:
             raise NotFound("there is no such memory in this scope")
-        return scope
+        if holder.capabilities is None:
+            return
+        held = {one.kind for one in labels if not may_erase(holder, _item(holder, one))}
+        if (target.kind == "memory" and "memory" in held) or (
+            target.kind == "source_id" and ("turn" in held or not plan.turns)
+        ):
+            raise NotFound(f"there is no such {target.kind} in this scope")
+        if held:
+            raise ScopeDenied("more would go with it than this key may see", param=target.kind)
 
-    async def _found(self, scope: Scope, text: str) -> tuple[UUID, ...]:
-        """What a search for this text would put into a prompt."""
+    async def _found(self, caller: Caller, holder: Holder, text: str) -> tuple[UUID, ...]:
+        """What a search for this text would put into a prompt of the caller's."""
+        require(caller.credential, READ_OWN)
         embedding = await self._parts.recaller.embed(text)
-        question = Question(
-            scope=scope, text=text, k=_QUERY_K, now=datetime.now(UTC), where=Filter(kinds=_KINDS), strict=True
-        )
-        recall = await self._parts.recaller.recall(question, embedding, _QUERY_S)
+        where = within(Filter(kinds=_KINDS), holder)
+        question = Question(scope=caller.scope, text=text, k=_QUERY_K, now=datetime.now(UTC), where=where, strict=True)
+        recall = let_through(await self._parts.recaller.recall(question, embedding, _QUERY_S), holder)
         if recall.rung == "none" and recall.reason is not None:
             raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
         return tuple(one.memory_id for one in recall.candidates if one.admitted)
@@ -141,10 +163,22 @@ def _answered(answer: Answer) -> web.Response:
     return said(answer) if isinstance(answer, ForgetPlanned) else json_answer(answer)
 
 
+def _item(holder: Holder, one: Labelled) -> Item:
+    return Item(holder.tenant, Sensitivity(one.sensitivity), session_id=one.session_id)
+
+
+def _refuse_other(caller: Caller, label: str) -> None:
+    """Raise ScopeDenied where a token for one session names another."""
+    if label not in (caller.credential.session, caller.ask.session):
+        raise ScopeDenied("this token is for one session", param="session")
+
+
 def _refuse_beyond(caller: Caller, kind: str, value: str) -> None:
-    """Raise ScopeDenied where the key's fixed values do not cover all that goes."""
+    """Raise ScopeDenied where the key's fixed values do not cover all that goes. A project is every user's."""
     credential = caller.credential
     fixed = credential.fixed
+    if credential.session is not None:
+        raise ScopeDenied(f"this token is for one session: it cannot forget a {kind}", param=kind)
     if credential.key_id is None or credential.can("memory:admin"):
         return
     if kind in fixed and fixed[kind] != value:
@@ -152,7 +186,7 @@ def _refuse_beyond(caller: Caller, kind: str, value: str) -> None:
     beyond = {"user": ("project", "agent"), "project": ("user", "agent")}[kind]
     if any(name in fixed for name in beyond):
         raise ScopeDenied(f"this key fixes more than the {kind}: it cannot forget all of one", param=kind)
-    if kind not in fixed and not credential.can("act:any_user"):
+    if (kind == "project" or kind not in fixed) and not credential.can("act:any_user"):
         raise ScopeDenied(f"this key may not forget any {kind}", param=kind)
 
 

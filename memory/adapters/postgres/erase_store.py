@@ -22,7 +22,7 @@ from memory.adapters.postgres.erase_tokens import drop_unsaid
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.rows import Place
-from memory.erasure.model import WHOLE, GoneTurn, Items, Job, Named, Plan, Target, added
+from memory.erasure.model import WHOLE, GoneTurn, Items, Job, Labelled, Named, Plan, Target, added
 from memory.errors import StoreUnavailable
 from memory.model import TombstoneKind
 
@@ -97,6 +97,14 @@ class EraseStore(EraseJobs):
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, plan.scope_ids)}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, list(plan.sessions))}
             return sorted(await _taken_along(tx, tenant, first))
+
+    async def labelled(
+        self, tenant: UUID, see: Sequence[int], ids: Sequence[UUID], sessions: Sequence[UUID]
+    ) -> list[Labelled]:
+        """How these memories and turns are labelled now, and what these conversations hold of each label."""
+        async with self._database.transaction(tenant, see, read_only=True) as tx:
+            found = await tx.fetch("labels_to_erase", tenant, list(ids), list(sessions))
+        return [Labelled(row["kind"], row["item_id"], row["sensitivity"], row["session_id"]) for row in found]
 
     async def said_by(self, tenant: UUID, see: Sequence[int], memories: Sequence[UUID]) -> list[str]:
         """All that these memories have ever said."""

@@ -235,6 +235,29 @@ SELECT memory_id
 FROM memories
 WHERE tenant_id = $1 AND memory_id = $3 AND scope_id = $2;
 
+-- name: labels_to_erase
+-- How these memories and turns are labelled now, and, without ids, what these sessions hold of each label.
+-- $1 tenant uuid, $2 ids uuid[], $3 session_ids uuid[]
+-- Uses: memories_pkey, memory_versions_pkey, turns_pkey, memories_of_session, turns_siblings. Rows: kind, item_id,
+-- sensitivity, session_id.
+SELECT 'memory' AS kind, m.memory_id AS item_id, v.sensitivity, m.session_id
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
+WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2)
+UNION ALL
+SELECT 'turn', event_id, sensitivity, session_id
+FROM turns
+WHERE tenant_id = $1 AND event_id = ANY ($2)
+UNION ALL
+SELECT DISTINCT 'memory', NULL::uuid, v.sensitivity, m.session_id
+FROM memories m
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
+WHERE m.tenant_id = $1 AND m.session_id = ANY ($3)
+UNION ALL
+SELECT DISTINCT 'turn', NULL::uuid, sensitivity, session_id
+FROM turns
+WHERE tenant_id = $1 AND session_id = ANY ($3);
+
 -- name: turns_to_erase
 -- The turns of these scopes, or of these sessions, or these themselves, by id behind another, with their words.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 session_ids uuid[], $4 event_ids uuid[], $5 after uuid, $6 limit int8

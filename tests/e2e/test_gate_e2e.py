@@ -1,0 +1,138 @@
+"""The gate in front of what changes and takes away: a key or token changes, shares, forgets and is told of what it may
+see, and of nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_keys_e2e import Keyed
+from tests.service_fixture import serving
+
+USUAL = ("--can", "memory:read:own", "--can", "memory:write")
+ERASES = (*USUAL, "--can", "memory:erase")
+WORD = "Kaiserschmarrn"
+MERGER = f"The code name of the merger is {WORD}."
+
+
+@pytest.fixture(scope="module")
+def keyed(upstream: str) -> Iterator[Keyed]:
+    with serving(upstream, env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
+        yield Keyed(service)
+
+
+def line(content: str, session: str, sensitivity: str = "internal", **more: str) -> dict[str, str]:
+    return {"role": "user", "content": content, "session": session, "sensitivity": sensitivity, **more}
+
+
+def put(keyed: Keyed, secret: str, *lines: dict[str, str], **headers: str) -> None:
+    """Import lines with this key."""
+    sent = {"Authorization": f"Bearer {secret}", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    body = "\n".join(json.dumps(one) for one in lines).encode()
+    request = urllib.request.Request(f"{keyed.service.url}/memory/v1/import", body, sent, method="POST")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        last = json.loads(answer.read().splitlines()[-1])
+    assert (last["done"], last["failed"]) == (len(lines), 0), last
+
+
+def token(keyed: Keyed, secret: str, **names: str) -> str:
+    made = keyed.own(secret, "POST", "/memory/v1/tokens", {**names, "expires_in_s": 600})
+    return str(made["token"])
+
+
+def code(answer: dict[str, Any]) -> str:
+    return str(answer.get("error", {}).get("code", "done"))
+
+
+def forget(keyed: Keyed, secret: str, /, **body: Any) -> Any:
+    answer = keyed.own(secret, "POST", "/memory/v1/forget", body)
+    until = time.monotonic() + 60
+    while answer.get("status") == "running" and time.monotonic() < until:
+        time.sleep(0.2)
+        answer = keyed.own(secret, "GET", f"/memory/v1/forget/{answer['id']}")
+    return answer
+
+
+def listed(keyed: Keyed, secret: str, **headers: str) -> list[dict[str, Any]]:
+    page: list[dict[str, Any]] = keyed.own(secret, "GET", "/memory/v1/memories?limit=100", **headers)["data"]
+    return page
+
+
+def one_with(keyed: Keyed, secret: str, word: str) -> dict[str, Any]:
+    return next(one for one in listed(keyed, secret) if one["kind"] == "episodic" and word in one["content"])
+
+
+# ------------------------------------------------------------ forgetting
+
+
+def test_a_token_for_one_session_forgets_that_one_alone(keyed: Keyed) -> None:
+    secret = keyed.make("forgets", "--user", "f-ada", *ERASES)["secret"]
+    put(
+        keyed,
+        secret,
+        line("The beekeeper of Bled has four hives.", "s1", source_id="f-hives"),
+        line("The ferryman of Piran is called Anton.", "s2", source_id="f-ferry"),
+    )
+    of_s1 = token(keyed, secret, session="s1")
+    ferry = one_with(keyed, secret, "ferryman")
+    for whole in ({"user": "f-ada"}, {"project": "default"}, {"session": "s2"}):
+        assert code(forget(keyed, of_s1, dry_run=True, **whole)) == "scope_denied"
+        assert code(forget(keyed, of_s1, dry_run=False, **whole)) == "scope_denied"
+    assert code(forget(keyed, of_s1, memory=ferry["id"])) == "not_found"
+    assert code(forget(keyed, of_s1, source_id="f-ferry")) == "not_found"
+    planned = forget(keyed, of_s1, query="Who is the ferryman of Piran?")
+    assert ferry["id"] not in planned["sample_ids"] and planned["counts"]["turns"] <= 1
+    assert forget(keyed, of_s1, source_id="f-hives")["complete"] is True
+    assert forget(keyed, of_s1, session="s1")["complete"] is True
+    assert [one["id"] for one in listed(keyed, secret)] == [ferry["id"]]
+
+
+def test_a_token_for_one_session_forgets_no_user_whatever_else_it_may(keyed: Keyed) -> None:
+    anybody = keyed.make("anybody", *ERASES, "--can", "act:any_user")["secret"]
+    all_of_it = keyed.make("all-of-it", "--can", "memory:admin")["secret"]
+    put(keyed, anybody, line("The baker of Ptuj rises at three.", "s1"), X_Memory_User="f-bob")
+    for secret in (anybody, all_of_it):
+        of_s1 = token(keyed, secret, session="s1")
+        assert code(forget(keyed, of_s1, user="f-bob", dry_run=False)) == "scope_denied"
+        assert code(forget(keyed, of_s1, project="default", dry_run=False)) == "scope_denied"
+    assert listed(keyed, anybody, X_Memory_User="f-bob")
+
+
+def test_a_project_is_everybodys_and_goes_by_whom_may_name_anybody(keyed: Keyed) -> None:
+    cook = keyed.make("cook", "--project", "f-kitchen", *ERASES)["secret"]
+    chef = keyed.make("chef", "--project", "f-kitchen", *ERASES, "--can", "act:any_user")["secret"]
+    put(keyed, chef, line("The sieve hangs behind the door.", "s1"), X_Memory_User="f-cene")
+    assert code(forget(keyed, cook, project="f-kitchen", dry_run=False)) == "scope_denied"
+    assert listed(keyed, chef, X_Memory_User="f-cene")
+    assert forget(keyed, chef, project="f-kitchen", dry_run=False)["complete"] is True
+
+
+def test_what_is_above_a_ceiling_is_neither_counted_nor_forgotten(keyed: Keyed) -> None:
+    low = keyed.make("f-low", "--user", "f-dora", *ERASES)["secret"]
+    high = keyed.make("f-high", "--user", "f-dora", *ERASES, "--sensitivity-max", "secret")["secret"]
+    put(keyed, high, line(MERGER, "board", "confidential", source_id="f-merger"), line("The room is booked.", "board"))
+    merger = one_with(keyed, high, WORD)
+    planned = forget(keyed, low, query="What is the code name of the merger?")
+    assert planned["counts"]["memories"] <= 1 and merger["id"] not in planned["sample_ids"]
+    assert forget(keyed, low, query="What is the code name of the merger?", dry_run=False)["complete"] is True
+    assert code(forget(keyed, low, memory=merger["id"])) == "not_found"
+    assert code(forget(keyed, low, source_id="f-merger")) == code(forget(keyed, low, source_id="f-none")) == "not_found"
+    assert code(forget(keyed, low, session="board")) == "scope_denied"
+    assert one_with(keyed, high, WORD)["id"] == merger["id"]
+    assert forget(keyed, high, memory=merger["id"])["complete"] is True
+
+
+def test_who_may_not_read_forgets_by_name_and_not_by_search(keyed: Keyed) -> None:
+    reads = keyed.make("f-reads", "--user", "f-ema", *USUAL)["secret"]
+    clears = keyed.make("f-clears", "--user", "f-ema", "--can", "memory:erase")["secret"]
+    put(keyed, reads, line("The tailor of Idrija mends lace.", "s1"), line("The smith forges.", "s2"))
+    assert code(forget(keyed, clears, query="Who mends lace?")) == "capability_missing"
+    assert forget(keyed, clears, session="s1")["complete"] is True
+    assert forget(keyed, clears, memory=one_with(keyed, reads, "smith")["id"])["complete"] is True
+    assert listed(keyed, reads) == []
