@@ -1,19 +1,25 @@
 """`POST /memory/v1/memories/{id}/share` and `/unshare`: a memory of the caller's own in, what others may see of it out.
 
 Sharing is an act: it wants the capability memory:share:project or memory:share:tenant and leaves an audit row in the
-same transaction. Raises NotFound, Unprocessable, CapabilityMissing, StoreUnavailable.
+same transaction. What the caller may not see looks like what is not there. Raises NotFound, Unprocessable,
+CapabilityMissing, StoreUnavailable.
 """
 
 from __future__ import annotations
 
 from typing import Final
+from uuid import UUID
 
 from aiohttp import web
 
+from memory.errors import NotFound
+from policies.gate import Item
 from proxy.api.answers import said
-from proxy.api.asking import body_as, caller_of, id_in_path, parameters, require
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters, require
+from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import ShareAsked, SharedSaid, UnsharedSaid
+from proxy.gated import require_readable
 
 _READS: Final = "memory:read:own"
 
@@ -31,6 +37,7 @@ class SharingCalls:
         memory_id = id_in_path(request, "memory")
         asked = await body_as(request, ShareAsked)
         require(caller.credential, f"memory:share:{asked.to}")
+        await self._require_seen(caller, memory_id)
         made = await self._parts.sharing.share(caller.scope, memory_id, asked.to, actor=caller.actor, now=caller.now)
         await self._parts.tells.changed(caller.scope)
         return said(
@@ -47,8 +54,24 @@ class SharingCalls:
         asked = await body_as(request, ShareAsked)
         require(caller.credential, f"memory:share:{asked.to}")
         admin = caller.credential.can("memory:admin")
+        await self._require_seen(caller, memory_id, copies=admin)
         gone = await self._parts.sharing.unshare(
             caller.scope, memory_id, asked.to, actor=caller.actor, now=caller.now, admin=admin
         )
         await self._parts.tells.changed(caller.scope)
         return said(UnsharedSaid(ids=[str(one) for one in gone], to=asked.to, unshared_at=caller.now))
+
+    async def _require_seen(self, caller: Caller, memory_id: UUID, *, copies: bool = False) -> None:
+        """Raise NotFound for what the caller may not see: a memory of its own, or one of the `copies` of anybody's."""
+        holder = await holder_for(caller, self._parts.keys)
+        if holder.capabilities is None:
+            return
+        records = self._parts.records
+        try:
+            item = item_of(caller.scope, await records.memory(caller.scope, memory_id, now=caller.now))
+        except NotFound:
+            label = (await records.memory_labels(caller.scope, [memory_id])).get(memory_id) if copies else None
+            if label is None:
+                raise
+            item = Item(caller.scope.tenant, label.sensitivity, label.visibility)
+        require_readable(holder, item, "memory")

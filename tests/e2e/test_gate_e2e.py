@@ -136,3 +136,40 @@ def test_who_may_not_read_forgets_by_name_and_not_by_search(keyed: Keyed) -> Non
     assert forget(keyed, clears, session="s1")["complete"] is True
     assert forget(keyed, clears, memory=one_with(keyed, reads, "smith")["id"])["complete"] is True
     assert listed(keyed, reads) == []
+
+
+# ------------------------------------------------------------ sharing
+
+
+def test_what_a_key_may_not_see_it_neither_shares_nor_takes_back(keyed: Keyed) -> None:
+    shares = (*USUAL, "--can", "memory:share:project")
+    low = keyed.make("s-low", "--user", "s-ada", *shares, "--sensitivity-max", "public")["secret"]
+    full = keyed.make("s-full", "--user", "s-ada", *shares, "--sensitivity-max", "secret")["secret"]
+    put(keyed, full, line("The ferryman of Piran is Anton.", "s1"), line(MERGER, "s2", "confidential"))
+    of_s2 = token(keyed, full, session="s2")
+    ferry, merger = one_with(keyed, full, "ferryman"), one_with(keyed, full, WORD)
+
+    def ask(secret: str, what: str, one: dict[str, Any]) -> str:
+        return code(keyed.own(secret, "POST", f"/memory/v1/memories/{one['id']}/{what}", {"to": "project"}))
+
+    assert [ask(secret, "share", ferry) for secret in (low, of_s2)] == ["not_found", "not_found"]
+    assert ask(low, "share", merger) == "not_found", "not what it is labelled"
+    assert ask(full, "share", merger) == "unprocessable"
+    assert ask(full, "share", ferry) == "done"
+    assert [ask(secret, "unshare", ferry) for secret in (low, of_s2)] == ["not_found", "not_found"]
+    assert ask(full, "unshare", ferry) == "done"
+
+
+def test_an_admin_takes_back_anybodys_copy_below_its_ceiling(keyed: Keyed) -> None:
+    full = keyed.make("s-cene", "--user", "s-cene", *USUAL, "--can", "memory:share:project")["secret"]
+    admin = keyed.make("s-admin", "--user", "s-boss", "--can", "memory:admin")["secret"]
+    low = keyed.make("s-low-admin", "--user", "s-boss", "--can", "memory:admin", "--sensitivity-max", "public")[
+        "secret"
+    ]
+    put(keyed, full, line("The smith of Kropa forges nails.", "s1"))
+    put(keyed, admin, line("I am the one in charge.", "s1"))
+    smith = one_with(keyed, full, "Kropa")
+    made = keyed.own(full, "POST", f"/memory/v1/memories/{smith['id']}/share", {"to": "project"})
+    path = f"/memory/v1/memories/{made['id']}/unshare"
+    assert code(keyed.own(low, "POST", path, {"to": "project"})) == "not_found"
+    assert keyed.own(admin, "POST", path, {"to": "project"})["ids"] == [made["id"]]
