@@ -119,6 +119,16 @@ def may_write(holder: Holder, item_of: Callable[[T], Item], what: str) -> Callab
     return may
 
 
+def may_show(holder: Holder, item_of: Callable[[T], Item], what: str) -> Callable[[T], None]:
+    """What `may_write` does, of a record that is answered with its words: who may not read is not told that it is."""
+
+    def may(known: T) -> None:
+        require_readable(holder, item_of(known), what)
+        require_writable(holder, item_of(known), what)
+
+    return may
+
+
 def _item_of(candidate: Candidate, tenant: UUID) -> Item:
     return Item(tenant, Sensitivity(candidate.sensitivity), candidate.visibility, candidate.session_id)
 

@@ -63,7 +63,7 @@ from proxy.api.schemas_artifact import (
 )
 from proxy.api.sessions import Labels
 from proxy.api.vectors import windows_of
-from proxy.gated import holder_of, may_write, readable, require_readable, require_writable
+from proxy.gated import holder_of, may_show, readable, require_readable, require_writable
 from proxy.under_way import UnderWay
 
 EXTRACTOR: Final = "artifact/1"
@@ -223,7 +223,7 @@ class ArtifactCalls:
         parameters(request, ())
         artifact_id = id_in_path(request, KIND)
         note = _note(caller, "undelete", [artifact_id])
-        may = may_write(await holder_for(caller, self._parts.keys), partial(_item, caller), KIND)
+        may = may_show(await holder_for(caller, self._parts.keys), partial(_item, caller), KIND)
         back = await self._parts.artifacts.store.undelete(caller.scope, artifact_id, now=caller.now, note=note, may=may)
         await self._changed(caller, "undeleted")
         return await self._answer(caller, back)

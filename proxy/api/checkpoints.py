@@ -57,7 +57,7 @@ from proxy.api.schemas_checkpoint import (
     LoadAsked,
 )
 from proxy.api.sessions import Labels
-from proxy.gated import may_write, readable, require_readable, require_writable
+from proxy.gated import may_show, readable, require_readable, require_writable
 
 _READS: Final = "memory:read:own"
 _WRITES: Final = "memory:write"
@@ -187,7 +187,7 @@ class Checkpoints:
         name = _name_in(request, caller)
         holder = await holder_for(caller, self._parts.keys)
         note = self._note(caller, "undelete", name)
-        may = may_write(holder, partial(row_item, caller.scope), "checkpoint")
+        may = may_show(holder, partial(row_item, caller.scope), "checkpoint")
         back = await self._parts.checkpoints.store.undelete(caller.scope, name, now=caller.now, note=note, may=may)
         await self._parts.tells.changed(caller.scope)
         return await self._shown(caller, holder, back)

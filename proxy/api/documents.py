@@ -55,7 +55,7 @@ from proxy.api.schemas_documents import (
 )
 from proxy.api.sessions import Labels
 from proxy.following import OVER, followed
-from proxy.gated import holder_of, may_write, readable, require_readable, require_writable
+from proxy.gated import holder_of, may_show, may_write, readable, require_readable, require_writable
 from proxy.under_way import UnderWay
 
 WAIT_S: Final = 60.0
@@ -160,7 +160,7 @@ class Documents:
         document_id = id_in_path(request, KIND)
         holder = await holder_for(caller, self._parts.keys)
         note = noted(caller.scope.tenant, caller.actor, "document.undelete", ids=[document_id], at=caller.now)
-        may = may_write(holder, partial(_item, caller.scope), KIND)
+        may = may_show(holder, partial(_item, caller.scope), KIND)
         record = await self._parts.documents.records.show(caller.scope, document_id, caller.now, note=note, may=may)
         await self._parts.tells.changed(caller.scope)
         return said(await self._said(caller.scope, record))

@@ -49,7 +49,7 @@ from proxy.api.schemas_entity import (
     RelationshipDeleted,
 )
 from proxy.api.vectors import windows_of
-from proxy.gated import may_write, readable, require_readable, require_writable
+from proxy.gated import may_show, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "entity/1"
 KIND: Final = "entity"
@@ -186,7 +186,7 @@ class EntityCalls:
         parameters(request, ())
         entity_id = id_in_path(request, KIND)
         note = _note(caller, "undelete", [entity_id])
-        may = may_write(await self._holder(caller), partial(_item, caller), KIND)
+        may = may_show(await self._holder(caller), partial(_item, caller), KIND)
         back = await self._parts.entities.undelete(
             caller.scope, entity_id, caller.actor, now=caller.now, note=note, may=may
         )

@@ -1,8 +1,9 @@
 """`/memory/v1/memories`: ids and changes in, memories in their current version out.
 
 A change names the version it was made from (`If-Match`), makes a new version and leaves the old one to `as_of`. New
-text passes redaction and is embedded before it is stored, with nothing held open meanwhile. DELETE hides. Raises
-NotFound, Conflict, VersionRequired, Unprocessable, StoreUnavailable.
+text passes redaction and is embedded before it is stored, with nothing held open meanwhile. DELETE hides. Who may
+change and not read is answered with id and version alone. Raises NotFound, Conflict, VersionRequired, Unprocessable,
+StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from memory.errors import EmbedderUnavailable, MemoryInvalid, NotFound, StoreUna
 from memory.model import Scope
 from memory.stored import MemoryChange, MemoryRecord
 from memory.write.windows import dated, split_windows
-from policies.gate import Item
+from policies.gate import Holder, Item
 from policies.injection.judge import judge, origin_of
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
@@ -29,7 +30,7 @@ from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
-from proxy.api.schemas import KindName, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
+from proxy.api.schemas import KindName, MemoryChanged, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
 from proxy.api.sessions import Labels
 from proxy.gated import may_write, readable, require_readable, require_writable
 
@@ -106,7 +107,7 @@ class Memories:
         note = _patched(caller, memory_id, asked)
         changed = await records.patch_memory(caller.scope, memory_id, version, change, caller.now, note=note)
         await self._parts.tells.changed(caller.scope)
-        return await self._shown(caller.scope, changed)
+        return await self._changed(caller.scope, holder, changed)
 
     async def hide(self, request: web.Request) -> web.Response:
         """Hide a memory: gone from lists, search and prompts, still seen by `as_of`."""
@@ -133,12 +134,16 @@ class Memories:
         may = may_write(holder, partial(item_of, caller.scope), "memory")
         shown = await self._parts.records.undelete_memory(caller.scope, memory_id, caller.now, note=note, may=may)
         await self._parts.tells.changed(caller.scope)
-        return await self._shown(caller.scope, shown)
+        return await self._changed(caller.scope, holder, shown)
+
+    async def _changed(self, scope: Scope, holder: Holder, record: MemoryRecord) -> web.Response:
+        """What became of one; who may not read it is told no more than that it did."""
+        if readable(holder, [record], partial(item_of, scope)):
+            return await self._shown(scope, record)
+        return _tagged(said(MemoryChanged(id=str(record.memory_id), version=record.version)), record)
 
     async def _shown(self, scope: Scope, record: MemoryRecord) -> web.Response:
-        answer = said(_said(record, await self._labels.of(scope, [record.session_id])))
-        answer.headers["ETag"] = f'"{record.version}"'
-        return answer
+        return _tagged(said(_said(record, await self._labels.of(scope, [record.session_id]))), record)
 
     async def _change(self, asked: MemoryPatch, known: MemoryRecord) -> MemoryChange:
         """What the store is to change; new text is cleaned and embedded. Raises StoreUnavailable, Unprocessable."""
@@ -218,6 +223,11 @@ def _attributes(attributes: dict[str, Any]) -> dict[str, Any]:
         raise Unprocessable(f"attributes: at most {ATTRIBUTES_MAX} members", param="attributes")
     cleaned: dict[str, Any] = storable_json(attributes)
     return cleaned
+
+
+def _tagged(answer: web.Response, record: MemoryRecord) -> web.Response:
+    answer.headers["ETag"] = f'"{record.version}"'
+    return answer
 
 
 def _said(record: MemoryRecord, labels: dict[UUID, str]) -> MemorySaid:

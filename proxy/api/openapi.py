@@ -106,6 +106,7 @@ CALLS: Final = (
         body=schemas.MemoryPatch,
         parameters=("id", "if_match", "scope"),
         errors=(*CALLER, *BODY, "not_found", "conflict", "version_required"),
+        or_answer=schemas.MemoryChanged,
     ),
     Call(
         "DELETE",
@@ -124,6 +125,7 @@ CALLS: Final = (
         schemas.MemorySaid,
         parameters=("id", "scope"),
         errors=(*CALLER, "not_found"),
+        or_answer=schemas.MemoryChanged,
     ),
     Call(
         "POST",

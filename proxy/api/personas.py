@@ -33,7 +33,7 @@ from proxy.api.memories import version_in
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_persona import PersonaAsked, PersonaDeleted, PersonaList, PersonaPatch, PersonaSaid
 from proxy.api.vectors import windows_of
-from proxy.gated import may_write, readable, require_readable, require_writable
+from proxy.gated import may_show, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "persona/1"
 _READS: Final = "memory:read:own"
@@ -129,7 +129,7 @@ class PersonaCalls:
         parameters(request, ())
         name = _name_in(request, caller)
         note = _note(caller, "undelete", name)
-        may = may_write(await holder_for(caller, self._parts.keys), partial(_item_of, caller), "persona")
+        may = may_show(await holder_for(caller, self._parts.keys), partial(_item_of, caller), "persona")
         back = await self._parts.personas.undelete(caller.scope, name, now=caller.now, note=note, may=may)
         await self._parts.tells.changed(caller.scope)
         return _shown(back)

@@ -43,13 +43,16 @@ class PreferenceCalls:
         return said(PreferenceList(data=rows))
 
     async def reset(self, request: web.Request) -> web.Response:
-        """Hide these preferences, or all of them."""
+        """Hide these preferences, or all that the caller may see."""
         caller = caller_of(request, self._parts.door, "memory:write")
         parameters(request, ())
         asked = await body_as(request, PreferencesReset)
         holder = await holder_for(caller, self._parts.keys)
-        known = {one.memory_id: one for one in await self._parts.preferences.preferences(caller.scope)}
-        wanted = list(known) if asked.memories is None else [as_id(one, "preference") for one in asked.memories]
+        found = await self._parts.preferences.preferences(caller.scope)
+        known = {one.memory_id: one for one in found}
+        wanted = [one.memory_id for one in readable(holder, found, partial(_item, caller))]
+        if asked.memories is not None:
+            wanted = [as_id(one, "preference") for one in asked.memories]
         for memory_id in wanted:
             if memory_id not in known:
                 raise NotFound(f"there is no preference {memory_id} in this scope", param="memories")

@@ -214,6 +214,13 @@ class MemoryPatch(Asked):
     attributes: dict[str, Any] = Field(default_factory=dict, description="Replaces all attributes.")
 
 
+class MemoryChanged(Said):
+    """A memory that was changed by who may not read it."""
+
+    id: str
+    version: int
+
+
 class MemoryDeleted(Said):
     """A memory that is hidden now; `as_of` still sees it."""
 

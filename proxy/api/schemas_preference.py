@@ -36,7 +36,7 @@ class PreferencesReset(Asked):
     """Which are to be hidden."""
 
     memories: list[Annotated[str, Field(min_length=1, max_length=64)]] | None = Field(
-        default=None, min_length=1, max_length=500, description="Their ids; without it all of them."
+        default=None, min_length=1, max_length=500, description="Their ids; without it all that the key may see."
     )
 
 

@@ -54,7 +54,7 @@ from proxy.api.sessions import Labels
 from proxy.api.task_checkpoints import checkpoints_of, name_shown
 from proxy.api.task_words import graph_said, task_said, waiting
 from proxy.api.vectors import windows_of
-from proxy.gated import may_write, readable, require_readable, require_writable
+from proxy.gated import may_show, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "task/1"
 GRAPH_MAX: Final = 1_000
@@ -220,7 +220,7 @@ class TaskCalls:
         parameters(request, ())
         task_id = id_in_path(request, KIND)
         note = _note(caller, "undelete", [task_id])
-        may = may_write(await self._holder(caller), partial(_item, caller), KIND)
+        may = may_show(await self._holder(caller), partial(_item, caller), KIND)
         back = await self._parts.tasks.undelete(caller.scope, task_id, now=caller.now, note=note, may=may)
         await self._changed(caller, "undeleted")
         return await self._shown(caller, back)

@@ -173,3 +173,50 @@ def test_an_admin_takes_back_anybodys_copy_below_its_ceiling(keyed: Keyed) -> No
     path = f"/memory/v1/memories/{made['id']}/unshare"
     assert code(keyed.own(low, "POST", path, {"to": "project"})) == "not_found"
     assert keyed.own(admin, "POST", path, {"to": "project"})["ids"] == [made["id"]]
+
+
+# ------------------------------------------------------------ who may write and not read
+
+TRUSTED = ("--can", "memory:import:trusted")
+
+
+def test_who_may_not_read_is_told_no_memory_by_changing_it(keyed: Keyed) -> None:
+    reads = keyed.make("w-reads", "--user", "w-ada", *USUAL, *TRUSTED)["secret"]
+    writes = keyed.make("w-writes", "--user", "w-ada", "--can", "memory:write")["secret"]
+    put(keyed, reads, line("I prefer green tea.", "s1"))
+    (liked,) = keyed.own(reads, "GET", "/memory/v1/preferences")["data"]
+    assert keyed.own(writes, "POST", "/memory/v1/preferences/reset", {})["memories"] == []
+    path = f"/memory/v1/memories/{liked['memory_id']}"
+    changed = keyed.own(writes, "PATCH", path, {"pinned": True}, If_Match=str(liked["version"]))
+    assert changed == {"id": liked["memory_id"], "version": liked["version"] + 1}
+    assert keyed.own(writes, "DELETE", path)["deleted"] is True
+    assert keyed.own(writes, "POST", f"{path}/undelete") == changed
+    assert keyed.own(reads, "GET", path)["pinned"] is True
+
+
+def test_who_may_not_read_is_told_no_record_by_bringing_it_back(keyed: Keyed) -> None:
+    reads = keyed.make("w-keeps", "--user", "w-bor", *USUAL)["secret"]
+    writes = keyed.make("w-brings", "--user", "w-bor", "--can", "memory:write")["secret"]
+    kept = {
+        "tasks": ({"tasks": [{"title": "Repair the gutter"}]}, lambda said: said["data"][0]["id"]),
+        "personas": ({"name": "terse", "description": "I like short answers."}, lambda said: "terse"),
+        "entities": ({"name": "Marjeta", "type": "person"}, lambda said: said["id"]),
+        "checkpoints": ({"name": "gutter", "notes": "The ladder is in the shed."}, lambda said: "gutter"),
+    }
+    for kind, (body, named) in kept.items():
+        made = keyed.own(reads, "POST", f"/memory/v1/{kind}", body)
+        path = f"/memory/v1/{kind}/{named(made)}"
+        assert code(keyed.own(reads, "DELETE", path)) == "done", (kind, made)
+        assert code(keyed.own(writes, "POST", f"{path}/undelete")) == "not_found", kind
+        assert code(keyed.own(reads, "POST", f"{path}/undelete")) == "done", kind
+
+
+def test_all_preferences_are_those_that_the_key_may_see(keyed: Keyed) -> None:
+    low = keyed.make("w-low", "--user", "w-cene", *USUAL, "--sensitivity-max", "public")["secret"]
+    full = keyed.make("w-full", "--user", "w-cene", *USUAL, *TRUSTED)["secret"]
+    put(keyed, full, line("I prefer green tea.", "s1", "public"), line("I like raspberry jam.", "s2"))
+    known = {one["statement"]: one["memory_id"] for one in keyed.own(full, "GET", "/memory/v1/preferences")["data"]}
+    jam = next(known.pop(said) for said in list(known) if "raspberry" in said)
+    assert keyed.own(low, "POST", "/memory/v1/preferences/reset", {}).get("memories") == list(known.values())
+    assert [one["memory_id"] for one in keyed.own(full, "GET", "/memory/v1/preferences")["data"]] == [jam]
+    assert code(keyed.own(low, "POST", "/memory/v1/preferences/reset", {"memories": [jam]})) == "not_found"
