@@ -38,8 +38,19 @@ _KINDS: Final[dict[BlockKind, Kind]] = {
 class Stages(Protocol):
     """Where uploads wait to be stored."""
 
-    async def stage(self, scope: Scope, upload: Upload, *, waiting_max: int, now: datetime, note: Note) -> UUID:
-        """Keep one; its document's id. Raises RateLimited, StoreUnavailable."""
+    async def stage(
+        self,
+        scope: Scope,
+        upload: Upload,
+        *,
+        waiting_max: int,
+        now: datetime,
+        note: Note,
+        may: Callable[[Sensitivity], None] = ...,
+    ) -> UUID:
+        """Keep one in place of what has its name, where `may` raises nothing of the label of that; its document's id.
+        Raises RateLimited, StoreUnavailable.
+        """
 
 
 @dataclass(frozen=True, slots=True)

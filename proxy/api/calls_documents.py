@@ -20,7 +20,7 @@ DOCUMENT_CALLS: Final = (
         body=said.DocumentAsked,
         body_type=FORM,
         parameters=("wait_stored", "scope", "session_header"),
-        errors=(*CALLER, "memory_conflict", *BODY),
+        errors=(*CALLER, "memory_conflict", *BODY, "conflict"),
         also=((202, "It is kept and will be stored; `upload` says how far it is."),),
     ),
     Call(

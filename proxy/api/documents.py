@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import time
 import unicodedata
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -22,6 +23,7 @@ from memory.audit import noted
 from memory.documents import ChunkRecord, DocumentRecord, FileFacts, Inline, Parsed, Upload
 from memory.envelope import Binding, seal
 from memory.errors import (
+    Conflict,
     MemoryConflict,
     MemoryInvalid,
     NotFound,
@@ -34,7 +36,7 @@ from memory.errors import (
 from memory.ids import new_id
 from memory.model import Scope, SessionRef
 from memory.read.conversation import session_ref
-from policies.gate import Item
+from policies.gate import Holder, Item
 from policies.inlining import way_of
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
@@ -200,7 +202,11 @@ class Documents:
         kind = parsed.media_type.rpartition("/")[2][:64]
         said_of: dict[str, str | bool] = {"save": asked.save, "media_type": kind, "trusted": trusted}
         note = noted(scope.tenant, caller.actor, "document.upload", ids=[upload_id], detail=said_of, at=caller.now)
-        document_id = await parts.store.stage(scope, upload, waiting_max=parts.waiting_max, now=caller.now, note=note)
+        only = only_for.session_id if only_for else None
+        may = _may_replace(await holder_for(caller, keys), Sensitivity(asked.sensitivity), only)
+        document_id = await parts.store.stage(
+            scope, upload, waiting_max=parts.waiting_max, now=caller.now, note=note, may=may
+        )
         if is_given and shown_in is not None:
             await self._mark(scope, shown_in.session_id, upload_id)
         return document_id
@@ -304,6 +310,18 @@ def _chunk(one: ChunkRecord) -> ChunkSaid:
 
 def _item(scope: Scope, record: DocumentRecord) -> Item:
     return Item(scope.tenant, Sensitivity(record.facts.sensitivity), session_id=record.session_id)
+
+
+def _may_replace(holder: Holder, becomes: Sensitivity, session_id: UUID | None) -> Callable[[Sensitivity], None]:
+    """Raises for a document of this name that the holder may not see, without saying why, or may not lower."""
+
+    def may(known: Sensitivity) -> None:
+        try:
+            require_writable(holder, Item(holder.tenant, known, session_id=session_id), KIND, becomes)
+        except NotFound:
+            raise Conflict("a document of this name cannot be replaced: choose another name", param="name") from None
+
+    return may
 
 
 def _facts(content: bytes, parsed: Parsed, *, trusted: bool, sensitivity: str) -> FileFacts:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import test_documents_e2e as documents
 from tests.e2e.test_keys_e2e import Keyed
 from tests.service_fixture import serving
 
@@ -220,3 +221,29 @@ def test_all_preferences_are_those_that_the_key_may_see(keyed: Keyed) -> None:
     assert keyed.own(low, "POST", "/memory/v1/preferences/reset", {}).get("memories") == list(known.values())
     assert [one["memory_id"] for one in keyed.own(full, "GET", "/memory/v1/preferences")["data"]] == [jam]
     assert code(keyed.own(low, "POST", "/memory/v1/preferences/reset", {"memories": [jam]})) == "not_found"
+
+
+# ------------------------------------------------------------ files
+
+
+def document(keyed: Keyed, secret: str, content: str, **fields: str) -> Any:
+    body = documents.form(content.encode(), "salaries.md", **fields)
+    kind = f"multipart/form-data; boundary={documents.BOUNDARY}"
+    return keyed.own(secret, "POST", "/memory/v1/documents?wait=true", body, Content_Type=kind)
+
+
+def test_a_document_is_replaced_by_who_may_see_and_change_it(keyed: Keyed) -> None:
+    low = keyed.make("d-low", "--user", "d-ada", *USUAL)["secret"]
+    high = keyed.make("d-high", "--user", "d-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
+    admin = keyed.make("d-admin", "--user", "d-ada", "--can", "memory:admin", "--sensitivity-max", "secret")["secret"]
+    made = document(keyed, high, f"# Salaries\n\n{MERGER}\n", sensitivity="confidential")
+    refused = document(keyed, low, "# Nothing\n\nThe canteen opens at noon.\n")
+    assert code(refused) == "conflict" and "confidential" not in json.dumps(refused)
+    lowered = document(keyed, high, "# Nothing\n\nThe canteen opens at noon.\n")
+    assert code(lowered) == "capability_missing", "to lower a label takes memory:admin"
+    path = f"/memory/v1/documents/{made['id']}"
+    assert WORD in keyed.own(high, "GET", path)["data"][0]["content"]
+    assert document(keyed, low, "# Mine\n\nThe pool is closed.\n", name="pool.md")["upload"]["status"] == "done"
+    assert document(keyed, low, "# Mine\n\nThe pool is open.\n", name="pool.md")["version"] == 2
+    assert document(keyed, high, f"# Salaries\n\n{MERGER} Twice.\n", sensitivity="confidential")["version"] == 2
+    assert document(keyed, admin, "# Nothing\n\nThe canteen opens at noon.\n")["sensitivity"] == "internal"

@@ -9,7 +9,7 @@ stores nothing. Raises StoreUnavailable, after which the same may be tried again
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -29,6 +29,7 @@ from memory.ids import new_id
 from memory.model import LedgerNode, Scope
 from memory.read.conversation import GIVEN
 from memory.stored import Digests
+from policies.labels import Sensitivity, derived_sensitivity
 from policies.text import storable
 
 _STORING_MS: Final = 120_000
@@ -44,8 +45,19 @@ class DocumentStore:
         self._audit = audit
         self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
 
-    async def stage(self, scope: Scope, upload: Upload, *, waiting_max: int, now: datetime, note: Note) -> UUID:
-        """Keep an upload until a worker has stored it; returns its document's id."""
+    async def stage(
+        self,
+        scope: Scope,
+        upload: Upload,
+        *,
+        waiting_max: int,
+        now: datetime,
+        note: Note,
+        may: Callable[[Sensitivity], None] = lambda _: None,
+    ) -> UUID:
+        """Keep an upload until a worker has stored it; returns its document's id. Raises what `may` does of the label
+        of a document that has this name: then it stays as it is.
+        """
         scope_id = await self._scopes.ensure(scope)
         witness = await self._audit.witness(note) if self._audit else None
         place = Place(scope.tenant, scope_id, upload.subject_id, upload.upload_id, now)
@@ -59,7 +71,7 @@ class DocumentStore:
                         f"{waiting_max} uploads of this scope wait to be stored (documents.waiting_max); send it later",
                         retry_after_s=10,
                     )
-                document_id = await _stage(tx, place, upload)
+                document_id = await _stage(tx, place, upload, may)
                 if witness is not None:
                     await witness(tx)
         except StoreUnavailable:  # of a refusal the database tells
@@ -205,16 +217,17 @@ class _Storing:
         return (place.tenant, self._staged.document_id, ordinal, place.scope_id, one.memory.memory_id, *where)
 
 
-async def _stage(tx: Transaction, place: Place, upload: Upload) -> UUID:
-    """The document's row, and the upload's; earlier ones of this document that still wait give way."""
+async def _stage(tx: Transaction, place: Place, upload: Upload, may: Callable[[Sensitivity], None]) -> UUID:
+    """The document's row, and the upload's; earlier ones of this document that still wait give way, if they may."""
     facts = upload.facts
     file = (facts.media_type, facts.sha256, facts.bytes_given, facts.chars, facts.pages)
     only_for = upload.only_for.session_id if upload.only_for else None
     shown_in = upload.shown_in.session_id if upload.shown_in else None
-    document_id: UUID = await tx.value(
+    new = new_id()
+    known = await tx.row(
         "put_document",
         place.tenant,
-        new_id(),
+        new,
         place.scope_id,
         only_for,
         storable(upload.name),
@@ -225,8 +238,13 @@ async def _stage(tx: Transaction, place: Place, upload: Upload) -> UUID:
         facts.sensitivity,
         place.now,
     )
+    if known is None:
+        raise StoreUnavailable("a document was stored and is not there")
+    document_id = UUID(int=known["document_id"].int)
     await tx.run("drop_ended_uploads", place.tenant, document_id)
     older = await tx.fetch("end_open_uploads", place.tenant, document_id, SUPERSEDED, place.now)
+    if document_id != new:
+        may(derived_sensitivity(Sensitivity(row["sensitivity"]) for row in (known, *older)))
     await tx.run("drop_document_due", place.tenant, [row["upload_id"] for row in older])
     where = (place.tenant, upload.upload_id, document_id, place.scope_id, upload.subject_id)
     await tx.run("add_upload", *where, *file, facts.integrity, facts.sensitivity, upload.sealed, place.now)
