@@ -9,7 +9,7 @@ StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,8 +26,9 @@ from memory.errors import MemoryInvalid, NotFound, ScopeDenied, Unprocessable, V
 from memory.ids import new_id
 from memory.master import hkdf
 from memory.model import NewMemory, SessionRef
+from memory.stored import MemoryChange
 from policies.artifact import image, told
-from policies.gate import Item
+from policies.gate import Holder, Item
 from policies.injection.judge import Origin, judge
 from policies.labels import Integrity, Sensitivity, derived_integrity, within_ceiling
 from policies.lifetime import UNDO
@@ -95,11 +96,26 @@ class ArtifactCalls:
         with self._under_way.place():
             new, session = await self._taken(request, caller)
             files, note = self._parts.artifacts, _note(caller, "add", [new.artifact_id])
-            room = files.scope_bytes_max
-            made, reused = await files.store.add(caller.scope, new, session, bytes_max=room, now=caller.now, note=note)
+            room, holder = files.scope_bytes_max, await holder_for(caller, self._parts.keys)
+            seen = _reusable(caller, holder, new.memory.sensitivity)
+            made, reused = await files.store.add(
+                caller.scope, new, session, bytes_max=room, now=caller.now, note=note, seen=seen
+            )
+            if reused:
+                made = await self._raised(caller, made, new.memory.sensitivity)
         await self._changed(caller, "reused" if reused else "added")
         shown = await self._said(caller, [made])
         return said(ArtifactKept(**dict(shown[0]), reused=reused))
+
+    async def _raised(self, caller: Caller, known: Artifact, asked: Sensitivity) -> Artifact:
+        """A file that is there, at least as sensitive as it was sent as now. Raises Conflict."""
+        if within_ceiling(asked, Sensitivity(known.sensitivity)):
+            return known
+        records, scope, memory_id = self._parts.records, caller.scope, known.memory_id
+        card, change = await records.memory(scope, memory_id, now=caller.now), MemoryChange(sensitivity=asked.value)
+        note = noted(scope.tenant, caller.actor, "memory.patch", why="sensitivity", ids=[memory_id], at=caller.now)
+        await records.patch_memory(scope, memory_id, card.version, change, caller.now, note=note)
+        return await self._parts.artifacts.store.one(scope, known.artifact_id)
 
     async def list(self, request: web.Request) -> web.Response:
         """Files, newest first; `session` narrows the list."""
@@ -403,6 +419,18 @@ def _require_shown_picture(one: Artifact) -> None:
 
 def _note(caller: Caller, what: str, ids: Sequence[UUID]) -> Note:
     return noted(caller.scope.tenant, caller.actor, f"artifact.{what}", ids=ids, at=caller.now)
+
+
+def _reusable(caller: Caller, holder: Holder, asked: Sensitivity) -> Callable[[Artifact], bool]:
+    """Whether a file with these bytes may stand for one that is sent with this label: the caller may see it, and it has
+    the label or can get it.
+    """
+
+    def seen(one: Artifact) -> bool:
+        stands = not one.hidden or within_ceiling(asked, Sensitivity(one.sensitivity))
+        return stands and bool(readable(holder, [one], partial(_item, caller)))
+
+    return seen
 
 
 def _item(caller: Caller, one: Artifact) -> Item:

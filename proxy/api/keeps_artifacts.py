@@ -21,9 +21,17 @@ class KeepsArtifacts(Protocol):
         """The scope whose files these are to be."""
 
     async def add(
-        self, scope: Scope, new: NewArtifact, session: SessionRef | None, *, bytes_max: int, now: datetime, note: Note
+        self,
+        scope: Scope,
+        new: NewArtifact,
+        session: SessionRef | None,
+        *,
+        bytes_max: int,
+        now: datetime,
+        note: Note,
+        seen: Callable[[Artifact], bool] = ...,
     ) -> tuple[Artifact, bool]:
-        """Keep one, or give the one that has these bytes. Raises TooLarge."""
+        """Keep one, or give the newest that has these bytes and is `seen`. Raises TooLarge."""
 
     async def change(
         self, scope: Scope, artifact_id: UUID, version: int, memory: NewMemory, *, now: datetime, note: Note

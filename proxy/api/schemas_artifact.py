@@ -82,7 +82,9 @@ class ArtifactSaid(Said):
 class ArtifactKept(ArtifactSaid):
     """A file that was sent."""
 
-    reused: bool = Field(description="The scope has these bytes already: this is that one, and nothing was changed.")
+    reused: bool = Field(
+        description="The scope has these bytes already: this is that one, and at most its label was raised."
+    )
 
 
 class ArtifactList(Said):

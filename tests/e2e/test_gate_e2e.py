@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import test_artifacts_e2e as artifacts
 from tests.e2e import test_documents_e2e as documents
 from tests.e2e.test_keys_e2e import Keyed
 from tests.service_fixture import serving
@@ -247,3 +248,38 @@ def test_a_document_is_replaced_by_who_may_see_and_change_it(keyed: Keyed) -> No
     assert document(keyed, low, "# Mine\n\nThe pool is open.\n", name="pool.md")["version"] == 2
     assert document(keyed, high, f"# Salaries\n\n{MERGER} Twice.\n", sensitivity="confidential")["version"] == 2
     assert document(keyed, admin, "# Nothing\n\nThe canteen opens at noon.\n")["sensitivity"] == "internal"
+
+
+def artifact(keyed: Keyed, secret: str, content: bytes, **fields: str) -> Any:
+    body, kind = artifacts.form(content, "build.log", "text/plain", **fields)
+    return keyed.own(secret, "POST", "/memory/v1/artifacts", body, Content_Type=kind)
+
+
+def test_the_same_bytes_show_no_file_that_the_key_may_not_see(keyed: Keyed) -> None:
+    low = keyed.make("a-low", "--user", "a-ada", *USUAL)["secret"]
+    high = keyed.make("a-high", "--user", "a-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
+    content = b"cargo build started\nlinker met no symbol\n"
+    made = artifact(keyed, high, content, caption=MERGER, session="s1", sensitivity="confidential")
+    of_s2 = token(keyed, high, session="s2")
+    for secret in (low, of_s2):
+        mine = artifact(keyed, secret, content, caption="Our build.")
+        assert mine["reused"] is False and mine["id"] != made["id"] and WORD not in json.dumps(mine)
+        again = artifact(keyed, secret, content, caption="Said again.")
+        assert (again["reused"], again["id"], again["caption"]) == (True, mine["id"], "Our build.")
+    path = f"/memory/v1/artifacts/{made['id']}"
+    assert keyed.own(high, "GET", path)["caption"] == MERGER
+    assert code(keyed.own(low, "DELETE", f"/memory/v1/artifacts/{mine['id']}")) == "done"
+    assert code(keyed.own(high, "GET", path)) == "done"
+
+
+def test_the_same_bytes_sent_as_more_sensitive_are(keyed: Keyed) -> None:
+    low = keyed.make("a-usual", "--user", "a-bor", *USUAL)["secret"]
+    high = keyed.make("a-cleared", "--user", "a-bor", *USUAL, "--sensitivity-max", "secret")["secret"]
+    content = b"the ledger of the mill\n"
+    made = artifact(keyed, high, content, caption="A ledger.")
+    raised = artifact(keyed, high, content, sensitivity="secret")
+    assert (raised["id"], raised["reused"], raised["sensitivity"]) == (made["id"], True, "secret")
+    assert raised["caption"] == "A ledger."
+    assert artifact(keyed, high, content)["sensitivity"] == "secret", "and is not lowered"
+    path = f"/memory/v1/artifacts/{made['id']}"
+    assert code(keyed.own(low, "GET", path)) == "not_found" and keyed.own(high, "GET", path)["sensitivity"] == "secret"

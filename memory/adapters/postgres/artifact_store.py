@@ -58,15 +58,18 @@ class ArtifactStore:
         bytes_max: int,
         now: datetime,
         note: Note,
+        seen: Callable[[Artifact], bool] = lambda _: True,
     ) -> tuple[Artifact, bool]:
-        """Keep one, or give the one that has these bytes: then true. Raises TooLarge: the scope's quota."""
+        """Keep one, or give the newest that has these bytes and is `seen`: then true. Raises TooLarge: the scope's
+        quota.
+        """
         scope_id, witness = new.owner.scope_id, await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, new.owner.subject_id, new.artifact_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             if session is not None:
                 await batch.open_session(tx, place, session, now)
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
-            known = await tx.value("artifact_of_blob", scope.tenant, scope_id, new.blob.name)
+            known = await _same(tx, scope.tenant, scope_id, new.blob.name, seen)
             if known is None:
                 await _require_room(tx, scope, scope_id, new.blob.bytes, bytes_max)
                 if not await self._blobs.has(new.owner, new.blob.name):
@@ -210,8 +213,19 @@ async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int,
         )
 
 
-async def _by_id(tx: Transaction, tenant: UUID, scope_id: int, artifact_id: UUID) -> list[Artifact]:
-    return await _with_words(tx, tenant, scope_id, await tx.fetch("artifacts_by_id", tenant, scope_id, [artifact_id]))
+async def _same(
+    tx: Transaction, tenant: UUID, scope_id: int, blob: str, seen: Callable[[Artifact], bool]
+) -> UUID | None:
+    """The newest that has these bytes, of those that are seen."""
+    rows = await tx.fetch("artifacts_of_blob", tenant, scope_id, blob)
+    found = await _by_id(tx, tenant, scope_id, *(UUID(int=row["artifact_id"].int) for row in rows))
+    known = {one.artifact_id for one in found if seen(one)}
+    return next((row["artifact_id"] for row in rows if row["artifact_id"] in known), None)
+
+
+async def _by_id(tx: Transaction, tenant: UUID, scope_id: int, *artifact_ids: UUID) -> list[Artifact]:
+    found = await tx.fetch("artifacts_by_id", tenant, scope_id, list(artifact_ids))
+    return await _with_words(tx, tenant, scope_id, found)
 
 
 async def _with_words(tx: Transaction, tenant: UUID, scope_id: int, found: Sequence[Any]) -> list[Artifact]:

@@ -7,15 +7,14 @@ INSERT INTO artifacts (tenant_id, artifact_id, scope_id, subject_id, session_id,
                        width, height, created_at, changed_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12);
 
--- name: artifact_of_blob
--- The newest of a scope that has these bytes and is not deleted.
+-- name: artifacts_of_blob
+-- Those of a scope that have these bytes and are not deleted, newest first.
 -- $1 tenant uuid, $2 scope_id int8, $3 blob text
 -- Uses: artifacts_of_blob. Rows: artifact_id.
 SELECT artifact_id
 FROM artifacts
 WHERE tenant_id = $1 AND scope_id = $2 AND blob = $3 AND deleted_at IS NULL
-ORDER BY created_at DESC
-LIMIT 1;
+ORDER BY created_at DESC;
 
 -- name: bytes_of_artifacts
 -- The bytes of a scope's files, deleted ones too: they can be brought back.
