@@ -7,7 +7,7 @@ them, and changed by hand alone. Raises NotFound, Conflict, TooLarge, VersionReq
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, get_args
@@ -49,7 +49,7 @@ from proxy.api.schemas_entity import (
     RelationshipDeleted,
 )
 from proxy.api.vectors import windows_of
-from proxy.gated import may_show, readable, require_readable, require_writable
+from proxy.gated import may_show, may_write, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "entity/1"
 KIND: Final = "entity"
@@ -75,14 +75,17 @@ class EntityCalls:
 
     async def kept(self, caller: Caller, asked: EntityAsked, copy: Copy | None = None) -> Entity:
         """Keep one, under these ids where they are given."""
-        require_writable(await self._holder(caller), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
+        holder = await self._holder(caller)
+        require_writable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         told = Told(asked.name, asked.type, asked.aliases, asked.properties, asked.facets, asked.notes)
         entity_id = copy.record_id if copy else new_id()
         new = await self._new(caller, entity_id, told, asked.sensitivity, namesake=asked.namesake)
         new = replace(new, memory=copy.memory(new.memory)) if copy else new
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "add", [new.entity_id])
-        made = await self._parts.entities.add(caller.scope, subject, new, caller.actor, now=caller.now, note=note)
+        made = await self._parts.entities.add(
+            caller.scope, subject, new, caller.actor, now=caller.now, note=note, seen=_seen_by(caller, holder)
+        )
         await self._changed(caller, "added")
         return made
 
@@ -141,8 +144,9 @@ class EntityCalls:
         new = await self._new(caller, entity_id, _patched(known, asked), known.sensitivity, namesake=asked.namesake)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "change", [entity_id])
+        seen = _seen_by(caller, await self._holder(caller))
         made = await self._parts.entities.change(
-            caller.scope, subject, version, new, caller.actor, now=caller.now, note=note
+            caller.scope, subject, version, new, caller.actor, now=caller.now, note=note, seen=seen
         )
         await self._changed(caller, "changed")
         return _answer(made)
@@ -228,9 +232,9 @@ class EntityCalls:
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
         relationship_id = id_in_path(request, "relationship")
-        require_writable(await self._holder(caller), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         note = _note(caller, "unrelate", [relationship_id])
-        await self._parts.entities.unrelate(caller.scope, relationship_id, now=caller.now, note=note)
+        may = may_write(await self._holder(caller), partial(Item, caller.scope.tenant), "relationship")
+        await self._parts.entities.unrelate(caller.scope, relationship_id, now=caller.now, note=note, may=may)
         await self._changed(caller, "unrelated")
         return said(RelationshipDeleted(id=str(relationship_id)))
 
@@ -420,3 +424,7 @@ def _note(caller: Caller, what: str, ids: Sequence[UUID]) -> Note:
 
 def _item(caller: Caller, one: Entity) -> Item:
     return Item(caller.scope.tenant, Sensitivity(one.sensitivity))
+
+
+def _seen_by(caller: Caller, holder: Holder) -> Callable[[Entity], bool]:
+    return lambda one: bool(readable(holder, [one], partial(_item, caller)))

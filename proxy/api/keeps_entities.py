@@ -12,20 +12,38 @@ from memory.entities import Entity, NewEntity, NewRelationship, Relationship, St
 from memory.model import Scope
 from memory.stored import Page
 from policies.entity import Type
+from policies.labels import Sensitivity
 
 
 class KeepsEntities(Protocol):
     """The store of people and things. Every method acts inside one scope and may raise StoreUnavailable."""
 
     async def add(
-        self, scope: Scope, subject_id: UUID, new: NewEntity, actor: str, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        new: NewEntity,
+        actor: str,
+        *,
+        now: datetime,
+        note: Note,
+        seen: Callable[[Entity], bool] = ...,
     ) -> Entity:
-        """Keep one. Raises Conflict, TooLarge."""
+        """Keep one. Raises Conflict, which names another where that is `seen`, TooLarge."""
 
     async def change(
-        self, scope: Scope, subject_id: UUID, version: int, new: NewEntity, actor: str, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        version: int,
+        new: NewEntity,
+        actor: str,
+        *,
+        now: datetime,
+        note: Note,
+        seen: Callable[[Entity], bool] = ...,
     ) -> Entity:
-        """The next version. Raises NotFound, Conflict."""
+        """The next version. Raises NotFound, Conflict, as `add`."""
 
     async def merge(
         self, scope: Scope, entity_id: UUID, into: UUID, actor: str, *, now: datetime, note: Note
@@ -48,8 +66,16 @@ class KeepsEntities(Protocol):
     ) -> Relationship:
         """Tie two. Raises NotFound, Conflict."""
 
-    async def unrelate(self, scope: Scope, relationship_id: UUID, *, now: datetime, note: Note) -> None:
-        """Tie them no more. Raises NotFound."""
+    async def unrelate(
+        self,
+        scope: Scope,
+        relationship_id: UUID,
+        *,
+        now: datetime,
+        note: Note,
+        may: Callable[[Sensitivity], None] = ...,
+    ) -> None:
+        """Tie them no more, where `may` raises nothing of its label. Raises NotFound."""
 
     async def around(
         self,

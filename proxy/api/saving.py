@@ -189,7 +189,7 @@ class Saving:
         for part, member, kinds in _NAMED:
             ids = [UUID(one) for one in getattr(asked, member)] if member in given else []
             pieces += [await self._named(caller, holder, part, member, one, kinds) for one in ids]
-        return pieces + (await self._styled(caller, asked.persona) if asked.persona.strip() else [])
+        return pieces + (await self._styled(caller, holder, asked.persona) if asked.persona.strip() else [])
 
     async def _known_one(self, caller: Caller, holder: Holder, entity_id: UUID) -> list[Piece]:
         """A person or a thing by its card, or by the facts that name it, as far as they hold. Raises NotFound."""
@@ -204,7 +204,7 @@ class Saving:
             raise NotFound(f"nothing is known of {entity_id} any more", param="entities")
         return pieces
 
-    async def _styled(self, caller: Caller, said: str) -> list[Piece]:
+    async def _styled(self, caller: Caller, holder: Holder, said: str) -> list[Piece]:
         """The persona that is named, by reference, and facets in words of ours."""
         try:
             style = style_of(said)
@@ -216,6 +216,8 @@ class Saving:
         elif style.name:
             try:
                 known = await self._parts.personas.one(caller.scope, caller.credential.hide(style.name))
+                item = Item(caller.scope.tenant, Sensitivity(known.sensitivity))
+                require_readable(holder, item, "persona")
             except NotFound as missing:
                 raise NotFound(missing.message, param="persona") from None
             record = await self._parts.records.memory(caller.scope, known.memory_id, now=caller.now)

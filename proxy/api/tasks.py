@@ -8,7 +8,7 @@ VersionRequired, Unprocessable, StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, get_args
@@ -87,6 +87,8 @@ class TaskCalls:
         item = Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id if session else None)
         require_writable(holder, item, "scope")
         ids = _named(asked.tasks)
+        if not copies:  # what is taken over has been told of already
+            await self._require_seen(caller, holder, {need for one in asked.tasks for need in one.needs} - ids.keys())
         checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, (one.checkpoint for one in asked.tasks))
         memories = [
             await self._memory(caller, one.status, _words(one), one.sensitivity, integrity) for one in asked.tasks
@@ -186,6 +188,7 @@ class TaskCalls:
         memory = await self._memory(caller, status, words, known.sensitivity, lower)
         change = TaskChange(status, memory, needs=None)
         if "needs" in given:
+            await self._require_seen(caller, holder, set(asked.needs) - {str(need) for need in known.needs})
             change = replace(change, needs=frozenset(as_id(need, KIND) for need in asked.needs))
         if "checkpoint" in given:
             checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, [asked.checkpoint])
@@ -230,6 +233,14 @@ class TaskCalls:
     async def _holder(self, caller: Caller) -> Holder:
         return await holder_for(caller, self._parts.keys)
 
+    async def _require_seen(self, caller: Caller, holder: Holder, needs: Collection[str]) -> None:
+        """Raise NotFound for a need that the caller may not see, as for one that is not there."""
+        wanted = {as_id(need, KIND) for need in needs}
+        found = await self._parts.tasks.some(caller.scope, sorted(wanted)) if wanted else []
+        seen = {one.task_id for one in readable(holder, found, partial(_item, caller))}
+        if missing := sorted(wanted - seen):
+            raise NotFound(f"there is no such task in this scope: {missing[0]}", param="needs")
+
     async def _known(self, caller: Caller, holder: Holder, task_id: UUID) -> Task:
         known = await self._parts.tasks.one(caller.scope, task_id)
         require_readable(holder, _item(caller, known), KIND)
@@ -243,8 +254,11 @@ class TaskCalls:
         """Tasks as they are shown."""
         labels = await self._labels.of(caller.scope, [one.session_id for one in found])
         needed = sorted({need for one in found for need in one.needs})
-        not_done = waiting(await self._parts.tasks.some(caller.scope, needed)) if needed else frozenset()
-        holder = await self._holder(caller)
+        holder, others = (
+            await self._holder(caller),
+            await self._parts.tasks.some(caller.scope, needed) if needed else [],
+        )
+        not_done = waiting(readable(holder, others, partial(_item, caller)))
         return [task_said(one, labels, not_done, name_shown(holder, one)) for one in found]
 
     async def _shown(self, caller: Caller, one: Task) -> web.Response:

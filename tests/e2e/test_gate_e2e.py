@@ -283,3 +283,73 @@ def test_the_same_bytes_sent_as_more_sensitive_are(keyed: Keyed) -> None:
     assert artifact(keyed, high, content)["sensitivity"] == "secret", "and is not lowered"
     path = f"/memory/v1/artifacts/{made['id']}"
     assert code(keyed.own(low, "GET", path)) == "not_found" and keyed.own(high, "GET", path)["sensitivity"] == "secret"
+
+
+# ------------------------------------------------------------ records that name others
+
+
+def test_a_tie_that_a_key_may_not_see_stays_and_looks_like_none(keyed: Keyed) -> None:
+    low = keyed.make("e-low", "--user", "e-ada", *USUAL)["secret"]
+    high = keyed.make("e-high", "--user", "e-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
+    ids = [
+        keyed.own(high, "POST", "/memory/v1/entities", {"name": name, "type": "person"})["id"]
+        for name in ("Marjeta", "Anton")
+    ]
+    tie = {"source": ids[0], "type": "sister", "target": ids[1], "sensitivity": "confidential"}
+    made = keyed.own(high, "POST", "/memory/v1/relationships", tie)
+    path = f"/memory/v1/relationships/{made['id']}"
+    assert code(keyed.own(low, "DELETE", path)) == "not_found"
+    near = keyed.own(high, "GET", f"/memory/v1/entities/{ids[0]}/neighbours")
+    assert [one["id"] for one in near["relationships"]] == [made["id"]]
+    assert code(keyed.own(high, "DELETE", path)) == "done"
+
+
+def test_a_name_that_is_taken_names_whom_the_key_may_see(keyed: Keyed) -> None:
+    low = keyed.make("e-named", "--user", "e-bor", *USUAL)["secret"]
+    high = keyed.make("e-names", "--user", "e-bor", *USUAL, "--sensitivity-max", "secret")["secret"]
+    made = keyed.own(
+        high, "POST", "/memory/v1/entities", {"name": "Halyard", "type": "project", "sensitivity": "confidential"}
+    )
+    for secret, told in ((low, False), (high, True)):
+        refused = keyed.own(secret, "POST", "/memory/v1/entities", {"name": "Halyard", "type": "project"})
+        assert code(refused) == "conflict"
+        assert (made["id"] in refused["error"]["message"]) is told
+
+
+def test_a_task_waits_for_tasks_that_its_author_may_see(keyed: Keyed) -> None:
+    low = keyed.make("t-low", "--user", "t-ada", *USUAL)["secret"]
+    high = keyed.make("t-high", "--user", "t-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
+
+    def task(secret: str, title: str, **more: Any) -> Any:
+        return keyed.own(secret, "POST", "/memory/v1/tasks", {"tasks": [{"title": title, **more}]})
+
+    hidden = task(high, MERGER, sensitivity="confidential")["data"][0]
+    none = "01a214e5-0000-7000-8000-000000000000"
+    refused = task(low, "Paint the fence", needs=[hidden["id"]])
+    unknown = task(low, "Paint the fence", needs=[none])
+    assert code(refused) == code(unknown) == "not_found"
+    assert refused["error"]["message"].replace(hidden["id"], none) == unknown["error"]["message"]
+    fence = task(low, "Paint the fence")["data"][0]
+    path, version = f"/memory/v1/tasks/{fence['id']}", str(fence["version"])
+    assert code(keyed.own(low, "PATCH", path, {"needs": [hidden["id"]]}, If_Match=version)) == "not_found"
+    waits = keyed.own(high, "PATCH", path, {"needs": [hidden["id"]]}, If_Match=version)
+    assert waits["waits_for"] == [hidden["id"]]
+    seen = keyed.own(low, "GET", path)
+    assert seen["waits_for"] == [], "not whether it is done"
+    again = keyed.own(low, "PATCH", path, {"notes": "Green.", "needs": seen["needs"]}, If_Match=str(seen["version"]))
+    assert again["needs"] == [hidden["id"]], "what it needed it goes on needing"
+
+
+def test_a_checkpoint_takes_along_no_persona_that_the_key_may_not_see(keyed: Keyed) -> None:
+    low = keyed.make("p-low", "--user", "p-ada", *USUAL)["secret"]
+    high = keyed.make("p-high", "--user", "p-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
+    persona = {"name": "board", "description": MERGER, "sensitivity": "confidential"}
+    assert code(keyed.own(high, "POST", "/memory/v1/personas", persona)) == "done"
+
+    def save(secret: str, name: str, persona: str) -> Any:
+        body = {"name": name, "notes": "The ladder is in the shed.", "persona": persona}
+        return keyed.own(secret, "POST", "/memory/v1/checkpoints", body)
+
+    refused, unknown = save(low, "one", "board"), save(low, "one", "nobody")
+    assert refused == unknown and code(refused) == "not_found"
+    assert code(save(high, "two", "board")) == "done"

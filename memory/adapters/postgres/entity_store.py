@@ -20,7 +20,13 @@ from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.entity_learning import ENTITIES_MAX
 from memory.adapters.postgres.entity_words import relationship, standing_of, with_words
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.own_memory import add_next_version, add_own_memory, require_turn, turn_memory
+from memory.adapters.postgres.own_memory import (
+    add_next_version,
+    add_own_memory,
+    require_turn,
+    standing_by_id,
+    turn_memory,
+)
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
@@ -30,11 +36,18 @@ from memory.model import NewMemory, Scope, ScopeId
 from memory.stored import Page
 from policies.entity import HIERARCHIES, Told, Type
 from policies.graph import circle_in
+from policies.labels import Sensitivity
 
 EDGES_MAX: Final = 1_000
 """Relationships read around the ones that are asked about, at each hop."""
 HISTORY_MAX: Final = 10_000
 _NONE: Final = "there is no such entity in this scope"
+Seen = Callable[[Entity], bool]
+
+
+def everybody(_: Entity) -> bool:
+    """Who asks may be told of anybody."""
+    return True
 
 
 class EntityStore:
@@ -47,9 +60,17 @@ class EntityStore:
         self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
 
     async def add(
-        self, scope: Scope, subject_id: UUID, new: NewEntity, actor: str, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        new: NewEntity,
+        actor: str,
+        *,
+        now: datetime,
+        note: Note,
+        seen: Seen = everybody,
     ) -> Entity:
-        """Keep one. Raises Conflict for a name that another has, TooLarge."""
+        """Keep one. Raises Conflict for a name that another has, which names whom of them is `seen`, TooLarge."""
         scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
@@ -57,7 +78,7 @@ class EntityStore:
             if await tx.value("count_entities", scope.tenant, scope_id, ENTITIES_MAX) >= ENTITIES_MAX:
                 raise TooLarge(f"a scope has at most {ENTITIES_MAX} entities; delete or merge some")
             if not new.namesake:
-                await _require_free(tx, scope, scope_id, new.entity_id, new.told)
+                await _require_free(tx, scope, scope_id, new.entity_id, new.told, seen)
             await self._add_card(tx, place, new.memory, changed)
             card_id = new.memory.memory_id
             await tx.run("add_entity", scope.tenant, new.entity_id, scope_id, new.told.type, card_id, now)
@@ -68,9 +89,18 @@ class EntityStore:
         return await self.one(scope, new.entity_id)
 
     async def change(
-        self, scope: Scope, subject_id: UUID, version: int, new: NewEntity, actor: str, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        version: int,
+        new: NewEntity,
+        actor: str,
+        *,
+        now: datetime,
+        note: Note,
+        seen: Seen = everybody,
     ) -> Entity:
-        """The next version of one. Raises NotFound, Conflict: another version, a name that another has."""
+        """The next version of one. Raises NotFound, Conflict: another version, a name that another has, as `add`."""
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
@@ -79,7 +109,7 @@ class EntityStore:
             if known["version"] != version:
                 raise Conflict(f"it is at version {known['version']}, the change was made from version {version}")
             if not new.namesake:
-                await _require_free(tx, scope, scope_id, new.entity_id, new.told)
+                await _require_free(tx, scope, scope_id, new.entity_id, new.told, seen)
             card_id = known["card_id"]
             if card_id is None:
                 card_id = new.memory.memory_id
@@ -203,17 +233,28 @@ class EntityStore:
         around = await self.around(scope, [source], at=None)
         return next(one for one in around if one.relationship_id == new.relationship_id)
 
-    async def unrelate(self, scope: Scope, relationship_id: UUID, *, now: datetime, note: Note) -> None:
-        """Tie them no more; what was said by hand of it is hidden, a fact stays. Raises NotFound."""
+    async def unrelate(
+        self,
+        scope: Scope,
+        relationship_id: UUID,
+        *,
+        now: datetime,
+        note: Note,
+        may: Callable[[Sensitivity], None] = lambda _: None,
+    ) -> None:
+        """Tie them no more; what was said by hand of it is hidden, a fact stays. Raises NotFound, and what `may` does
+        of its label: then it stays.
+        """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await tx.row("lock_relationship", scope.tenant, scope_id, relationship_id)
             if known is None:
                 raise NotFound("there is no such relationship in this scope")
+            said = (await standing_by_id(tx, scope.tenant, scope_id, [known["memory_id"]])).get(known["memory_id"])
+            may(Sensitivity(said["sensitivity"]) if said is not None else Sensitivity.SECRET)
             await tx.run("mark_relationship_deleted", scope.tenant, relationship_id, now)
-            said = (await standing_of(tx, scope, scope_id, [known["memory_id"]])).get(known["memory_id"])
-            if said is not None and "relationship" in said["attributes"]:
+            if said is not None and said["successor_id"] is None and "relationship" in said["attributes"]:
                 await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], now, changed=changed, now=now)
             await witness(tx)
 
@@ -326,8 +367,8 @@ async def _name(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID, c
     await tx.run_many("add_alias", ((scope.tenant, entity_id, one, card_id, scope_id) for one in sorted(prints)))
 
 
-async def _require_free(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID, told: Told) -> None:
-    """No other of its type has one of its names. Raises Conflict that says who."""
+async def _require_free(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID, told: Told, seen: Seen) -> None:
+    """No other of its type has one of its names. Raises Conflict that says who, where that one is seen."""
     prints = [fingerprint(scope.tenant, scope_id, one) for one in (told.name, *told.aliases)]
     rows = await tx.fetch("entities_named", scope.tenant, scope_id, prints)
     mine = {row["root"] for row in rows if row["entity_id"] == entity_id} | {entity_id}
@@ -337,8 +378,11 @@ async def _require_free(tx: Transaction, scope: Scope, scope_id: int, entity_id:
         if row["root"] not in mine and row["deleted_at"] is None and row["type"] == told.type
     )
     if taken:
+        shown = [str(one.entity_id) for one in await _by_id(tx, scope, scope_id, taken) if seen(one)]
         raise Conflict(
-            f"{taken[0]} has one of these names: change or merge that one, or say `namesake` if they are two",
+            f"{shown[0]} has one of these names: change or merge that one, or say `namesake` if they are two"
+            if shown
+            else "another has one of these names: choose another, or say `namesake` if they are two",
             param="name",
         )
 
