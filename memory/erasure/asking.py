@@ -22,6 +22,7 @@ from memory.model import Scope, TombstoneKind, Unless
 from memory.write.tombstones import digest, session_digest
 
 _NOBODY: Final = UUID(int=0)
+_MARK_BYTES: Final = 4
 
 
 def binding_of(tenant: UUID, erasure_id: UUID) -> Binding:
@@ -59,10 +60,14 @@ class Asking:
 
     async def ask(self, target: Target, now: datetime) -> UUID:
         """Write a job; its id."""
-        tenant, erasure_id = target.scope.tenant, new_id()
+        tenant, erasure_id = target.scope.tenant, await self._marked(target.scope, new_id())
         sealed = await self._sealed(target, erasure_id)
         await self.store.add(tenant, erasure_id, target.kind, sealed, await self._digest(target), now)
         return erasure_id
+
+    async def is_of(self, scope: Scope, erasure_id: UUID) -> bool:
+        """Whether this erasure was asked for in this scope."""
+        return await self._marked(scope, erasure_id) == erasure_id
 
     async def ask_again(self, target: Target, line: Entry) -> None:
         """Write the job of an erasure that an older copy does not know, under its own name."""
@@ -99,6 +104,12 @@ class Asking:
     async def job(self, tenant: UUID, erasure_id: UUID) -> Job | None:
         """How far a job is; None for no such job."""
         return await self.store.get(tenant, erasure_id)
+
+    async def _marked(self, scope: Scope, erasure_id: UUID) -> UUID:
+        """An id whose last bytes are an HMAC of the rest and the scope: a job that has ended keeps no name of it."""
+        names = "\x00".join((scope.user, scope.project, scope.agent)).encode("utf-8", "surrogatepass")
+        key, rest = await self.keys.content_key(scope.tenant), erasure_id.bytes[:-_MARK_BYTES]
+        return UUID(bytes=rest + hmac.digest(key, b"erasure id\x00" + rest + names, "sha256")[:_MARK_BYTES])
 
     async def _sealed(self, target: Target, erasure_id: UUID) -> bytes:
         tenant = target.scope.tenant

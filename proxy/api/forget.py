@@ -23,7 +23,7 @@ from memory.erasure.model import WHOLE, Labelled, Target
 from memory.errors import Conflict, NotFound, ScopeDenied, StoreUnavailable
 from memory.read.items import Filter
 from memory.read.recall import Question
-from policies.capabilities import READ_OWN
+from policies.capabilities import ADMIN, READ_OWN
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from proxy.api.answers import json_answer, said
@@ -77,10 +77,13 @@ class Forget:
         return await self._answer(caller, erasure_id, ANSWER_S)
 
     async def show(self, request: web.Request) -> web.Response:
-        """How far an erasure is."""
+        """How far an erasure is that was asked for in the caller's scope; an admin sees those of all."""
         caller = caller_of(request, self._parts.door, "memory:erase")
         parameters(request, ())
-        return _answered(await self._answer(caller, id_in_path(request, "erasure"), 0))
+        erasure_id = id_in_path(request, "erasure")
+        if not caller.credential.can(ADMIN) and not await self._forgets.is_of(caller.scope, erasure_id):
+            raise NotFound("there is no such erasure in this scope")
+        return _answered(await self._answer(caller, erasure_id, 0))
 
     async def _answer(self, caller: Caller, erasure_id: UUID, wait_s: float) -> Answer:
         until_s = time.monotonic() + wait_s

@@ -353,3 +353,17 @@ def test_a_checkpoint_takes_along_no_persona_that_the_key_may_not_see(keyed: Key
     refused, unknown = save(low, "one", "board"), save(low, "one", "nobody")
     assert refused == unknown and code(refused) == "not_found"
     assert code(save(high, "two", "board")) == "done"
+
+
+# ------------------------------------------------------------ receipts
+
+
+def test_an_erasure_is_shown_in_the_scope_that_asked_for_it(keyed: Keyed) -> None:
+    mine = keyed.make("r-mine", "--user", "r-ada", *ERASES)["secret"]
+    other = keyed.make("r-other", "--user", "r-bor", *ERASES)["secret"]
+    admin = keyed.make("r-admin", "--can", "memory:admin")["secret"]
+    put(keyed, mine, line("The cooper of Vipava makes barrels.", "s1"))
+    made = forget(keyed, mine, session="s1")["id"]
+    shown = [keyed.own(secret, "GET", f"/memory/v1/forget/{made}") for secret in (mine, other, admin)]
+    assert [one.get("complete") for one in shown] == [True, None, True]
+    assert code(shown[1]) == "not_found"
