@@ -3,12 +3,14 @@
 A prepared body and our headers in; the client's answer out, chunk by chunk as it arrives; an Outcome for capture. Only
 the final event of a stream, or the last byte of another body, waits for `keep` (DESIGN section 3). An upstream that
 dies midway cuts the client and is kept as `failed`; a client that leaves frees the upstream at once and is kept as
-`partial`. Nothing here knows of memory.
+`partial`. Fails open: what cannot be read or kept is logged and counted, and the answer goes on. Nothing here knows of
+memory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,12 +26,13 @@ from memory.off_loop import off_loop
 from memory.passage import CLIENT_LEFT, lap, note, note_answer
 from memory.read.conversation import Conversation
 from memory.read.dropped import Joint, pair_of
-from memory.telemetry import Metrics
+from memory.telemetry import Metrics, event
 from proxy.copies import Copies, Copy
 from proxy.relay import PIECE_BYTES, RelayResponse, Upstream, begin, cut, let_go, open_to, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
 from proxy.wire.sse import FinalEventHold, LastByteHold
 
+log: Final = logging.getLogger("memory_proxy.answering")
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
 _DIED: Final = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, OSError)
@@ -116,7 +119,7 @@ class Answering:
         except asyncio.CancelledError:
             self._metrics.clients_left.inc()
             if keep is not None and left is not None:
-                left(keep(Outcome(web.StreamResponse(), CLIENT_LEFT, "partial", "client_left")))
+                left(self._kept(keep, Outcome(web.StreamResponse(), CLIENT_LEFT, "partial", "client_left")))
             raise
         try:
             if refused is not None and answer.status >= 400:
@@ -178,7 +181,7 @@ class Answering:
         finally:
             copy.release()
         if keep is not None:
-            await asyncio.shield(asyncio.ensure_future(keep(outcome)))
+            await asyncio.shield(asyncio.ensure_future(self._kept(keep, outcome)))
             lap("hold")
         if died:
             self._metrics.upstream_failures.labels("midstream").inc()
@@ -215,6 +218,16 @@ class Answering:
                 await response.write(piece)
         return False
 
+    async def _kept(self, keep: Keep, outcome: Outcome) -> None:
+        """Keep it. What is not foreseen there costs the answer nothing."""
+        try:
+            await keep(outcome)
+        except Exception as fault:
+            self._metrics.captures_lost.inc()
+            note(capture="none")
+            event(log, "capture_lost", logging.ERROR, fault=type(fault).__name__)
+            log.exception("unforeseen fault")
+
     async def _keep_partial(
         self, keep: Keep, response: RelayResponse, answer: aiohttp.ClientResponse, streamed: bool, copy: Copy
     ) -> None:
@@ -222,7 +235,7 @@ class Answering:
             outcome = await self._outcome(response, answer, streamed, copy, died=False, left=True)
         finally:
             copy.release()
-        await keep(outcome)
+        await self._kept(keep, outcome)
 
     async def _outcome(
         self,
@@ -283,3 +296,7 @@ async def _read_answer(
         return await off_loop(bytes_max if encoding else sum(map(len, chunks)), read), None
     except AnswerUnreadable as exc:
         return None, f"answer unreadable: {exc}"
+    except Exception as fault:
+        event(log, "answer_not_read", logging.ERROR, fault=type(fault).__name__)
+        log.exception("unforeseen fault")
+        return None, f"answer unreadable: {type(fault).__name__}"

@@ -27,7 +27,7 @@ from proxy.identity import Credential
 from proxy.in_flight import BODY, InFlight, read_body
 from proxy.limits import KeyUse, require_model, tokens_by_size
 from proxy.passages import Passages, answered
-from proxy.relay import Upstream, pass_through
+from proxy.relay import Upstream, cut, pass_through
 from proxy.websocket import is_websocket, tunnel
 
 log = logging.getLogger("memory_proxy.http")
@@ -99,6 +99,8 @@ class Front:
                     request[USE] = asked
                 return await handler(request)
         except Refused as refused:
+            if has_begun(request):
+                raise
             note_refusal(self._journal, request, refused)
             if isinstance(refused, UpstreamUnreachable):
                 self._metrics.upstream_failures.labels("connect").inc()
@@ -145,6 +147,11 @@ def note_refusal(journal: Audit, request: web.Request, refused: Refused) -> None
         journal.note(caller.tenant, caller.actor, "refused", decision="refused", why=refused.code + place)
 
 
+def has_begun(request: web.BaseRequest) -> bool:
+    """Whether some of an answer has gone out: another would be read as part of it."""
+    return request.writer.output_size > 0
+
+
 def refusal(refused: Refused) -> web.Response:
     """A fault of ours in OpenAI's error form."""
     error = {"message": refused.message, "type": "memory_proxy_error", "param": refused.param, "code": refused.code}
@@ -161,20 +168,23 @@ def refusal(refused: Refused) -> web.Response:
 
 def guarded(handler: Handler) -> Handler:
     """A handler behind which nothing is unforeseen: faults are logged with their place and answered 500 in OpenAI's
-    form, never with their text. A plain wrapper, since aiohttp builds its middlewares' chain for every request."""
+    form, never with their text. Behind a head that has gone out nothing can be answered: the connection is cut. A plain
+    wrapper, since aiohttp builds its middlewares' chain for every request."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
-        except web.HTTPException:
-            raise
-        except Refused as refused:
-            return refusal(refused)
-        except ConnectionError:
+        except (web.HTTPException, ConnectionError):
             raise
         except Exception as fault:
+            begun = has_begun(request)
+            if isinstance(fault, Refused) and not begun:
+                return refusal(fault)
             event(log, "unforeseen", logging.ERROR, route=request.path[:64], fault=type(fault).__name__)
             log.exception("unforeseen fault")
+            if begun:
+                cut(request)
+                raise ConnectionResetError("an answer has begun, no other can be sent") from fault
             if request.transport is None or request.transport.is_closing():
                 raise
             return refusal(Unforeseen("the proxy failed on this request; its log has the place"))

@@ -18,7 +18,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from memory.errors import HeadTooLarge, MemoryInvalid, Refused, TooSlow
 from memory.telemetry import event
-from proxy.app import Unforeseen, refusal
+from proxy.app import Unforeseen, has_begun, refusal
 
 log = logging.getLogger("memory_proxy.http")
 _MANY: Final = "Too many headers"
@@ -77,7 +77,7 @@ class GuardedHandler(RequestHandler):
     ) -> web.StreamResponse:
         """What the parser refuses. aiohttp's own answer and log line would quote the header that was too long."""
         event(log, "bad_request", logging.INFO, fault=type(exc).__name__)
-        if request.writer.output_size > 0:
+        if has_begun(request):
             raise ConnectionError("an answer has begun, no other can be sent")
         response = refusal(_said(status, exc))
         response.force_close()

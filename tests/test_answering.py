@@ -1,9 +1,9 @@
-"""An answer that breaks off where it was read before it was passed on: told as what it is, never as whole."""
+"""An answer that breaks off, or is not kept: told as what it is, never as whole, never begun a second time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -11,9 +11,11 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
-from memory.errors import UpstreamUnreachable
+from memory.errors import NotFound, UpstreamUnreachable
 from memory.telemetry import Metrics
-from proxy.answering import Answering
+from proxy import answering as module
+from proxy.answering import Answering, Outcome
+from proxy.app import Handler, guarded
 from proxy.relay import Upstream
 
 HEAD = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -73,3 +75,132 @@ async def test_a_long_error_answer_that_breaks_off_cuts_the_client() -> None:
 async def test_a_whole_error_answer_passes_as_it_is() -> None:
     async with answering(HEAD % 100_000 + b"x" * 100_000) as url:
         assert await asked(url) == (400, b"x" * 100_000)
+
+
+# ---------------------------------------------------------------- what is kept, and what follows a head
+
+
+Speaks = Callable[[asyncio.StreamWriter], Awaitable[None]]
+Keeps = Callable[[Outcome], Awaitable[None]]
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+TOKEN = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+WHOLE = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{"choices":[]}'
+
+
+def chunked(*pieces: bytes) -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in pieces)
+
+
+@asynccontextmanager
+async def kept(speaks: Speaks, keep: Keeps, metrics: Metrics) -> AsyncIterator[asyncio.StreamReader]:
+    """What a client reads of an answer that `speaks` writes and `keep` is given."""
+
+    async def upstream_speaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await speaks(writer)
+        writer.close()
+
+    async def keeping(outcome: Outcome) -> None:
+        await keep(outcome)
+
+    async def proxied(request: web.Request) -> web.StreamResponse:
+        step = Answering(upstream, metrics, 1 << 20)
+        return (await step.send(request, b"{}", CIMultiDict(), keep=keeping)).response
+
+    async with await asyncio.start_server(upstream_speaks, "127.0.0.1", 0) as server:
+        there = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        upstream = Upstream(there, api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4)
+        try:
+            async with client_of(proxied) as reader:
+                yield reader
+        finally:
+            await upstream.close()
+
+
+@asynccontextmanager
+async def client_of(handler: Handler) -> AsyncIterator[asyncio.StreamReader]:
+    """What a client reads that has asked this handler."""
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", guarded(handler))
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
+    try:
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+        async with asyncio.timeout(20):
+            yield reader
+    finally:
+        writer.close()
+        await runner.cleanup()
+
+
+async def all_of(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the connection ends, however it does."""
+    said = b""
+    try:
+        while piece := await reader.read(65_536):
+            said += piece
+    except ConnectionError:
+        pass
+    return said
+
+
+async def fails(outcome: Outcome) -> None:
+    raise KeyError("unforeseen")
+
+
+async def whole(writer: asyncio.StreamWriter) -> None:
+    writer.write(WHOLE)
+    await writer.drain()
+
+
+async def stream(writer: asyncio.StreamWriter) -> None:
+    writer.write(EVENTS + chunked(TOKEN, DONE) + b"0\r\n\r\n")
+    await writer.drain()
+
+
+@pytest.mark.parametrize(("speaks", "end"), [(whole, b'{"choices":[]}'), (stream, b"0\r\n\r\n")])
+async def test_an_answer_that_cannot_be_kept_arrives_whole_and_is_counted(speaks: Speaks, end: bytes) -> None:
+    metrics = Metrics()
+    async with kept(speaks, fails, metrics) as reader:
+        said = await reader.readuntil(end)
+    assert said.count(b"HTTP/1.1") == 1
+    assert metrics.captures_lost._value.get() == 1
+
+
+async def test_an_answer_that_cannot_be_read_arrives_whole_and_is_kept_without_content(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def breaks(_: bytes) -> None:
+        raise KeyError("unforeseen")
+
+    outcomes: list[Outcome] = []
+
+    async def keep(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+
+    monkeypatch.setattr(module, "assemble_stream", breaks)
+    async with kept(stream, keep, Metrics()) as reader:
+        assert (await reader.readuntil(b"0\r\n\r\n")).count(DONE) == 1
+    assert [(one.status, one.answer) for one in outcomes] == [("failed", None)]
+
+
+@pytest.mark.parametrize("fault", [KeyError("unforeseen"), NotFound("late")], ids=["unforeseen", "refused"])
+@pytest.mark.parametrize("length", [None, 100], ids=["chunked", "length"])
+async def test_a_fault_behind_a_head_cuts_the_connection_and_begins_no_second_answer(
+    fault: Exception, length: int | None
+) -> None:
+    async def breaks(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.content_length = length
+        await response.prepare(request)
+        await response.write(b"half")
+        raise fault
+
+    async with client_of(breaks) as reader:
+        said = await all_of(reader)
+    assert said.count(b"HTTP/1.1") == 1
+    assert b"memory_proxy_error" not in said
+    assert not said.endswith(b"0\r\n\r\n")

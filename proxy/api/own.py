@@ -44,7 +44,7 @@ from proxy.api.tasks import TaskCalls
 from proxy.api.tokens import Tokens
 from proxy.api.tool_table import TOOLS, TOOLS_PATH
 from proxy.api.tools import Tools
-from proxy.app import note_refusal, refusal
+from proxy.app import has_begun, note_refusal, refusal
 from proxy.chat import CREDENTIAL
 from proxy.passages import answered
 
@@ -231,9 +231,13 @@ class OwnApi:
                 await self._use.admit(self._door.admit(request))
             return await handler(request)
         except Refused as refused:
+            if has_begun(request):
+                raise
             note_refusal(self._journal, request, refused)
             return refusal(refused)
         except StoreRefused as fault:  # its user or project was forgotten while this was on its way
+            if has_begun(request):
+                raise
             event(log, "store_refused", logging.WARNING, route=request.path[:64], fault=str(fault)[:200])
             return refusal(Conflict("what this belongs to was changed or forgotten meanwhile: send it again"))
 
