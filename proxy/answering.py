@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import aiohttp
 from aiohttp import web
@@ -33,6 +33,9 @@ from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompr
 from proxy.wire.sse import FinalEventHold, LastByteHold
 
 log: Final = logging.getLogger("memory_proxy.answering")
+# Behind a final event comes the end of the body, at once. Where something between us and vLLM keeps that to itself the
+# client waits no longer for the event.
+FINAL_EVENT_HOLD_S: Final = 1.0
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
 _DIED: Final = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, OSError)
@@ -88,6 +91,7 @@ class Outcome:
         return {"id": self.answer.id, "model": self.answer.model, "choices": choices, "usage": self.answer.usage}
 
 
+End = Literal["ended", "died", "open"]
 Keep = Callable[[Outcome], Coroutine[Any, Any, None]]
 Refuses = Callable[[int, bytes], bool]
 InBackground = Callable[[Coroutine[Any, Any, None]], None]
@@ -145,7 +149,7 @@ class Answering:
         response = begin(answer, head)
         await response.prepare(request)
         await response.write(text)
-        if await self._pump(answer, response, None, Copy(0, self._copies)):
+        if await self._pump(answer, response, None, Copy(0, self._copies)) == "died":
             self._metrics.upstream_failures.labels("midstream").inc()
             cut(request)
             return Outcome(response, answer.status, "failed")
@@ -166,9 +170,9 @@ class Answering:
         response = begin(answer, head)
         try:
             await open_to(request, answer, response)
-            died = await self._pump(answer, response, hold, copy)
+            end = await self._pump(answer, response, hold, copy)
             lap("stream")
-            outcome = await self._outcome(response, answer, streamed, copy, died=died, left=False)
+            outcome = await self._outcome(response, answer, streamed, copy, died=end == "died", left=False)
             if (said := outcome.answer) is not None:
                 note_answer(said.id, said.usage, [one.finish_reason for one in said.choices if one.finish_reason])
         except (asyncio.CancelledError, ConnectionError):
@@ -183,7 +187,10 @@ class Answering:
         if keep is not None:
             await asyncio.shield(asyncio.ensure_future(self._kept(keep, outcome)))
             lap("hold")
-        if died:
+        if hold is not None and end == "open":
+            await response.write(hold.held)
+            end, hold = await self._pump(answer, response, None, copy, waiting=False), None
+        if end == "died":
             self._metrics.upstream_failures.labels("midstream").inc()
             cut(request)
             return outcome
@@ -197,14 +204,19 @@ class Answering:
         response: RelayResponse,
         hold: FinalEventHold | LastByteHold | None,
         copy: Copy,
-    ) -> bool:
-        """Carry the pieces, to the end where none is held; says whether the upstream died before its end."""
-        waiting, ended = True, False
+        *,
+        waiting: bool = True,
+    ) -> End:
+        """Carry the pieces, to the end where none is held; says whether the upstream died before its end, or has said
+        its final event and not ended. `waiting`: for its first piece."""
+        ended, until = False, None
         while not ended:
             try:
-                piece = await answer.content.read(PIECE_BYTES)
+                piece = await (answer.content.read(PIECE_BYTES) if until is None else _read_until(answer, until))
             except _DIED:
-                return True
+                return "died"
+            if piece is None:
+                return "open"
             if waiting:
                 waiting = False
                 lap("upstream")
@@ -212,11 +224,13 @@ class Answering:
             if hold is not None:
                 copy.add(piece)
                 await response.write(hold.feed(piece))  # where all of it is held, the head goes
+                if until is None and hold.final_seen:
+                    until = asyncio.get_running_loop().time() + FINAL_EVENT_HOLD_S
             elif ended:
                 await response.write_eof(piece)
             else:
                 await response.write(piece)
-        return False
+        return "ended"
 
     async def _kept(self, keep: Keep, outcome: Outcome) -> None:
         """Keep it. What is not foreseen there costs the answer nothing."""
@@ -300,3 +314,12 @@ async def _read_answer(
         event(log, "answer_not_read", logging.ERROR, fault=type(fault).__name__)
         log.exception("unforeseen fault")
         return None, f"answer unreadable: {type(fault).__name__}"
+
+
+async def _read_until(answer: aiohttp.ClientResponse, until: float) -> bytes | None:
+    """The next piece of a body; None where there is none by `until`, on the loop's clock."""
+    try:
+        async with asyncio.timeout_at(until):
+            return await answer.content.read(PIECE_BYTES)
+    except TimeoutError:
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -204,3 +205,47 @@ async def test_a_fault_behind_a_head_cuts_the_connection_and_begins_no_second_an
     assert said.count(b"HTTP/1.1") == 1
     assert b"memory_proxy_error" not in said
     assert not said.endswith(b"0\r\n\r\n")
+
+
+async def test_the_final_event_does_not_wait_for_an_end_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A middlebox may keep the last chunk of a stream to itself; what it says later still arrives."""
+    monkeypatch.setattr(module, "FINAL_EVENT_HOLD_S", 0.2)
+    goes_on, outcomes = asyncio.Event(), list[Outcome]()
+
+    async def slowly(writer: asyncio.StreamWriter) -> None:
+        writer.write(EVENTS + chunked(TOKEN, DONE))
+        await writer.drain()
+        await goes_on.wait()
+        writer.write(chunked(b": late\n\n") + b"0\r\n\r\n")
+        await writer.drain()
+
+    async def keep(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+
+    began = time.monotonic()
+    async with kept(slowly, keep, Metrics()) as reader:
+        assert TOKEN in await reader.readuntil(DONE)
+        assert time.monotonic() - began >= 0.2
+        assert [one.status for one in outcomes] == ["complete"]
+        goes_on.set()
+        assert b": late" in await reader.readuntil(b"0\r\n\r\n")
+    assert len(outcomes) == 1
+
+
+async def test_an_upstream_that_dies_behind_its_final_event_cuts_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FINAL_EVENT_HOLD_S", 0.2)
+    outcomes: list[Outcome] = []
+
+    async def dies(writer: asyncio.StreamWriter) -> None:
+        writer.write(EVENTS + chunked(TOKEN, DONE))
+        await writer.drain()
+        await asyncio.sleep(1)
+
+    async def keep(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+
+    metrics = Metrics()
+    async with kept(dies, keep, metrics) as reader:
+        said = await all_of(reader)
+    assert DONE in said and not said.endswith(b"0\r\n\r\n")
+    assert [one.status for one in outcomes] == ["complete"]

@@ -98,6 +98,7 @@ class LastByteHold:
     """Lets a body pass and keeps back its last byte: for answers that are not event streams, or are compressed."""
 
     __slots__ = ("_held",)
+    final_seen = False  # of a body without events nobody can tell before its end
 
     def __init__(self) -> None:
         self._held = b""
