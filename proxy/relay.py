@@ -15,6 +15,7 @@ from typing import Any, Final
 import aiohttp
 from aiohttp import web
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -52,12 +53,24 @@ class RelayResponse(web.StreamResponse):
 
 class SteadyHandler(ResponseHandler):
     """A connection to vLLM that is told to read on only where it had stopped. aiohttp tells it so with each HTTP chunk
-    that is read, and has its parser look at nothing: 20 us of CPU time in an answer of 66."""
+    that is read, and has its parser look at nothing: 20 us of CPU time in an answer of 66.
+
+    A body whose framing breaks ends with that. aiohttp tells the connection alone; who reads the body waits for ever.
+    """
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Read on."""
         if self._reading_paused:
             super().resume_reading(resume_parser)
+
+    def set_exception(self, exc: BaseException, *cause: Any, **more: Any) -> None:
+        """End what is read here. Other faults than the parser's leave a body that has come to its reader."""
+        super().set_exception(exc, *cause, **more)
+        body = getattr(self, "_payload", None)  # where aiohttp keeps none it may well tell it itself
+        if not isinstance(exc, HttpProcessingError) or not isinstance(body, aiohttp.StreamReader):
+            return
+        if not body.is_eof() and body.exception() is None:
+            body.set_exception(aiohttp.ClientPayloadError(f"the body's framing is broken ({type(exc).__name__})"))
 
 
 class SteadyConnector(aiohttp.TCPConnector):

@@ -159,6 +159,33 @@ async def test_an_upstream_that_dies_behind_its_head_never_looks_complete(passed
     assert b"\r\n0\r\n\r\n" not in heard
 
 
+@ways
+@pytest.mark.parametrize("said", [b"", chunked(TOKEN, ends=False)], ids=["before the body", "in its middle"])
+@pytest.mark.parametrize("broken", [b"ZZZ\r\n", b"5\r\nhelloX", b"-1\r\n\r\n"], ids=["size", "end", "negative"])
+async def test_an_answer_whose_framing_breaks_ends_at_once(passed: bool, said: bytes, broken: bytes) -> None:
+    """The parser tells the connection and not the body, which would be waited for without a bound."""
+    over = asyncio.Event()
+
+    async def breaks(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + said)
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        writer.write(broken)
+        await writer.drain()
+        await over.wait()  # the upstream itself does not hang up
+
+    async with relayed(breaks, passed=passed) as (port, _, _), asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        try:
+            heard = await reader.read()
+        except ConnectionResetError:
+            heard = b""
+        over.set()
+        writer.close()
+    assert b"\r\n0\r\n\r\n" not in heard
+
+
 async def test_connections_of_the_pool_are_told_to_read_on_only_where_they_had_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -104,6 +104,21 @@ async def test_stand_in_that_dies_midway_cuts_the_client_and_the_exchange_is_fai
     assert [(row["status"], row["reason"]) for row in await exchanges(service, user)] == [("failed", "upstream_died")]
 
 
+@pytest.mark.parametrize("content_type", [b"text/event-stream", b"application/json"])
+async def test_answer_whose_framing_breaks_cuts_the_client_and_the_exchange_is_failed(
+    scripted: Scripted, user: str, content_type: bytes
+) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: " + content_type + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"half"}}]}\n\n'
+    pieces = [head, b"%x\r\n%b\r\n" % (len(event), event), b"ZZZ\r\n"]
+    scripted.upstream.then(*pieces, pause_s=0.1, keep=True)  # it waits for another request and does not hang up
+    said = await asyncio.to_thread(ask, scripted.service, "Tell me.", user, body={"stream": True})
+    assert (said.status, said.raw.whole) == (200, False)
+    await asyncio.to_thread(scripted.service.settle)
+    rows = await exchanges(scripted.service, user)
+    assert [(row["status"], row["reason"]) for row in rows] == [("failed", "upstream_died")]
+
+
 async def test_error_event_mid_stream_passes_and_the_exchange_is_failed(service: Service, user: str) -> None:
     more: dict[str, Any] = {"body": {"stream": True}, "x_fake_error_after": "4"}
     said = await asyncio.to_thread(ask, service, "Tell me.\nsay: a b c d e f g h", user, **more)
