@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol
+from urllib.parse import unquote
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -77,6 +78,8 @@ class Front:
         if is_websocket(request):
             return "websocket", self._tunnel
         path = request.rel_url.raw_path
+        if "%" in path:  # vLLM's server looks for the route of the decoded path, and of no other spelling
+            path = unquote(path)
         if request.method == "POST" and path == CHAT_ROUTE:
             return "chat", self._chat
         if request.method == "POST" and path in GENERATION_ROUTES:

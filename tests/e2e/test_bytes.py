@@ -80,6 +80,34 @@ def reply(*headers: bytes, status: int = 200) -> Pairs:
     return [ID, (b"x-fake-status", b"%d" % status), *((b"x-fake-reply-header", header) for header in headers)]
 
 
+MEMORY_TOO = b'{"model":"fake-model","prompt":"x","messages":[{"role":"user","content":"x"}],"memory":{"mode":"on"}}'
+SAME_ROUTE = ["/v1/chat/completion%73", "/v1/chat%2Fcompletions", "/%76%31/chat/completions?x=%2F", "/v1/%63ompletions"]
+OTHER_ROUTE = [
+    "/v1/chat/completion%2573",
+    "//v1/chat/completions",
+    "/v1//completions",
+    "/v1/./completions",
+    CHAT + "%20",
+]
+
+
+@pytest.mark.parametrize("target", SAME_ROUTE)
+def test_a_route_that_is_spelled_otherwise_is_the_route_that_vllm_serves(scripted: Scripted, target: str) -> None:
+    scripted.upstream.then_json({"choices": []})
+    answer = send(scripted.service.url, "POST", target, [JSON], MEMORY_TOO)
+    assert answer.status == 200 and answer.text("x-memory-status") is not None
+    assert scripted.upstream.seen[-1].target == target
+    assert b'"memory"' not in scripted.upstream.seen[-1].body
+
+
+@pytest.mark.parametrize("target", OTHER_ROUTE)
+def test_a_path_that_vllm_knows_no_route_for_passes_as_it_is(scripted: Scripted, target: str) -> None:
+    scripted.upstream.then_json({"detail": "Not Found"}, "404 Not Found")
+    answer = send(scripted.service.url, "POST", target, [JSON], MEMORY_TOO)
+    assert answer.status == 404 and answer.text("x-memory-status") is None
+    assert (scripted.upstream.seen[-1].target, scripted.upstream.seen[-1].body) == (target, MEMORY_TOO)
+
+
 OTHER_ROUTES = [
     Case("GET", "/v1/models", [ID]),
     Case("HEAD", "/v1/models", [ID]),
