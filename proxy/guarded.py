@@ -12,7 +12,9 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
+import aiohttp
 from aiohttp import web
+from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
@@ -60,6 +62,8 @@ class GuardedHandler(RequestHandler):
         """The client is not silent."""
         self._heard_at = self._loop.time()
         super().data_received(data)
+        if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
+            self._end_what_is_broken()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """While nothing was read the client could not be heard. aiohttp says so with each piece of a body, and asks
@@ -97,9 +101,25 @@ class GuardedHandler(RequestHandler):
         request = self._current_request
         if left_s <= 0 and request is not None and not request.content.is_eof() and not self._reading_paused:
             waited = self._patience.body_idle_s
-            request.content.set_exception(TooSlow(f"nothing came for {waited:g} s in the middle of the body"))
-            self._keepalive = False
+            self._end(request.content, TooSlow(f"nothing came for {waited:g} s in the middle of the body"))
         self._watch = self._loop.call_later(left_s if left_s > 0 else self._patience.body_idle_s, self._look_for_body)
+
+    def _end_what_is_broken(self) -> None:
+        """End the body in whose middle the parser gave up: aiohttp queues that as a request behind it, which would be
+        answered when the body has ended."""
+        request, found = self._current_request, None
+        if len(self._messages) > 1:
+            found = self._messages[-2][1]
+        elif request is not None:
+            found = request.content
+        if found is not None and not found.is_eof() and found.exception() is None:
+            self._end(found, MemoryInvalid("the body is not chunked as HTTP has it", param="body"))
+
+    def _end(self, body: aiohttp.StreamReader, why: Refused) -> None:
+        """Whoever reads the body is told why it ends; nothing more is read of this connection."""
+        body.set_exception(why)
+        self._lingering_time = 0.0
+        self._keepalive = False
 
 
 class GuardedSite(web.SockSite):

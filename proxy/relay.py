@@ -19,7 +19,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
-from memory.errors import UpstreamUnreachable
+from memory.errors import Refused, UpstreamUnreachable
 from memory.passage import continued, lap, note
 
 _HOP_BY_HOP: Final = frozenset(
@@ -261,11 +261,17 @@ async def pass_through(
 ) -> web.StreamResponse:
     """Forward a request we have no business with: any method, any path, body and answer streamed as they come.
 
-    `body` is its body where that was read already.
+    `body` is its body where that was read already. Raises UpstreamUnreachable, and what refuses the client's body where
+    that broke off: vLLM is not to blame then.
     """
     sent = body if body is not None else request.content if request.body_exists else None
     headers = upstream.headers(request.raw_headers, body_bytes=None if body is None else len(body))
-    answer = await upstream.send(request.method, raw_target(request), headers, sent)
+    try:
+        answer = await upstream.send(request.method, raw_target(request), headers, sent)
+    except UpstreamUnreachable:
+        if isinstance(why := request.content.exception(), Refused):
+            raise why from None
+        raise
     try:
         return await relay(request, answer, extra)
     finally:

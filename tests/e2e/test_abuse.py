@@ -9,6 +9,7 @@ import gzip
 import json
 import socket
 import time
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -158,11 +159,43 @@ def test_a_head_that_never_ends_is_cut(bounded: Service) -> None:
     assert well(bounded)
 
 
-def test_a_body_that_stops_in_its_middle_is_408(bounded: Service) -> None:
+def connect_failures(service: Service) -> str:
+    """How often vLLM could not be reached, as the metrics have it; none counted yet is no line."""
+    with urllib.request.urlopen(f"{service.url}/memory/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return next((line for line in lines if 'upstream_failures_total{phase="connect"}' in line), "")
+
+
+PASSED = HEAD.replace(b"/v1/chat/completions", b"/mirror/x")
+
+
+@pytest.mark.parametrize("head", [HEAD, PASSED], ids=["chat", "passed through"])
+def test_a_body_that_stops_in_its_middle_is_408_and_vllm_is_not_blamed(bounded: Service, head: bytes) -> None:
+    before = connect_failures(bounded)
     with connect(bounded.url) as sock:
-        sock.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
+        sock.sendall(head + b"Content-Length: 1000\r\n\r\n{")
         answer = read_answer(sock, method="POST")
+        assert closed_within(sock, 5)
     assert (answer.status, code_of(answer)) == (408, "timeout")
+    time.sleep(1.2)  # counts are written once a second
+    assert connect_failures(bounded) == before
+    assert "Unhandled exception" not in bounded.log.read_text(errors="replace")
+
+
+@pytest.mark.parametrize("head", [HEAD, PASSED], ids=["chat", "passed through"])
+@pytest.mark.parametrize("broken", [b"zz\r\nxx", b"5\r\nhelloX"], ids=["size", "end"])
+def test_a_body_whose_framing_breaks_in_its_middle_is_400_at_once(bounded: Service, head: bytes, broken: bytes) -> None:
+    with connect(bounded.url) as sock:
+        sock.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+        time.sleep(0.2)
+        began = time.monotonic()
+        sock.sendall(broken)
+        answer = read_answer(sock, method="POST")
+        assert time.monotonic() - began < 0.8  # and not when the client has been silent for a second
+        assert closed_within(sock, 5)
+    assert (answer.status, code_of(answer)) == (400, "memory_invalid")
+    assert "Unhandled exception" not in bounded.log.read_text(errors="replace")
+    assert well(bounded)
 
 
 def test_a_slow_but_honest_body_is_answered(bounded: Service) -> None:
