@@ -177,7 +177,7 @@ class UpstreamUnreachable(Refused):
 
 
 class AuthUnavailable(Refused):
-    """The key table cannot be read and what is held of it is too old."""
+    """The key table cannot be read and what is held of it is too old, or a tenant's salt cannot be read."""
 
     status, code = 503, "auth_unavailable"
 

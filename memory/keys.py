@@ -7,13 +7,17 @@ A rotated key is noticed within CURRENT_STALE. Refuses what no master key here o
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import hmac
+import math
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -25,6 +29,8 @@ from memory.master import RECEIPTS, LocalMaster, MasterKey, hkdf, load_or_create
 CACHE_KEYS_MAX: Final = 10_000
 # How long a process may go on sealing under a subject's key that was rotated or shredded elsewhere.
 CURRENT_STALE: Final = timedelta(seconds=60)
+# A store that does not tell a salt is asked for it once in so long, and one request waits for it.
+SALT_AGAIN_S: Final = 1.0
 # A rebuilt body is tried with so many former salts of its tenant at most; they rotate once per `salt_rotation_min_s`.
 FORMER_SALTS_MAX: Final = 64
 K = TypeVar("K")
@@ -72,6 +78,8 @@ class KeyRing:
         self._derived: dict[tuple[UUID, bytes], bytes] = {}
         self._salts: dict[UUID, bytes] = {}
         self._old_salts: dict[UUID, bytes] = {}
+        self._salts_read: dict[UUID, asyncio.Task[bytes]] = {}  # under way
+        self._salt_asked_at: dict[UUID, float] = {}
 
     async def tenant_key(self, tenant: UUID) -> DataKey:
         """The tenant's key, made at first use. Raises StoreUnavailable, EnvelopeUnreadable (another master key)."""
@@ -168,19 +176,31 @@ class KeyRing:
         """32 bytes for the tenant's canary, from the tenant key."""
         return await self._derive(tenant, b"canary")
 
-    async def salt_key(self, tenant: UUID) -> bytes:
-        """32 bytes that a tenant's cache_salt is made of: others after each rotation. Raises StoreUnavailable."""
+    async def salt_key(self, tenant: UUID, within_s: float | None = None) -> bytes:
+        """32 bytes that a tenant's cache_salt is made of: others after each rotation. Where the store does not tell
+        them `within_s`, those of before, and for SALT_AGAIN_S nobody else waits. None: the store is waited for.
+
+        Raises StoreUnavailable where there are none of before.
+        """
         known = self._salts.get(tenant)
-        if known is None:
-            chain = await self.chain_key(tenant)
-            try:
-                generation = await self._table.salt_generation(tenant)
-            except StoreUnavailable:
-                if tenant not in self._old_salts:
-                    raise
-                return self._old_salts[tenant]
-            known = self._salts[tenant] = _salt_key(chain, generation)
-        return known
+        if known is not None:
+            return known
+        old, reading = self._old_salts.get(tenant), self._salts_read.get(tenant)
+        now = time.monotonic()
+        waits = within_s is None or now - self._salt_asked_at.get(tenant, -math.inf) >= SALT_AGAIN_S
+        if waits or (old is None and reading is not None):
+            self._salt_asked_at[tenant] = now
+            reading = reading or self._begun_to_read_salt(tenant)
+            await asyncio.wait([reading], timeout=within_s)
+            if reading.done():
+                try:
+                    return reading.result()
+                except StoreUnavailable:
+                    if old is None:
+                        raise
+        if old is None:
+            raise StoreUnavailable("the store does not tell the tenant's salt")
+        return old
 
     async def salt_keys(self, tenant: UUID) -> tuple[bytes, ...]:
         """What the tenant's cache_salt was ever made of, the newest first, at most FORMER_SALTS_MAX of them.
@@ -198,6 +218,8 @@ class KeyRing:
 
     def drop_salt(self, tenant: UUID) -> None:
         """Ask the store again: it was rotated. While the store is away the old one goes on."""
+        self._salts_read.pop(tenant, None)  # what is being read may be the old one
+        self._salt_asked_at.pop(tenant, None)
         if (old := self._salts.pop(tenant, None)) is not None:
             self._old_salts[tenant] = old
 
@@ -210,6 +232,23 @@ class KeyRing:
         self._by_id.pop((tenant, key_id), None)
         for owner in [owner for owner, key in self._current.items() if owner[0] == tenant and key.key_id == key_id]:
             del self._current[owner]
+
+    def _begun_to_read_salt(self, tenant: UUID) -> asyncio.Task[bytes]:
+        """The one reading of a tenant's salt that is under way: it goes on when nobody waits for it any more."""
+        reading = self._salts_read[tenant] = asyncio.create_task(self._read_salt(tenant))
+        reading.add_done_callback(partial(self._salt_read, tenant))
+        return reading
+
+    async def _read_salt(self, tenant: UUID) -> bytes:
+        chain = await self.chain_key(tenant)
+        return _salt_key(chain, await self._table.salt_generation(tenant))
+
+    def _salt_read(self, tenant: UUID, reading: asyncio.Task[bytes]) -> None:
+        failed = reading.cancelled() or reading.exception() is not None
+        if self._salts_read.get(tenant) is reading:
+            del self._salts_read[tenant]
+            if not failed:
+                self._salts[tenant] = reading.result()
 
     async def _derive(self, tenant: UUID, info: bytes) -> bytes:
         known = self._derived.get((tenant, info))

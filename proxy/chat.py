@@ -26,7 +26,7 @@ from memory.audit import Audit
 from memory.canary import Canaries
 from memory.checkpoints import Restored
 from memory.config import Settings
-from memory.errors import MemoryInvalid, MemoryProxyFault, NotFound
+from memory.errors import AuthUnavailable, MemoryInvalid, MemoryProxyFault, NotFound, StoreUnavailable
 from memory.ids import new_id
 from memory.json_spans import JsonUnreadable
 from memory.keys import KeyRing, tenant_salt
@@ -173,7 +173,7 @@ class ChatCompletions:
         started = perf_counter()
         now = datetime.now(UTC)
         credential = request[CREDENTIAL]
-        salt_key = await self._parts.keys.salt_key(credential.tenant) if self._parts.salted else b""
+        salt_key = await self._salt_key(credential.tenant) if self._parts.salted else b""
         try:
             chat = await off_loop(len(body), partial(ChatRequest.parse, body))
         except JsonUnreadable:
@@ -192,6 +192,15 @@ class ChatCompletions:
         exchange_id = new_id()
         note(exchange=str(exchange_id), model=chat.model[:MODEL_CHARS_MAX] if chat.model else None)
         return Asked(exchange_id, now, started, body, chat, ask, salt, credential)
+
+    async def _salt_key(self, tenant: UUID) -> bytes:
+        """What the tenant's cache_salt is made of. Raises AuthUnavailable: without it the tenant would read what others
+        have in the prefix cache.
+        """
+        try:
+            return await self._parts.keys.salt_key(tenant, self._deadline_s)
+        except StoreUnavailable as fault:
+            raise AuthUnavailable("this tenant's cache_salt cannot be read now; try again", retry_after_s=1) from fault
 
     async def _has_keys(self, tenant: UUID) -> bool:
         """Whether the tenant's key is at hand: without it nothing can be recognised or sealed. Asks the store once."""

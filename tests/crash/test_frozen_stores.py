@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.e2e.talk import Said, ask, turn
+from tests.e2e.raw_http import RawAnswer, send
+from tests.e2e.talk import MODEL, Said, ask, turn
+from tests.e2e.upstreams import last
 from tests.service_fixture import Service, frozen, serving
 
 
@@ -59,3 +64,36 @@ def test_words_are_kept_when_nobody_can_say_in_time_whose_conversation_it_is(fra
     asked = sorted(each["content"] for each in turns_of(frail, user) if each["role"] == "user")
     assert asked.count("said to a named session") == 1
     assert asked.count("said later") == 1
+
+
+def of_tenant(service: Service, tenant: str) -> bytes:
+    """The secret of a new key of a tenant, known to the service."""
+    argv = [sys.executable, "-m", "proxy", "key", "create", "a key", "--tenant", tenant, "--json", "--data-dir"]
+    made = subprocess.run([*argv, str(service.data)], capture_output=True, text=True, timeout=60, check=True)
+    time.sleep(1.2)
+    return json.loads(made.stdout)["secret"].encode()  # type: ignore[no-any-return]
+
+
+def asked_with(service: Service, secret: bytes, path: str) -> tuple[RawAnswer, float]:
+    """An answer under a key, and the seconds it took."""
+    pairs = [(b"Content-Type", b"application/json"), (b"Authorization", b"Bearer " + secret)]
+    body = {"model": MODEL, "prompt": "x", "messages": [turn("user", "x")], "max_tokens": 2}
+    began = time.monotonic()
+    return send(service.url, "POST", path, pairs, json.dumps(body).encode()), time.monotonic() - began
+
+
+def test_a_tenant_whose_salt_the_frozen_store_does_not_tell_is_refused_in_time(upstream: str) -> None:
+    """Without its salt it would share the prefix cache of others. A tenant whose salt is known goes on."""
+    env = {"MEMORY_PROXY_AUTH__MODE": "keys", "MEMORY_PROXY_RECALL__DEADLINE_MS": "400"}
+    with serving(upstream, env=env) as service:
+        known, unknown = of_tenant(service, "known"), of_tenant(service, "unknown")
+        assert asked_with(service, known, "/v1/chat/completions")[0].status == 200
+        before = last(upstream)[0].json["cache_salt"]
+        with frozen(service, "postgres"):
+            for path in ("/v1/chat/completions", "/v1/completions"):
+                answer, seconds = asked_with(service, unknown, path)
+                assert (answer.status, json.loads(answer.body)["error"]["code"]) == (503, "auth_unavailable")
+                assert answer.text("retry-after") == "1" and seconds < 1.5
+                answer, seconds = asked_with(service, known, path)
+                assert answer.status == 200 and last(upstream)[0].json["cache_salt"] == before
+        assert asked_with(service, unknown, "/v1/completions")[0].status == 200

@@ -1,8 +1,10 @@
-"""While the store is away there is always a key to seal with, however many users a process has seen."""
+"""While the store is away there is always a key to seal with, and a salt that was known, and nobody waits long."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from datetime import datetime
 from uuid import UUID
 
@@ -19,6 +21,9 @@ class Table:
 
     def __init__(self) -> None:
         self.away = False
+        self.generation = 0
+        self.asked = 0
+        self.stands_still: asyncio.Event | None = None
         self._keys: dict[tuple[UUID, UUID | None], WrappedKey] = {}
 
     async def current(self, tenant: UUID, subject_id: UUID | None) -> WrappedKey | None:
@@ -30,7 +35,12 @@ class Table:
         self._keys.setdefault((tenant, key.subject_id), key)
 
     async def salt_generation(self, tenant: UUID) -> int:
-        return 0
+        self.asked += 1
+        found = self.generation
+        if self.stands_still is not None:
+            await self.stands_still.wait()
+        self._check()
+        return found
 
     async def by_id(self, tenant: UUID, key_id: UUID) -> WrappedKey | None:
         self._check()
@@ -50,3 +60,72 @@ async def test_the_tenants_key_outlives_those_of_many_users(monkeypatch: pytest.
             await ring.subject_key(tenant, f"user {number}")
     table.away = True
     assert await ring.subject_key(tenant, "a new user") == await ring.tenant_key(tenant)
+
+
+SOON_S = 0.1
+
+
+async def rotated(table: Table) -> tuple[KeyRing, UUID, bytes]:
+    """A ring that knew a salt, which was rotated; the salt of before."""
+    ring, tenant = KeyRing(table, os.urandom(32)), new_id()
+    before = await ring.salt_key(tenant, SOON_S)
+    table.generation = 1
+    ring.drop_salt(tenant)
+    return ring, tenant, before
+
+
+async def test_a_salt_that_the_store_does_not_tell_in_time_is_the_one_of_before_and_asked_for_once_a_second() -> None:
+    table = Table()
+    ring, tenant, before = await rotated(table)
+    table.stands_still, table.asked = asyncio.Event(), 0
+    began = time.monotonic()
+    assert await asyncio.gather(*(ring.salt_key(tenant, SOON_S) for _ in range(9))) == [before] * 9
+    assert [await ring.salt_key(tenant, SOON_S) for _ in range(20)] == [before] * 20
+    assert time.monotonic() - began < 3 * SOON_S, "one of them waits"
+    assert table.asked == 1
+    table.stands_still.set()
+    await asyncio.sleep(0)
+    assert await ring.salt_key(tenant) not in (b"", before), "it goes on while nobody waits"
+    assert table.asked == 1
+
+
+async def test_a_dead_store_is_asked_for_a_salt_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "SALT_AGAIN_S", 0.2)
+    table = Table()
+    ring, tenant, before = await rotated(table)
+    table.away, table.asked = True, 0
+    assert [await ring.salt_key(tenant, SOON_S) for _ in range(20)] == [before] * 20
+    assert table.asked == 1
+    await asyncio.sleep(0.25)
+    table.away = False
+    assert await ring.salt_key(tenant, SOON_S) != before
+    assert table.asked == 2
+
+
+async def test_without_any_salt_the_request_is_refused_in_time() -> None:
+    table = Table()
+    table.stands_still = asyncio.Event()
+    ring, tenant = KeyRing(table, os.urandom(32)), new_id()
+    began = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await ring.salt_key(tenant, SOON_S)
+    assert time.monotonic() - began < 1
+    assert table.asked == 1
+    table.stands_still.set()
+    assert await ring.salt_key(tenant, SOON_S)
+
+
+async def test_a_salt_that_was_rotated_while_it_was_read_is_not_kept() -> None:
+    table = Table()
+    table.stands_still = asyncio.Event()
+    ring, tenant = KeyRing(table, os.urandom(32)), new_id()
+    reading = asyncio.create_task(ring.salt_key(tenant))
+    await asyncio.sleep(0.01)
+    table.generation = 1
+    ring.drop_salt(tenant)
+    table.stands_still.set()
+    before = await reading
+    after = await ring.salt_key(tenant)
+    assert after != before
+    assert (await ring.salt_keys(tenant))[0] == after
