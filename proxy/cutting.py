@@ -57,7 +57,7 @@ def cut_for(chat: ChatRequest, counted: int, before: Cut | None, room: int) -> C
     sent = sum(sizes[:start]) + sum(sizes[first:])
     left = float(counted)
     for at in range(first, newest + 1):
-        if at > first and chat.messages[at].takes_block and (left <= room * KEPT_SHARE or at == newest):
+        if at > first and chat.messages[at].takes_block and (left / KEPT_SHARE <= room or at == newest):
             return Cut(start, at)
         left -= counted * sizes[at] / max(sent, 1)
     return before

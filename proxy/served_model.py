@@ -94,20 +94,19 @@ class ServedModels:
 
     async def prompt_tokens(self, body: Mapping[str, Any], within_s: float | None = None) -> int | None:
         """The exact count of a chat body under the served template, tools included; None where it cannot be had in
-        time.
+        time, or a member is of a type that vLLM will refuse.
         """
         model, messages = body.get("model"), body.get("messages")
+        tools, kwargs = body.get("tools"), body.get("chat_template_kwargs")
         if not isinstance(model, str) or not isinstance(messages, list):
+            return None
+        if not isinstance(tools, list | None) or not isinstance(kwargs, dict | None):
             return None
         try:
             found = await self._counts.count_messages(
-                model,
-                messages,
-                tools=body.get("tools"),
-                chat_template_kwargs=body.get("chat_template_kwargs"),
-                within_s=within_s,
+                model, messages, tools=tools, chat_template_kwargs=kwargs, within_s=within_s
             )
-        except TokenizerUnavailable as fault:
+        except (TokenizerUnavailable, RecursionError) as fault:  # nested as deep as it could just be read
             event(log, "prompt_not_counted", logging.DEBUG, fault=str(fault))
             return None
         return found.count

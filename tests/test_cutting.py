@@ -54,6 +54,13 @@ def test_the_newest_message_stays_however_long_it_is() -> None:
     assert cut_for(alone, 10**9, None, 100) is None
 
 
+def test_a_room_beyond_all_numbers_is_no_fault() -> None:
+    """A client may ask for any `max_tokens`; vLLM refuses it."""
+    chat = chat_of(*talk(20))
+    assert cut_for(chat, 4_000, None, -(10**4_000)) == Cut(1, 41)
+    assert cut_for(chat, 4_000, None, 10**4_000) == Cut(1, 3)
+
+
 def test_a_message_that_takes_no_block_is_no_place_to_begin_at() -> None:
     odd = [{"role": "user", "content": None}, {"role": "assistant", "content": "a"}]
     chat = chat_of(SYSTEM, *odd, *odd, {"role": "user", "content": "now"})

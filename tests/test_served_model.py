@@ -1,0 +1,55 @@
+"""What is asked of the served model about a prompt: a count where there can be one, and nothing that raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from memory.adapters.tokenizer import UpstreamTokenizer
+from proxy.relay import Upstream
+from proxy.served_model import ServedModels
+
+
+def nested(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+async def counted(**members: Any) -> int | None:
+    """The count of a body with these members; the served tokenizer says 7 of whatever it is asked."""
+
+    async def answers(path: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"count": 7, "max_model_len": 8192}
+
+    upstream = Upstream("http://127.0.0.1:1", api_key=None, replace_auth=False, connect_timeout_s=1, keepalive_s=1)
+    models = ServedModels(upstream, api_key=None, counts=lambda _: UpstreamTokenizer(answers))
+    try:
+        return await models.prompt_tokens({"model": "m", "messages": [], **members})
+    finally:
+        await upstream.close()
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{}, {"tools": None}, {"tools": []}, {"tools": [7, nested(9)]}, {"chat_template_kwargs": {"a": float("nan")}}],
+)
+async def test_a_prompt_is_counted_with_whatever_is_in_its_lists(members: dict[str, Any]) -> None:
+    assert await counted(**members) == 7
+
+
+@pytest.mark.parametrize("value", [5, True, "ab", 1.5])
+@pytest.mark.parametrize("member", ["tools", "chat_template_kwargs", "messages", "model"])
+async def test_a_member_of_another_type_is_not_counted(member: str, value: Any) -> None:
+    if member != "model" or not isinstance(value, str):
+        assert await counted(**{member: value}) is None
+    assert await counted(tools={"a": 1}) is None
+    assert await counted(chat_template_kwargs=[["a", 1]]) is None
+
+
+@pytest.mark.parametrize("member", ["tools", "messages"])
+async def test_what_is_nested_too_deep_to_be_said_is_not_counted(member: str) -> None:
+    assert await counted(**{member: nested(10_000)}) is None
