@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from policies.fact_patterns_words import KIN_MANY, KIN_ONE, PETS, as_object
 from policies.persona import FACETS, LANGUAGES
@@ -31,6 +31,7 @@ Type = Literal[
     "event",
     "other",
 ]
+_TYPES: Final[tuple[Type, ...]] = get_args(Type)
 NAME_CHARS_MAX: Final = 200
 NOTES_CHARS_MAX: Final = 4_000
 ALIASES_MAX: Final = 32
@@ -148,6 +149,36 @@ def link_in(subject: str, predicate: str, object_: str, *, negated: bool = False
         mine, theirs = _TIES[predicate]
         return Link(Named(subject, mine), predicate, Named(object_, theirs))
     return None
+
+
+def told_of(card: object) -> Told:
+    """What a card says, member by member: one that is of another shape than a card's says nothing."""
+    said = card if isinstance(card, Mapping) else {}
+    name, type_, notes = (text_of(said, member) for member in ("name", "type", "notes"))
+    aliases, facets = said.get("aliases"), said.get("facets")
+    return Told(
+        name=name,
+        type=next((one for one in _TYPES if one == type_), "other"),
+        aliases=tuple(one for one in aliases if isinstance(one, str)) if isinstance(aliases, list) else (),
+        properties=scalars_of(said, "properties"),
+        facets={name: one for name, one in facets.items() if isinstance(one, str)}
+        if isinstance(facets, Mapping)
+        else {},
+        notes=notes,
+    )
+
+
+def text_of(said: object, member: str) -> str:
+    """This member of a JSON value, where that is an object and the member a text; else nothing."""
+    found = said.get(member) if isinstance(said, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
+def scalars_of(said: object, member: str) -> dict[str, str | int | float | bool]:
+    """The texts, numbers and truths in this member of a JSON value, by name; nothing where it is no object."""
+    found = said.get(member) if isinstance(said, Mapping) else None
+    members = found.items() if isinstance(found, Mapping) else ()
+    return {name: one for name, one in members if isinstance(one, str | int | float)}
 
 
 def tie_of(attributes: Mapping[str, Any]) -> Tie | None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.entity import Link, Named, Told, checked, link_in, names_of_fact, plain, related, statement
+from policies.entity import Link, Named, Told, checked, link_in, names_of_fact, plain, related, statement, told_of
 from policies.graph import circle_in, ways
 
 
@@ -93,3 +93,16 @@ def test_a_circle_is_given_back_whole() -> None:
     assert circle_in({"a": {"b"}, "b": {"c"}}) == []
     circle = circle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}})
     assert circle[0] == circle[-1] and set(circle) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    "card", [1, None, "x", [], {"name": 1, "type": {}, "aliases": 2, "properties": [], "notes": 3}]
+)
+def test_a_card_of_another_shape_says_nothing(card: object) -> None:
+    assert told_of(card) == Told("", "other", (), {}, {}, "")
+
+
+def test_a_card_says_what_has_the_shape_of_one() -> None:
+    told = Told("Ana", "person", ("Nika",), {"age": 41, "left": True}, {"tone": "warm"}, "Met in May.")
+    card = {name: getattr(told, name) for name in Told.__dataclass_fields__} | {"aliases": ["Nika", 3]}
+    assert told_of(card | {"properties": {"age": 41, "left": True, "odd": {}}, "type": "person"}) == told

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memory.read.facts import is_asked
 from memory.read.index import ScopeIndex
 from memory.read.items import Filter, IndexItem
 from memory.read.names import Names
@@ -102,3 +103,20 @@ def test_an_index_without_names_asks_as_before() -> None:
     index: ScopeIndex = index_of(item("a", "Anna is a nurse."))
     prepared = index.prepare("What does my sister do?", now=NOW, where=Filter())
     assert prepared.forms == {}
+
+
+@pytest.mark.parametrize("written", [1, "x", None, [], {"name": 1, "aliases": 2}, {"name": "Ana", "aliases": {}}])
+def test_a_card_of_another_shape_names_nobody(written: Any) -> None:
+    odd = item("odd", "something about bees", kind="semantic", attributes={"entity": written})
+    index = index_of(odd)
+    assert ask(index, "bees") == ["odd"]
+    index.remove(odd.memory_id)
+    assert gained(names_of(odd), "ana") == {}
+
+
+@pytest.mark.parametrize(
+    "written", [{"predicate": 3, "subject": []}, {"qualifiers": "of"}, {"qualifiers": {"of": {}}}, {"qualifiers": None}]
+)
+def test_a_fact_of_another_shape_is_asked_for_by_its_words_alone(written: dict[str, Any]) -> None:
+    fact = item("odd", "something about bees", kind="semantic", attributes=written)
+    assert not is_asked(fact, set(), set(), ["bees"], {})

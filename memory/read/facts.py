@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from memory.read.columns import grown
 from memory.read.items import IndexItem
 from memory.read.lexical import present, tokenise
+from policies.entity import text_of
 from policies.newest import values
 
 _NONE: Final = -1
@@ -102,6 +103,6 @@ def is_asked(
     if shared and not stated:
         return True
     about = fact.attributes
-    of = about.get("qualifiers", {}).get("of", "")
-    words = f"{about.get('subject', '')} {about.get('predicate', '').replace('_', ' ')} {of}"
+    of = text_of(about.get("qualifiers"), "of")
+    words = f"{text_of(about, 'subject')} {text_of(about, 'predicate').replace('_', ' ')} {of}"
     return bool(present(frozenset(tokenise(words, fact.language)), frozenset(terms), forms))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from memory.entities import CARD
 from memory.read.items import IndexItem
 from memory.read.lexical import tokenise
-from policies.entity import USER, link_in
+from policies.entity import USER, link_in, told_of
 
 Name = tuple[str, ...]
 _Called = frozenset[Name]
@@ -101,8 +101,8 @@ def _called(item: IndexItem) -> _Called | None:
     about = item.attributes
     names: Iterable[str]
     if CARD in about:
-        card = about[CARD]
-        names = (str(card.get("name", "")), *map(str, card.get("aliases", ())))
+        card = told_of(about[CARD])
+        names = (card.name, *card.aliases)
     else:
         said = (str(about.get(name, "")) for name in ("subject", "predicate", "object"))
         link = link_in(*said, negated=about.get("negated") is True)

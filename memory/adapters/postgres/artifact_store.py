@@ -31,6 +31,7 @@ from memory.audit import Note
 from memory.errors import Conflict, NotFound, StoreUnavailable, TooLarge
 from memory.model import NewMemory, Scope, ScopeId, SessionRef
 from memory.stored import Page
+from policies.entity import scalars_of, text_of
 
 _NONE: Final = "there is no such artifact in this scope"
 
@@ -236,14 +237,15 @@ async def _with_words(tx: Transaction, tenant: UUID, scope_id: int, found: Seque
 
 
 def _artifact(tenant: UUID, scope_id: int, row: Any, said: Any) -> Artifact:
-    card = said["attributes"].get(CARD, {})
+    card = said["attributes"].get(CARD)
+    name, caption, text, sha256 = (text_of(card, member) for member in ("name", "caption", "text", "sha256"))
     return Artifact(
         artifact_id=UUID(int=row["artifact_id"].int),
         version=row["version"],
         owner=Owner(tenant, UUID(int=row["subject_id"].int), scope_id),
         blob=row["blob"],
-        content=Content(row["media_type"], row["bytes"], card.get("sha256", ""), row["width"], row["height"]),
-        about=About(card.get("name", ""), card.get("caption", ""), card.get("text", ""), card.get("metadata", {})),
+        content=Content(row["media_type"], row["bytes"], sha256, row["width"], row["height"]),
+        about=About(name, caption, text, scalars_of(card, "metadata")),
         session_id=row["session_id"],
         memory_id=UUID(int=row["memory_id"].int),
         integrity=said["integrity"],

@@ -15,7 +15,7 @@ from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.own_memory import standing_by_id
 from memory.entities import CARD, Entity, Relationship, fingerprint
 from memory.model import Scope
-from policies.entity import Told, names_of_fact, plain
+from policies.entity import Told, names_of_fact, plain, scalars_of, told_of
 from policies.labels import Sensitivity
 
 _LEVELS: Final = list(Sensitivity)
@@ -117,15 +117,7 @@ def names_in(said: Any) -> Mapping[str, tuple[str, bool]]:
 
 def told_in(said: Any) -> Told:
     """What a card says."""
-    card = said["attributes"].get(CARD, {})
-    return Told(
-        name=card.get("name", ""),
-        type=card.get("type", "other"),
-        aliases=tuple(card.get("aliases", ())),
-        properties=card.get("properties", {}),
-        facets=card.get("facets", {}),
-        notes=card.get("notes", ""),
-    )
+    return told_of(said["attributes"].get(CARD))
 
 
 def _names_of(told: Told) -> Sequence[str]:
@@ -142,7 +134,7 @@ def relationship(row: Any, said: Any) -> Relationship:
         target=UUID(int=row["target"].int),
         memory_id=UUID(int=row["memory_id"].int),
         says=said["content"],
-        properties=attributes.get("relationship", {}).get("properties", {}),
+        properties=scalars_of(attributes.get("relationship"), "properties"),
         learnt="relationship" not in attributes,
         sensitivity=said["sensitivity"],
         valid_from=row["valid_from"],

@@ -180,7 +180,7 @@ async def _with_words(tx: Transaction, scope: Scope, scope_id: int, found: Seque
             memory_id=UUID(int=row["memory_id"].int),
             facets=row["facets"],
             description=str(said["attributes"].get(DESCRIPTION, "")),
-            interests=tuple(map(str, said["attributes"].get(INTERESTS, ()))),
+            interests=_listed(said["attributes"].get(INTERESTS)),
             text=said["content"],
             integrity=said["integrity"],
             sensitivity=said["sensitivity"],
@@ -191,3 +191,8 @@ async def _with_words(tx: Transaction, scope: Scope, scope_id: int, found: Seque
         for row in found
         if (said := words.get(row["memory_id"])) is not None
     ]
+
+
+def _listed(said: object) -> tuple[str, ...]:
+    """Interests, as the attributes have them: a person may have written others there."""
+    return tuple(map(str, said)) if isinstance(said, list) else ()
