@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -122,6 +123,12 @@ def event(log: logging.Logger, name: str, /, level: int = logging.INFO, **fields
         only.say(log.name, level, name, fields)
     else:
         log.log(level, name, extra={"fields": fields})
+
+
+def place_of(fault: BaseException) -> str:
+    """Where a fault arose, file and line: what a log may say of it, since its text may quote what was stored."""
+    frames = traceback.extract_tb(fault.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 class _JsonLines(logging.StreamHandler[TextIO]):

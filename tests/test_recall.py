@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -16,6 +17,7 @@ from memory.chain import Digest
 from memory.errors import EmbedderUnavailable, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Announcement, IndexRow, Injections, Scope, ScopeId, ScopeVersion, Vector
+from memory.read import recall as module
 from memory.read.hot import HotScopes
 from memory.read.items import Filter
 from memory.read.recall import Question, Recaller
@@ -389,3 +391,71 @@ async def test_a_scope_too_large_to_hold_is_not_loaded_again_for_every_question(
         assert (await recall.recall(question(), await recall.embed("q"), 5.0)).rung == "no-rerank"
     assert store.loads == 1
     assert store.nearest_asked == 3
+
+
+@dataclass
+class Broken(Store):
+    """Rows of which one cannot be put into an index."""
+
+    def tell(self, content: Any) -> None:
+        self.version += 1
+        self.rows.append(row("x", unit(1, 0, 0, 0), version=self.version, content=content))
+
+
+async def test_recall_goes_on_without_memory_where_an_index_cannot_be_made(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Broken(list(store.rows))
+    recall, hot = recaller(broken, Embedder())
+    broken.tell(1)
+    found = await recall.recall(question(), await recall.embed("q"), 5.0)
+    assert (found.rung, found.reason, found.candidates) == ("none", "error", ())
+    assert [one.message for one in caplog.records] == ["scope_unreadable"]
+    broken.rows.pop()
+    assert hot.held(SCOPE) is None
+    assert (await recall.recall(question(), await recall.embed("q"), 5.0)).rung == "full"
+
+
+async def test_recall_goes_on_without_memory_where_a_search_fails(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recall, _ = recaller(store, Embedder())
+
+    def ranked(*_: object) -> None:
+        raise AttributeError("a word of somebody's")
+
+    monkeypatch.setattr(module, "_ranked", ranked)
+    found = await recall.recall(question(), await recall.embed("q"), 5.0)
+    assert (found.rung, found.reason) == ("none", "error")
+    assert [one.message for one in caplog.records] == ["recall_failed"]
+    assert "somebody" not in caplog.text
+
+
+async def test_who_leaves_a_search_is_not_kept(store: Store) -> None:
+    store.delay_s = 30
+    recall, _ = recaller(store, Embedder())
+    asking = asyncio.create_task(recall.recall(question(), await recall.embed("q"), 20.0))
+    await asyncio.sleep(0.05)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+async def test_one_scope_that_cannot_be_read_ends_nobody_elses_updates(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Broken(list(store.rows))
+    recall, hot = recaller(broken, Embedder(), staleness_ms=60_000)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
+    broken.tell(1)
+    await announcing(broken, hot, Announcement(SCOPE.tenant, 1, 2), Announcement(SCOPE.tenant, 1, 2))
+    assert [one.message for one in caplog.records] == ["scope_unreadable"]
+    broken.rows.pop()
+    broken.tell("the boat was sold")
+    await recall.recall(question(), await recall.embed("q"), 5.0)
+    broken.tell("the boat was found")
+    await announcing(broken, hot, Announcement(SCOPE.tenant, 1, 4))
+    asked = broken.asked
+    found = await recall.recall(question(announced={1: 4}), await recall.embed("q"), 5.0)
+    assert "the boat was found" in {c.content for c in found.candidates}
+    assert broken.asked == asked

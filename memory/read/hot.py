@@ -4,7 +4,8 @@ Read-through and bounded in bytes, least recently used first out. The truth abou
 only announces: what it does is caught up with in the background, before a question has to. An index is used without
 asking for `staleness_ms` after its last confirmation, unless an announcement is ahead of it; later it must be confirmed
 or is not used (DESIGN section 6). Raises StoreUnavailable when it cannot confirm, ScopeTooLarge when a scope does not
-fit. Index work is serial: it runs on one thread, or on the event loop where it is short and that thread is idle.
+fit, IndexUnreadable when what is stored cannot be put into an index, which is let go of then: no other is lost by it.
+Index work is serial: it runs on one thread, or on the event loop where it is short and that thread is idle.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -26,12 +28,13 @@ from memory.model import Announcement, IndexRow, Injections, Quoted, Scope, Scop
 from memory.ports import Evaluator
 from memory.read.index import ScopeIndex
 from memory.read.items import INDEXED_KINDS, IndexItem
-from memory.telemetry import Metrics
+from memory.telemetry import Metrics, event, place_of
 from memory.trim import trim_heap
 from policies.admission import admit
 from policies.cascade import Visibility
 
 T = TypeVar("T")
+log: Final = logging.getLogger("memory_proxy.hot")
 # How long a scope that was too large to hold is not tried again: it may have shrunk.
 _LOAD_AGAIN_S: Final = 300.0
 # Rows put into an index in one go: about 10 ms of the thread that questions wait for.
@@ -50,6 +53,10 @@ _LISTEN_AGAIN_S: Final = 1.0
 
 class ScopeTooLarge(MemoryProxyFault):
     """This scope alone exceeds the bytes that hot scopes may hold: Postgres answers instead."""
+
+
+class IndexUnreadable(MemoryProxyFault):
+    """No index could be made of what a scope holds: a defect of ours, whose place is in the log."""
 
 
 class IndexSource(Protocol):
@@ -240,7 +247,7 @@ class HotScopes:
     async def _follow(self, scope: Scope, hot: HotScope, announced: Announcement) -> None:
         async with hot.lock:
             if hot.is_behind(announced) and self._scopes.get(scope) is hot:
-                with contextlib.suppress(StoreUnavailable, ScopeTooLarge):
+                with contextlib.suppress(StoreUnavailable, ScopeTooLarge, IndexUnreadable):
                     await self._catch_up(scope, hot)
 
     async def as_of(self, scope: Scope, moment: datetime) -> HotScope:
@@ -277,6 +284,20 @@ class HotScopes:
         return time.monotonic() - hot.confirmed_at <= self._staleness_s
 
     async def _catch_up(self, scope: Scope, hot: HotScope) -> None:
+        """Read what is new of a scope. What fails in an unforeseen way is let go of, so that the next question reads it
+        anew; prompts and other scopes go on. Raises StoreUnavailable, ScopeTooLarge, IndexUnreadable.
+        """
+        try:
+            await self._read_on(scope, hot)
+        except MemoryProxyFault:
+            raise
+        except Exception as fault:  # a defect that one scope's rows bring out must end neither answers nor `keep_up`
+            if self._scopes.get(scope) is hot:
+                del self._scopes[scope]
+            event(log, "scope_unreadable", logging.ERROR, fault=type(fault).__name__, at=place_of(fault))
+            raise IndexUnreadable("an index of this scope cannot be made") from fault
+
+    async def _read_on(self, scope: Scope, hot: HotScope) -> None:
         asked_at = time.monotonic()
         visible = await self._source.visible_scopes(scope)
         wanted: dict[int, int] = {v.scope_id: v.version for v in visible}

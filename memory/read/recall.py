@@ -7,6 +7,7 @@ it has, and says in `rung` and `reason` how far down it had to go. Fails open: n
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections.abc import Hashable, Mapping, Sequence
@@ -29,9 +30,10 @@ from memory.read.rerank import Reranking
 from memory.read.retaught import without_retaught
 from memory.read.tiers import cascaded
 from memory.read.transform import FollowUp
-from memory.telemetry import Metrics
+from memory.telemetry import Metrics, event, place_of
 from policies.checkpoint import LABELS
 
+log: Final = logging.getLogger("memory_proxy.recall")
 _WORD: Final = re.compile(r"\w+")
 # Of the deadline, the part that the embedding may take before the lexical rung is taken instead: what is left is
 # enough for a lexical search of 10,000 items (bench/tune_recall.py: 4 ms) many times over.
@@ -140,14 +142,22 @@ class Recaller:
         `embedding` None: by words alone, since there is no time for more.
         """
         started = time.perf_counter()
-        question = self._transformed(question)
-        if self._reranking is None or question.rung != "full":
-            found = _said_of_load(await self._answer(question, embedding, deadline_s), self._reranking, embedding)
-        else:
-            found = await self._reranked(self._reranking, question, embedding, started + deadline_s)
+        try:
+            found = await self._found(question, embedding, started, deadline_s)
+        except Exception as fault:  # noqa: BLE001  never in the way: a defect of ours costs the memory, not the answer
+            event(log, "recall_failed", logging.ERROR, fault=type(fault).__name__, at=place_of(fault))
+            found = Recall(reason="error")
         millis = (time.perf_counter() - started) * 1000
         self._metrics.recall_seconds.labels(found.rung).observe(millis / 1000)
         return replace(found, millis=millis)
+
+    async def _found(
+        self, question: Question, embedding: asyncio.Task[Vector] | None, started: float, deadline_s: float
+    ) -> Recall:
+        question = self._transformed(question)
+        if self._reranking is None or question.rung != "full":
+            return _said_of_load(await self._answer(question, embedding, deadline_s), self._reranking, embedding)
+        return await self._reranked(self._reranking, question, embedding, started + deadline_s)
 
     async def _reranked(
         self, reranking: Reranking, question: Question, embedding: asyncio.Task[Vector] | None, deadline: float
