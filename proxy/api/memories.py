@@ -25,16 +25,16 @@ from policies.gate import Holder, Item
 from policies.injection.judge import judge, origin_of
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
-from policies.text import storable, storable_json
+from policies.text import storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters
+from proxy.api.attributes import checked, cleaned, require_not_of_record, words_of
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import KindName, MemoryChanged, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
 from proxy.api.sessions import Labels
 from proxy.gated import may_write, readable, require_readable, require_writable
 
-ATTRIBUTES_MAX: Final = 256
 _KINDS: Final = get_args(KindName)
 _LISTED_BY: Final = PARAMETERS | {"kind", "session", "due"}
 
@@ -103,6 +103,7 @@ class Memories:
         becomes = Sensitivity(asked.sensitivity) if asked.sensitivity else None
         holder = await holder_for(caller, self._parts.keys)
         require_writable(holder, item_of(caller.scope, known), "memory", becomes)
+        require_not_of_record(known, asked.model_fields_set)
         change = await self._change(asked, known)
         note = _patched(caller, memory_id, asked)
         changed = await records.patch_memory(caller.scope, memory_id, version, change, caller.now, note=note)
@@ -149,14 +150,14 @@ class Memories:
         """What the store is to change; new text is cleaned and embedded. Raises StoreUnavailable, Unprocessable."""
         members: dict[str, Any] = {name: getattr(asked, name) for name in asked.model_fields_set - {"content"}}
         if "attributes" in members:
-            members["attributes"] = _attributes(asked.attributes)
+            members["attributes"] = await asyncio.to_thread(self._attributes, asked, known)
         if "expires_at" in members:
             members["set_expires_at"] = True
         if "content" not in asked.model_fields_set:
             return MemoryChange(**members)
         text = await asyncio.to_thread(lambda: self._parts.redactor.redact(storable(asked.content)).text)
         if asked.validation_status != "confirmed":
-            await asyncio.to_thread(_refuse_instructions, text, known)
+            await asyncio.to_thread(_refuse_instructions, text, known, "content")
         windows = await asyncio.to_thread(split_windows, text, self._parts.windows)
         try:
             vectors = await self._parts.embedder.embed_documents(
@@ -166,15 +167,22 @@ class Memories:
             raise StoreUnavailable(f"the new text cannot be embedded now: {fault}", retry_after_s=1) from fault
         return MemoryChange(content=text, windows=tuple(windows), vectors=vectors, **members)
 
+    def _attributes(self, asked: MemoryPatch, known: MemoryRecord) -> dict[str, Any]:
+        """New attributes as they are stored. Raises Unprocessable."""
+        clean = cleaned(checked(asked.attributes, known), known.attributes, self._parts.redactor)
+        if asked.validation_status != "confirmed":
+            _refuse_instructions(words_of(clean, known.attributes), known, "attributes")
+        return clean
 
-def _refuse_instructions(text: str, known: MemoryRecord) -> None:
+
+def _refuse_instructions(text: str, known: MemoryRecord, member: str) -> None:
     """Raise Unprocessable where new text addresses the model: said in a chat it would wait for a review."""
     verdict = judge(text, origin_of(Integrity(known.integrity)))
     if verdict.quarantined:
         raise Unprocessable(
             f"the new text addresses the model ({verdict.reason}): word it as a statement, or, where it is meant so,"
             ' send "validation_status": "confirmed" with it',
-            param="content",
+            param=member,
         )
 
 
@@ -216,13 +224,6 @@ def version_in(request: web.Request) -> int | None:
     if not (digits.isascii() and digits.isdigit() and 1 <= len(digits) <= 9):
         raise MemoryInvalid("If-Match must be the version of the memory, like 3", param="If-Match")
     return int(digits)
-
-
-def _attributes(attributes: dict[str, Any]) -> dict[str, Any]:
-    if len(attributes) > ATTRIBUTES_MAX:
-        raise Unprocessable(f"attributes: at most {ATTRIBUTES_MAX} members", param="attributes")
-    cleaned: dict[str, Any] = storable_json(attributes)
-    return cleaned
 
 
 def _tagged(answer: web.Response, record: MemoryRecord) -> web.Response:

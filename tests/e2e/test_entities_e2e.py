@@ -290,3 +290,24 @@ def test_the_command_keeps_ties_and_shows_them(service: Service, user: str) -> N
     assert "(floor: 3)" in run("relate", ana, "lived_in", port, *dates, "--property", "floor=3")
     assert "Sibenik" not in run("near", ana) and "Sibenik" in run("near", ana, "--at", "2020-06-01T00:00:00Z")
     assert "lived in Sibenik" in run("paths", ana, port, "--at", "2020-06-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("calls", "made"),
+    [
+        ("entities", {"name": "Nuri Holt", "type": "person"}),
+        ("personas", {"name": "mine", "facets": {"tone": "warm"}}),
+        ("tasks", {"tasks": [{"title": "Water the cacti"}]}),
+    ],
+)
+def test_a_records_words_are_changed_by_its_own_call_alone(
+    service: Service, user: str, calls: str, made: dict[str, Any]
+) -> None:
+    answer = service.call("POST", f"/memory/v1/{calls}", made, X_Memory_User=user)
+    one = answer["data"][0] if "data" in answer else answer
+    path = f"/memory/v1/memories/{one['memory_id']}"
+    for change in ({"attributes": {"entity": 1}}, {"content": "Someone else."}):
+        refused = service.call("PATCH", path, change, X_Memory_User=user, If_Match="1")["error"]
+        assert (refused["code"], refused["param"]) == ("unprocessable", next(iter(change)))
+        assert f"/memory/v1/{calls}" in refused["message"]
+    assert service.call("PATCH", path, {"importance": 0.9}, X_Memory_User=user, If_Match="1")["importance"] == 0.9
