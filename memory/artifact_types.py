@@ -8,13 +8,17 @@ Unprocessable that names both, a file that was declared as something it is not, 
 from __future__ import annotations
 
 import codecs
+import re
 from typing import Final
 
 from memory.errors import Unprocessable
 
 HEAD_BYTES: Final = 65_536
+TYPE_CHARS_MAX: Final = 127
 OCTETS: Final = "application/octet-stream"
 TEXT: Final = "text/plain"
+_TYPE: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+/[!#$%&'*+.^_`|~0-9a-z-]+")
+"""type "/" subtype, each a token (RFC 9110, section 8.3.1): it stands in a sentence that a prompt is given."""
 _UNDECLARED: Final = frozenset({"", OCTETS, "binary/octet-stream"})
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -52,6 +56,8 @@ def media_type_of(head: bytes, declared: str) -> str:
     found = _found(head[:HEAD_BYTES])
     if wanted in _UNDECLARED:
         return found or OCTETS
+    if len(wanted) > TYPE_CHARS_MAX or _TYPE.fullmatch(wanted) is None:
+        raise Unprocessable(f"the file's Content-Type is no media type, as image/png is one; {_MEND}", param="file")
     if is_text(wanted):
         if found == TEXT or (found is None and "charset" in members.lower() and b"\0" not in head):
             return wanted

@@ -9,6 +9,7 @@ StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -75,6 +76,7 @@ CAPTION_BYTES_MAX: Final = 20_971_520
 """Of a picture that a model is shown."""
 FIELD_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
 _FIELDS: Final = frozenset({"name", "caption", "text", "metadata", "session", "sensitivity"})
+_SEPARATORS: Final = re.compile(r"[^a-z0-9]+")
 Scalar = str | bool | int | float
 _READS: Final = "memory:read:own"
 _WRITES: Final = "memory:write"
@@ -279,7 +281,9 @@ class ArtifactCalls:
         """By its first bytes and what it was sent as. Raises Unprocessable."""
         if self._parts.redactor.redact(declared).text != declared:
             raise Unprocessable("the file's Content-Type holds what looks like a secret", param="file")
-        return media_type_of(head, declared)
+        media_type = media_type_of(head, declared)
+        _require_quotable(_SEPARATORS.sub(" ", media_type), "file", "foreign", "its Content-Type")
+        return media_type
 
     def _name(self, caller: Caller, name: str) -> str:
         return caller.credential.hide(storable(name.rpartition("/")[2].rpartition("\\")[2])[:255])
@@ -303,6 +307,7 @@ class ArtifactCalls:
         clean = await asyncio.to_thread(self._cleaned, about, source)
         size, about_it = content.bytes, (clean.caption, clean.text, clean.metadata)
         text = told(artifact_id, clean.name, content.media_type, size, *about_it)
+        await asyncio.to_thread(_require_quotable, text, "name", source, "all that is said of it")
         windows, vectors = await windows_of(self._parts, text, caller.now)
         kept = {"name": clean.name, "caption": clean.caption, "text": clean.text, "sha256": content.sha256}
         more = {"metadata": dict(clean.metadata)} if clean.metadata else {}
@@ -376,10 +381,12 @@ class ArtifactCalls:
         return [_said(one, labels.get(one.session_id) if one.session_id else None) for one in found]
 
 
-def _require_quotable(text: str, member: str, source: Origin) -> None:
+def _require_quotable(text: str, member: str, source: Origin, what: str = "") -> None:
+    """Raise Unprocessable for `what`, else the member itself, where it addresses the model."""
     verdict = judge(text, source)
     if verdict.quarantined:
-        raise Unprocessable(f"{member} addresses the model ({verdict.reason}): say what the file is", param=member)
+        said = f"{what or member} addresses the model ({verdict.reason}): say what the file is"
+        raise Unprocessable(said, param=member)
 
 
 def _said(one: Artifact, session: str | None) -> ArtifactSaid:
