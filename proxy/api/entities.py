@@ -350,14 +350,11 @@ class EntityCalls:
 
     def _clean(self, text: str, member: str) -> str:
         clean = self._parts.redactor.redact(storable(text)).text.strip()
-        verdict = judge(clean, "own")
-        if verdict.quarantined:
-            raise Unprocessable(
-                f"{member} addresses the model ({verdict.reason}): say what it is, not what is to be done", param=member
-            )
+        _require_quotable(clean, member, member)
         return clean
 
     async def _memory(self, caller: Caller, text: str, sensitivity: str, attributes: Mapping[str, Any]) -> NewMemory:
+        await asyncio.to_thread(_require_quotable, text, "what is said of it, taken together,", None)
         windows, vectors = await windows_of(self._parts, text, caller.now)
         return NewMemory(
             memory_id=new_id(),
@@ -377,6 +374,14 @@ class EntityCalls:
             vectors=vectors,
             attributes=dict(attributes),
         )
+
+
+def _require_quotable(text: str, what: str, member: str | None) -> None:
+    """Raise Unprocessable where a text addresses the model."""
+    verdict = judge(text, "own")
+    if verdict.quarantined:
+        said = f"{what} addresses the model ({verdict.reason}): say what it is, not what is to be done"
+        raise Unprocessable(said, param=member)
 
 
 def _root(one: Entity) -> UUID:

@@ -157,6 +157,7 @@ class PersonaCalls:
         liked = [await asyncio.to_thread(self._cleaned, one, INTERESTS, INTEREST_CHARS_MAX) for one in interests]
         liked = list(dict.fromkeys(one for one in liked if one))
         text = rendered(facets, cleaned, liked)
+        await asyncio.to_thread(_require_quotable, text, "description", "all that is said together")
         windows, vectors = await windows_of(self._parts, text, caller.now)
         memory = NewMemory(
             memory_id=new_id(),
@@ -182,13 +183,16 @@ class PersonaCalls:
         text = self._parts.redactor.redact(storable(raw)).text.strip()
         if len(text) > chars_max * 2:  # a secret's place is longer than some secrets
             raise Unprocessable(f"{member} is too long once its secrets are cut out", param=member)
-        verdict = judge(text, "own")
-        if verdict.quarantined:
-            raise Unprocessable(
-                f"{member} addresses the model ({verdict.reason}): say what you like, not what it is to do",
-                param=member,
-            )
+        _require_quotable(text, member, member)
         return text
+
+
+def _require_quotable(text: str, member: str, what: str) -> None:
+    """Raise Unprocessable where a text addresses the model."""
+    verdict = judge(text, "own")
+    if verdict.quarantined:
+        said = f"{what} addresses the model ({verdict.reason}): say what you like, not what it is to do"
+        raise Unprocessable(said, param=member)
 
 
 def _refuse_built_in(name: str) -> None:

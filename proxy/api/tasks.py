@@ -273,6 +273,7 @@ class TaskCalls:
         """The words of a task as they are stored. Raises Unprocessable, StoreUnavailable."""
         clean = await asyncio.to_thread(self._cleaned, words, integrity)
         text = told(status, clean["title"], clean["notes"], clean["output"])
+        await asyncio.to_thread(_require_quotable, text, "title", integrity, "all of it together")
         windows, vectors = await windows_of(self._parts, text, caller.now)
         return NewMemory(
             memory_id=new_id(),
@@ -300,13 +301,16 @@ class TaskCalls:
         for name, text in clean.items():
             if len(text) > 2 * (TITLE_CHARS_MAX if name == "title" else WORDS_CHARS_MAX):  # a place may be longer
                 raise Unprocessable(f"{name} is too long once its secrets are cut out", param=name)
-            verdict = judge(text, "own" if integrity is Integrity.USER else "model")
-            if verdict.quarantined:
-                raise Unprocessable(
-                    f"{name} addresses the model ({verdict.reason}): say what is to be done, not what it is to do",
-                    param=name,
-                )
+            _require_quotable(text, name, integrity)
         return clean
+
+
+def _require_quotable(text: str, member: str, integrity: Integrity, what: str = "") -> None:
+    """Raise Unprocessable for `what`, else the member itself, where it addresses the model."""
+    verdict = judge(text, "own" if integrity is Integrity.USER else "model")
+    if verdict.quarantined:
+        said = f"{what or member} addresses the model ({verdict.reason}): say what is to be done, not what it is to do"
+        raise Unprocessable(said, param=member)
 
 
 def _as_copy(new: NewTask, copy: Copy) -> NewTask:
