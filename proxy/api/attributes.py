@@ -80,4 +80,4 @@ def _lines(value: Any, name: str) -> Iterator[str]:
         for one in value:
             yield from _lines(one, name)
     else:
-        yield f"{name.replace('_', ' ')}: {value}"
+        yield f"{name.replace('_', ' ')} {value}"  # no colon: "system: prod" would read as a role's line
