@@ -26,7 +26,7 @@ MERGER = f"The code name of the merger is {WORD}."
 @pytest.fixture(scope="module")
 def keyed(upstream: str) -> Iterator[Keyed]:
     with serving(upstream, env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
-        yield Keyed(service)
+        yield Keyed(service, workers=1)
 
 
 def line(content: str, session: str, sensitivity: str = "internal", **more: str) -> dict[str, str]:
