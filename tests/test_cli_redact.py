@@ -80,6 +80,7 @@ def let_through(service: Service, word: str) -> None:
     )
 
 
+@pytest.mark.long
 def test_personal_data_is_behind_tokens_and_turned_back_by_the_command(kept: Service, user: str) -> None:
     told(kept, user, "Mail the invoice to Bob.Smith@example.com or call +44 20 7946 0958.")
     found = kept.call("GET", "/memory/v1/memories", X_Memory_User=user)["data"]

@@ -212,7 +212,8 @@ SELECT (SELECT count(*) FROM turns JOIN theirs USING (tenant_id, scope_id) WHERE
 """
 
 
-@pytest.mark.parametrize("shared", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("shared", [False, True])
 def test_an_answer_under_way_does_not_bring_back_what_it_was_given(forgetting: Service, shared: bool) -> None:
     """It was asked before and ends after the receipt: of somebody's own memory, and of a copy of another's."""
     owner, asker = ("jana", "klara") if shared else ("lea", "lea")

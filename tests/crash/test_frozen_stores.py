@@ -82,6 +82,7 @@ def asked_with(service: Service, secret: bytes, path: str) -> tuple[RawAnswer, f
     return send(service.url, "POST", path, pairs, json.dumps(body).encode()), time.monotonic() - began
 
 
+@pytest.mark.long
 def test_a_tenant_whose_salt_the_frozen_store_does_not_tell_is_refused_in_time(upstream: str) -> None:
     """Without its salt it would share the prefix cache of others. A tenant whose salt is known goes on."""
     env = {"MEMORY_PROXY_AUTH__MODE": "keys", "MEMORY_PROXY_RECALL__DEADLINE_MS": "400"}
