@@ -86,6 +86,19 @@ class Parts:
     outside: LooksOutside | None  # None: it is off
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A request that memory is done with, whatever is sent of it: `millis` is how long that took, `came` what came of
+    the web.
+    """
+
+    asked: Asked
+    chat: ChatRequest
+    conversation: Conversation
+    millis: float
+    came: Came | None
+
+
 class ChatCompletions:
     """The handler. One per process."""
 
@@ -126,7 +139,7 @@ class ChatCompletions:
         self._watch(asked, request[CREDENTIAL], prompt)
         self._note_restored(asked, has.restored, prompt)
         millis = (perf_counter() - asked.started) * 1000
-        return await self._forward(request, asked, chat, conversation, prompt, millis, came)
+        return await self._forward(request, Ready(asked, chat, conversation, millis, came), prompt)
 
     async def _remembered(self, asked: Asked, chat: ChatRequest, rung: Rung) -> Remembered:
         """What memory has for this request. Raises NotFound for a checkpoint that is not there."""
@@ -244,49 +257,34 @@ class ChatCompletions:
         if crossed:
             self._parts.journal.note(tenant, credential.actor, "read.shared", why="chat", ids=crossed)
 
-    def _record(
-        self,
-        asked: Asked,
-        chat: ChatRequest,
-        conversation: Conversation,
-        prompt: Prompt,
-        millis: float,
-    ) -> Retrieval | None:
+    def _record(self, ready: Ready, prompt: Prompt) -> Retrieval | None:
         """The record that the head named; made when it is kept, so that no request waits for it. It has the question
         where that is kept anyway: not in `read` mode.
         """
+        asked, conversation = ready.asked, ready.conversation
         if not asked.ask.inserts or conversation.tip is None:
             return None
         return retrieval_record(
             prompt,
             retrieval_id=asked.retrieval_id,
-            query=chat.query_text if asked.ask.captures else "",
+            query=ready.chat.query_text if asked.ask.captures else "",
             config_digest=self._parts.config_digest,
             model=self._parts.embedding_model,
             exact=self._parts.memory.rules.counter.exact,
-            millis=millis,
+            millis=ready.millis,
             now=asked.arrived_at,
             new_cut=new_cut(conversation, prompt),
         )
 
-    async def _forward(
-        self,
-        request: web.Request,
-        asked: Asked,
-        chat: ChatRequest,
-        conversation: Conversation,
-        prompt: Prompt,
-        millis: float,
-        came: Came | None,
-    ) -> web.StreamResponse:
+    async def _forward(self, request: web.Request, ready: Ready, prompt: Prompt) -> web.StreamResponse:
         """Send, and when vLLM says that the prompt is too long with our blocks, send once more without them."""
         parts = self._parts
         answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max, parts.copies)
         await within_limits(request)
         lap("admit")
-        keep = partial(self._keep_sent, asked, chat, conversation, millis, prompt)
-        head = self._head(asked, conversation, prompt, millis, came)
-        parts.metrics.added_seconds.observe(millis / 1000)
+        keep = partial(self._keep_sent, ready, prompt)
+        head = self._head(ready, prompt)
+        parts.metrics.added_seconds.observe(ready.millis / 1000)
         parts.metrics.statuses.inc(prompt.status, prompt.reason or "")
         refused = (lambda status, text: status == 400 and _OVERFLOW in text) if prompt.placed else None
         outcome = await answering.send(
@@ -294,48 +292,39 @@ class ChatCompletions:
         )
         if not outcome.withdrawn:
             return self._said(prompt, outcome)
-        return await self._send_without(request, answering, asked, chat, conversation, prompt, millis, came)
+        return await self._send_without(request, answering, ready, prompt)
 
     async def _send_without(
-        self,
-        request: web.Request,
-        answering: Answering,
-        asked: Asked,
-        chat: ChatRequest,
-        conversation: Conversation,
-        prompt: Prompt,
-        millis: float,
-        came: Came | None,
+        self, request: web.Request, answering: Answering, ready: Ready, prompt: Prompt
     ) -> web.StreamResponse:
         """Send once more, without our blocks. They are withdrawn where that one is taken; where it is refused as well
         the request was too long by itself: the head does not blame memory, and the blocks stand in the next one.
         """
-        parts = self._parts
+        parts, asked = self._parts, ready.asked
         parts.metrics.overflow_retries.inc()
-        bare = bare_prompt(chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt, prompt.cut)
+        bare = bare_prompt(ready.chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt, prompt.cut)
         bare = replace(bare, withdrawn=prompt.withdrawn)
-        head = self._head(asked, conversation, bare, millis, came)
+        head = self._head(ready, bare)
 
         async def keep(outcome: Outcome) -> None:
             sent = bare
             if outcome.http_status < 400:
                 gone = tuple(Withdrawn(one.chain, "overflow") for one in prompt.placed)
                 sent = replace(bare, withdrawn=(*bare.withdrawn, *gone))
-                self._memory.withdraw(asked, conversation, gone)
-            await self._keep_sent(asked, chat, conversation, millis, sent, outcome)
+                self._memory.withdraw(asked, ready.conversation, gone)
+            await self._keep_sent(ready, sent, outcome)
 
         def refused(status: int, text: bytes) -> bool:
             by_itself = replace(bare, status="empty", reason=prompt.reason)
-            head.update(self._head(asked, conversation, by_itself, millis, came))
+            head.update(self._head(ready, by_itself))
             return False
 
         left = parts.capture.in_background
         return self._said(bare, await answering.send(request, bare.body, head, keep=keep, refused=refused, left=left))
 
-    def _head(
-        self, asked: Asked, conversation: Conversation, prompt: Prompt, millis: float, came: Came | None
-    ) -> CIMultiDict[str]:
+    def _head(self, ready: Ready, prompt: Prompt) -> CIMultiDict[str]:
         """The X-Memory-* headers of the answer (DESIGN section 2); the request's line says the same."""
+        asked, conversation = ready.asked, ready.conversation
         exact, tokens = self._parts.memory.rules.counter.exact, prompt.tokens
         status = _status_header(prompt) if asked.ask.inserts else "off"
         note(
@@ -346,7 +335,7 @@ class ChatCompletions:
             placed=prompt.count,
             kept=prompt.kept,
             tokens=tokens,
-            added_ms=round(millis, 3),
+            added_ms=round(ready.millis, 3),
         )
         head = CIMultiDict(
             {
@@ -356,31 +345,23 @@ class ChatCompletions:
                 "X-Memory-Count": str(prompt.count),
                 "X-Memory-Kept": str(prompt.kept),
                 "X-Memory-Tokens": str(tokens) if exact or tokens == 0 else f"~{tokens}",
-                "X-Memory-Millis": f"{millis:.1f}",
+                "X-Memory-Millis": f"{ready.millis:.1f}",
             }
         )
         if asked.ask.inserts and conversation.tip is not None:
             head["X-Memory-Retrieval"] = str(asked.retrieval_id)
-        if came is not None:
-            head["X-Memory-Outside"] = str(came)
+        if ready.came is not None:
+            head["X-Memory-Outside"] = str(ready.came)
         return head
 
-    async def _keep_sent(
-        self,
-        asked: Asked,
-        chat: ChatRequest,
-        conversation: Conversation,
-        millis: float,
-        sent: Prompt,
-        outcome: Outcome,
-    ) -> None:
+    async def _keep_sent(self, ready: Ready, sent: Prompt, outcome: Outcome) -> None:
         """Count what was sent and answered, and capture it. Never raises."""
-        parts = self._parts
+        parts, asked, conversation = self._parts, ready.asked, ready.conversation
         if parts.use is not None:
             parts.use.spend(asked.credential, tokens_used(len(sent.body), outcome.answer))
-        retrieval = self._record(asked, chat, conversation, sent, millis)
+        retrieval = self._record(ready, sent)
         stands = sum(one.tokens for one in sent.placed if one.kept)
-        parts.cache_report.count(chat, conversation, outcome.answer, placed=sent.tokens - stands, kept=stands)
+        parts.cache_report.count(ready.chat, conversation, outcome.answer, placed=sent.tokens - stands, kept=stands)
         parts.canaries.look_at_texts(asked.ask.scope.tenant, "answer", outcome.texts())
         await self._keep(asked, conversation, retrieval, outcome)
 
