@@ -11,13 +11,13 @@ that were said pass in any order. Pure.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from memory.read.lexical import stem
 from memory.read.stems import SNOWBALL, stem_in, without_accents
+from policies.text import normalised
 
 _ROOT_CHARS_MIN: Final = 3  # what two forms of a word share at least: "viv-o", "viv-e"
 _ENDING_CHARS_MAX: Final = 3  # and what each has beside it at most: "learn", "learn-ing"
@@ -131,7 +131,7 @@ def says_only(sentence: str, said: Said, parts: Said, *, denies: bool, evidence:
 
 def _split(text: str) -> list[str]:
     """Words without case and accents; of unspaced scripts the characters."""
-    folded = without_accents(unicodedata.normalize("NFKC", text).casefold())
+    folded = without_accents(normalised("NFKC", text).casefold())
     return _WORD.findall(_UNSPACED.sub(r" \g<0> ", folded))
 
 

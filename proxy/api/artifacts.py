@@ -63,6 +63,7 @@ from proxy.api.schemas_artifact import (
     LinkAsked,
     LinkSaid,
 )
+from proxy.api.screening import clean_beside, require_no_secret, require_quotable
 from proxy.api.sessions import Labels
 from proxy.api.vectors import windows_of
 from proxy.gated import holder_of, may_show, readable, require_readable, require_writable
@@ -77,6 +78,7 @@ CAPTION_BYTES_MAX: Final = 20_971_520
 FIELD_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
 _FIELDS: Final = frozenset({"name", "caption", "text", "metadata", "session", "sensitivity"})
 _SEPARATORS: Final = re.compile(r"[^a-z0-9]+")
+_require_quotable: Final = partial(require_quotable, instead="say what the file is")
 Scalar = str | bool | int | float
 _READS: Final = "memory:read:own"
 _WRITES: Final = "memory:write"
@@ -282,7 +284,7 @@ class ArtifactCalls:
         if self._parts.redactor.redact(declared).text != declared:
             raise Unprocessable("the file's Content-Type holds what looks like a secret", param="file")
         media_type = media_type_of(head, declared)
-        _require_quotable(_SEPARATORS.sub(" ", media_type), "file", "foreign", "its Content-Type")
+        _require_quotable(_SEPARATORS.sub(" ", media_type), "foreign", "its Content-Type addresses", param="file")
         return media_type
 
     def _name(self, caller: Caller, name: str) -> str:
@@ -307,7 +309,7 @@ class ArtifactCalls:
         clean = await asyncio.to_thread(self._cleaned, about, source)
         size, about_it = content.bytes, (clean.caption, clean.text, clean.metadata)
         text = told(artifact_id, clean.name, content.media_type, size, *about_it)
-        await asyncio.to_thread(_require_quotable, text, "name", source, "all that is said of it")
+        await asyncio.to_thread(_require_quotable, text, source, "all that is said of it addresses", param="name")
         windows, vectors = await windows_of(self._parts, text, caller.now)
         kept = {"name": clean.name, "caption": clean.caption, "text": clean.text, "sha256": content.sha256}
         more = {"metadata": dict(clean.metadata)} if clean.metadata else {}
@@ -334,19 +336,18 @@ class ArtifactCalls:
         words = {"name": about.name, "caption": about.caption, "text": about.text}
         clean = {name: self._parts.redactor.redact(storable(raw)).text.strip() for name, raw in words.items()}
         for name, text in clean.items():
-            _require_quotable(text, name, source)
+            _require_quotable(text, source, f"{name} addresses", param=name)
         return About(**clean, metadata=self._known_of_it(about.metadata, source))
 
     def _known_of_it(self, given: Mapping[str, Scalar], source: Origin) -> dict[str, Scalar]:
         """Metadata without secrets; what addresses the model, name and value read as one, is refused."""
         clean: dict[str, Scalar] = {}
         for name, value in given.items():
-            if self._parts.redactor.redact(name).text != name:
-                raise Unprocessable("a name holds what looks like a secret; call it otherwise", param="metadata")
+            require_no_secret(name, self._parts.redactor, "metadata")
             said = value
-            if isinstance(value, str):  # beside its name, which says that it is a password
-                said = self._parts.redactor.redact(f"{name}={storable(value)}").text.removeprefix(f"{name}=").strip()
-            _require_quotable(f"{name.replace('_', ' ')}: {said}", "metadata", source)
+            if isinstance(value, str):
+                said = clean_beside(name, storable(value), self._parts.redactor).strip()
+            _require_quotable(f"{name.replace('_', ' ')}: {said}", source, "metadata addresses", param="metadata")
             clean[name] = said
         return clean
 
@@ -379,14 +380,6 @@ class ArtifactCalls:
     async def _said(self, caller: Caller, found: Sequence[Artifact]) -> Sequence[ArtifactSaid]:
         labels = await self._labels.of(caller.scope, [one.session_id for one in found])
         return [_said(one, labels.get(one.session_id) if one.session_id else None) for one in found]
-
-
-def _require_quotable(text: str, member: str, source: Origin, what: str = "") -> None:
-    """Raise Unprocessable for `what`, else the member itself, where it addresses the model."""
-    verdict = judge(text, source)
-    if verdict.quarantined:
-        said = f"{what or member} addresses the model ({verdict.reason}): say what the file is"
-        raise Unprocessable(said, param=member)
 
 
 def _said(one: Artifact, session: str | None) -> ArtifactSaid:

@@ -179,9 +179,8 @@ def json_object(raw: bytes) -> dict[str, Any]:
         raise MemoryInvalid(f"the body is no JSON: {str(exc)[:100]}", param="body") from exc
     if not isinstance(value, dict):
         raise Unprocessable(f"the body must be a JSON object, not {json_type(value)}", param="body")
-    for name, member in value.items():
-        if (why := too_much(member)) is not None:
-            raise Unprocessable(f"{name[:64]}: {why}", param=name[:64])
+    if (found := too_much(value)) is not None:
+        raise Unprocessable(": ".join(found), param=found[0])
     return value
 
 

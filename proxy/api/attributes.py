@@ -14,6 +14,7 @@ from memory.stored import MemoryRecord
 from memory.write.parts import Redacts, cleaned_value
 from policies.attributes import excess_in, fault_in
 from policies.text import storable_json
+from proxy.api.screening import clean_beside, require_no_secret
 
 RECORDS: Final[Mapping[str, str]] = {
     "artifact": "artifacts",
@@ -57,8 +58,7 @@ def words_of(given: Mapping[str, Any], known: Mapping[str, Any]) -> str:
 
 def _cleaned(value: Any, name: str, redactor: Redacts) -> Any:
     if isinstance(value, str):
-        text = cleaned_value(value, redactor)[0]
-        return redactor.redact(f"{name}={text}").text.removeprefix(f"{name}=")
+        return clean_beside(name, cleaned_value(value, redactor)[0], redactor)
     if isinstance(value, list):
         return [_cleaned(one, name, redactor) for one in value]
     if isinstance(value, dict):
@@ -67,8 +67,7 @@ def _cleaned(value: Any, name: str, redactor: Redacts) -> Any:
 
 
 def _plain(name: str, redactor: Redacts) -> str:
-    if redactor.redact(name).text != name:
-        raise Unprocessable("a name holds what looks like a secret; call it otherwise", param="attributes")
+    require_no_secret(name, redactor, "attributes")
     return name
 
 

@@ -23,7 +23,6 @@ from memory.model import NewMemory
 from policies.entity import NAME_CHARS_MAX, PROPERTY, Told, Type, checked, related, statement
 from policies.gate import Holder, Item
 from policies.graph import ways
-from policies.injection.judge import judge
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.text import storable
@@ -48,10 +47,12 @@ from proxy.api.schemas_entity import (
     RelationshipAsked,
     RelationshipDeleted,
 )
+from proxy.api.screening import require_no_secret, require_quotable
 from proxy.api.vectors import windows_of
 from proxy.gated import may_show, may_write, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "entity/1"
+_require_quotable: Final = partial(require_quotable, instead="say what it is, not what is to be done")
 KIND: Final = "entity"
 HOPS_MAX: Final = 3
 PATHS_MAX: Final = 20
@@ -210,7 +211,7 @@ class EntityCalls:
         source, target = [await self._writable(caller, as_id(one, KIND)) for one in (asked.source, asked.target)]
         if asked.valid_from and asked.valid_to and asked.valid_to <= asked.valid_from:
             raise Unprocessable("valid_to is not behind valid_from", param="valid_to")
-        self._require_no_secret(asked.type, "type")
+        require_no_secret(asked.type, self._parts.redactor, "type")
         properties = await asyncio.to_thread(self._clean_properties, asked.properties)
         text = related(source.name, asked.type, target.name, properties)
         ends_said = {"source": source.name, "type": asked.type, "target": target.name}
@@ -337,24 +338,20 @@ class EntityCalls:
 
     def _clean_properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         for name in properties:
-            self._require_no_secret(name, "properties")
+            require_no_secret(name, self._parts.redactor, "properties")
         return {
             name: self._clean(value, "properties") if isinstance(value, str) else value
             for name, value in properties.items()
         }
 
-    def _require_no_secret(self, name: str, member: str) -> None:
-        """A name that stands in a table or a sentence as it is. Raises Unprocessable."""
-        if self._parts.redactor.redact(name).text != name:
-            raise Unprocessable("a name holds what looks like a secret; call it otherwise", param=member)
-
     def _clean(self, text: str, member: str) -> str:
         clean = self._parts.redactor.redact(storable(text)).text.strip()
-        _require_quotable(clean, member, member)
+        _require_quotable(clean, "own", f"{member} addresses", param=member)
         return clean
 
     async def _memory(self, caller: Caller, text: str, sensitivity: str, attributes: Mapping[str, Any]) -> NewMemory:
-        await asyncio.to_thread(_require_quotable, text, "what is said of it, taken together,", None)
+        what = "what is said of it, taken together, addresses"
+        await asyncio.to_thread(_require_quotable, text, "own", what, param=None)
         windows, vectors = await windows_of(self._parts, text, caller.now)
         return NewMemory(
             memory_id=new_id(),
@@ -374,14 +371,6 @@ class EntityCalls:
             vectors=vectors,
             attributes=dict(attributes),
         )
-
-
-def _require_quotable(text: str, what: str, member: str | None) -> None:
-    """Raise Unprocessable where a text addresses the model."""
-    verdict = judge(text, "own")
-    if verdict.quarantined:
-        said = f"{what} addresses the model ({verdict.reason}): say what it is, not what is to be done"
-        raise Unprocessable(said, param=member)
 
 
 def _root(one: Entity) -> UUID:

@@ -231,9 +231,8 @@ def _object(line: bytes) -> dict[str, Any]:
         raise LineRefused(f"no JSON: {str(exc)[:100]}") from exc
     if not isinstance(value, dict):
         raise LineRefused(f"a line is one JSON object, not {json_type(value)}")
-    for name, member in value.items():
-        if (why := too_much(member)) is not None:
-            raise LineRefused(f"{name[:64]}: {why}")
+    if (found := too_much(value)) is not None:
+        raise LineRefused(": ".join(found))
     return value
 
 

@@ -22,7 +22,7 @@ from memory.model import Scope
 from memory.stored import MemoryChange, MemoryRecord
 from memory.write.windows import dated, split_windows
 from policies.gate import Holder, Item
-from policies.injection.judge import judge, origin_of
+from policies.injection.judge import origin_of
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.text import storable
@@ -32,6 +32,7 @@ from proxy.api.attributes import checked, cleaned, require_not_of_record, words_
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import KindName, MemoryChanged, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
+from proxy.api.screening import require_quotable
 from proxy.api.sessions import Labels
 from proxy.gated import may_write, readable, require_readable, require_writable
 
@@ -177,13 +178,9 @@ class Memories:
 
 def _refuse_instructions(text: str, known: MemoryRecord, member: str) -> None:
     """Raise Unprocessable where new text addresses the model: said in a chat it would wait for a review."""
-    verdict = judge(text, origin_of(Integrity(known.integrity)))
-    if verdict.quarantined:
-        raise Unprocessable(
-            f"the new text addresses the model ({verdict.reason}): word it as a statement, or, where it is meant so,"
-            ' send "validation_status": "confirmed" with it',
-            param=member,
-        )
+    instead = 'word it as a statement, or, where it is meant so, send "validation_status": "confirmed" with it'
+    origin = origin_of(Integrity(known.integrity))
+    require_quotable(text, origin, "the new text addresses", instead=instead, param=member)
 
 
 def item_of(scope: Scope, record: MemoryRecord) -> Item:

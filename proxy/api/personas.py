@@ -21,7 +21,6 @@ from memory.ids import new_id
 from memory.model import NewMemory
 from memory.personas import DESCRIPTION, INTERESTS, NewPersona, Persona
 from policies.gate import Holder, Item
-from policies.injection.judge import judge
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.persona import BUILT_IN, DESCRIPTION_CHARS_MAX, INTEREST_CHARS_MAX, name_of, rendered
@@ -32,10 +31,12 @@ from proxy.api.copies import Copy
 from proxy.api.memories import version_in
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_persona import PersonaAsked, PersonaDeleted, PersonaList, PersonaPatch, PersonaSaid
+from proxy.api.screening import require_quotable
 from proxy.api.vectors import windows_of
 from proxy.gated import may_show, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "persona/1"
+_require_quotable: Final = partial(require_quotable, instead="say what you like, not what it is to do")
 _READS: Final = "memory:read:own"
 _WRITES: Final = "memory:write"
 
@@ -157,7 +158,8 @@ class PersonaCalls:
         liked = [await asyncio.to_thread(self._cleaned, one, INTERESTS, INTEREST_CHARS_MAX) for one in interests]
         liked = list(dict.fromkeys(one for one in liked if one))
         text = rendered(facets, cleaned, liked)
-        await asyncio.to_thread(_require_quotable, text, "description", "all that is said together")
+        what = "all that is said together addresses"
+        await asyncio.to_thread(_require_quotable, text, "own", what, param="description")
         windows, vectors = await windows_of(self._parts, text, caller.now)
         memory = NewMemory(
             memory_id=new_id(),
@@ -183,16 +185,8 @@ class PersonaCalls:
         text = self._parts.redactor.redact(storable(raw)).text.strip()
         if len(text) > chars_max * 2:  # a secret's place is longer than some secrets
             raise Unprocessable(f"{member} is too long once its secrets are cut out", param=member)
-        _require_quotable(text, member, member)
+        _require_quotable(text, "own", f"{member} addresses", param=member)
         return text
-
-
-def _require_quotable(text: str, member: str, what: str) -> None:
-    """Raise Unprocessable where a text addresses the model."""
-    verdict = judge(text, "own")
-    if verdict.quarantined:
-        said = f"{what} addresses the model ({verdict.reason}): say what you like, not what it is to do"
-        raise Unprocessable(said, param=member)
 
 
 def _refuse_built_in(name: str) -> None:

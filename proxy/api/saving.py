@@ -29,7 +29,7 @@ from memory.stored import MemoryRecord, SessionRecord
 from memory.write.windows import dated, split_windows
 from policies.checkpoint import LABELS, Costs, Part, fitting, in_order, may_become
 from policies.gate import Holder, Item
-from policies.injection.judge import Origin, judge
+from policies.injection.judge import Origin
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity, within_ceiling
 from policies.persona import BUILT_IN, rendered, style_of
 from policies.task import OPEN
@@ -39,6 +39,7 @@ from proxy.api.conversation_parts import Words, words_of
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_checkpoint import CheckpointAsked, CheckpointPatch
+from proxy.api.screening import require_quotable
 from proxy.api.vectors import vectors_of
 from proxy.gated import readable, require_readable
 
@@ -230,11 +231,7 @@ class Saving:
     def _cleaned(self, member: str, raw: str, origin: Origin) -> str:
         """Without secrets. Raises Unprocessable where it addresses the model."""
         text = self._parts.redactor.redact(storable(raw)).text.strip()
-        verdict = judge(text, origin)
-        if verdict.quarantined:
-            raise Unprocessable(
-                f"{member} address the model ({verdict.reason}): word them as a statement", param=member
-            )
+        require_quotable(text, origin, f"{member} address", instead="word them as a statement", param=member)
         return text
 
     async def _named(

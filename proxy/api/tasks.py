@@ -27,7 +27,7 @@ from memory.ids import new_id
 from memory.model import NewMemory
 from memory.tasks import WORDS, NewTask, Task, TaskChange
 from policies.gate import Holder, Item
-from policies.injection.judge import judge
+from policies.injection.judge import Origin
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.task import OPEN, STATUSES, TITLE_CHARS_MAX, WORDS_CHARS_MAX, Status, told
@@ -50,6 +50,7 @@ from proxy.api.schemas_task import (
     TasksMade,
     TaskStepSaid,
 )
+from proxy.api.screening import require_quotable
 from proxy.api.sessions import Labels
 from proxy.api.task_checkpoints import checkpoints_of, name_shown
 from proxy.api.task_words import graph_said, task_said, waiting
@@ -57,6 +58,7 @@ from proxy.api.vectors import windows_of
 from proxy.gated import may_show, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "task/1"
+_require_quotable: Final = partial(require_quotable, instead="say what is to be done, not what it is to do")
 GRAPH_MAX: Final = 1_000
 KIND: Final = "task"
 _READS: Final = "memory:read:own"
@@ -254,10 +256,8 @@ class TaskCalls:
         """Tasks as they are shown."""
         labels = await self._labels.of(caller.scope, [one.session_id for one in found])
         needed = sorted({need for one in found for need in one.needs})
-        holder, others = (
-            await self._holder(caller),
-            await self._parts.tasks.some(caller.scope, needed) if needed else [],
-        )
+        holder = await self._holder(caller)
+        others = await self._parts.tasks.some(caller.scope, needed) if needed else []
         not_done = waiting(readable(holder, others, partial(_item, caller)))
         return [task_said(one, labels, not_done, name_shown(holder, one)) for one in found]
 
@@ -273,7 +273,8 @@ class TaskCalls:
         """The words of a task as they are stored. Raises Unprocessable, StoreUnavailable."""
         clean = await asyncio.to_thread(self._cleaned, words, integrity)
         text = told(status, clean["title"], clean["notes"], clean["output"])
-        await asyncio.to_thread(_require_quotable, text, "title", integrity, "all of it together")
+        origin = _origin(integrity)
+        await asyncio.to_thread(_require_quotable, text, origin, "all of it together addresses", param="title")
         windows, vectors = await windows_of(self._parts, text, caller.now)
         return NewMemory(
             memory_id=new_id(),
@@ -301,16 +302,12 @@ class TaskCalls:
         for name, text in clean.items():
             if len(text) > 2 * (TITLE_CHARS_MAX if name == "title" else WORDS_CHARS_MAX):  # a place may be longer
                 raise Unprocessable(f"{name} is too long once its secrets are cut out", param=name)
-            _require_quotable(text, name, integrity)
+            _require_quotable(text, _origin(integrity), f"{name} addresses", param=name)
         return clean
 
 
-def _require_quotable(text: str, member: str, integrity: Integrity, what: str = "") -> None:
-    """Raise Unprocessable for `what`, else the member itself, where it addresses the model."""
-    verdict = judge(text, "own" if integrity is Integrity.USER else "model")
-    if verdict.quarantined:
-        said = f"{what or member} addresses the model ({verdict.reason}): say what is to be done, not what it is to do"
-        raise Unprocessable(said, param=member)
+def _origin(integrity: Integrity) -> Origin:
+    return "own" if integrity is Integrity.USER else "model"
 
 
 def _as_copy(new: NewTask, copy: Copy) -> NewTask:
