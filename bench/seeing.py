@@ -82,7 +82,7 @@ def measured(rounds: int, requests: int, *, otlp: bool) -> dict[str, float]:
 
             def spans() -> None:
                 here = passage(lambda: traces.begin({}), counted=False)
-                here.outgoing({})
+                here.outgoing()
                 here.finish(logging.INFO)
 
             found["stages_and_spans_us"] = _median_us(spans, rounds, requests)

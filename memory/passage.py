@@ -9,7 +9,7 @@ name. docs/logs.md says what each is; a test compares.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from time import perf_counter, time_ns
 from typing import Final, Protocol, TypedDict, Unpack
@@ -117,14 +117,9 @@ class Passage:
             elif stage == "stream":
                 self._trace.answered()
 
-    def outgoing(self, headers: MutableMapping[str, str]) -> None:
-        """Make the upstream continue this trace, where there is one."""
-        if self._trace is not None:
-            ours = self._trace.outgoing()
-            for name in ("traceparent", "tracestate"):
-                while name in headers:
-                    del headers[name]
-            headers.update(ours)
+    def outgoing(self) -> Mapping[str, str]:
+        """The headers with which vLLM continues this trace; none where there is no trace."""
+        return self._trace.outgoing() if self._trace is not None else {}
 
     def answer_is(self, response_id: str | None) -> None:
         """vLLM's id of its answer; for the trace."""
@@ -182,8 +177,7 @@ def note_answer(response_id: str | None, usage: object, finish: list[str]) -> No
                 passage.facts[name] = count  # type: ignore[literal-required]
 
 
-def continued(headers: MutableMapping[str, str]) -> None:
-    """Make the upstream continue the trace of the request at hand, where it is traced by us."""
+def trace_headers() -> Mapping[str, str]:
+    """The headers with which vLLM continues the trace of the request at hand; none where it is not traced by us."""
     passage = AT_HAND.get()
-    if passage is not None:
-        passage.outgoing(headers)
+    return passage.outgoing() if passage is not None else {}

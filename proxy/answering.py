@@ -15,7 +15,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
@@ -27,8 +26,9 @@ from memory.passage import CLIENT_LEFT, lap, note, note_answer
 from memory.read.conversation import Conversation
 from memory.read.dropped import Joint, pair_of
 from memory.telemetry import Metrics, event
+from proxy.connection import AnswerBroken, UpstreamAnswer
 from proxy.copies import Copies, Copy
-from proxy.relay import PIECE_BYTES, RelayResponse, Upstream, begin, cut, let_go, open_to, raw_target
+from proxy.relay import RelayResponse, Upstream, begin, cut, open_to, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
 from proxy.wire.sse import FinalEventHold, LastByteHold
 
@@ -38,7 +38,6 @@ log: Final = logging.getLogger("memory_proxy.answering")
 FINAL_EVENT_HOLD_S: Final = 1.0
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
-_DIED: Final = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +137,10 @@ class Answering:
                 return await self._carry(request, answer, head, None, None)
             return await self._carry(request, answer, head, keep, left)
         finally:
-            let_go(answer)
+            answer.close()
 
     async def _short(
-        self, request: web.Request, answer: aiohttp.ClientResponse, head: CIMultiDict[str], text: bytes
+        self, request: web.Request, answer: UpstreamAnswer, head: CIMultiDict[str], text: bytes
     ) -> Outcome:
         """An error answer whose beginning was read already."""
         _say_nothing_is_kept(head)
@@ -158,13 +157,13 @@ class Answering:
     async def _carry(
         self,
         request: web.Request,
-        answer: aiohttp.ClientResponse,
+        answer: UpstreamAnswer,
         head: CIMultiDict[str],
         keep: Keep | None,
         left: InBackground | None,
     ) -> Outcome:
         streamed = answer.content_type == "text/event-stream"
-        encoded = answer.headers.get("Content-Encoding", "identity") != "identity"  # hides the final event
+        encoded = (answer.header(b"content-encoding") or "identity") != "identity"  # hides the final event
         hold = None if keep is None else FinalEventHold() if streamed and not encoded else LastByteHold()
         copy = Copy(self._copy_bytes_max if keep else 0, self._copies)
         response = begin(answer, head)
@@ -200,7 +199,7 @@ class Answering:
 
     async def _pump(
         self,
-        answer: aiohttp.ClientResponse,
+        answer: UpstreamAnswer,
         response: RelayResponse,
         hold: FinalEventHold | LastByteHold | None,
         copy: Copy,
@@ -212,15 +211,15 @@ class Answering:
         ended, until = False, None
         while not ended:
             try:
-                piece = await (answer.content.read(PIECE_BYTES) if until is None else _read_until(answer, until))
-            except _DIED:
+                piece = await (answer.read() if until is None else _read_until(answer, until))
+            except AnswerBroken:
                 return "died"
             if piece is None:
                 return "open"
             if waiting:
                 waiting = False
                 lap("upstream")
-            ended = answer.content.at_eof()
+            ended = answer.at_eof()
             if hold is not None:
                 copy.add(piece)
                 await response.write(hold.feed(piece))  # where all of it is held, the head goes
@@ -243,7 +242,7 @@ class Answering:
             log.exception("unforeseen fault")
 
     async def _keep_partial(
-        self, keep: Keep, response: RelayResponse, answer: aiohttp.ClientResponse, streamed: bool, copy: Copy
+        self, keep: Keep, response: RelayResponse, answer: UpstreamAnswer, streamed: bool, copy: Copy
     ) -> None:
         try:
             outcome = await self._outcome(response, answer, streamed, copy, died=False, left=True)
@@ -254,7 +253,7 @@ class Answering:
     async def _outcome(
         self,
         response: web.StreamResponse,
-        answer: aiohttp.ClientResponse,
+        answer: UpstreamAnswer,
         streamed: bool,
         copy: Copy,
         *,
@@ -268,7 +267,7 @@ class Answering:
         if copy.refused is not None:
             return Outcome(response, answer.status, "partial" if left else "refused", copy.refused)
         read, reason = await _read_answer(
-            copy.chunks, answer.headers.get("Content-Encoding", ""), streamed, copy.bytes_max
+            copy.chunks, answer.header(b"content-encoding") or "", streamed, copy.bytes_max
         )
         if left:
             return Outcome(response, answer.status, "partial", "client_left", read)
@@ -285,14 +284,14 @@ def _say_nothing_is_kept(head: CIMultiDict[str]) -> None:
     head.popall("X-Memory-Retrieval", None)
 
 
-async def _beginning(answer: aiohttp.ClientResponse, bytes_max: int) -> bytes:
-    """The first `bytes_max` bytes of a body, or all of it. Raises UpstreamUnreachable."""
+async def _beginning(answer: UpstreamAnswer, bytes_max: int) -> bytes:
+    """The first `bytes_max` bytes of a body and what came with them, or all of it. Raises UpstreamUnreachable."""
     text = b""
     try:
-        while len(text) < bytes_max and not answer.content.at_eof():
-            text += await answer.content.read(bytes_max - len(text))
-    except _DIED as exc:
-        raise UpstreamUnreachable(f"vLLM broke off in the middle of an error answer ({type(exc).__name__})") from exc
+        while len(text) < bytes_max and not answer.at_eof():
+            text += await answer.read()
+    except AnswerBroken as exc:
+        raise UpstreamUnreachable(f"vLLM broke off in the middle of an error answer ({exc})") from exc
     return text
 
 
@@ -316,10 +315,10 @@ async def _read_answer(
         return None, f"answer unreadable: {type(fault).__name__}"
 
 
-async def _read_until(answer: aiohttp.ClientResponse, until: float) -> bytes | None:
+async def _read_until(answer: UpstreamAnswer, until: float) -> bytes | None:
     """The next piece of a body; None where there is none by `until`, on the loop's clock."""
     try:
         async with asyncio.timeout_at(until):
-            return await answer.content.read(PIECE_BYTES)
+            return await answer.read()
     except TimeoutError:
         return None

@@ -7,20 +7,18 @@ connection, so that a broken answer never looks complete. Refuses to decompress,
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 from aiohttp import web
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
 from memory.errors import Refused, UpstreamUnreachable
-from memory.passage import continued, lap, note
+from memory.passage import lap, note, trace_headers
+from proxy.connection import AnswerBroken, Pairs, UpstreamAnswer
+from proxy.pool import Pool
 
 _HOP_BY_HOP: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer trailers"
@@ -28,12 +26,10 @@ _HOP_BY_HOP: Final = frozenset(
 )
 _NOT_FORWARDED: Final = _HOP_BY_HOP | {b"host", b"expect"}
 _OURS: Final = b"x-memory-"
+_TRACE_HEADERS: Final = frozenset((b"traceparent", b"tracestate"))
 _AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _ADDED_HEADERS: Final = ("Content-Type", "Date", "Server")  # to answers, by aiohttp
 LINE_BYTES_MAX: Final = 65_536
-# An answer is carried in pieces of this size, and reading stops when two of them wait. A slow client of a fast, long
-# answer holds .6 MiB with it; 1.9 with aiohttp's 256 KiB and all that lies there (bench.faults --only slow_clients).
-PIECE_BYTES: Final = 32_768
 
 
 class RelayResponse(web.StreamResponse):
@@ -51,37 +47,6 @@ class RelayResponse(web.StreamResponse):
             self.headers.popall(name, None)
 
 
-class SteadyHandler(ResponseHandler):
-    """A connection to vLLM that is told to read on only where it had stopped. aiohttp tells it so with each HTTP chunk
-    that is read, and has its parser look at nothing: 20 us of CPU time in an answer of 66.
-
-    A body whose framing breaks ends with that. aiohttp tells the connection alone; who reads the body waits for ever.
-    """
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        """Read on."""
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
-
-    def set_exception(self, exc: BaseException, *cause: Any, **more: Any) -> None:
-        """End what is read here. Other faults than the parser's leave a body that has come to its reader."""
-        super().set_exception(exc, *cause, **more)
-        body = getattr(self, "_payload", None)  # where aiohttp keeps none it may well tell it itself
-        if not isinstance(exc, HttpProcessingError) or not isinstance(body, aiohttp.StreamReader):
-            return
-        if not body.is_eof() and body.exception() is None:
-            body.set_exception(aiohttp.ClientPayloadError(f"the body's framing is broken ({type(exc).__name__})"))
-
-
-class SteadyConnector(aiohttp.TCPConnector):
-    """The pool of such connections. Where aiohttp makes them in another way they are aiohttp's own."""
-
-    def __init__(self, **how: Any) -> None:
-        super().__init__(**how)
-        made: partial[Any] = partial(SteadyHandler, loop=self._loop)
-        self._factory = made
-
-
 class Upstream:
     """One pooled client for one vLLM. `base` is its URL, a path prefix included."""
 
@@ -90,25 +55,15 @@ class Upstream:
     ) -> None:
         self.base = base.rstrip("/")
         self._origin = URL(self.base).origin()
-        self._own_auth = f"Bearer {api_key}" if api_key else None
+        self._own_auth = f"Bearer {api_key}".encode() if api_key else None
         self._replace_auth = replace_auth
-        # Of the whole of it: `sock_connect` would leave the name's resolution without a bound.
-        patience = aiohttp.ClientTimeout(total=None, connect=connect_timeout_s)
-        self._session = aiohttp.ClientSession(
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            connector=SteadyConnector(limit=0, keepalive_timeout=keepalive_s, ttl_dns_cache=10),
-            timeout=patience,
-            read_bufsize=PIECE_BYTES,
-            max_line_size=LINE_BYTES_MAX,
-            max_field_size=LINE_BYTES_MAX,
-            skip_auto_headers=_AUTO_HEADERS,
-        )
+        self._base_path = URL(self.base).raw_path.rstrip("/")
+        self._pool = Pool(URL(self.base), connect_timeout_s=connect_timeout_s, keepalive_s=keepalive_s)
         self._sockets = aiohttp.ClientSession(
             cookie_jar=aiohttp.DummyCookieJar(),
-            connector=self._session.connector,
-            connector_owner=False,
-            timeout=patience,
+            connector=aiohttp.TCPConnector(limit=0),
+            # Of the whole of it: `sock_connect` would leave the name's resolution without a bound.
+            timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             skip_auto_headers=_AUTO_HEADERS,
@@ -118,7 +73,7 @@ class Upstream:
     async def close(self) -> None:
         """Close the pool."""
         await self._sockets.close()
-        await self._session.close()
+        await self._pool.close()
 
     async def _only_there(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -128,47 +83,43 @@ class Upstream:
             raise aiohttp.ClientConnectionError("redirected away from the upstream")
         return await handler(request)
 
-    def headers(self, raw: Iterable[tuple[bytes, bytes]], *, body_bytes: int | None = None) -> CIMultiDict[str]:
+    def headers(self, raw: Iterable[tuple[bytes, bytes]], *, body_bytes: int | None = None) -> Pairs:
         """The headers to send: the client's, less hop-by-hop, Host and ours; Content-Length anew for an edited body."""
         pairs = list(raw)
         dropped = _NOT_FORWARDED | _named_by_connection(pairs)
-        kept: CIMultiDict[str] = CIMultiDict()
-        spelled: dict[bytes, str] = {}  # aiohttp's client loses a repeat that is spelled otherwise
-        for name, value in pairs:
-            lowered = name.lower()
-            if lowered in dropped or lowered.startswith(_OURS):
-                continue
-            if lowered == b"content-length" and body_bytes is not None:
-                continue
-            if lowered == b"authorization" and self._replace_auth:
-                continue
-            first = spelled.setdefault(lowered, name.decode("latin-1"))
-            kept.add(first, _text(value))
-        if self._replace_auth and self._own_auth:
-            kept["Authorization"] = self._own_auth
         if body_bytes is not None:
-            kept["Content-Length"] = str(body_bytes)
-        continued(kept)
+            dropped |= {b"content-length"}
+        if self._replace_auth:
+            dropped |= {b"authorization"}
+        traced = trace_headers()
+        if traced:
+            dropped |= _TRACE_HEADERS
+        kept = [pair for pair in pairs if (lowered := pair[0].lower()) not in dropped and not lowered.startswith(_OURS)]
+        if self._replace_auth and self._own_auth:
+            kept.append((b"Authorization", self._own_auth))
+        if body_bytes is not None:
+            kept.append((b"Content-Length", b"%d" % body_bytes))
+        kept.extend((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in traced.items())
         return kept
 
     async def send(
         self,
         method: str,
         target: str,
-        headers: CIMultiDict[str],
+        headers: Pairs,
         body: bytes | aiohttp.StreamReader | None,
-    ) -> aiohttp.ClientResponse:
+    ) -> UpstreamAnswer:
         """Send and wait for the head of the answer. `target` is the raw path with its query.
 
         Raises UpstreamUnreachable; the caller closes the response.
         """
+        sent = body.iter_any() if isinstance(body, aiohttp.StreamReader) else body
         try:
-            return await self._session.request(
-                method, self.url(target), headers=headers, data=body, allow_redirects=False
-            )
-        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+            return await self._pool.send(method, self._base_path + rooted(target), headers, sent)
+        except OSError as exc:  # TimeoutError and AnswerBroken are
+            why = exc if isinstance(exc, AnswerBroken) else type(exc).__name__
             raise UpstreamUnreachable(
-                f"vLLM at {self.base} does not answer ({type(exc).__name__}); is it running, and is upstream.url right?"
+                f"vLLM at {self.base} does not answer ({why}); is it running, and is upstream.url right?"
             ) from exc
 
     def websocket(
@@ -185,8 +136,13 @@ class Upstream:
         )
 
     def url(self, target: str) -> URL:
-        """The upstream's URL for a raw path, byte for byte. One that begins with no slash could name another host."""
-        return URL(self.base + (target if target.startswith("/") else f"/{target}"), encoded=True)
+        """The upstream's URL for a raw path, byte for byte."""
+        return URL(self.base + rooted(target), encoded=True)
+
+
+def rooted(target: str) -> str:
+    """A request target as a path; one that begins with no slash could name another host."""
+    return target if target.startswith("/") else f"/{target}"
 
 
 def _text(value: bytes) -> str:
@@ -195,6 +151,11 @@ def _text(value: bytes) -> str:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         return value.decode("latin-1")
+
+
+def as_text(pairs: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
+    """Headers as aiohttp takes them."""
+    return CIMultiDict((name.decode("latin-1"), _text(value)) for name, value in pairs)
 
 
 def _named_by_connection(pairs: list[tuple[bytes, bytes]]) -> frozenset[bytes]:
@@ -212,38 +173,24 @@ def answer_headers(raw: Iterable[tuple[bytes, bytes]], *, extra: CIMultiDict[str
     """The upstream's headers less hop-by-hop ones, plus ours."""
     pairs = list(raw)
     dropped = _HOP_BY_HOP | _named_by_connection(pairs)
-    kept: CIMultiDict[str] = CIMultiDict()
-    for name, value in pairs:
-        if name.lower() not in dropped:
-            kept.add(name.decode("latin-1"), _text(value))
+    kept = as_text(pair for pair in pairs if pair[0].lower() not in dropped)
     if extra:
         kept.extend(extra)
     return kept
 
 
-def begin(answer: aiohttp.ClientResponse, extra: CIMultiDict[str] | None = None) -> RelayResponse:
+def begin(answer: UpstreamAnswer, extra: CIMultiDict[str] | None = None) -> RelayResponse:
     """The response that will carry this answer: same status, reason and headers."""
     return RelayResponse(
         status=answer.status, reason=answer.reason, headers=answer_headers(answer.raw_headers, extra=extra)
     )
 
 
-async def open_to(request: web.Request, answer: aiohttp.ClientResponse, response: RelayResponse) -> None:
+async def open_to(request: web.Request, answer: UpstreamAnswer, response: RelayResponse) -> None:
     """Make ready for the body. The head goes with its first bytes where they are here already, else at once."""
     await response.prepare(request)
-    content = answer.content
-    if content.exception() is not None or not (content.total_bytes or content.is_eof()):
+    if not answer.is_here():
         await response.write(b"")
-
-
-def let_go(answer: aiohttp.ClientResponse) -> None:
-    """Give the connection back, or close it in the middle of a body; at its end aiohttp has given it back already."""
-    if answer.closed:
-        return
-    if answer.content.at_eof():
-        answer.release()
-    else:
-        answer.close()
 
 
 def cut(request: web.Request) -> None:
@@ -275,24 +222,24 @@ async def pass_through(
     try:
         return await relay(request, answer, extra)
     finally:
-        let_go(answer)
+        answer.close()
 
 
 async def relay(
-    request: web.Request, answer: aiohttp.ClientResponse, extra: CIMultiDict[str] | None = None
+    request: web.Request, answer: UpstreamAnswer, extra: CIMultiDict[str] | None = None
 ) -> web.StreamResponse:
     """Carry an answer to the client, each chunk as it arrives. Cuts the client when the upstream dies midway."""
     response = begin(answer, extra)
     note(http=answer.status)
     await open_to(request, answer, response)
     try:
-        piece = await answer.content.read(PIECE_BYTES)
+        piece = await answer.read()
         lap("upstream")
-        while not answer.content.at_eof():
+        while not answer.at_eof():
             await response.write(piece)
-            piece = await answer.content.read(PIECE_BYTES)
+            piece = await answer.read()
         await response.write_eof(piece)
-    except (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError, asyncio.IncompleteReadError):
+    except (AnswerBroken, aiohttp.ClientConnectionError):
         note(outcome="failed")
         cut(request)
         return response

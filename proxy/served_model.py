@@ -13,11 +13,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-import aiohttp
-from multidict import CIMultiDict
-
 from memory.errors import TokenizerUnavailable, UpstreamUnreachable
 from memory.telemetry import event
+from proxy.connection import AnswerBroken
 from proxy.relay import Upstream
 
 log = logging.getLogger("memory_proxy.models")
@@ -53,7 +51,7 @@ class ServedModels:
 
     def __init__(self, upstream: Upstream, *, api_key: str | None, counts: Callable[[PostJson], MessageCounts]) -> None:
         self._upstream = upstream
-        self._auth = f"Bearer {api_key}" if api_key else None
+        self._auth = f"Bearer {api_key}".encode() if api_key else None
         self._counts = counts(self._post)
         self._windows: dict[str, int] = {}
         self._asked_at = float("-inf")
@@ -69,7 +67,7 @@ class ServedModels:
 
     async def ping(self) -> None:
         """Raise UpstreamUnreachable unless vLLM answers at all."""
-        answer = await self._upstream.send("GET", "/health", CIMultiDict(), None)
+        answer = await self._upstream.send("GET", "/health", [], None)
         answer.close()
         if answer.status >= 500:
             raise UpstreamUnreachable(f"vLLM says {answer.status} to /health")
@@ -113,16 +111,18 @@ class ServedModels:
 
     async def _ask(self, path: str, question: Mapping[str, Any] | None, timeout_s: float) -> Mapping[str, Any]:
         """An answer parsed. Raises OSError, ValueError, TimeoutError."""
-        headers: CIMultiDict[str] = CIMultiDict({"Content-Type": "application/json"})
+        headers = [(b"Content-Type", b"application/json")]
         if self._auth:
-            headers["Authorization"] = self._auth
+            headers.append((b"Authorization", self._auth))
         method, body = ("GET", None) if question is None else ("POST", json.dumps(question).encode())
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await self._upstream.send(method, path, headers, body)
-                async with answer:
-                    raw = await answer.read()
-        except (UpstreamUnreachable, aiohttp.ClientError) as exc:
+                try:
+                    raw = await answer.read_all()
+                finally:
+                    answer.close()
+        except (UpstreamUnreachable, AnswerBroken) as exc:
             raise OSError(f"{path}: {type(exc).__name__}") from exc
         parsed = json.loads(raw) if answer.status == 200 else None
         if not isinstance(parsed, dict):

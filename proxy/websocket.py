@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from memory.errors import UpstreamUnreachable
-from proxy.relay import RelayResponse, Upstream, answer_headers, raw_target
+from proxy.relay import RelayResponse, Upstream, answer_headers, as_text, raw_target
 
 _HANDSHAKE = frozenset(
     ("sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions", "sec-websocket-protocol")
@@ -31,7 +31,7 @@ def is_websocket(request: web.Request) -> bool:
 async def tunnel(request: web.Request, upstream: Upstream) -> web.StreamResponse:
     """Open the upstream's side first, then the client's, and carry frames both ways."""
     asked = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if name.strip()]
-    headers = upstream.headers(request.raw_headers)
+    headers = as_text(upstream.headers(request.raw_headers))
     for name in _HANDSHAKE:
         headers.popall(name, None)
     try:

@@ -46,7 +46,7 @@ async def upstream(elsewhere: TestServer) -> AsyncIterator[TestServer]:
 
 async def test_a_redirect_is_the_clients_to_follow(upstream: TestServer, elsewhere: TestServer) -> None:
     ours = made(upstream)
-    answer = await ours.send("POST", "/v1/chat/completions", CIMultiDict(), b"{}")
+    answer = await ours.send("POST", "/v1/chat/completions", [], b"{}")
     answer.close()
     await ours.close()
     assert answer.status == 307 and elsewhere.app[ELSEWHERE] == []

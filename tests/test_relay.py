@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 
 from memory.telemetry import Metrics
 from proxy.answering import Answering
-from proxy.relay import SteadyHandler, Upstream, pass_through
+from proxy.relay import Upstream, pass_through
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 TOKEN = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
@@ -184,30 +184,6 @@ async def test_an_answer_whose_framing_breaks_ends_at_once(passed: bool, said: b
         over.set()
         writer.close()
     assert b"\r\n0\r\n\r\n" not in heard
-
-
-async def test_connections_of_the_pool_are_told_to_read_on_only_where_they_had_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The pool's way of making connections is aiohttp's own affair: here it is seen that it is still ours."""
-    asked, resumed = 0, SteadyHandler.__mro__[1].resume_reading  # type: ignore[attr-defined]
-
-    def counting(self: SteadyHandler, resume_parser: bool = True) -> None:
-        nonlocal asked
-        asked += 1
-        resumed(self, resume_parser)
-
-    async def at_once(writer: asyncio.StreamWriter) -> None:
-        writer.write(HEAD + chunked(*[TOKEN] * 64))
-        await writer.drain()
-
-    monkeypatch.setattr(SteadyHandler.__mro__[1], "resume_reading", counting)
-    async with relayed(at_once, passed=True) as (port, _, _):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(REQUEST)
-        await reader.readuntil(b"0\r\n\r\n")
-        writer.close()
-    assert asked == 0
 
 
 @ways

@@ -1,0 +1,172 @@
+"""The connections to one vLLM: a request in, the head of its answer out, over a connection that is kept if it can be.
+
+Its name is resolved at most each ten seconds and its addresses take turns; they are tried as RFC 8305 says. An idle
+connection is closed after `keepalive_s`. Only an idempotent request, on a kept connection that says nothing, is sent
+once more (RFC 9110 section 9.2.2). There is no bound on the number of connections: the proxy's own bounds keep it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final
+
+import aiohappyeyeballs
+from yarl import URL
+
+from proxy.connection import AnswerBroken, Connection, Pairs, UpstreamAnswer
+
+NAME_KEPT_S: Final = 10.0
+NEXT_ADDRESS_S: Final = 0.25  # RFC 8305 section 5
+_IDEMPOTENT: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"))
+_OFTEN_BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
+
+
+class RequestUnsendable(ValueError):
+    """A request that would be read as another: a line break in its target or headers."""
+
+
+class Pool:
+    """Connections to the host of `url`, TLS where its scheme says so."""
+
+    def __init__(self, url: URL, *, connect_timeout_s: float, keepalive_s: float) -> None:
+        self._host, self._port = url.host or "", url.port or 0
+        self._tls = _tls() if url.scheme == "https" else None
+        self._named = b"Host: %b\r\n" % (url.host_port_subcomponent or "").encode()
+        self._connect_timeout_s, self._keepalive_s = connect_timeout_s, keepalive_s
+        self._idle: deque[tuple[Connection, float]] = deque()
+        self._all: set[Connection] = set()
+        self._addresses: deque[aiohappyeyeballs.AddrInfoType] = deque()
+        self._resolved_at = float("-inf")
+        self._resolving: asyncio.Task[list[aiohappyeyeballs.AddrInfoType]] | None = None
+        self._reaper: asyncio.TimerHandle | None = None
+
+    async def send(
+        self, method: str, target: str, headers: Pairs, body: bytes | AsyncIterator[bytes] | None
+    ) -> UpstreamAnswer:
+        """Send a request and wait for the head of its answer; headers as they are, Host and framing are added.
+
+        Raises AnswerBroken, TimeoutError (no connection in time), OSError, RequestUnsendable.
+        """
+        chunked = body is not None and not isinstance(body, bytes) and not _has_length(headers)
+        size = len(body) if isinstance(body, bytes) else 0 if body is None and method not in _OFTEN_BODILESS else None
+        head = self._head(method, target, [*headers, *_framing(headers, size, chunked=chunked)])
+        kept = self._kept()
+        if kept is not None:
+            try:
+                return await kept.ask(head, body, skips_body=method == "HEAD", chunked=chunked)
+            except AnswerBroken:
+                again = method in _IDEMPOTENT and not kept.heard and (body is None or isinstance(body, bytes))
+                if not again:
+                    raise
+        connection = await self._opened()
+        return await connection.ask(head, body, skips_body=method == "HEAD", chunked=chunked)
+
+    async def close(self) -> None:
+        """End all connections, those with answers on their way too."""
+        if self._reaper is not None:
+            self._reaper.cancel()
+        if self._resolving is not None:
+            self._resolving.cancel()
+        self._idle.clear()
+        for connection in tuple(self._all):
+            connection.abort()
+
+    def _head(self, method: str, target: str, headers: Pairs) -> bytes:
+        lines = [b"%b: %b\r\n" % pair for pair in headers]
+        asked = target.partition("#")[0].encode("utf-8", "surrogateescape")
+        head = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (method.encode(), asked, self._named, b"".join(lines))
+        breaks = len(lines) + 3
+        if head.count(b"\n") != breaks or head.count(b"\r") != breaks or b"\0" in head:
+            raise RequestUnsendable("a header or the target has a line break or a zero byte in it")
+        return head
+
+    def _kept(self) -> Connection | None:
+        """The connection that was used last, of those that are still open and young enough."""
+        oldest = asyncio.get_running_loop().time() - self._keepalive_s
+        while self._idle:
+            connection, since = self._idle.pop()
+            if connection.is_open() and since > oldest:
+                return connection
+            connection.abort()
+        return None
+
+    async def _opened(self) -> Connection:
+        """A new connection. Raises TimeoutError, OSError."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._connect_timeout_s):
+            addresses = await self._resolved()
+            plain = await aiohappyeyeballs.start_connection(
+                addresses, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1
+            )
+            try:
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self._free, self._all.discard),
+                    sock=plain,
+                    ssl=self._tls,
+                    server_hostname=self._host if self._tls else None,
+                )
+            except BaseException:
+                plain.close()
+                raise
+        self._all.add(connection)
+        return connection
+
+    async def _resolved(self) -> list[aiohappyeyeballs.AddrInfoType]:
+        """The host's addresses, another one first each time. One question at a time, however many wait for it."""
+        loop = asyncio.get_running_loop()
+        if not self._addresses or loop.time() - self._resolved_at > NAME_KEPT_S:
+            if self._resolving is None:
+                self._resolving = asyncio.create_task(self._ask_name())
+                self._resolving.add_done_callback(self._name_asked)
+            self._addresses = deque(await asyncio.shield(self._resolving))
+        found = list(self._addresses)
+        self._addresses.rotate(-1)
+        return found
+
+    async def _ask_name(self) -> list[aiohappyeyeballs.AddrInfoType]:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        self._resolved_at = loop.time()
+        return list(found)
+
+    def _name_asked(self, asked: asyncio.Task[list[aiohappyeyeballs.AddrInfoType]]) -> None:
+        self._resolving = None
+        if not asked.cancelled():
+            asked.exception()  # who waited has it; there may be nobody any more
+
+    def _free(self, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle.append((connection, loop.time()))
+        if self._reaper is None:
+            self._reaper = loop.call_later(self._keepalive_s, self._reap)
+
+    def _reap(self) -> None:
+        """Close what has been idle too long; look again when the next one will have been."""
+        loop, self._reaper = asyncio.get_running_loop(), None
+        while self._idle and self._idle[0][1] <= loop.time() - self._keepalive_s:
+            self._idle.popleft()[0].abort()
+        if self._idle:
+            self._reaper = loop.call_at(self._idle[0][1] + self._keepalive_s, self._reap)
+
+
+def _framing(headers: Pairs, size: int | None, *, chunked: bool) -> Pairs:
+    """How the body's end is found, where the headers do not say it: `size` is its bytes, None of one that comes in
+    pieces or is none (RFC 9110 section 8.6).
+    """
+    if chunked:
+        return [(b"Transfer-Encoding", b"chunked")]
+    return [] if size is None or _has_length(headers) else [(b"Content-Length", b"%d" % size)]
+
+
+def _has_length(headers: Pairs) -> bool:
+    return any(name.lower() == b"content-length" for name, _ in headers)
+
+
+def _tls() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(("http/1.1",))
+    return context
