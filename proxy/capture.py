@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 import logging
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -34,6 +34,8 @@ from memory.read.dropped import Joint
 from memory.telemetry import Metrics, event
 
 Where = Literal["queue", "spool", "none"]
+Known = tuple[Sequence[Digest], Mapping[Digest, Joint]]
+"""What a conversation is known by from now on: the digests of an answer, and those of it with the message before it."""
 log = logging.getLogger("memory_proxy.capture")
 
 # The queue takes entries of 48 MiB; sealing adds 45 bytes.
@@ -82,24 +84,18 @@ class Capture:
         """What the head of an answer may say about its capture."""
         return self._hand_off.where()
 
-    async def exchange(
-        self,
-        captured: Captured,
-        conversation: Conversation,
-        answers: Sequence[Digest],
-        pairs: Mapping[Digest, Joint],
-    ) -> None:
+    async def exchange(self, captured: Captured, conversation: Conversation, known_by: Callable[[], Known]) -> None:
         """Keep one exchange; returns when it is as durable as it will be. The next request finds its conversation by
-        the `answers`, or by the `pairs` of a message and its answer.
+        what `known_by` gives; it is asked while the queue has the envelope.
         """
         started = perf_counter()
-        remembering = self._begun(self._remember(captured.scope, conversation, answers, pairs))
-        await asyncio.sleep(0)  # it is on its way while this one is packed and sealed
+        remembering = self._begun(self._remember(captured.scope, conversation, known_by))
         packed = await off_loop(len(captured.request), partial(packed_within, captured, self.bounds))
         entry = await self.sealed(captured.exchange_id, captured.scope, "exchange", packed)
         where = await self._hand_off.hand_off(entry)
         left_s = REMEMBER_HOLD_S - (perf_counter() - started)
-        await asyncio.wait([remembering], timeout=max(left_s, 0))
+        if not remembering.done():
+            await asyncio.wait([remembering], timeout=max(left_s, 0))
         note(capture=where)
         took("capture", started)
         self._metrics.captures.labels(where).inc()
@@ -168,9 +164,11 @@ class Capture:
         while self._running:
             await asyncio.wait(self._running)
 
-    async def _remember(
-        self, scope: Scope, conversation: Conversation, answers: Sequence[Digest], pairs: Mapping[Digest, Joint]
-    ) -> None:
+    async def _remember(self, scope: Scope, conversation: Conversation, known_by: Callable[[], Known]) -> None:
+        # A turn of the loop sends what was written in it. The envelope is packed, sealed and written in this one, where
+        # nothing has to be waited for; the rest is done while the queue has it.
+        await asyncio.sleep(0)
+        answers, pairs = known_by()
         try:
             chain_key = await self._keys.chain_key(scope.tenant)
             await self._conversations.remember(scope, chain_key, conversation, answers, pairs)

@@ -38,7 +38,7 @@ from memory.telemetry import Metrics, event
 from proxy.answering import Answering, Outcome
 from proxy.bounds import UserLimits
 from proxy.cache_report import CacheReport
-from proxy.capture import Capture
+from proxy.capture import Capture, Known
 from proxy.copies import Copies
 from proxy.gated import mode_within
 from proxy.identity import Credential, identify, openai_user_of, require_clear
@@ -391,10 +391,13 @@ class ChatCompletions:
             looked=asked.ask.outside,
         )
         chain_key = await self._parts.keys.chain_key(asked.ask.scope.tenant)
-        try:
+
+        def known_by() -> Known:
             answers = outcome.digests(chain_key, conversation.tip)
-            pairs = outcome.pairs(chain_key, asked.last_said(conversation), conversation)
-            await self._parts.capture.exchange(captured, conversation, answers, pairs)
+            return answers, outcome.pairs(chain_key, asked.last_said(conversation), conversation)
+
+        try:
+            await self._parts.capture.exchange(captured, conversation, known_by)
         except MemoryProxyFault as fault:
             self._parts.metrics.captures_lost.inc()
             event(log, "capture_lost", logging.ERROR, exchange=str(asked.exchange_id), fault=type(fault).__name__)
