@@ -11,12 +11,14 @@ from typing import Final
 
 from memory.breaker import Breaker, Patience
 from memory.config import Settings
-from memory.errors import EmbedderBusy, EmbedderUnavailable, QueueUnavailable, StoreUnavailable
+from memory.errors import EmbedderBusy, EmbedderUnavailable, QueueUnavailable, StoreUnavailable, TokenizerUnavailable
 from memory.telemetry import Metrics
 
 # A call that was given up counts as a fault where this part of recall's deadline was waited for it. What asks for the
 # least is the look for a conversation: half the deadline for Redis and the store together.
 _SLOW_SHARE: Final = 0.4
+# vLLM's /tokenize: a call that was given up after this counts as a fault; each waits for it longer than that.
+COUNT_SLOW_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Breakers:
     store: Breaker
     hot_state: Breaker
     embedder: Breaker
+    tokenizer: Breaker
 
 
 def breakers_of(settings: Settings, metrics: Metrics) -> Breakers:
@@ -35,6 +38,7 @@ def breakers_of(settings: Settings, metrics: Metrics) -> Breakers:
         store=Breaker("store", Patience(StoreUnavailable, slow_s), metrics),
         hot_state=Breaker("hot_state", Patience(QueueUnavailable, slow_s), metrics),
         embedder=Breaker("embedder", Patience(EmbedderUnavailable, slow_s, busy=(EmbedderBusy,)), metrics),
+        tokenizer=Breaker("tokenizer", Patience(TokenizerUnavailable, COUNT_SLOW_S), metrics),
     )
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from memory.breaker import Breaker
 from memory.errors import TokenizerUnavailable, UpstreamUnreachable
 from memory.telemetry import event
 from proxy.connection import AnswerBroken
@@ -49,10 +50,13 @@ class MessageCounts(Protocol):
 class ServedModels:
     """Windows and counts of one upstream."""
 
-    def __init__(self, upstream: Upstream, *, api_key: str | None, counts: Callable[[PostJson], MessageCounts]) -> None:
+    def __init__(
+        self, upstream: Upstream, *, api_key: str | None, counts: Callable[[PostJson], MessageCounts], breaker: Breaker
+    ) -> None:
         self._upstream = upstream
         self._auth = f"Bearer {api_key}".encode() if api_key else None
         self._counts = counts(self._post)
+        self._breaker = breaker
         self._windows: dict[str, int] = {}
         self._asked_at = float("-inf")
         self._refreshing: asyncio.Task[None] | None = None
@@ -130,4 +134,19 @@ class ServedModels:
         return parsed
 
     async def _post(self, path: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await self._ask(path, question, ANSWER_TIMEOUT_S)
+        """Raises TokenizerUnavailable, ValueError. A tokenizer that does not answer is left alone for a while: else
+        each request that may not fit waits for it. One that refuses a question has answered.
+        """
+
+        async def asked() -> Mapping[str, Any] | ValueError:
+            try:
+                return await self._ask(path, question, ANSWER_TIMEOUT_S)
+            except ValueError as refused:
+                return refused
+            except OSError as fault:  # TimeoutError is an OSError
+                raise TokenizerUnavailable(f"{path}: {type(fault).__name__}") from fault
+
+        found = await self._breaker.call(asked)
+        if isinstance(found, ValueError):
+            raise found
+        return found

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from memory.adapters.tokenizer import UpstreamTokenizer
+from memory.config import Settings
+from memory.telemetry import Metrics
+from policies.breaker import Rule
+from proxy.breakers import COUNT_SLOW_S, breakers_of
 from proxy.relay import Upstream
 from proxy.served_model import ServedModels
 
@@ -26,7 +33,8 @@ async def counted(**members: Any) -> int | None:
         return {"count": 7, "max_model_len": 8192}
 
     upstream = Upstream("http://127.0.0.1:1", api_key=None, replace_auth=False, connect_timeout_s=1, keepalive_s=1)
-    models = ServedModels(upstream, api_key=None, counts=lambda _: UpstreamTokenizer(answers))
+    breaker = breakers_of(Settings(), Metrics()).tokenizer
+    models = ServedModels(upstream, api_key=None, counts=lambda _: UpstreamTokenizer(answers), breaker=breaker)
     try:
         return await models.prompt_tokens({"model": "m", "messages": [], **members})
     finally:
@@ -53,3 +61,30 @@ async def test_a_member_of_another_type_is_not_counted(member: str, value: Any) 
 @pytest.mark.parametrize("member", ["tools", "messages"])
 async def test_what_is_nested_too_deep_to_be_said_is_not_counted(member: str) -> None:
     assert await counted(**{member: nested(10_000)}) is None
+
+
+@pytest.mark.parametrize(("status", "again"), [(None, False), (400, True)], ids=["none", "400"])
+async def test_a_tokenizer_that_does_not_answer_is_left_alone_and_one_that_refuses_is_not(
+    status: int | None, again: bool
+) -> None:
+    asked = 0
+
+    async def tokenize(_: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        if status is None:
+            await asyncio.sleep(60)
+        return web.Response(status=status or 200)
+
+    app = web.Application()
+    app.router.add_post("/tokenize", tokenize)
+    async with TestServer(app) as server:
+        base = str(server.make_url("")).rstrip("/")
+        upstream = Upstream(base, api_key=None, replace_auth=False, connect_timeout_s=1, keepalive_s=1)
+        breaker = breakers_of(Settings(), Metrics()).tokenizer
+        models = ServedModels(upstream, api_key=None, counts=UpstreamTokenizer, breaker=breaker)
+        for number in range(Rule().faults_max + 2):
+            body = {"model": "m", "messages": [{"role": "user", "content": str(number)}]}
+            assert await models.prompt_tokens(body, COUNT_SLOW_S * 1.5) is None
+        await upstream.close()
+    assert asked == Rule().faults_max + (2 if again else 0)

@@ -192,7 +192,9 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     queued = await open_queued(settings, metrics)
     base = Base(settings, metrics, kept, queued, breakers_of(settings, metrics), Passages(metrics, tracing))
     upstream = _upstream(settings)
-    models = ServedModels(upstream, api_key=_api_key(settings), counts=UpstreamTokenizer)
+    models = ServedModels(
+        upstream, api_key=_api_key(settings), counts=UpstreamTokenizer, breaker=base.breakers.tokenizer
+    )
     reading = _reading(base, reranker)
     audit = AuditLog(kept.database, kept.keys.audit_key)
     journal = Journal(audit, metrics)
