@@ -24,7 +24,6 @@ HEAD_BYTES_MAX: Final = 262_144
 """An answer's status line and headers, those of all that comes before it (1xx) included."""
 # What the kernel has goes here and is read before anything else happens on the loop, so that one will do for all.
 _ARRIVED: Final = memoryview(bytearray(PIECE_BYTES))
-_BODILESS: Final = frozenset((204, 304))
 
 
 class AnswerBroken(ConnectionError):
@@ -146,7 +145,7 @@ class _Reading:
             return
         self.keeps = self.parser.should_keep_alive()
         self.answer = UpstreamAnswer(self._connection, status, self._reason, self.headers)
-        self.ended = self._skips_body or status in _BODILESS
+        self.ended = self._skips_body
 
     def on_body(self, piece: bytes) -> None:
         if self.answer is None or self.ended:

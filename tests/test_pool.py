@@ -1,0 +1,317 @@
+"""The connections to one vLLM: which of them a request goes over, how new ones are opened, and that none is left."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from yarl import URL
+
+from proxy.connection import AnswerBroken, Pairs
+from proxy.pool import Pool, RequestUnsendable
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Server:
+    """Speaks HTTP as it is told: what it heard, on how many connections, and how many it answers on each."""
+
+    def __init__(self) -> None:
+        self.heads = list[bytes]()
+        self.connections = 0
+        self.open = 0
+        self.answers_each = 1_000
+        self.listening: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
+        self.listening = await asyncio.start_server(self._served, host, 0, ssl=tls)
+        self.port = self.listening.sockets[0].getsockname()[1]
+
+    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        try:
+            for _ in range(self.answers_each):
+                self.heads.append(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(OK)
+                await writer.drain()
+            await reader.readuntil(b"\r\n\r\n")  # a request that gets nothing
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            return
+        finally:
+            self.open -= 1
+            writer.close()
+
+
+@asynccontextmanager
+async def pooled(keepalive_s: float = 5, host: str = "127.0.0.1", **how: Any) -> AsyncIterator[tuple[Pool, Server]]:
+    """A pool and the server it goes to; when it is closed no connection is left."""
+    server = Server()
+    await server.start(**how)
+    scheme = "https" if "tls" in how else "http"
+    pool = Pool(URL(f"{scheme}://{host}:{server.port}/base"), connect_timeout_s=2, keepalive_s=keepalive_s)
+    try:
+        async with asyncio.timeout(20):
+            yield pool, server
+            await pool.close()
+            while server.open:
+                await asyncio.sleep(0.005)
+    finally:
+        await pool.close()
+        if server.listening is not None:
+            server.listening.close()
+
+
+async def said(
+    pool: Pool, method: str = "GET", target: str = "/x", headers: Pairs | None = None, body: Any = None
+) -> bytes:
+    answer = await pool.send(method, target, headers or [], body)
+    return await answer.read_all()
+
+
+async def test_one_request_after_the_other_goes_over_one_connection() -> None:
+    async with pooled() as (pool, server):
+        assert [await said(pool) for _ in range(5)] == [b"ok"] * 5
+        assert server.connections == 1
+
+
+async def test_an_idle_connection_is_closed_in_its_time_and_then_not_used() -> None:
+    async with pooled(keepalive_s=0.2) as (pool, server):
+        await said(pool)
+        await asyncio.sleep(0.1)
+        await said(pool)  # its time begins anew
+        await asyncio.sleep(0.15)
+        assert server.open == 1
+        while server.open:
+            await asyncio.sleep(0.01)
+        assert await said(pool) == b"ok" and server.connections == 2
+
+
+async def test_nothing_is_kept_where_that_is_off() -> None:
+    async with pooled(keepalive_s=0) as (pool, server):
+        await asyncio.gather(*(said(pool) for _ in range(3)))
+        assert await said(pool) == b"ok" and server.connections == 4
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "again"), [("GET", None, True), ("PUT", b"{}", True), ("POST", b"{}", False)]
+)
+async def test_only_what_may_be_repeated_is_sent_again_over_a_new_connection(
+    method: str, body: bytes | None, again: bool
+) -> None:
+    """The server takes the second request and ends the connection without a word, as one that was just restarted."""
+    async with pooled() as (pool, server):
+        server.answers_each = 1
+        await said(pool)
+        if again:
+            assert await said(pool, method, body=body) == b"ok"
+        else:
+            with pytest.raises(AnswerBroken):
+                await said(pool, method, body=body)
+        assert server.connections == (2 if again else 1)
+
+
+async def test_what_breaks_off_on_a_new_connection_is_not_sent_again() -> None:
+    async with pooled() as (pool, server):
+        server.answers_each = 0
+        with pytest.raises(AnswerBroken):
+            await said(pool)
+        assert server.connections == 1
+
+
+async def test_a_head_is_the_clients_own_with_host_and_framing() -> None:
+    async with pooled() as (pool, server):
+        await said(pool, "POST", "/a?b=%2F#c", [(b"X-One", b"\xe9\xff"), (b"x-one", b"2")], b"{}")
+        await said(pool, "POST", "/\udce9")
+        await said(pool, "DELETE", "/", [(b"content-length", b"0")])
+        await said(pool, "GET", "/")
+        host = b"Host: 127.0.0.1:%d\r\n" % server.port
+    assert server.heads == [
+        b"POST /a?b=%2F HTTP/1.1\r\n" + host + b"X-One: \xe9\xff\r\nx-one: 2\r\nContent-Length: 2\r\n\r\n",
+        b"{}POST /\xe9 HTTP/1.1\r\n" + host + b"Content-Length: 0\r\n\r\n",
+        b"DELETE / HTTP/1.1\r\n" + host + b"content-length: 0\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + host + b"\r\n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "headers"),
+    [
+        ("/ HTTP/1.1\r\nX: y", []),
+        ("/\n", []),
+        ("/", [(b"X", b"a\r\nY: b")]),
+        ("/", [(b"X\r\nY", b"a")]),
+        ("/", [(b"X", b"a\nb")]),
+        ("/", [(b"X", b"a\rb")]),
+        ("/", [(b"X", b"a\0b")]),
+    ],
+)
+async def test_what_would_be_read_as_another_request_is_not_sent(target: str, headers: Pairs) -> None:
+    async with pooled() as (pool, server):
+        with pytest.raises(RequestUnsendable):
+            await said(pool, "GET", target, headers)
+        assert server.connections == 0
+
+
+class Names:
+    """What the resolver says, and how often it was asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+        self.asked, self.addresses = 0, addresses
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", self)
+
+    async def __call__(self, host: str, port: int, **_: object) -> list[Any]:
+        self.asked += 1
+        await asyncio.sleep(0.05)
+        if not self.addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in self.addresses]
+
+
+async def test_many_requests_at_once_ask_for_the_name_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names(monkeypatch, "127.0.0.1")
+    async with pooled(host="vllm.test") as (pool, server):
+        assert await asyncio.gather(*(said(pool) for _ in range(8))) == [b"ok"] * 8
+        assert names.asked == 1 and server.connections == 8
+        assert server.heads[0].startswith(b"GET /x HTTP/1.1\r\nHost: vllm.test:")
+
+
+async def test_a_name_that_is_unknown_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = Names(monkeypatch)
+    async with pooled(host="vllm.test") as (pool, _):
+        for _ in range(2):
+            with pytest.raises(socket.gaierror):
+                await said(pool)
+        names.addresses = ("127.0.0.1",)
+        assert await said(pool) == b"ok" and names.asked == 3
+
+
+async def test_who_gives_up_waiting_for_a_name_leaves_the_question_to_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = Names(monkeypatch, "127.0.0.1")
+    async with pooled(host="vllm.test") as (pool, _):
+        first, second = asyncio.create_task(said(pool)), asyncio.create_task(said(pool))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        assert await second == b"ok" and names.asked == 1
+
+
+async def test_addresses_take_turns_and_one_that_is_dead_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Server()
+    async with pooled(keepalive_s=0, host="vllm.test") as (pool, server):
+        other.listening = await asyncio.start_server(other._served, "127.0.0.2", server.port)
+        Names(monkeypatch, "127.0.0.1", "127.0.0.2")
+        for _ in range(4):
+            await said(pool)
+        assert (server.connections, other.connections) == (2, 2)
+        other.listening.close()
+        for _ in range(4):
+            assert await said(pool) == b"ok"
+        assert (server.connections, other.connections) == (6, 2)
+
+
+async def test_a_server_that_is_not_there_is_refused_at_once() -> None:
+    async with pooled() as (pool, server):
+        assert server.listening is not None
+        server.listening.close()
+        with pytest.raises(ConnectionRefusedError):
+            await said(pool)
+
+
+async def test_closing_ends_answers_on_their_way_and_leaves_nothing_open() -> None:
+    async with pooled() as (pool, server):
+        server.answers_each = 0
+        asking = asyncio.create_task(said(pool))
+        while not server.connections:
+            await asyncio.sleep(0.005)
+        await pool.close()
+        with pytest.raises(AnswerBroken):
+            await asking
+
+
+def _certificate(folder: Path) -> ssl.SSLContext:
+    """A server's, which vouches for itself; written to `folder`/cert.pem."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vllm")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    plain = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(plain)
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("trusted", [True, False])
+def test_tls_is_verified(trusted: bool, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls = _certificate(tmp_path)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+
+    async def asked() -> None:
+        async with pooled(tls=tls) as (pool, server):
+            if trusted:
+                assert [await said(pool, "POST", body=b"{}") for _ in range(3)] == [b"ok"] * 3
+                assert server.connections == 1
+            else:
+                with pytest.raises(ssl.SSLCertVerificationError):
+                    await said(pool)
+
+    run(asked())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_many_answers_at_once_are_not_mixed_up(run: Any) -> None:
+    """One buffer takes what arrives on all connections."""
+
+    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                number = (await reader.readuntil(b"\r\n\r\n")).split()[1][1:]
+                body = number.rjust(8, b"0") * 20_000
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+                for at in range(0, len(body), 7_777):
+                    writer.write(body[at : at + 7_777])
+                    await asyncio.sleep(0)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            writer.close()
+
+    async def asked() -> None:
+        async with await asyncio.start_server(served, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            pool = Pool(URL(f"http://127.0.0.1:{port}"), connect_timeout_s=2, keepalive_s=5)
+            found = await asyncio.gather(*(said(pool, target=f"/{number}") for number in range(40)))
+            assert found == [b"%08d" % number * 20_000 for number in range(40)]
+            await pool.close()
+            await asyncio.sleep(0.01)
+
+    run(asked())
