@@ -159,6 +159,10 @@ class _Reading:
         else:
             self.ended = True
 
+    def let_go(self) -> None:
+        """Nothing more is read. The parser holds what it calls here: a ring, which only the collector would undo."""
+        del self.parser
+
     def ends_with_connection(self) -> bool:
         """Whether the body has no other end than the connection's."""
         if self.answer is None:
@@ -293,6 +297,7 @@ class Connection(asyncio.BufferedProtocol):
     def _ended(self, reading: _Reading, answer: UpstreamAnswer) -> None:
         """The answer is here as a whole: the next request may come, where all of this one was sent."""
         self._reading = None
+        reading.let_go()
         sent = self._body is None or self._body.done()
         if sent and reading.keeps and not reading.excess and not self._transport.get_write_buffer_size():
             self._body = None
@@ -338,6 +343,8 @@ class Connection(asyncio.BufferedProtocol):
             head.set_exception(AnswerBroken(why))
         elif reading is not None and reading.answer is not None:
             reading.answer.end(AnswerBroken(why))
+        if reading is not None:
+            reading.let_go()
 
     def _stop_sending(self) -> None:
         body, self._body = self._body, None

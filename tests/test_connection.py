@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -324,6 +326,19 @@ async def test_a_connection_that_had_stopped_reading_when_its_answer_ended_reads
                 connection.read_on()
         assert await found.read_all() == body
         assert await (await asked(connection)).read_all() == b"next"
+
+
+@pytest.mark.parametrize("answer", [with_length(b"a"), b"no HTTP"], ids=["whole", "broken"])
+async def test_a_request_leaves_nothing_to_the_garbage_collector(answer: bytes) -> None:
+    async with connected(says(answer)) as (connection, _):
+        gc.collect()
+        gc.disable()
+        try:
+            with contextlib.suppress(AnswerBroken):
+                await (await asked(connection)).read_all()
+            assert not [one for one in gc.get_objects() if type(one).__module__ == "httptools.parser.parser"]
+        finally:
+            gc.enable()
 
 
 async def pieces(*parts: bytes, breaks: bool = False) -> AsyncIterator[bytes]:
