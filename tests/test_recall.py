@@ -410,9 +410,13 @@ async def test_recall_goes_on_without_memory_where_an_index_cannot_be_made(
     broken.tell(1)
     found = await recall.recall(question(), await recall.embed("q"), 5.0)
     assert (found.rung, found.reason, found.candidates) == ("none", "error", ())
-    assert [one.message for one in caplog.records] == ["scope_unreadable"]
-    broken.rows.pop()
+    assert [one.message for one in caplog.records] == ["scope_unreadable", "recall_failed"]  # the store has it, too
     assert hot.held(SCOPE) is None
+    broken.rows.pop()
+    for _ in range(3):
+        assert (await recall.recall(question(), await recall.embed("q"), 5.0)).rung == "no-rerank"
+    assert broken.loads == 1
+    hot.let_go(SCOPE.tenant, [7])  # something of the tenant was erased
     assert (await recall.recall(question(), await recall.embed("q"), 5.0)).rung == "full"
 
 
@@ -451,6 +455,7 @@ async def test_one_scope_that_cannot_be_read_ends_nobody_elses_updates(
     await announcing(broken, hot, Announcement(SCOPE.tenant, 1, 2), Announcement(SCOPE.tenant, 1, 2))
     assert [one.message for one in caplog.records] == ["scope_unreadable"]
     broken.rows.pop()
+    hot.let_go(SCOPE.tenant, [1])
     broken.tell("the boat was sold")
     await recall.recall(question(), await recall.embed("q"), 5.0)
     broken.tell("the boat was found")

@@ -37,6 +37,8 @@ T = TypeVar("T")
 log: Final = logging.getLogger("memory_proxy.hot")
 # How long a scope that was too large to hold is not tried again: it may have shrunk.
 _LOAD_AGAIN_S: Final = 300.0
+# The same for one of which no index could be made: each try reads all of it, 3 s of CPU time of 10,000 memories.
+_READ_AGAIN_S: Final = 60.0
 # Rows put into an index in one go: about 10 ms of the thread that questions wait for.
 _ROWS_AT_ONCE: Final = 64
 # Ranking 10,000 memories takes .5 ms of CPU time, and 1.8 on the clock where a thread is handed it and hands it back.
@@ -136,7 +138,7 @@ class HotScopes:
         self._staleness_s = staleness_ms / 1000
         self._metrics = metrics
         self._scopes: OrderedDict[Scope, HotScope] = OrderedDict()
-        self._too_large: dict[Scope, float] = {}  # when a load of it was given up
+        self._given_up: dict[Scope, tuple[float, MemoryProxyFault]] = {}  # until when a scope is not loaded, and why
         self._unfrozen_rows = 0
         self._freed_bytes = 0
         self._given: set[Future[Any]] = set()
@@ -174,6 +176,8 @@ class HotScopes:
     def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
         """Hold no index of anything in these scopes: something of them was erased. The next question reads anew."""
         gone = set(scope_ids)
+        for scope in [one for one in self._given_up if one.tenant == tenant]:
+            del self._given_up[scope]
         for scope, hot in list(self._scopes.items()):
             if scope.tenant == tenant and (not hot.versions or gone & (hot.versions.keys() | hot.reading)):
                 del self._scopes[scope]
@@ -207,7 +211,7 @@ class HotScopes:
 
         What is read goes on when who waits for it leaves: an index read in part is read anew from its beginning.
         """
-        self._refuse_too_large(scope)
+        self._refuse_given_up(scope)
         hot = self._scopes.get(scope)
         if hot is None:
             hot = self._scopes[scope] = HotScope(self._empty())
@@ -261,14 +265,18 @@ class HotScopes:
     def _empty(self, part_of: int | None = None) -> ScopeIndex:
         return ScopeIndex(self._dim, part_of=part_of, evaluate=self._evaluate)
 
-    def _refuse_too_large(self, scope: Scope) -> None:
-        """Raises ScopeTooLarge for a while after a load was given up, so that not every question begins one."""
-        given_up_at = self._too_large.get(scope)
-        if given_up_at is None:
+    def _refuse_given_up(self, scope: Scope) -> None:
+        """Raises the fault of a load that was given up, for a while, so that not every question begins one."""
+        until, fault = self._given_up.get(scope, (0.0, None))
+        if fault is None:
             return
-        if time.monotonic() - given_up_at < _LOAD_AGAIN_S:
-            raise self._too_large_fault()
-        del self._too_large[scope]
+        if time.monotonic() < until:
+            raise type(fault)(*fault.args)
+        del self._given_up[scope]
+
+    def _give_up(self, scope: Scope, fault: MemoryProxyFault, rest_s: float) -> None:
+        self._scopes.pop(scope, None)
+        self._given_up[scope] = (time.monotonic() + rest_s, type(fault)(*fault.args))
 
     def _too_large_fault(self) -> ScopeTooLarge:
         return ScopeTooLarge(f"one scope holds over {self._bytes_max} bytes (recall.hot_scope_bytes_max)")
@@ -284,18 +292,19 @@ class HotScopes:
         return time.monotonic() - hot.confirmed_at <= self._staleness_s
 
     async def _catch_up(self, scope: Scope, hot: HotScope) -> None:
-        """Read what is new of a scope. What fails in an unforeseen way is let go of, so that the next question reads it
-        anew; prompts and other scopes go on. Raises StoreUnavailable, ScopeTooLarge, IndexUnreadable.
+        """Read what is new of a scope. What fails in an unforeseen way is let go of, and read anew after a while; until
+        then Postgres answers. Prompts and other scopes go on. Raises StoreUnavailable, ScopeTooLarge, IndexUnreadable.
         """
         try:
             await self._read_on(scope, hot)
         except MemoryProxyFault:
             raise
         except Exception as fault:  # a defect that one scope's rows bring out must end neither answers nor `keep_up`
+            unreadable = IndexUnreadable("an index of this scope cannot be made")
             if self._scopes.get(scope) is hot:
-                del self._scopes[scope]
+                self._give_up(scope, unreadable, _READ_AGAIN_S)
             event(log, "scope_unreadable", logging.ERROR, fault=type(fault).__name__, at=place_of(fault))
-            raise IndexUnreadable("an index of this scope cannot be made") from fault
+            raise unreadable from fault
 
     async def _read_on(self, scope: Scope, hot: HotScope) -> None:
         asked_at = time.monotonic()
@@ -311,9 +320,8 @@ class HotScopes:
             hot.reading = frozenset(behind)  # and stays so when this breaks off: then it is read anew
             try:
                 await self._apply(hot, self._source.index_rows(scope.tenant, _ids(visible), after=behind))
-            except ScopeTooLarge:
-                self._scopes.pop(scope, None)
-                self._too_large[scope] = time.monotonic()
+            except ScopeTooLarge as fault:
+                self._give_up(scope, fault, _LOAD_AGAIN_S)
                 raise
             await self._count(scope.tenant, hot, {sid: version for sid, version in behind.items() if version})
             hot.versions, hot.reading = dict(wanted), frozenset()

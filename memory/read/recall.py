@@ -22,7 +22,7 @@ from memory.model import Candidate, IndexRow, Recall, Rung, Scope, ScopeVersion,
 from memory.passage import took
 from memory.ports import Embedder, QueryTransformer
 from memory.read.answers import Answers, Found
-from memory.read.hot import HotScope, HotScopes, ScopeTooLarge
+from memory.read.hot import HotScope, HotScopes, IndexUnreadable, ScopeTooLarge
 from memory.read.index import Scored
 from memory.read.items import Filter, IndexItem
 from memory.read.prepared import Prepared
@@ -305,7 +305,7 @@ class Recaller:
             return late
         try:
             return await asyncio.shield(loading)
-        except ScopeTooLarge:
+        except (ScopeTooLarge, IndexUnreadable):
             if vector is None:
                 raise
             return None
