@@ -45,7 +45,7 @@ from memory.passage import Tracing
 from memory.read.answers import Answers
 from memory.read.conversation import Conversations
 from memory.read.entries import EntryCache
-from memory.read.guarded import GuardedEmbedder, GuardedHot, GuardedReads
+from memory.read.guarded import GuardedEmbedder, GuardedHints, GuardedHot, GuardedReads
 from memory.read.hot import HotScopes
 from memory.read.ledger import Ledgers
 from memory.read.personas import Personas
@@ -263,7 +263,7 @@ def _parts(
     settings, metrics, kept, queued = base.settings, base.metrics, base.kept, base.queued
     bounds = Bounds(settings.queue.request_bytes_max, settings.queue.answer_bytes_max)
     capture = Capture(queued.hand_off, reading.conversations, kept.keys, bounds, metrics)
-    rules = block_rules(settings)
+    rules, hints = block_rules(settings), GuardedHints(queued.hot_state, base.breakers.hot_state)
     memory = MemoryParts(
         settings=settings,
         keys=kept.keys,
@@ -276,7 +276,7 @@ def _parts(
         rules=rules,
         models=models,
         working=working_contexts(
-            settings.session, kept.database, kept.scopes, queued.hot_state, kept.keys, rules.counter, metrics
+            settings.session, kept.database, kept.scopes, hints, kept.keys, rules.counter, metrics
         ),
         capture=capture,
     )
