@@ -37,7 +37,7 @@ class UpstreamAnswer:
 
     def __init__(self, connection: Connection, status: int, reason: bytes, raw_headers: Pairs) -> None:
         self.status = status
-        self.reason = reason.decode("latin-1")
+        self.reason = reason
         self.raw_headers = raw_headers
         self._connection = connection
         self._pieces: list[bytes] = []

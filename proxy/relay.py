@@ -146,7 +146,7 @@ def rooted(target: str) -> str:
 
 
 def _text(value: bytes) -> str:
-    """A header value as aiohttp takes it. It drops bytes that are no UTF-8, so Latin-1 is taken as its characters."""
+    """A header's value or a reason as aiohttp takes it. It drops bytes that are no UTF-8: Latin-1 goes as its characters."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
@@ -182,7 +182,7 @@ def answer_headers(raw: Iterable[tuple[bytes, bytes]], *, extra: CIMultiDict[str
 def begin(answer: UpstreamAnswer, extra: CIMultiDict[str] | None = None) -> RelayResponse:
     """The response that will carry this answer: same status, reason and headers."""
     return RelayResponse(
-        status=answer.status, reason=answer.reason, headers=answer_headers(answer.raw_headers, extra=extra)
+        status=answer.status, reason=_text(answer.reason), headers=answer_headers(answer.raw_headers, extra=extra)
     )
 
 

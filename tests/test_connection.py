@@ -245,7 +245,7 @@ async def test_headers_are_what_was_sent() -> None:
         (b"X-Bar", b"b"),
         (b"Content-Length", b"0"),
     ]
-    assert found.header(b"x-one") == "\xe9\xff" and found.reason == "OK"
+    assert found.header(b"x-one") == "\xe9\xff" and found.reason == b"OK"
 
 
 async def test_who_gives_up_waiting_ends_the_connection() -> None:

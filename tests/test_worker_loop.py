@@ -407,14 +407,17 @@ class Robbed(RedisQueue):
     was its own: after the lane's next holder has looked through it.
     """
 
-    entry: Entry | None = None
+    entry: Entry | None = None  # once it is in the queue
+    robbed = False
 
     async def take(self, lanes: Sequence[str], *, count: int, block_ms: int) -> list[Delivery]:
-        if block_ms and self.entry is None:
-            self.entry = an_entry()
-            await self.put(self.entry)
+        if block_ms and not self.robbed:
+            self.robbed = True
+            entry = an_entry()
+            await self.put(entry)
             (given,) = await super().take([the_lane()], count=1, block_ms=0)
-            assert given.entry == self.entry
+            assert given.entry == entry
+            self.entry = entry
         return await super().take(lanes, count=count, block_ms=block_ms)
 
 

@@ -224,12 +224,6 @@ def end_to_end(seen: Seen, *more: str) -> list[tuple[str, str]]:
     return [(name, value) for name, value in seen.headers if name.lower() not in left_out]
 
 
-def spelled_alike(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """A header that is repeated under another spelling takes that of its first: names know no case (RFC 9110, 5.1)."""
-    first: dict[str, str] = {}
-    return [(first.setdefault(name.lower(), name), value) for name, value in pairs]
-
-
 TARGETS = [
     "/echo/plain",
     "/echo/a%2Fb/..%2f/%2e%2e/c//d///",
@@ -280,7 +274,7 @@ HEADERS: Pairs = [
 def test_request_headers_arrive_in_order_with_their_case(service: Service, upstream: str, method: str) -> None:
     body = b"body" if method != "GET" else None
     direct, through = (arrived(send(url, method, "/echo/h", HEADERS, body)) for url in (upstream, service.url))
-    assert end_to_end(through) == spelled_alike(end_to_end(direct))
+    assert end_to_end(through) == end_to_end(direct)
     assert (through.sha256, through.length) == (direct.sha256, direct.length)
 
 
@@ -387,7 +381,7 @@ def test_any_headers_and_body_arrive_as_they_would_directly(
     assert through.status == direct.status
     if direct.status == 200:
         no_length = () if body else ("content-length",)
-        assert end_to_end(arrived(through), *no_length) == spelled_alike(end_to_end(arrived(direct), *no_length))
+        assert end_to_end(arrived(through), *no_length) == end_to_end(arrived(direct), *no_length)
         assert arrived(through).sha256 == arrived(direct).sha256
 
 
@@ -425,7 +419,7 @@ def test_header_in_latin_1_keeps_its_characters_both_ways(scripted: Scripted) ->
     scripted.upstream.then(b"HTTP/1.1 200 OK\r\nX-Latin: caf\xe9\r\nContent-Length: 0\r\n\r\n")
     answer = send(scripted.service.url, "GET", "/latin", [(b"X-Name", b"M\xfcller")])
     assert answer.values(b"x-latin") == ["café".encode()]
-    assert scripted.upstream.seen[-1].value("x-name") == "Müller".encode().decode("latin-1")
+    assert scripted.upstream.seen[-1].value("x-name") == "Müller"  # read as Latin-1: its bytes are the client's
 
 
 def test_answer_without_headers_gains_none(scripted: Scripted) -> None:
@@ -530,7 +524,7 @@ def test_request_headers_of_a_chat_arrive_in_order_with_their_case(service: Serv
     assert send(service.url, "POST", CHAT, sent, chat_body()).status == 200
     through = last(upstream)[0]
     send(upstream, "POST", CHAT, [*HEADERS, JSON], chat_body())
-    assert end_to_end(through, "content-length") == spelled_alike(end_to_end(last(upstream)[0], "content-length"))
+    assert end_to_end(through, "content-length") == end_to_end(last(upstream)[0], "content-length")
     assert through.value("content-length") == str(len(chat_body()))
 
 
