@@ -146,7 +146,7 @@ def rooted(target: str) -> str:
 
 
 def _text(value: bytes) -> str:
-    """A header's value or a reason as aiohttp takes it. It drops bytes that are no UTF-8: Latin-1 goes as its characters."""
+    """A header's value or a reason as aiohttp takes it. It drops bytes that are no UTF-8: those go as Latin-1."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
