@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection to vLLM: a request's bytes out, its answer in as it comes, one after the other.
 
-llhttp reads what comes (httptools). What came of a body is kept until it is read, 64 KiB at most: then the connection
-stops reading. Everything ends a wait: an answer, a broken frame, a connection that closes. Refuses a second request
-while the first is answered; knows no pool, no address and no memory.
+llhttp reads what comes (httptools). What came of a body is kept until it is read, 64 KiB at most (more over TLS): then
+the connection stops reading. Everything ends a wait: an answer, a broken frame, a connection that closes. Refuses a
+second request while the first is answered; knows no pool, no address and no memory.
 
 aiohttp's client takes 390 us of CPU time for a request and an answer of 64 events, this 255 (docs/decisions/0036).
 """
@@ -21,9 +21,16 @@ PIECE_BYTES: Final = 32_768
 """Reading stops when more than this waits. A slow client of a fast, long answer holds .6 MiB with it, and 1.9 with
 aiohttp's 256 KiB (bench.faults --only slow_clients)."""
 HEAD_BYTES_MAX: Final = 262_144
-"""An answer's status line and headers, those of all that comes before it (1xx) included."""
+"""An answer's status line and headers, those of all that comes before it (1xx) included; and its trailer."""
+TLS_BYTES_MAX: Final = 655_360
+"""The loops' TLS holds up to 512 KiB that it has read. What is left of that when the connection ends is lost: so all of
+it is taken at once, and an answer over TLS may wait in as much."""
+ENDING_BYTES: Final = 4_194_304
+"""Reading an answer over TLS with whose end the connection ends stops when more than this waits: uvloop's TLS loses
+what comes while reading stands still and the end is behind it."""
 # What the kernel has goes here and is read before anything else happens on the loop, so that one will do for all.
-_ARRIVED: Final = memoryview(bytearray(PIECE_BYTES))
+_ARRIVED: Final = memoryview(bytearray(TLS_BYTES_MAX))
+_ARRIVED_PLAIN: Final = _ARRIVED[:PIECE_BYTES]
 
 
 class AnswerBroken(ConnectionError):
@@ -33,13 +40,25 @@ class AnswerBroken(ConnectionError):
 class UpstreamAnswer:
     """An answer: its head is here, its body may still come."""
 
-    __slots__ = ("_connection", "_ended", "_fault", "_pieces", "_size", "_waits", "raw_headers", "reason", "status")
+    __slots__ = (
+        "_connection",
+        "_ended",
+        "_enough",
+        "_fault",
+        "_pieces",
+        "_size",
+        "_waits",
+        "raw_headers",
+        "reason",
+        "status",
+    )
 
-    def __init__(self, connection: Connection, status: int, reason: bytes, raw_headers: Pairs) -> None:
+    def __init__(self, connection: Connection, status: int, reason: bytes, raw_headers: Pairs, enough: int) -> None:
         self.status = status
         self.reason = reason
         self.raw_headers = raw_headers
         self._connection = connection
+        self._enough = enough
         self._pieces: list[bytes] = []
         self._size = 0
         self._ended = False
@@ -99,7 +118,7 @@ class UpstreamAnswer:
         """Take a piece of the body; whether that is enough for now."""
         self._pieces.append(piece)
         self._size += len(piece)
-        return self._size > PIECE_BYTES
+        return self._size > self._enough
 
     def end(self, fault: AnswerBroken | None = None) -> None:
         """No more will come: that was the body, or `fault`."""
@@ -144,7 +163,8 @@ class _Reading:
         if self.excess or status < 200:
             return
         self.keeps = self.parser.should_keep_alive()
-        self.answer = UpstreamAnswer(self._connection, status, self._reason, self.headers)
+        enough = PIECE_BYTES if self.keeps or not self._connection.over_tls else ENDING_BYTES
+        self.answer = UpstreamAnswer(self._connection, status, self._reason, self.headers, enough)
         self.ended = self._skips_body
 
     def on_body(self, piece: bytes) -> None:
@@ -177,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
     """A connection. `free` is called when it can take the next request, `gone` when it never will."""
 
     _transport: asyncio.Transport  # from connection_made on, before anything else is asked
+    over_tls: bool
 
     def __init__(self, free: Callable[[Connection], None], gone: Callable[[Connection], None]) -> None:
         self._free, self._gone = free, gone
@@ -257,10 +278,12 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
+        self.over_tls = transport.get_extra_info("sslcontext") is not None
+        self._room = _ARRIVED if self.over_tls else _ARRIVED_PLAIN
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
-        return _ARRIVED
+        return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import ipaddress
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -287,6 +289,46 @@ def test_tls_is_verified(trusted: bool, run: Any, tmp_path: Path, monkeypatch: p
                     await said(pool)
 
     run(asked())
+
+
+def _says_and_closes(listening: socket.socket, tls: ssl.SSLContext, answer: bytes) -> None:
+    """As nginx ends a connection: the farewell of TLS and the end right behind the answer, without waiting for ours."""
+    plain, _ = listening.accept()
+    with contextlib.suppress(OSError), tls.wrap_socket(plain, server_side=True) as connection:
+        connection.recv(65_536)
+        connection.sendall(answer)
+        connection.setblocking(False)
+        connection.unwrap()
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("pause_s", [0, 0.01], ids=["at once", "slowly"])
+@pytest.mark.parametrize("size", [100_000, 1_500_000])
+@pytest.mark.parametrize("length", [True, False], ids=["length", "none"])
+def test_an_answer_over_tls_whose_connection_ends_behind_it_is_whole(
+    length: bool, size: int, pause_s: float, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What TLS has read and not handed over is lost at the connection's end, on both loops."""
+    tls, body = _certificate(tmp_path), b"x" * size
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    framing = b"Connection: close\r\n" + (b"Content-Length: %d\r\n" % size if length else b"")
+    answer = b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (framing, body)
+
+    async def asked(port: int) -> None:
+        pool = Pool(URL(f"https://127.0.0.1:{port}"), connect_timeout_s=2, keepalive_s=5)
+        found = await pool.send("GET", "/", [], None)
+        came = 0
+        while piece := await found.read():
+            came += len(piece)
+            await asyncio.sleep(pause_s)
+        assert came == size
+        await pool.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=_says_and_closes, args=(listening, tls, answer))
+        serving.start()
+        run(asked(listening.getsockname()[1]))
+        serving.join()
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
