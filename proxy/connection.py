@@ -293,12 +293,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             reading.parser.feed_data(_ARRIVED[:nbytes])
-        except httptools.HttpParserError as fault:
-            self._break(f"the answer's framing is broken: {fault}")
-            return
-        except httptools.HttpParserUpgrade:
-            self._break("another protocol that nobody asked for")
-            return
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as fault:
+            if not reading.ended:
+                upgrade = isinstance(fault, httptools.HttpParserUpgrade)
+                self._break("an upgrade that nobody asked for" if upgrade else f"the answer's framing broke: {fault}")
+                return
+            reading.excess = True  # the answer is whole: it was what came behind it
         self._came(reading, nbytes)
 
     def _came(self, reading: _Reading, nbytes: int) -> None:

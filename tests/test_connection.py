@@ -118,8 +118,11 @@ async def test_a_whole_answer_frees_its_connection_for_the_next(
         with_length(b"hello").replace(b"1.1", b"1.0"),
         with_length(b"hello") + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
         CHUNKED + b"5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n",
+        with_length(b"hello") + b"what is no HTTP",
+        with_length(b"hello", more=b"Connection: close\r\n") + b"more",
+        with_length(b"hello") + b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
     ],
-    ids=["close", "HTTP/1.0", "another answer", "a part of one"],
+    ids=["close", "HTTP/1.0", "another answer", "a part of one", "no answer", "more behind the last", "an upgrade"],
 )
 async def test_a_connection_that_may_not_be_kept_is_closed(answer: bytes) -> None:
     async with connected(says(answer)) as (connection, seen):
