@@ -187,9 +187,9 @@ class _Reading:
         """Whether the body has no other end than the connection's."""
         if self.answer is None:
             return False
-        coding = (self.answer.header(b"transfer-encoding") or "").lower()
-        if coding:
-            return coding.rpartition(",")[2].strip() != "chunked"
+        codings = b",".join(value for name, value in self.headers if name.lower() == b"transfer-encoding")
+        if codings:
+            return codings.rpartition(b",")[2].strip().lower() != b"chunked"
         return self.answer.header(b"content-length") is None
 
 

@@ -168,8 +168,10 @@ async def test_a_body_without_a_length_ends_with_its_connection() -> None:
         CHUNKED + b"5\r\nhello\r\n",
         CHUNKED + b"ff\r\nhello",
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
+        CHUNKED.replace(b"Transfer-", b"Transfer-Encoding: gzip\r\nTransfer-") + b"5\r\nhello\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n5\r\nhello\r\n",
     ],
-    ids=["no last chunk", "half a chunk", "short of its length"],
+    ids=["no last chunk", "half a chunk", "short of its length", "codings in two lines", "codings in one"],
 )
 async def test_a_body_that_breaks_off_gives_what_came_and_then_says_so(answer: bytes) -> None:
     async with connected(says(answer, stays=False)) as (connection, seen):
