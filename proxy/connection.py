@@ -205,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         self._head: asyncio.Future[UpstreamAnswer] | None = None
         self._head_bytes = 0
         self._heard = self._paused = False
-        self._body: asyncio.Task[None] | None = None
+        self._body: asyncio.Task[None] | None = None  # until all of it was sent
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -251,6 +251,7 @@ class Connection(asyncio.BufferedProtocol):
                 await self._writable.wait()
         if chunked:
             self._transport.write(b"0\r\n\r\n")
+        self._body = None
 
     def _sent(self, sending: asyncio.Task[None]) -> None:
         """A body that breaks off ends the connection: vLLM must not take it for the whole."""
@@ -321,14 +322,13 @@ class Connection(asyncio.BufferedProtocol):
         """The answer is here as a whole: the next request may come, where all of this one was sent."""
         self._reading = None
         reading.let_go()
-        sent = self._body is None or self._body.done()
-        if sent and reading.keeps and not reading.excess and not self._transport.get_write_buffer_size():
-            self._body = None
+        sent = self._body is None and not self._transport.get_write_buffer_size()
+        if sent and reading.keeps and not reading.excess:
             self.read_on()
             self._free(self)
         else:
             self._stop_sending()
-            self._transport.close()
+            self._transport.abort()  # `close` would wait until the rest is sent, or for TLS' farewell
         answer.end()
 
     def pause_writing(self) -> None:

@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.connection import HEAD_BYTES_MAX, PIECE_BYTES, AnswerBroken, Connection, UpstreamAnswer
+from proxy.connection import HEAD_BYTES_MAX, PIECE_BYTES, AnswerBroken, Connection, Pairs, UpstreamAnswer
 
 REQUEST = b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -178,8 +181,8 @@ async def test_a_body_that_breaks_off_gives_what_came_and_then_says_so(answer: b
         found = await asked(connection)
         came = b""
         with pytest.raises(AnswerBroken):
-            while True:
-                came += await found.read()
+            while piece := await found.read():
+                came += piece
         with pytest.raises(AnswerBroken):
             await found.read()
         assert came == b"hello" and found.is_here() and not found.at_eof()
@@ -430,43 +433,147 @@ async def test_an_answer_before_the_body_was_sent_arrives_and_its_connection_is_
     assert seen.freed == 0
 
 
+async def test_an_answer_before_the_body_was_sent_leaves_no_connection_to_a_server_that_reads_no_more() -> None:
+    """What is not sent yet waits for nobody."""
+    kept_open = asyncio.Event()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(with_length(b"no"))
+        await kept_open.wait()
+
+    async with connected(speak) as (connection, seen):
+        found = await connection.ask(REQUEST, bytes(16 << 20), skips_body=False, chunked=False)
+        assert await found.read_all() == b"no"
+        await asyncio.wait_for(seen.gone.wait(), 5)
+        assert seen.freed == 0
+        kept_open.set()
+
+
+async def test_a_body_that_broke_off_as_its_answer_came_leaves_no_connection_to_the_next_request() -> None:
+    """To the server the next request would be a part of this one."""
+    async with connected(says(b"")) as (connection, seen):
+
+        async def breaks() -> AsyncIterator[bytes]:
+            asyncio.get_running_loop().call_soon(arrives, connection, with_length(b"ok"))
+            raise ValueError("the client left")
+            yield b""
+
+        found = await connection.ask(REQUEST, breaks(), skips_body=False, chunked=True)
+        assert await found.read_all() == b"ok"
+        assert seen.freed == 0 and not connection.is_open()
+
+
+def arrives(connection: Connection, what: bytes) -> None:
+    """As a loop has it arrive."""
+    connection.get_buffer(-1)[: len(what)] = what
+    connection.buffer_updated(len(what))
+
+
+@pytest.mark.parametrize("came", [CHUNKED, b"no HTTP"], ids=["a head", "a fault"])
+async def test_who_leaves_as_a_head_comes_ends_the_connection_and_leaves_nothing_behind(came: bytes) -> None:
+    async with connected(says(b"")) as (connection, seen):
+        asking = asyncio.create_task(asked(connection))
+        await asyncio.sleep(0)
+        arrives(connection, came)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert not connection.is_open()
+        await seen.gone.wait()
+        del asking
+        gc.collect()  # a future whose fault nobody saw says so now
+
+
+async def test_a_second_request_is_refused_while_the_first_is_answered() -> None:
+    async with connected(says(CHUNKED + b"1\r\na\r\n", b"0\r\n\r\n")) as (connection, seen):
+        found = await asked(connection)
+        with pytest.raises(AnswerBroken):
+            await asked(connection)
+        assert await found.read() == b"a" and seen.freed == 0
+
+
+async def test_a_connection_that_is_reset_ends_who_reads() -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        await asyncio.sleep(0.02)
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    async with connected(speak) as (connection, seen):
+        found = await asked(connection)
+        assert await found.read() == b"hello"
+        with pytest.raises(AnswerBroken, match="ConnectionResetError"):
+            await found.read()
+        await seen.gone.wait()
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_body_that_ends_with_its_connection_while_nobody_reads_is_whole(run: Callable[..., None]) -> None:
+    body = bytes(range(256)) * 4_096
+
+    async def ends() -> None:
+        answer = b"HTTP/1.1 200 OK\r\n\r\n" + body
+        async with connected(says(answer, stays=False)) as (connection, seen):
+            found = await asked(connection)
+            came = b""
+            while piece := await found.read():
+                came += piece
+                await asyncio.sleep(0.002)
+            assert came == body
+            await seen.gone.wait()
+
+    run(ends())
+
+
+MORE = b"X: y\r\nX-None:\r\nx: \xe9 \r\nX-Last: \r\n"
 ANSWERS = {
-    "length": with_length(b"hello, world", more=b"X: y\r\n"),
-    "chunks": CHUNKED + b"7\r\nhello, \r\n5\r\nworld\r\n0\r\n\r\n",
-    "1xx": b"HTTP/1.1 100 Continue\r\n\r\n" + with_length(b"hello, world"),
+    "length": (with_length(b"hello, world", more=MORE), {1}),
+    "chunks": (CHUNKED[:-2] + MORE + b"\r\n7\r\nhello, \r\n5;x=y\r\nworld\r\n0\r\nX-Trailer: z\r\n\r\n", {1}),
+    "1xx": (b"HTTP/1.1 100 Continue\r\nX: 1\r\n\r\n" + with_length(b"hello, world", more=MORE), {1}),
+    "close": (b"HTTP/1.1 200 OK\r\n" + MORE + b"\r\nhello, world", {0}),
+    "more": (with_length(b"hello, world", more=MORE) + b"more", {0, 1}),
 }
 
 
-@settings(max_examples=60, deadline=None)
-@given(answer=st.sampled_from(sorted(ANSWERS)), cuts=st.sets(st.integers(1, 90), max_size=8))
+@settings(max_examples=120, deadline=None)
+@given(answer=st.sampled_from(sorted(ANSWERS)), cuts=st.sets(st.integers(1, 150), max_size=8))
 def test_an_answer_is_the_same_wherever_its_reads_are_cut(answer: str, cuts: set[int]) -> None:
-    whole = ANSWERS[answer]
+    whole, freed_times = ANSWERS[answer]
     places = [0, *sorted(cut for cut in cuts if cut < len(whole)), len(whole)]
     freed = list[Connection]()
 
     class Transport(asyncio.Transport):
+        closing = False
+
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return default
+
         def is_closing(self) -> bool:
-            return False
+            return self.closing
 
         def writelines(self, list_of_data: object) -> None: ...
 
         def get_write_buffer_size(self) -> int:
             return 0
 
-        def close(self) -> None: ...
+        def abort(self) -> None:
+            self.closing = True
 
-        def abort(self) -> None: ...
-
-    async def run() -> tuple[int, bytes]:
+    async def run() -> tuple[int, Pairs, bytes]:
         connection = Connection(freed.append, lambda _: None)
         connection.connection_made(Transport())
         asking = asyncio.create_task(asked(connection))
         await asyncio.sleep(0)
         for start, end in itertools.pairwise(places):
-            connection.get_buffer(-1)[: end - start] = whole[start:end]
-            connection.buffer_updated(end - start)
+            arrives(connection, whole[start:end])
+        connection.eof_received()
         found = await asking
-        return found.status, await found.read_all()
+        pairs = [(name, value) for name, value in found.raw_headers if name.lower().startswith(b"x")]
+        return found.status, pairs, await found.read_all()
 
-    assert asyncio.run(run()) == (200, b"hello, world")
-    assert len(freed) == 1
+    pairs = [(b"X", b"y"), (b"X-None", b""), (b"x", b"\xe9"), (b"X-Last", b"")]
+    assert asyncio.run(run()) == (200, pairs, b"hello, world")
+    assert len(freed) in freed_times
