@@ -134,7 +134,18 @@ class UpstreamAnswer:
 class _Reading:
     """What llhttp says of one answer, by the names that it calls."""
 
-    __slots__ = ("_connection", "_reason", "_skips_body", "answer", "ended", "excess", "headers", "keeps", "parser")
+    __slots__ = (
+        "_connection",
+        "_reason",
+        "_skips_body",
+        "answer",
+        "brought",
+        "ended",
+        "excess",
+        "headers",
+        "keeps",
+        "parser",
+    )
 
     def __init__(self, connection: Connection, *, skips_body: bool) -> None:
         self._connection = connection
@@ -142,7 +153,7 @@ class _Reading:
         self._reason = b""
         self.headers: Pairs = []
         self.answer: UpstreamAnswer | None = None
-        self.ended = self.keeps = self.excess = False
+        self.brought = self.ended = self.keeps = self.excess = False
         self.parser = httptools.HttpResponseParser(self)
         # As aiohttp reads answers: a lone line feed ends a line, and blanks may follow a chunk's size.
         self.parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True)
@@ -170,8 +181,10 @@ class _Reading:
     def on_body(self, piece: bytes) -> None:
         if self.answer is None or self.ended:
             self.excess = True
-        elif self.answer.came(piece):
-            self._connection.read_no_more()
+        else:
+            self.brought = True
+            if self.answer.came(piece):
+                self._connection.read_no_more()
 
     def on_message_complete(self) -> None:
         if self.answer is None:
@@ -305,9 +318,7 @@ class Connection(asyncio.BufferedProtocol):
     def _came(self, reading: _Reading, nbytes: int) -> None:
         """Look at what llhttp made of the bytes."""
         if reading.answer is None:
-            self._head_bytes += nbytes
-            if self._head_bytes > HEAD_BYTES_MAX:
-                self._break(f"the answer's head is longer than {HEAD_BYTES_MAX} bytes")
+            self._no_body(nbytes)
             return
         if self._head is not None:
             if not self._head.done():
@@ -315,8 +326,17 @@ class Connection(asyncio.BufferedProtocol):
             self._head = None
         if reading.ended:
             self._ended(reading, reading.answer)
-        else:
+        elif reading.brought:
+            reading.brought, self._head_bytes = False, 0
             reading.answer.wake()
+        else:
+            self._no_body(nbytes)
+
+    def _no_body(self, nbytes: int) -> None:
+        """A part of a head, of a chunk's size or of a trailer: llhttp holds a line until it ends."""
+        self._head_bytes += nbytes
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self._break(f"the answer's head or trailer is longer than {HEAD_BYTES_MAX} bytes")
 
     def _ended(self, reading: _Reading, answer: UpstreamAnswer) -> None:
         """The answer is here as a whole: the next request may come, where all of this one was sent."""

@@ -190,6 +190,34 @@ async def test_a_body_that_breaks_off_gives_what_came_and_then_says_so(answer: b
     assert seen.freed == 0
 
 
+async def test_a_trailer_without_an_end_is_not_kept_for_ever() -> None:
+    trailer = b"0\r\nX: " + b"a" * (HEAD_BYTES_MAX + 4 * PIECE_BYTES)
+    async with connected(says(CHUNKED + b"5\r\nhello\r\n" + trailer)) as (connection, seen):
+        found = await asked(connection)
+        assert await found.read() == b"hello"
+        with pytest.raises(AnswerBroken, match="longer than"):
+            await found.read()
+        await seen.gone.wait()
+
+
+async def test_a_long_answer_in_which_much_is_no_body_is_read_to_its_end() -> None:
+    """A chunk's size that comes alone counts to nothing once there was body behind it."""
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(CHUNKED)
+        for _ in range(16):
+            writer.write(b"1;x=" + b"y" * (HEAD_BYTES_MAX // 8))
+            await asyncio.sleep(0.002)
+            writer.write(b"\r\na\r\n")
+        writer.write(b"0\r\n\r\n")
+        await reader.read()
+
+    async with connected(speak) as (connection, seen):
+        assert await (await asked(connection)).read_all() == b"a" * 16
+        assert seen.freed == 1
+
+
 async def test_a_frame_that_breaks_ends_the_answer_behind_what_came() -> None:
     go_on = asyncio.Event()
 
