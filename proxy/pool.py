@@ -39,9 +39,10 @@ class Pool:
         self._connect_timeout_s, self._keepalive_s = connect_timeout_s, keepalive_s
         self._idle: deque[tuple[Connection, float]] = deque()
         self._all: set[Connection] = set()
-        self._addresses: deque[aiohappyeyeballs.AddrInfoType] = deque()
+        self._addresses: list[aiohappyeyeballs.AddrInfoType] = []
+        self._turn = 0
         self._resolved_at = float("-inf")
-        self._resolving: asyncio.Task[list[aiohappyeyeballs.AddrInfoType]] | None = None
+        self._resolving: asyncio.Task[None] | None = None
         self._reaper: asyncio.TimerHandle | None = None
 
     async def send(
@@ -122,18 +123,17 @@ class Pool:
             if self._resolving is None:
                 self._resolving = asyncio.create_task(self._ask_name())
                 self._resolving.add_done_callback(self._name_asked)
-            self._addresses = deque(await asyncio.shield(self._resolving))
-        found = list(self._addresses)
-        self._addresses.rotate(-1)
-        return found
+            await asyncio.shield(self._resolving)
+        first = self._turn % len(self._addresses)
+        self._turn += 1
+        return self._addresses[first:] + self._addresses[:first]
 
-    async def _ask_name(self) -> list[aiohappyeyeballs.AddrInfoType]:
+    async def _ask_name(self) -> None:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        self._addresses = list(await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM))
         self._resolved_at = loop.time()
-        return list(found)
 
-    def _name_asked(self, asked: asyncio.Task[list[aiohappyeyeballs.AddrInfoType]]) -> None:
+    def _name_asked(self, asked: asyncio.Task[None]) -> None:
         self._resolving = None
         if not asked.cancelled():
             asked.exception()  # who waited has it; there may be nobody any more

@@ -227,6 +227,33 @@ async def test_addresses_take_turns_and_one_that_is_dead_does_not_matter(monkeyp
         assert (server.connections, other.connections) == (6, 2)
 
 
+async def test_many_requests_at_once_are_spread_over_the_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Server()
+    async with pooled(host="vllm.test") as (pool, server):
+        other.listening = await asyncio.start_server(other._served, "127.0.0.2", server.port)
+        Names(monkeypatch, "127.0.0.1", "127.0.0.2")
+        await asyncio.gather(*(said(pool) for _ in range(8)))
+        assert (server.connections, other.connections) == (4, 4)
+        other.listening.close()
+
+
+async def test_the_addresses_go_on_taking_turns_when_the_name_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.pool.NAME_KEPT_S", 0.0)
+    other = Server()
+    async with pooled(keepalive_s=0, host="vllm.test") as (pool, server):
+        other.listening = await asyncio.start_server(other._served, "127.0.0.2", server.port)
+        names = Names(monkeypatch, "127.0.0.1", "127.0.0.2")
+        for _ in range(4):
+            await said(pool)
+        assert names.asked == 4 and (server.connections, other.connections) == (2, 2)
+        names.addresses = ("127.0.0.1",)
+        await said(pool)
+        assert server.connections == 3
+        other.listening.close()
+
+
 async def test_a_server_that_is_not_there_is_refused_at_once() -> None:
     async with pooled() as (pool, server):
         assert server.listening is not None
