@@ -44,6 +44,7 @@ class Pool:
         self._resolved_at = float("-inf")
         self._resolving: asyncio.Task[None] | None = None
         self._reaper: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def send(
         self, method: str, target: str, headers: Pairs, body: bytes | AsyncIterator[bytes] | None
@@ -67,7 +68,8 @@ class Pool:
         return await connection.ask(head, body, skips_body=method == "HEAD", chunked=chunked)
 
     async def close(self) -> None:
-        """End all connections, those with answers on their way too."""
+        """End all connections, those with answers on their way too. Another request is refused (AnswerBroken)."""
+        self._closed = True
         if self._reaper is not None:
             self._reaper.cancel()
         if self._resolving is not None:
@@ -97,6 +99,8 @@ class Pool:
 
     async def _opened(self) -> Connection:
         """A new connection. Raises TimeoutError, OSError."""
+        if self._closed:
+            raise AnswerBroken("the pool is closed")
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_timeout_s):
             addresses = await self._resolved()
@@ -114,6 +118,9 @@ class Pool:
                 plain.close()
                 raise
         self._all.add(connection)
+        if self._closed:
+            connection.abort()
+            raise AnswerBroken("the pool was closed")
         return connection
 
     async def _resolved(self) -> list[aiohappyeyeballs.AddrInfoType]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import gc
 import ipaddress
+import os
 import socket
 import ssl
 import threading
@@ -25,7 +27,7 @@ from yarl import URL
 from proxy.connection import AnswerBroken, Pairs
 from proxy.pool import Pool, RequestUnsendable
 
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 
 
 class Server:
@@ -36,6 +38,7 @@ class Server:
         self.connections = 0
         self.open = 0
         self.answers_each = 1_000
+        self.body, self.silent = b"ok", False
         self.listening: asyncio.Server | None = None
         self.port = 0
 
@@ -49,9 +52,11 @@ class Server:
         try:
             for _ in range(self.answers_each):
                 self.heads.append(await reader.readuntil(b"\r\n\r\n"))
-                writer.write(OK)
+                writer.write(OK + self.body)
                 await writer.drain()
-            await reader.readuntil(b"\r\n\r\n")  # a request that gets nothing
+            self.heads.append(await reader.readuntil(b"\r\n\r\n"))  # a request that gets nothing
+            if self.silent:
+                await reader.read()
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             return
         finally:
@@ -273,6 +278,110 @@ async def test_closing_ends_answers_on_their_way_and_leaves_nothing_open() -> No
             await asking
 
 
+async def test_a_pool_that_was_closed_opens_no_connection() -> None:
+    """Neither for a request that waits on a kept one, and may be repeated, nor for a new one."""
+    async with pooled() as (pool, server):
+        server.answers_each = 1
+        await said(pool)
+        server.silent = True
+        asking = asyncio.create_task(said(pool))
+        while len(server.heads) < 2:
+            await asyncio.sleep(0.005)
+        await pool.close()
+        with pytest.raises(AnswerBroken):
+            await asking
+        with pytest.raises(AnswerBroken):
+            await said(pool)
+        assert server.connections == 1
+
+
+async def test_a_connection_that_opens_as_the_pool_is_closed_is_closed_too() -> None:
+    async with pooled() as (pool, server):
+        asking = asyncio.create_task(said(pool))
+        while pool._resolving is None:
+            await asyncio.sleep(0)
+        while pool._resolving is not None:
+            await asyncio.sleep(0)
+        await pool.close()
+        with pytest.raises(AnswerBroken):
+            await asking
+        assert server.heads == []
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("late", [False, True])
+def test_who_gives_up_while_a_connection_is_opened_leaves_no_socket(scheme: str, late: bool, run: Any) -> None:
+    """At each step of it: the loop runs on once, twice, and so on, before the request is cancelled."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(4_096):  # a handshake that gets no answer, or a request
+                pass
+        connections -= 1
+        writer.close()
+
+    async def asked() -> None:
+        async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            pool = Pool(URL(f"{scheme}://127.0.0.1:{port}"), connect_timeout_s=2, keepalive_s=5)
+            for steps in range(1, 25, 4 if late else 1):
+                asking = asyncio.create_task(said(pool))
+                for _ in range(steps):
+                    await asyncio.sleep(0.001 if late else 0)
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
+            await asyncio.sleep(0.02)
+            async with asyncio.timeout(5):
+                while connections:
+                    await asyncio.sleep(0.005)
+            assert not pool._all
+            await pool.close()
+
+    connections = 0
+    run(asyncio.sleep(0))  # libuv keeps a pipe from its first loop on
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    run(asked())
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_handshake_that_does_not_come_ends_in_time(run: Any) -> None:
+    async def asked() -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        pool = Pool(URL(f"https://127.0.0.1:{listening.getsockname()[1]}"), connect_timeout_s=0.05, keepalive_s=5)
+        with listening, pytest.raises(TimeoutError):
+            await said(pool)
+
+    run(asked())
+
+
+async def test_an_answer_to_head_leaves_its_connection_for_the_next() -> None:
+    async with pooled() as (pool, server):
+        server.body = b""
+        assert await said(pool, "HEAD") == b""
+        server.body = b"ok"
+        assert await said(pool) == b"ok" and server.connections == 1
+
+
+async def test_a_body_in_pieces_goes_with_its_own_length_or_in_chunks_and_is_not_sent_again() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"{}"
+
+    async with pooled() as (pool, server):
+        server.answers_each = 1
+        await said(pool, "PUT", headers=[(b"Content-Length", b"2")], body=pieces())
+        with pytest.raises(AnswerBroken):
+            await said(pool, "PUT", body=pieces())
+        assert server.heads[0].endswith(b"\r\nContent-Length: 2\r\n\r\n")
+        assert server.heads[1].endswith(b"\r\nTransfer-Encoding: chunked\r\n\r\n") and server.connections == 1
+
+
 def _certificate(folder: Path) -> ssl.SSLContext:
     """A server's, which vouches for itself; written to `folder`/cert.pem."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -301,7 +410,7 @@ def _certificate(folder: Path) -> ssl.SSLContext:
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("trusted", [True, False])
-def test_tls_is_verified(trusted: bool, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_is_verified(trusted: bool, host: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tls = _certificate(tmp_path)
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
