@@ -26,7 +26,7 @@ _OFTEN_BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
 
 
 class RequestUnsendable(ValueError):
-    """A request that would be read as another: a line break in its target or headers."""
+    """A request that would be read as another: a line break in its target or headers, a space in its target."""
 
 
 class Pool:
@@ -83,8 +83,8 @@ class Pool:
         asked = target.partition("#")[0].encode("utf-8", "surrogateescape")
         head = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (method.encode(), asked, self._named, b"".join(lines))
         breaks = len(lines) + 3
-        if head.count(b"\n") != breaks or head.count(b"\r") != breaks or b"\0" in head:
-            raise RequestUnsendable("a header or the target has a line break or a zero byte in it")
+        if head.count(b"\n") != breaks or head.count(b"\r") != breaks or b"\0" in head or b" " in asked:
+            raise RequestUnsendable("a header or the target has a line break, a zero byte or a space in it")
         return head
 
     def _kept(self) -> Connection | None:
@@ -112,7 +112,7 @@ class Pool:
                     lambda: Connection(self._free, self._all.discard),
                     sock=plain,
                     ssl=self._tls,
-                    server_hostname=self._host if self._tls else None,
+                    server_hostname=self._host.rstrip(".") if self._tls else None,  # certificates have no final dot
                 )
             except BaseException:
                 plain.close()

@@ -160,6 +160,7 @@ async def test_a_head_is_the_clients_own_with_host_and_framing() -> None:
     [
         ("/ HTTP/1.1\r\nX: y", []),
         ("/\n", []),
+        ("/ HTTP/1.0", []),
         ("/", [(b"X", b"a\r\nY: b")]),
         ("/", [(b"X\r\nY", b"a")]),
         ("/", [(b"X", b"a\nb")]),
@@ -386,6 +387,7 @@ def _certificate(folder: Path) -> ssl.SSLContext:
     """A server's, which vouches for itself; written to `folder`/cert.pem."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vllm")])
+    names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("vllm.test")]
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -395,7 +397,7 @@ def _certificate(folder: Path) -> ssl.SSLContext:
         .serial_number(1)
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -409,6 +411,7 @@ def _certificate(folder: Path) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "vllm.test", "vllm.test."])
 @pytest.mark.parametrize("trusted", [True, False])
 def test_tls_is_verified(trusted: bool, host: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tls = _certificate(tmp_path)
@@ -416,7 +419,9 @@ def test_tls_is_verified(trusted: bool, host: str, run: Any, tmp_path: Path, mon
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
 
     async def asked() -> None:
-        async with pooled(tls=tls) as (pool, server):
+        if host != "127.0.0.1":
+            Names(monkeypatch, "127.0.0.1")
+        async with pooled(tls=tls, host=host) as (pool, server):
             if trusted:
                 assert [await said(pool, "POST", body=b"{}") for _ in range(3)] == [b"ok"] * 3
                 assert server.connections == 1
