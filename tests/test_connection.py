@@ -8,7 +8,7 @@ import gc
 import itertools
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 import pytest
@@ -210,6 +210,7 @@ async def test_a_long_answer_in_which_much_is_no_body_is_read_to_its_end() -> No
             writer.write(b"1;x=" + b"y" * (HEAD_BYTES_MAX // 8))
             await asyncio.sleep(0.002)
             writer.write(b"\r\na\r\n")
+            await asyncio.sleep(0.002)
         writer.write(b"0\r\n\r\n")
         await reader.read()
 
@@ -514,11 +515,22 @@ async def test_who_leaves_as_a_head_comes_ends_the_connection_and_leaves_nothing
 
 
 async def test_a_second_request_is_refused_while_the_first_is_answered() -> None:
-    async with connected(says(CHUNKED + b"1\r\na\r\n", b"0\r\n\r\n")) as (connection, seen):
+    go_on = asyncio.Event()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(CHUNKED + b"1\r\na\r\n")
+        await go_on.wait()
+        writer.write(b"1\r\nb\r\n0\r\n\r\n")
+        assert await reader.read() == b""
+
+    async with connected(speak) as (connection, seen):
         found = await asked(connection)
         with pytest.raises(AnswerBroken):
-            await asked(connection)
-        assert await found.read() == b"a" and seen.freed == 0
+            async with asyncio.timeout(1):
+                await asked(connection)
+        go_on.set()
+        assert await found.read_all() == b"ab" and seen.freed == 1
 
 
 async def test_a_connection_that_is_reset_ends_who_reads() -> None:
@@ -605,3 +617,23 @@ def test_an_answer_is_the_same_wherever_its_reads_are_cut(answer: str, cuts: set
     pairs = [(b"X", b"y"), (b"X-None", b""), (b"x", b"\xe9"), (b"X-Last", b"")]
     assert asyncio.run(run()) == (200, pairs, b"hello, world")
     assert len(freed) in freed_times
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        test_who_gives_up_waiting_ends_the_connection,
+        test_who_leaves_with_an_answer_that_was_whole_leaves_the_next_request_alone,
+        test_a_body_without_a_length_ends_with_its_connection,
+        test_a_reader_that_is_slow_has_the_server_wait_and_gets_all_of_it,
+        test_a_connection_that_had_stopped_reading_when_its_answer_ended_reads_the_next,
+        test_a_body_waits_for_a_server_that_does_not_read,
+        test_an_answer_before_the_body_was_sent_arrives_and_its_connection_is_not_kept,
+        test_an_answer_before_the_body_was_sent_leaves_no_connection_to_a_server_that_reads_no_more,
+        test_a_trailer_without_an_end_is_not_kept_for_ever,
+        test_a_connection_that_is_reset_ends_who_reads,
+    ],
+)
+def test_it_is_so_on_uvloop_too(promise: Callable[[], Coroutine[None, None, None]]) -> None:
+    """The service runs on uvloop, whose transports are its own; these tests are on asyncio's."""
+    uvloop.run(promise())
