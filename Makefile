@@ -39,7 +39,7 @@ demo: install ## fetch a small model, talk to it through the proxy, leave it run
 	$(BIN)/memory-proxy demo $(ARGS)
 
 test: install-dev ## the test suite, on real parts, in several processes
-	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
 check: install-dev ## format, lint, types, import contracts, generated files, tests
 	$(BIN)/ruff format --check .

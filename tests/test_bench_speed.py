@@ -111,6 +111,7 @@ def test_a_rival_that_was_left_out_is_told_with_the_reason() -> None:
     ]
 
 
+@pytest.mark.long
 async def test_a_rival_that_cannot_be_installed_is_left_out(tmp_path: Path) -> None:
     nowhere = Rival("x", str(tmp_path / "no-such-package"), RIVALS["litellm"].start, "/", "")
     with pytest.raises(RivalLeftOut, match="cannot be installed"):

@@ -62,6 +62,7 @@ def test_a_service_that_is_not_there_is_named_with_the_remedy(capsys: pytest.Cap
     assert main(["bench", "--turns", "0"]) == 2
 
 
+@pytest.mark.long
 def test_an_unknown_model_is_told_in_the_server_s_words(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--url", service.url, "--model", "no-such-model"]) == 1
     assert "no-such-model" in capsys.readouterr().err

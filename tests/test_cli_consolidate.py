@@ -75,6 +75,7 @@ def test_a_memory_whose_end_has_come_is_gone_from_the_api(kept: Service) -> None
     assert boat["id"] not in {one["id"] for one in found["candidates"]}
 
 
+@pytest.mark.long
 def test_consolidation_says_what_it_would_do_does_it_and_says_what_it_did(kept: Service) -> None:
     told(kept)
     none_yet = consolidate(kept)

@@ -139,6 +139,7 @@ def test_a_session_named_after_a_key_is_found_again_and_nobody_reads_the_key(kep
     assert asyncio.run(hunt(kept.data, kept.log, {"key": key}, {"sessions": json.dumps(sessions).encode()})) == []
 
 
+@pytest.mark.long
 def test_the_command_says_what_it_lacks(kept: Service) -> None:
     assert run(kept).returncode == 1
     assert run(kept, "--reveal", "bob@example.com").returncode == 2

@@ -113,14 +113,27 @@ def free_port() -> int:
             return port
 
 
+def _on_a_free_port(directory: Path) -> tuple[ValkeyServer, int]:
+    """A cluster's node that runs. A port that was free may have been taken by another test when the server asks."""
+    for left in reversed(range(5)):
+        port = free_port()
+        server = ValkeyServer(directory, cluster_port=port)
+        try:
+            server.start()
+            break
+        except RuntimeError as fault:
+            server.stop()
+            if not left or "Address already in use" not in str(fault):
+                raise
+    return server, port
+
+
 @pytest.fixture
 def valkey_cluster() -> Iterator[str]:
     """The URL of a cluster of one node that has all slots: commands over several slots fail as in a large one."""
     directory = Path(tempfile.mkdtemp(prefix="vk-", dir="/tmp"))
-    port = free_port()
-    server = ValkeyServer(directory, cluster_port=port)
+    server, port = _on_a_free_port(directory)
     try:
-        server.start()
         with socket.create_connection(("127.0.0.1", port), timeout=5) as admin:
             admin.sendall(b"CLUSTER ADDSLOTSRANGE 0 16383\r\n")
             assert admin.recv(64).startswith(b"+OK")

@@ -234,6 +234,7 @@ def test_what_is_forgotten_takes_the_bytes_at_once(service: Service, user: str) 
     assert set(files(service)) == before, receipt
 
 
+@pytest.mark.long
 def test_a_scope_has_its_quota(own_service: Any, user: str) -> None:
     bounds = {"MEMORY_PROXY_ARTIFACTS__BYTES_MAX": "200000", "MEMORY_PROXY_ARTIFACTS__SCOPE_BYTES_MAX": "300000"}
     with own_service(env=bounds) as service:
@@ -306,6 +307,7 @@ def test_the_command_keeps_fetches_and_links(service: Service, user: str, tmp_pa
     assert "is deleted" in run("delete", made) and "notes.txt" in run("undelete", made)
 
 
+@pytest.mark.long
 def test_a_picture_is_captioned_by_the_chat_model_when_that_is_asked_for(own_service: Any, user: str) -> None:
     with (
         stand_in() as model,

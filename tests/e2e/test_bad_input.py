@@ -243,6 +243,7 @@ def test_broken_http_is_refused_and_the_next_caller_is_served(service: Service, 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
+@pytest.mark.long
 def test_message_of_5_mb_is_answered_stored_and_found(scripted: Scripted, user: str) -> None:
     draw = random.Random(7)
     words = ["".join(draw.choices("abcdefghijklmnop", k=draw.randint(3, 9))) for _ in range(4000)]

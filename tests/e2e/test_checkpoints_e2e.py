@@ -417,6 +417,7 @@ def test_what_would_have_been_without_a_part_of_it(service: Service, upstream: s
     assert "Reach Alnwick" in same["block"]
 
 
+@pytest.mark.long
 def test_it_stands_after_a_restart_and_after_redis_was_lost(
     own_service: Callable[..., AbstractContextManager[Service]], upstream: str, user: str
 ) -> None:

@@ -371,6 +371,7 @@ def keyed() -> Iterator[Keyed]:
         yield Keyed(service, upstream)
 
 
+@pytest.mark.long
 def test_the_tenants_salt_is_part_of_what_is_rebuilt_also_after_it_was_rotated(keyed: Keyed) -> None:
     service = keyed.service
     secret = keyed.make("replayed", "--user", "ada")

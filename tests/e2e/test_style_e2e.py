@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+import pytest
+
 from tests.e2e.talk import ask, turn
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service
@@ -62,6 +64,7 @@ def test_a_style_that_is_asked_for_comes_in_its_place_and_a_reset_takes_it_away(
     assert HEADING not in content(upstream)
 
 
+@pytest.mark.long
 def test_a_taste_is_no_style_and_none_is_told_where_that_is_off(
     service: Service, own_service: Callable[..., AbstractContextManager[Service]], upstream: str, user: str
 ) -> None:
