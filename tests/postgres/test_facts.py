@@ -367,9 +367,15 @@ async def test_a_line_that_is_replaced_takes_its_facts_with_it(store: Stores, po
 
 
 async def test_workers_at_once_leave_one_truth(store: Stores, postgres: TestDatabase) -> None:
-    """The same and contradicting facts from ten connections: one memory each, one of them current, no one fails."""
+    """The same and contradicting facts from all connections: one memory each, one of them current, no one fails."""
     places = [fact(f"city {n % 5}") for n in range(20)]
-    await asyncio.gather(*(say(store, place, day=n, now=T0 + 50 * DAY) for n, place in enumerate(places)))
+    connections = asyncio.Semaphore(8)  # all there are: who waits for one may wait too long on a busy machine
+
+    async def told(n: int, place: Fact) -> None:
+        async with connections:
+            await say(store, place, day=n, now=T0 + 50 * DAY)
+
+    await asyncio.gather(*(told(n, place) for n, place in enumerate(places)))
     assert postgres.psql("SELECT count(*) FROM memories") == "5"
     assert postgres.psql("SELECT object FROM facts WHERE state = 'current'") == "city 4"
     assert postgres.psql("SELECT count(*) FROM memories WHERE superseded_by IS NULL") == "1"
