@@ -31,6 +31,7 @@
     |- StoreRefused                Postgres refuses the data itself: counted, in the end a dead letter
     |- LeaseLost                   another worker owns the lane: the transaction is rolled back
     |- TokenizerUnavailable        the served model's count is not to be had: an estimate is used
+    |  |- TokenizerRefused         it answered, and not with a count: it is not to be left alone for that
     |- ChatModelUnavailable        no generative answer: the heuristic path takes over
     |- OutsideUnavailable          nothing of the web now; `reason` is one of a closed list: the answer goes on without
     |  |- FetchRefused             our own law: refused_address, robots
@@ -234,6 +235,10 @@ class LeaseLost(MemoryProxyFault):
 
 class TokenizerUnavailable(MemoryProxyFault):
     """The served model's tokens cannot be counted now."""
+
+
+class TokenizerRefused(TokenizerUnavailable):
+    """The served model's tokenizer answered, and not with a count."""
 
 
 class ChatModelUnavailable(MemoryProxyFault):

@@ -116,7 +116,7 @@ class Answering:
         left: InBackground | None = None,
     ) -> Outcome:
         """Send and answer. Raises UpstreamUnreachable before the first byte, CancelledError when the client leaves."""
-        headers = self._upstream.headers(request.raw_headers, body_bytes=len(body))
+        headers = self._upstream.headers(request.raw_headers, body_is_ours=True)
         try:
             answer = await self._upstream.send(request.method, raw_target(request), headers, body)
         except asyncio.CancelledError:

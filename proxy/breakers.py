@@ -11,7 +11,14 @@ from typing import Final
 
 from memory.breaker import Breaker, Patience
 from memory.config import Settings
-from memory.errors import EmbedderBusy, EmbedderUnavailable, QueueUnavailable, StoreUnavailable, TokenizerUnavailable
+from memory.errors import (
+    EmbedderBusy,
+    EmbedderUnavailable,
+    QueueUnavailable,
+    StoreUnavailable,
+    TokenizerRefused,
+    TokenizerUnavailable,
+)
 from memory.telemetry import Metrics
 
 # A call that was given up counts as a fault where this part of recall's deadline was waited for it. What asks for the
@@ -38,7 +45,7 @@ def breakers_of(settings: Settings, metrics: Metrics) -> Breakers:
         store=Breaker("store", Patience(StoreUnavailable, slow_s), metrics),
         hot_state=Breaker("hot_state", Patience(QueueUnavailable, slow_s), metrics),
         embedder=Breaker("embedder", Patience(EmbedderUnavailable, slow_s, busy=(EmbedderBusy,)), metrics),
-        tokenizer=Breaker("tokenizer", Patience(TokenizerUnavailable, COUNT_SLOW_S), metrics),
+        tokenizer=Breaker("tokenizer", Patience(TokenizerUnavailable, COUNT_SLOW_S, busy=(TokenizerRefused,)), metrics),
     )
 
 

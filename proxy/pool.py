@@ -23,6 +23,7 @@ NAME_KEPT_S: Final = 10.0
 NEXT_ADDRESS_S: Final = 0.25  # RFC 8305 section 5
 _IDEMPOTENT: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"))
 _OFTEN_BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
+_CHUNKED: Final[Pairs] = [(b"Transfer-Encoding", b"chunked")]
 
 
 class RequestUnsendable(ValueError):
@@ -53,9 +54,9 @@ class Pool:
 
         Raises AnswerBroken, TimeoutError (no connection in time), OSError, RequestUnsendable.
         """
-        chunked = body is not None and not isinstance(body, bytes) and not _has_length(headers)
-        size = len(body) if isinstance(body, bytes) else 0 if body is None and method not in _OFTEN_BODILESS else None
-        head = self._head(method, target, [*headers, *_framing(headers, size, chunked=chunked)])
+        framing = _framing(method, headers, body)
+        chunked = framing == _CHUNKED
+        head = self._head(method, target, [*headers, *framing])
         kept = self._kept()
         if kept is not None:
             try:
@@ -160,17 +161,13 @@ class Pool:
             self._reaper = loop.call_at(self._idle[0][1] + self._keepalive_s, self._reap)
 
 
-def _framing(headers: Pairs, size: int | None, *, chunked: bool) -> Pairs:
-    """How the body's end is found, where the headers do not say it: `size` is its bytes, None of one that comes in
-    pieces or is none (RFC 9110 section 8.6).
-    """
-    if chunked:
-        return [(b"Transfer-Encoding", b"chunked")]
-    return [] if size is None or _has_length(headers) else [(b"Content-Length", b"%d" % size)]
-
-
-def _has_length(headers: Pairs) -> bool:
-    return any(name.lower() == b"content-length" for name, _ in headers)
+def _framing(method: str, headers: Pairs, body: bytes | AsyncIterator[bytes] | None) -> Pairs:
+    """How the body's end is found, where the headers do not say it (RFC 9110 section 8.6)."""
+    if any(name.lower() == b"content-length" for name, _ in headers):
+        return []
+    if body is None:
+        return [] if method in _OFTEN_BODILESS else [(b"Content-Length", b"0")]
+    return [(b"Content-Length", b"%d" % len(body))] if isinstance(body, bytes) else _CHUNKED
 
 
 def _tls() -> ssl.SSLContext:

@@ -83,11 +83,11 @@ class Upstream:
             raise aiohttp.ClientConnectionError("redirected away from the upstream")
         return await handler(request)
 
-    def headers(self, raw: Iterable[tuple[bytes, bytes]], *, body_bytes: int | None = None) -> Pairs:
-        """The headers to send: the client's, less hop-by-hop, Host and ours; Content-Length anew for an edited body."""
+    def headers(self, raw: Iterable[tuple[bytes, bytes]], *, body_is_ours: bool = False) -> Pairs:
+        """The headers to send: the client's, less hop-by-hop, Host, ours, and the length of a body that we have."""
         pairs = list(raw)
         dropped = _NOT_FORWARDED | _named_by_connection(pairs)
-        if body_bytes is not None:
+        if body_is_ours:
             dropped |= {b"content-length"}
         if self._replace_auth:
             dropped |= {b"authorization"}
@@ -97,8 +97,6 @@ class Upstream:
         kept = [pair for pair in pairs if (lowered := pair[0].lower()) not in dropped and not lowered.startswith(_OURS)]
         if self._replace_auth and self._own_auth:
             kept.append((b"Authorization", self._own_auth))
-        if body_bytes is not None:
-            kept.append((b"Content-Length", b"%d" % body_bytes))
         kept.extend((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in traced.items())
         return kept
 
@@ -212,7 +210,7 @@ async def pass_through(
     that broke off: vLLM is not to blame then.
     """
     sent = body if body is not None else request.content if request.body_exists else None
-    headers = upstream.headers(request.raw_headers, body_bytes=None if body is None else len(body))
+    headers = upstream.headers(request.raw_headers, body_is_ours=body is not None)
     try:
         answer = await upstream.send(request.method, raw_target(request), headers, sent)
     except UpstreamUnreachable:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from memory.breaker import Breaker
-from memory.errors import TokenizerUnavailable, UpstreamUnreachable
+from memory.errors import TokenizerRefused, TokenizerUnavailable, UpstreamUnreachable
 from memory.telemetry import event
 from proxy.connection import AnswerBroken
 from proxy.relay import Upstream
@@ -134,19 +134,16 @@ class ServedModels:
         return parsed
 
     async def _post(self, path: str, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Raises TokenizerUnavailable, ValueError. A tokenizer that does not answer is left alone for a while: else
-        each request that may not fit waits for it. One that refuses a question has answered.
+        """Raises TokenizerUnavailable. A tokenizer that does not answer is left alone for a while: else each request
+        that may not fit waits for it. One that refuses a question has answered.
         """
 
-        async def asked() -> Mapping[str, Any] | ValueError:
+        async def asked() -> Mapping[str, Any]:
             try:
                 return await self._ask(path, question, ANSWER_TIMEOUT_S)
-            except ValueError as refused:
-                return refused
+            except ValueError as fault:
+                raise TokenizerRefused(f"{path}: {type(fault).__name__}") from fault
             except OSError as fault:  # TimeoutError is an OSError
                 raise TokenizerUnavailable(f"{path}: {type(fault).__name__}") from fault
 
-        found = await self._breaker.call(asked)
-        if isinstance(found, ValueError):
-            raise found
-        return found
+        return await self._breaker.call(asked)
