@@ -81,6 +81,19 @@ def says(*parts: bytes, stays: bool = True) -> Speak:
     return speak
 
 
+def says_later(first: bytes, go_on: asyncio.Event, then: bytes) -> Speak:
+    """A server that answers its only request in two parts."""
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        writer.write(first)
+        await go_on.wait()
+        writer.write(then)
+        assert await reader.read() == b""
+
+    return speak
+
+
 def with_length(body: bytes, *, more: bytes = b"") -> bytes:
     return b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (more, len(body), body)
 
@@ -221,14 +234,7 @@ async def test_a_long_answer_in_which_much_is_no_body_is_read_to_its_end() -> No
 
 async def test_a_frame_that_breaks_ends_the_answer_behind_what_came() -> None:
     go_on = asyncio.Event()
-
-    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"{}")
-        writer.write(CHUNKED + b"5\r\nhello\r\n")
-        await go_on.wait()
-        writer.write(b"3\r\nabc\r\nzz\r\n")
-        await reader.read()
-
+    speak = says_later(CHUNKED + b"5\r\nhello\r\n", go_on, b"3\r\nabc\r\nzz\r\n")
     async with connected(speak) as (connection, seen):
         found = await asked(connection)
         assert await found.read() == b"hello"
@@ -516,14 +522,7 @@ async def test_who_leaves_as_a_head_comes_ends_the_connection_and_leaves_nothing
 
 async def test_a_second_request_is_refused_while_the_first_is_answered() -> None:
     go_on = asyncio.Event()
-
-    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"{}")
-        writer.write(CHUNKED + b"1\r\na\r\n")
-        await go_on.wait()
-        writer.write(b"1\r\nb\r\n0\r\n\r\n")
-        assert await reader.read() == b""
-
+    speak = says_later(CHUNKED + b"1\r\na\r\n", go_on, b"1\r\nb\r\n0\r\n\r\n")
     async with connected(speak) as (connection, seen):
         found = await asked(connection)
         with pytest.raises(AnswerBroken):

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import gzip
 import inspect
-import ssl
 import time
 import zlib
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from memory.adapters.fetch import FetchBounds, WebFetcher
 from memory.config import Settings
 from memory.errors import FetchFailed, FetchRefused, OutsideUnavailable
 from policies.web_address import Reach, is_public
+from tests.certificate import self_signed
 from tests.web_site import Names, Site, answer, is_here, redirect, site
 
 SMALL = FetchBounds(page_bytes_max=50_000, head_s=20.0, total_s=30.0)
@@ -334,7 +332,8 @@ async def test_a_host_is_asked_one_thing_at_a_time(web: Site) -> None:
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_no_page(tmp_path: Path) -> None:
-    async with site(_self_signed(tmp_path)) as web:
+    tls, _ = self_signed(tmp_path, x509.DNSName("site.example.org"))
+    async with site(tls) as web:
         web.scripts["/"] = answer()
         assert await reason(fetcher(web).fetch(web.url().replace("http://", "https://"))) == "unreachable"
         assert web.heads == []
@@ -357,26 +356,3 @@ def test_no_setting_makes_a_private_address_public() -> None:
     given = [path for part in ("memory", "proxy", "bench", "policies") for path in (root / part).rglob("*.py")]
     assert [path.name for path in given if "is_allowed_ip=" in path.read_text()] == []
     assert not any("private" in name or "loopback" in name for name in Settings.model_fields)
-
-
-def _self_signed(place: Path) -> ssl.SSLContext:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "site.example.org")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("site.example.org")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    plain = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (place / "site.pem").write_bytes(plain + certificate.public_bytes(pem))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(place / "site.pem")
-    return context

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import gc
 import ipaddress
 import os
@@ -19,14 +18,13 @@ from typing import Any
 import pytest
 import uvloop
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from yarl import URL
 
 from proxy.connection import AnswerBroken, Pairs
 from proxy.pool import Pool, RequestUnsendable
+from tests.certificate import self_signed
 
+NAMES = (x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("vllm.test"))
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 
 
@@ -383,40 +381,13 @@ async def test_a_body_in_pieces_goes_with_its_own_length_or_in_chunks_and_is_not
         assert server.heads[1].endswith(b"\r\nTransfer-Encoding: chunked\r\n\r\n") and server.connections == 1
 
 
-def _certificate(folder: Path) -> ssl.SSLContext:
-    """A server's, which vouches for itself; written to `folder`/cert.pem."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vllm")])
-    names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("vllm.test")]
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    plain = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "key.pem").write_bytes(plain)
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(pem))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    return context
-
-
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "vllm.test", "vllm.test."])
 @pytest.mark.parametrize("trusted", [True, False])
 def test_tls_is_verified(trusted: bool, host: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tls = _certificate(tmp_path)
+    tls, file = self_signed(tmp_path, *NAMES)
     if trusted:
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
 
     async def asked() -> None:
         if host != "127.0.0.1":
@@ -450,8 +421,8 @@ def test_an_answer_over_tls_whose_connection_ends_behind_it_is_whole(
     length: bool, size: int, pause_s: float, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What TLS has read and not handed over is lost at the connection's end, on both loops."""
-    tls, body = _certificate(tmp_path), b"x" * size
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    (tls, file), body = self_signed(tmp_path, *NAMES), b"x" * size
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
     framing = b"Connection: close\r\n" + (b"Content-Length: %d\r\n" % size if length else b"")
     answer = b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (framing, body)
 
