@@ -60,6 +60,18 @@ def test_azure_lengths_and_times_are_those_of_the_trace(tmp_path: Path) -> None:
     assert first.messages() == first.messages()
 
 
+def test_of_more_users_than_scopes_the_others_ask_the_same_and_have_said_nothing(tmp_path: Path) -> None:
+    rows = ["TIMESTAMP,ContextTokens,GeneratedTokens"]
+    rows += [f"2023-11-16 18:15:{second:02}.0000000,374,44" for second in range(60)]
+    words = Words([SET], None, users=3)
+    arrivals = read_trace(packed(tmp_path, "azure", rows), "azure", words)
+    assert {one.user for one in arrivals} == {"s-a", "s-a+1", "s-a+2"}
+    assert all("Where is the violin?" in one.messages()[-1]["content"] for one in arrivals)
+    assert list(words.lines) == ["s-a"], "what is imported is the scopes' own users'"
+    with pytest.raises(SystemExit):
+        parse_arguments(["--users", "0"])
+
+
 def test_mooncake_prompts_that_share_blocks_share_bytes_and_session(tmp_path: Path) -> None:
     rows = [
         {"timestamp": at, "input_length": 512 * len(blocks), "output_length": 3, "hash_ids": blocks}
@@ -67,7 +79,7 @@ def test_mooncake_prompts_that_share_blocks_share_bytes_and_session(tmp_path: Pa
     ]
     one, other, next_turn = read_trace(packed(tmp_path, "mooncake", [*map(json.dumps, rows)]), "mooncake", WORDS)
     assert one.session == next_turn.session != other.session
-    assert one.scope == next_turn.scope
+    assert one.user == next_turn.user
     assert next_turn.at_s == 0.9
     shared = one.messages()[0]["content"]
     assert next_turn.messages()[0]["content"].startswith(shared)

@@ -53,6 +53,7 @@ examples:
   python -m bench.soak --json soak.json --plot soak.png           azure x1 for 59 minutes, and its bounds
   python -m bench.soak --speed 4 --minutes 15 --json x4.json      four times the load
   python -m bench.soak --hot-scope-bytes 67108864 --ledger-bytes 8388608 --hot-state-s 240    caches that are full early
+  python -m bench.soak --users 4000 --hot-scope-bytes 16777216 --ledger-bytes 8388608 --hot-state-s 240  and many users
   python -m bench.trace --url http://127.0.0.1:8080 --pid 4711 --upstream http://127.0.0.1:8000 --model my-model
 
 Open loop: a request starts when the trace says, whatever still runs; a service that is too slow shows in its times
@@ -87,7 +88,7 @@ class Run:
         lines = lines_of(whole, minutes, name, self.baseline)
         if arguments.endurance:
             lines += endurance(minutes, name, bounded=bool(bounds_of(arguments)))
-        shown = ("trace", "speed", "minutes", "against", "sets", "scopes", "first_ms", "token_ms")
+        shown = ("trace", "speed", "minutes", "against", "sets", "scopes", "users", "first_ms", "token_ms")
         return {
             "bench": "soak" if arguments.endurance else "trace",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -122,6 +123,7 @@ def parse_arguments(
     what.add_argument("--against", choices=BASELINES, default="plain", help="the same load on (default: plain proxy)")
     what.add_argument("--sets", default="locomo,memsim", help=f"of {','.join(SETS)}: words and memories")
     what.add_argument("--scopes", type=int, metavar="N", help="only the first N scopes of each set (default: all)")
+    what.add_argument("--users", type=int, metavar="N", help="so many users (default: one for each scope)")
     what.add_argument("--first-ms", type=float, default=0.0, help="the stand-in's time to the first token (default 0)")
     what.add_argument("--token-ms", type=float, default=0.0, help="and between tokens (default 0: instant)")
     what.add_argument("--data", type=Path, default=DATA, help=f"directory of traces and sets (default: {DATA})")
@@ -143,6 +145,8 @@ def parse_arguments(
     out.add_argument("--quiet", action="store_true", help="no progress on stderr")
     parser.set_defaults(**(preset or {}))
     arguments = parser.parse_args(argv)
+    if arguments.users is not None and arguments.users < 1:
+        parser.error("--users is 1 or more")
     if arguments.speed <= 0 or arguments.minutes <= 0:
         parser.error("--speed and --minutes are above 0")
     if bool(arguments.url) != bool(arguments.upstream):
@@ -249,7 +253,9 @@ async def run(arguments: argparse.Namespace, words: Words, arrivals: Sequence[Ar
 def measured(arguments: argparse.Namespace) -> int:
     """Run, print, write; the exit code."""
     try:
-        words = Words([read_set(arguments.data, name) for name in arguments.sets.split(",")], arguments.scopes)
+        words = Words(
+            [read_set(arguments.data, name) for name in arguments.sets.split(",")], arguments.scopes, arguments.users
+        )
         arrivals = read_trace(arguments.data, arguments.trace, words)
     except SetUnreadable as exc:
         print(f"trace: {exc}; --data names the directory of traces and sets", file=sys.stderr)

@@ -5,7 +5,8 @@
     sharegpt   300 dialogues with their words and no times: they begin and go on at times drawn here, always the same
 
 Words come from the evaluation sets (their scopes are imported first, so that recall has something to find): the last
-user message is one of that scope's questions with a sentence that makes it unlike all others; what else a trace's
+user message is one of that scope's questions with a sentence that makes it unlike all others; each scope is one user's,
+and of more users than scopes the others begin with nothing and ask a scope's questions; what else a trace's
 prompt has stands in a system message, since no trace says which of it was said when. A token is four characters.
 Raises SetUnreadable (bench.recall.corpus).
 """
@@ -51,7 +52,7 @@ class Arrival:
     """
 
     at_s: float
-    scope: str
+    user: str
     session: str | None
     messages: Callable[[], Sequence[Message]]
     answer: Callable[[], str]
@@ -61,7 +62,7 @@ class Arrival:
 class Words:
     """Texts of chosen length out of some evaluation sets; the same number gives the same text."""
 
-    def __init__(self, sets: Sequence[EvalSet], scopes_max: int | None) -> None:
+    def __init__(self, sets: Sequence[EvalSet], scopes_max: int | None, users: int | None = None) -> None:
         self.lines: dict[str, Sequence[Mapping[str, str]]] = {}
         self._questions: dict[str, list[str]] = {}
         for one in sets:
@@ -72,7 +73,14 @@ class Words:
         self.scopes: Final = [scope for scope in self.lines if self._questions.get(scope)]
         if not self.scopes:
             raise SetUnreadable("the evaluation sets hold no scope with a question")
+        self.users: Final = users or len(self.scopes)
         self._said = [" ".join(spoken(line).split()) for scope in self.scopes for line in self.lines[scope]]
+
+    def user(self, number: int) -> tuple[str, str]:
+        """The name of a user, and the scope whose questions they ask; the first users are the scopes' own."""
+        again, at = divmod(number, len(self.scopes))
+        scope = self.scopes[at]
+        return (f"{scope}+{again}" if again else scope), scope
 
     def text(self, number: int, characters: int) -> str:
         """So many characters, from turns drawn by `number`."""
@@ -112,15 +120,15 @@ def _lone(
     """A request of which only lengths are known: (tokens of the prompt, tokens of the answer)."""
     asked, answered = lengths
     # A conversation stays with its user.
-    scope = words.scopes[random.Random(session or number).randrange(len(words.scopes))]
+    user, scope = words.user(random.Random(session or number).randrange(words.users))
 
     def messages() -> Sequence[Message]:
         question = words.question(scope, number)
         before = context(asked * TOKEN_CHARS - len(question))
-        user = {"role": "user", "content": question}
-        return [{"role": "system", "content": before}, user] if before else [user]
+        asks = {"role": "user", "content": question}
+        return [{"role": "system", "content": before}, asks] if before else [asks]
 
-    return Arrival(at_s, scope, session, messages, lambda: words.answer(number, answered), answered)
+    return Arrival(at_s, user, session, messages, lambda: words.answer(number, answered), answered)
 
 
 def _azure(path: Path, words: Words) -> Iterator[Arrival]:
@@ -167,13 +175,13 @@ def _session_of(sessions: Mapping[tuple[int, ...], str], blocks: tuple[int, ...]
 def _sharegpt(path: Path, words: Words) -> Iterator[Arrival]:
     dice = random.Random(20_260_301)
     for number, row in enumerate(read_objects(path)):
-        scope = words.scopes[number % len(words.scopes)]
+        user, _ = words.user(number % words.users)
         at_s = dice.uniform(0, SHAREGPT_BEGIN_S)
         said = _alternating(row["messages"])
         for place in range(0, len(said) - 1, 2):
             history, answer = said[: place + 1], said[place + 1]["content"]
 
-            yield Arrival(at_s, scope, None, partial(_same, history), partial(_same, answer), _tokens(answer))
+            yield Arrival(at_s, user, None, partial(_same, history), partial(_same, answer), _tokens(answer))
             at_s += dice.expovariate(1 / SHAREGPT_TURN_S)
 
 

@@ -91,7 +91,7 @@ def request_of(arrival: Arrival, target: Target, load: Load) -> bytes:
     body: dict[str, object] = {"messages": arrival.messages(), "stream": True, "max_tokens": max(arrival.tokens, 1)}
     if load.model:
         body["model"] = load.model
-    extra = [*user_header(arrival.scope).items(), ("x-fake-reply", arrival.answer())]
+    extra = [*user_header(arrival.user).items(), ("x-fake-reply", arrival.answer())]
     if arrival.session:
         extra.append(("X-Memory-Session", arrival.session))
     extra += [("x-fake-first-ms", str(load.first_ms)), ("x-fake-token-ms", str(load.token_ms))]
