@@ -80,6 +80,7 @@ class KeyRing:
         self._old_salts: dict[UUID, bytes] = {}
         self._salts_read: dict[UUID, asyncio.Task[bytes]] = {}  # under way
         self._salt_asked_at: dict[UUID, float] = {}
+        self._being_read: dict[tuple[UUID, UUID | None], asyncio.Task[DataKey]] = {}  # under way
 
     async def tenant_key(self, tenant: UUID) -> DataKey:
         """The tenant's key, made at first use. Raises StoreUnavailable, EnvelopeUnreadable (another master key)."""
@@ -108,6 +109,7 @@ class KeyRing:
         """The same keys, those not cached read through another table: that of a transaction already open."""
         other = copy.copy(self)
         other._table = table
+        other._being_read = {}  # what another table reads is not waited for
         return other
 
     async def existing_key(self, tenant: UUID, subject: UUID | None) -> DataKey:
@@ -269,6 +271,22 @@ class KeyRing:
         if cached is not None and not await self._replaced(tenant, subject, cached):
             self._current.move_to_end((tenant, subject))
             return cached
+        owner = (tenant, subject)
+        reading = self._being_read.get(owner)
+        if reading is None:
+            reading = self._being_read[owner] = asyncio.create_task(self._found_or_made(tenant, subject))
+            reading.add_done_callback(partial(self._has_read, owner))
+        return await asyncio.shield(reading)
+
+    def _has_read(self, owner: tuple[UUID, UUID | None], reading: asyncio.Task[DataKey]) -> None:
+        del self._being_read[owner]
+        if not reading.cancelled():
+            reading.exception()  # who waited for it has been told
+
+    async def _found_or_made(self, tenant: UUID, subject: UUID | None) -> DataKey:
+        """A key out of the store, one reading for all who want it at once: the ledger's note of a new user's first
+        prompt and the exchange itself wait for the same.
+        """
         found = await self._table.current(tenant, subject)
         if found is None:
             await self._table.add(tenant, await self._fresh(tenant, subject), self._clock())

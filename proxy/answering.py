@@ -93,7 +93,7 @@ class Outcome:
 End = Literal["ended", "died", "open"]
 Keep = Callable[[Outcome], Coroutine[Any, Any, None]]
 Refuses = Callable[[int, bytes], bool]
-InBackground = Callable[[Coroutine[Any, Any, None]], None]
+InBackground = Callable[[Coroutine[Any, Any, None]], object]
 
 
 class Answering:

@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -40,7 +40,8 @@ log = logging.getLogger("memory_proxy.capture")
 
 # The queue takes entries of 48 MiB; sealing adds 45 bytes.
 ENVELOPE_BYTES_MAX: Final = 47 << 20
-# The last byte waits so long for the digests of the answer to be known to all processes; they are written all the same.
+# The last byte waits so long for the digests of the answer, and for what stands in its prompt, to be known to all
+# processes; they are written all the same.
 REMEMBER_HOLD_S: Final = 0.05
 # A user's key is at hand but for the first exchange in this process; then the store is asked, normally 3 ms.
 KEY_HOLD_S: Final = 0.25
@@ -84,18 +85,25 @@ class Capture:
         """What the head of an answer may say about its capture."""
         return self._hand_off.where()
 
-    async def exchange(self, captured: Captured, conversation: Conversation, known_by: Callable[[], Known]) -> None:
+    async def exchange(
+        self,
+        captured: Captured,
+        conversation: Conversation,
+        known_by: Callable[[], Known],
+        noting: Collection[asyncio.Task[None]] = (),
+    ) -> None:
         """Keep one exchange; returns when it is as durable as it will be. The next request finds its conversation by
-        what `known_by` gives; it is asked while the queue has the envelope.
+        what `known_by` gives; it is asked while the queue has the envelope. `noting` has the ledger say what stands in
+        the prompt: begun long before, and waited for as well.
         """
         started = perf_counter()
-        remembering = self._begun(self._remember(captured.scope, conversation, known_by))
+        remembering = self.in_background(self._remember(captured.scope, conversation, known_by))
         packed = await off_loop(len(captured.request), partial(packed_within, captured, self.bounds))
         entry = await self.sealed(captured.exchange_id, captured.scope, "exchange", packed)
         where = await self._hand_off.hand_off(entry)
         left_s = REMEMBER_HOLD_S - (perf_counter() - started)
-        if not remembering.done():
-            await asyncio.wait([remembering], timeout=max(left_s, 0))
+        if known := [one for one in (remembering, *noting) if not one.done()]:
+            await asyncio.wait(known, timeout=max(left_s, 0))
         note(capture=where)
         took("capture", started)
         self._metrics.captures.labels(where).inc()
@@ -117,7 +125,7 @@ class Capture:
             entry = await self.sealed(captured.exchange_id, captured.scope, "exchange", packed)
             found.append(await self._hand_off.hand_off(entry))
 
-        await asyncio.shield(self._begun(keep()))
+        await asyncio.shield(self.in_background(keep()))
         self._metrics.captures.labels(found[0]).inc()
         return found[0]
 
@@ -144,11 +152,8 @@ class Capture:
         asking.add_done_callback(_seen)  # it goes on: the next exchange finds the key at hand
         return await self._keys.tenant_key(tenant)
 
-    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run what no client waits for, shielded from the client's cancellation; `drained` waits for it."""
-        self._begun(work)
-
-    def _begun(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._finished)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -89,7 +90,7 @@ class Parts:
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A request that memory is done with, whatever is sent of it: `millis` is how long that took, `came` what came of
-    the web.
+    the web, `noting` has the ledger say what stands in it.
     """
 
     asked: Asked
@@ -97,6 +98,7 @@ class Ready:
     conversation: Conversation
     millis: float
     came: Came | None
+    noting: Sequence[asyncio.Task[None]]
 
 
 class ChatCompletions:
@@ -134,12 +136,12 @@ class ChatCompletions:
         self._users.session((asked.ask.scope.tenant, asked.ask.scope.user), conversation.session.session_id)
         lap("recall")
         prompt = await self._memory.assemble(asked, chat, has)
-        self._memory.note(asked, chat, has, prompt)
+        noting = self._memory.note(asked, chat, has, prompt)
         lap("assemble")
         self._watch(asked, request[CREDENTIAL], prompt)
         self._note_restored(asked, has.restored, prompt)
         millis = (perf_counter() - asked.started) * 1000
-        return await self._forward(request, Ready(asked, chat, conversation, millis, came), prompt)
+        return await self._forward(request, Ready(asked, chat, conversation, millis, came, noting), prompt)
 
     async def _remembered(self, asked: Asked, chat: ChatRequest, rung: Rung) -> Remembered:
         """What memory has for this request. Raises NotFound for a checkpoint that is not there."""
@@ -307,12 +309,13 @@ class ChatCompletions:
         head = self._head(ready, bare)
 
         async def keep(outcome: Outcome) -> None:
-            sent = bare
+            sent, tried = bare, ready
             if outcome.http_status < 400:
                 gone = tuple(Withdrawn(one.chain, "overflow") for one in prompt.placed)
                 sent = replace(bare, withdrawn=(*bare.withdrawn, *gone))
-                self._memory.withdraw(asked, ready.conversation, gone)
-            await self._keep_sent(ready, sent, outcome)
+                withdrawing = self._memory.withdraw(asked, ready.conversation, gone)
+                tried = replace(ready, noting=(*ready.noting, withdrawing))
+            await self._keep_sent(tried, sent, outcome)
 
         def refused(status: int, text: bytes) -> bool:
             by_itself = replace(bare, status="empty", reason=prompt.reason)
@@ -363,12 +366,11 @@ class ChatCompletions:
         stands = sum(one.tokens for one in sent.placed if one.kept)
         parts.cache_report.count(ready.chat, conversation, outcome.answer, placed=sent.tokens - stands, kept=stands)
         parts.canaries.look_at_texts(asked.ask.scope.tenant, "answer", outcome.texts())
-        await self._keep(asked, conversation, retrieval, outcome)
+        await self._keep(ready, retrieval, outcome)
 
-    async def _keep(
-        self, asked: Asked, conversation: Conversation, retrieval: Retrieval | None, outcome: Outcome
-    ) -> None:
+    async def _keep(self, ready: Ready, retrieval: Retrieval | None, outcome: Outcome) -> None:
         """Capture one exchange, or in `read` mode only the record of what was given. Never raises."""
+        asked, conversation = ready.asked, ready.conversation
         if not asked.ask.captures and retrieval is None:
             return
         kept = asked.ask.captures
@@ -397,7 +399,7 @@ class ChatCompletions:
             return answers, outcome.pairs(chain_key, asked.last_said(conversation), conversation)
 
         try:
-            await self._parts.capture.exchange(captured, conversation, known_by)
+            await self._parts.capture.exchange(captured, conversation, known_by, ready.noting)
         except MemoryProxyFault as fault:
             self._parts.metrics.captures_lost.inc()
             event(log, "capture_lost", logging.ERROR, exchange=str(asked.exchange_id), fault=type(fault).__name__)

@@ -350,13 +350,14 @@ class Remembering:
         placed = summed_up(cut.upto, chain, summary, kept.blocks.get(cut.upto), parts.rules, asked.retrieval_id)
         return replace(kept, blocks={**kept.blocks, cut.upto: placed}) if placed else kept
 
-    def note(self, asked: Asked, chat: ChatRequest, has: Remembered, prompt: Prompt) -> None:
-        """Have the ledger say what stands where, before the prompt goes upstream; nobody waits for it."""
-        conversation, kept = has.conversation, has.kept
+    def note(self, asked: Asked, chat: ChatRequest, has: Remembered, prompt: Prompt) -> list[asyncio.Task[None]]:
+        """Have the ledger say what stands where: begun before the prompt goes upstream, done before the last byte."""
+        conversation, kept, capture = has.conversation, has.kept, self._parts.capture
+        noting: list[asyncio.Task[None]] = []
         if conversation.is_new:
-            self._parts.capture.in_background(noted(self._opened(asked, conversation)))
+            noting.append(capture.in_background(noted(self._opened(asked, conversation))))
         if not asked.ask.inserts or asked.ask.as_of is not None:
-            return
+            return noting
         newest = chat.newest_user
         chain = conversation.digests[newest] if newest is not None else None
         entries: dict[Digest, Entry | None] = {one.chain: one.entry for one in prompt.newly_placed}
@@ -366,10 +367,12 @@ class Remembering:
             entries[chain] = None
         if has.restored.pending and self._is_placed(conversation, has.restored, prompt):
             work = self._parts.ledgers.mark_restore(asked.ask.scope, conversation.session.session_id, b"")
-            self._parts.capture.in_background(noted(work))
+            noting.append(capture.in_background(noted(work)))
         if entries or kept.found or prompt.withdrawn or prompt.cuts:
             anew, cut = conversation.opens or prompt.cuts, new_cut(conversation, prompt)
-            self._say(asked, conversation, entries, kept.found, prompt.withdrawn, anew=anew, cut=cut)
+            said = self._say(asked, conversation, entries, kept.found, prompt.withdrawn, anew=anew, cut=cut)
+            noting.append(said)
+        return noting
 
     @staticmethod
     def _is_placed(conversation: Conversation, restored: Restored, prompt: Prompt) -> bool:
@@ -385,9 +388,9 @@ class Remembering:
         chain_key = await self._parts.keys.chain_key(asked.ask.scope.tenant)
         await self._parts.conversations.remember(asked.ask.scope, chain_key, conversation, [], {})
 
-    def withdraw(self, asked: Asked, conversation: Conversation, withdrawn: Sequence[Withdrawn]) -> None:
-        """Have the ledger say what is never sent again; nobody waits for it."""
-        self._say(asked, conversation, {}, {}, withdrawn)
+    def withdraw(self, asked: Asked, conversation: Conversation, withdrawn: Sequence[Withdrawn]) -> asyncio.Task[None]:
+        """Have the ledger say what is never sent again."""
+        return self._say(asked, conversation, {}, {}, withdrawn)
 
     def _say(
         self,
@@ -399,10 +402,10 @@ class Remembering:
         *,
         anew: bool = False,
         cut: Digest | None = None,
-    ) -> None:
+    ) -> asyncio.Task[None]:
         ledgers, session = self._parts.ledgers, conversation.session
         work = ledgers.note(asked.ask.scope, session, entries, found, withdrawn, anew=anew, cut=cut)
-        self._parts.capture.in_background(noted(work))
+        return self._parts.capture.in_background(noted(work))
 
 
 def marks_of(conversation: Conversation) -> Marks:

@@ -22,11 +22,13 @@ class Table:
     def __init__(self) -> None:
         self.away = False
         self.generation = 0
-        self.asked = 0
+        self.asked = self.read = 0
         self.stands_still: asyncio.Event | None = None
         self._keys: dict[tuple[UUID, UUID | None], WrappedKey] = {}
 
     async def current(self, tenant: UUID, subject_id: UUID | None) -> WrappedKey | None:
+        self.read += 1
+        await asyncio.sleep(0)
         self._check()
         return self._keys.get((tenant, subject_id))
 
@@ -60,6 +62,27 @@ async def test_the_tenants_key_outlives_those_of_many_users(monkeypatch: pytest.
             await ring.subject_key(tenant, f"user {number}")
     table.away = True
     assert await ring.subject_key(tenant, "a new user") == await ring.tenant_key(tenant)
+
+
+async def test_many_who_want_one_key_at_once_wait_for_one_reading_of_it() -> None:
+    """A ledger's note and the exchange itself: with two readings the note could come after the answer."""
+    table, tenant = Table(), new_id()
+    ring = KeyRing(table, os.urandom(32))
+    await ring.tenant_key(tenant)
+    table.read = 0
+    leaves, *stay = [asyncio.create_task(ring.subject_key(tenant, "ada")) for _ in range(5)]
+    await asyncio.sleep(0)
+    leaves.cancel()  # who began it
+    keys = await asyncio.gather(*stay)
+    assert len({key.key_id for key in keys}) == 1
+    assert table.read == 2, "not there, and after it was made"
+    table.away = True
+    failed = await asyncio.gather(*(ring.existing_key(new_id(), None) for _ in range(2)), return_exceptions=True)
+    assert all(isinstance(one, StoreUnavailable) for one in failed)
+    other = await asyncio.gather(*(ring.tenant_key(new_id()) for _ in range(2)), return_exceptions=True)
+    assert all(isinstance(one, StoreUnavailable) for one in other)
+    table.away = False
+    assert await ring.subject_key(tenant, "bob") != keys[0], "a fault is nobody's who asks later"
 
 
 SOON_S = 0.1
