@@ -1,13 +1,15 @@
 """The connections to one vLLM: a request in, the head of its answer out, over a connection that is kept if it can be.
 
-Its name is resolved at most each ten seconds and its addresses take turns; they are tried as RFC 8305 says. An idle
-connection is closed after `keepalive_s`. Only an idempotent request, on a kept connection that says nothing, is sent
-once more (RFC 9110 section 9.2.2). There is no bound on the number of connections: the proxy's own bounds keep it.
+Its name is resolved at most each ten seconds and its addresses take turns; they are tried as RFC 8305 says. Where the
+resolver does not answer, those it gave last serve on for some minutes (RFC 8767); a name that it says is gone has none.
+An idle connection is closed after `keepalive_s`. Only an idempotent request, on a kept connection that says nothing, is
+sent once more (RFC 9110 section 9.2.2). There is no bound on the number of connections: the proxy's own bounds keep it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections import deque
@@ -17,10 +19,16 @@ from typing import Final
 import aiohappyeyeballs
 from yarl import URL
 
+from memory.telemetry import event
 from proxy.connection import AnswerBroken, Connection, Pairs, UpstreamAnswer
 
+log: Final = logging.getLogger("memory_proxy.upstream")
 NAME_KEPT_S: Final = 10.0
+STALE_AFTER_S: Final = 1.8  # RFC 8767 section 5: so long a resolver has to say something new
+# RFC 8767 has days. Not here: an orchestrator gives the address of what has ended to something else.
+STALE_S: Final = 300.0
 NEXT_ADDRESS_S: Final = 0.25  # RFC 8305 section 5
+_GONE: Final = (socket.EAI_NONAME, socket.EAI_NODATA)  # answers, where EAI_AGAIN is none
 _IDEMPOTENT: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"))
 _OFTEN_BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
 _CHUNKED: Final[Pairs] = [(b"Transfer-Encoding", b"chunked")]
@@ -42,7 +50,7 @@ class Pool:
         self._all: set[Connection] = set()
         self._addresses: list[aiohappyeyeballs.AddrInfoType] = []
         self._turn = 0
-        self._resolved_at = float("-inf")
+        self._resolved_at = self._asked_at = float("-inf")
         self._resolving: asyncio.Task[None] | None = None
         self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -125,26 +133,46 @@ class Pool:
         return connection
 
     async def _resolved(self) -> list[aiohappyeyeballs.AddrInfoType]:
-        """The host's addresses, another one first each time. One question at a time, however many wait for it."""
-        loop = asyncio.get_running_loop()
-        if not self._addresses or loop.time() - self._resolved_at > NAME_KEPT_S:
-            if self._resolving is None:
+        """The host's addresses, another one first each time. One question at a time, however many wait for it; where
+        older addresses will do, one in `NAME_KEPT_S`. Raises OSError, AnswerBroken (the pool was closed).
+        """
+        now = asyncio.get_running_loop().time()
+        if now - self._resolved_at > NAME_KEPT_S:
+            stale = now - self._resolved_at <= STALE_S
+            if self._resolving is None and (not stale or now - self._asked_at > NAME_KEPT_S):
+                self._asked_at = now
                 self._resolving = asyncio.create_task(self._ask_name())
                 self._resolving.add_done_callback(self._name_asked)
-            await asyncio.shield(self._resolving)
+            if self._resolving is not None:
+                await self._name_heard(self._resolving, stale=stale)
         first = self._turn % len(self._addresses)
         self._turn += 1
         return self._addresses[first:] + self._addresses[:first]
 
+    async def _name_heard(self, resolving: asyncio.Task[None], *, stale: bool) -> None:
+        """Wait for the resolver; with `stale` addresses until its time is over, and its faults do not matter."""
+        patience_s = min(STALE_AFTER_S, self._connect_timeout_s / 2)
+        left_s = self._asked_at + patience_s - asyncio.get_running_loop().time()
+        await asyncio.wait([resolving], timeout=max(left_s, 0) if stale else None)
+        if resolving.cancelled():
+            raise AnswerBroken("the pool was closed")
+        if resolving.done() and (not stale or not self._addresses):
+            resolving.result()
+
     async def _ask_name(self) -> None:
         loop = asyncio.get_running_loop()
-        self._addresses = list(await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM))
+        try:
+            self._addresses = list(await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM))
+        except OSError as fault:
+            if isinstance(fault, socket.gaierror) and fault.errno in _GONE:
+                self._addresses, self._resolved_at = [], float("-inf")
+            raise
         self._resolved_at = loop.time()
 
     def _name_asked(self, asked: asyncio.Task[None]) -> None:
         self._resolving = None
-        if not asked.cancelled():
-            asked.exception()  # who waited has it; there may be nobody any more
+        if not asked.cancelled() and (fault := asked.exception()) is not None and self._addresses:
+            event(log, "upstream_name_unanswered", logging.WARNING, fault=str(fault), known=len(self._addresses))
 
     def _free(self, connection: Connection) -> None:
         loop = asyncio.get_running_loop()

@@ -174,17 +174,18 @@ async def test_what_would_be_read_as_another_request_is_not_sent(target: str, he
 
 
 class Names:
-    """What the resolver says, and how often it was asked."""
+    """What the resolver says, after how long, and how often it was asked."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
         self.asked, self.addresses = 0, addresses
+        self.fault, self.takes_s = socket.EAI_NONAME, 0.05
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", self)
 
     async def __call__(self, host: str, port: int, **_: object) -> list[Any]:
         self.asked += 1
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(self.takes_s)
         if not self.addresses:
-            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+            raise socket.gaierror(self.fault, "unknown")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in self.addresses]
 
 
@@ -204,6 +205,56 @@ async def test_a_name_that_is_unknown_is_asked_for_again(monkeypatch: pytest.Mon
                 await said(pool)
         names.addresses = ("127.0.0.1",)
         assert await said(pool) == b"ok" and names.asked == 3
+
+
+@pytest.fixture
+def soon_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.pool.NAME_KEPT_S", 0.1)
+    monkeypatch.setattr("proxy.pool.STALE_AFTER_S", 0.2)
+
+
+async def test_while_the_resolver_has_no_answer_the_last_addresses_serve_on(
+    monkeypatch: pytest.MonkeyPatch, soon_stale: None
+) -> None:
+    names = Names(monkeypatch, "127.0.0.1")
+    async with pooled(keepalive_s=0, host="vllm.test") as (pool, _):
+        await said(pool)
+        names.addresses, names.fault = (), socket.EAI_AGAIN
+        await asyncio.sleep(0.15)
+        assert [await said(pool) for _ in range(3)] == [b"ok"] * 3
+        assert names.asked == 2, "and it is not asked again at once"
+        names.takes_s = 600.0  # it hangs
+        await asyncio.sleep(0.15)
+        for _ in range(3):
+            assert await asyncio.wait_for(said(pool), 30) == b"ok"
+        assert names.asked == 3
+
+
+async def test_a_name_that_is_gone_has_no_address_and_old_ones_end(
+    monkeypatch: pytest.MonkeyPatch, soon_stale: None
+) -> None:
+    names = Names(monkeypatch, "127.0.0.1")
+    async with pooled(keepalive_s=0, host="vllm.test") as (pool, server):
+        for fault in (socket.EAI_NONAME, socket.EAI_NODATA, socket.EAI_AGAIN):
+            names.addresses = ("127.0.0.1",)
+            await said(pool)
+            names.addresses, names.fault = (), fault
+            if fault == socket.EAI_AGAIN:
+                monkeypatch.setattr("proxy.pool.STALE_S", 0.12)
+            await asyncio.sleep(0.15)
+            with pytest.raises(socket.gaierror):
+                await said(pool)
+        assert server.connections == 3
+
+
+async def test_who_waits_for_a_name_as_the_pool_is_closed_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    Names(monkeypatch, "127.0.0.1").takes_s = 30.0
+    async with pooled(host="vllm.test") as (pool, _):
+        asking = asyncio.create_task(said(pool))
+        await asyncio.sleep(0.02)
+        await pool.close()
+        with pytest.raises(AnswerBroken):
+            await asking
 
 
 async def test_who_gives_up_waiting_for_a_name_leaves_the_question_to_the_others(

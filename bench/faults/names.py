@@ -1,4 +1,5 @@
-"""The upstream's name cannot be resolved, or is never answered: 502 within the bound, and recovery when it is again.
+"""The upstream's name is never answered, or unknown: 502 within the bound, and recovery when it is again. Once it was
+known, no answer about it changes nothing for some minutes, and the answer that it is gone is believed.
 
 By a preloaded library (bench/faults/levers.py). No traffic: what a pooled connection hides must not hide it here.
 """
@@ -18,39 +19,51 @@ CONNECT_TIMEOUT_S: Final = 2.0  # upstream.connect_timeout_s, shorter than its d
 HANG_S: Final = CONNECT_TIMEOUT_S + 1.5
 BACK_S: Final = 10.0
 PROBED_S: Final = 4.5  # /memory/ready says what was found by the last probe: each 2 s, of 2 s at most
-CACHED_S: Final = 11.0  # the resolved name is kept for 10 s (proxy/relay.py)
+CACHED_S: Final = 11.0  # the resolved name is kept for 10 s (proxy/pool.py)
+STALE_S: Final = CONNECT_TIMEOUT_S / 2 + 1.5  # the wait for a new address before the old one is taken
 ASKED: Final = 4
 PATIENCE_S: Final = 30.0
 
 
 async def dns(place: Place) -> tuple[list[Finding], dict[str, Any]]:
-    """502 quickly, ready degraded, and answers again once the name has an address."""
+    """502 in time, ready degraded, answers again once the name has an address, and by that one while none is told."""
     levers = await Levers.made(place.root)
-    levers.names("unknown")
+    levers.names("hangs")
     async with KeptUpstream() as upstream:
         url = upstream.url.replace("127.0.0.1", NAME)
         env = {**levers.env, "MEMORY_PROXY_UPSTREAM__CONNECT_TIMEOUT_S": str(CONNECT_TIMEOUT_S)}
         service = Service(Shape(place.root, url, env=env))
         try:
-            place.say(f"{NAME} is unknown from the start")
+            place.say(f"{NAME} is never answered, from the start")
             await service.start()
-            findings, figures = list[Finding](), dict[str, Any]()
-            for name, found in (
-                ("unknown", await _refused(service, "unknown", QUICK_S)),
-                ("answers", await _answered(service, levers, place)),
-            ):
-                findings += found[0]
-                figures[name] = found[1]
+            hangs = await _refused(service, "never answered", HANG_S)
+            back = await _answered(service, levers, place)
             levers.names("hangs")
             await asyncio.sleep(CACHED_S)
             place.say(f"{NAME} is never answered, and the upstream was restarted: no pooled connection is left")
             await upstream.restart()
-            found = await _refused(service, "never answered", HANG_S)
+            stale = await _served_on(service)
+            levers.names("unknown")
+            await asyncio.sleep(CACHED_S)
+            place.say(f"{NAME} is unknown, and the upstream was restarted")
+            await upstream.restart()
+            unknown = await _refused(service, "unknown", QUICK_S)
             again = await _answered(service, levers, place)
-            return [*findings, *found[0], *again[0]], {**figures, "hangs": found[1], "again": again[1]}
+            parts = {"hangs": hangs, "back": back, "stale": stale, "unknown": unknown, "again": again}
+            findings = [finding for found, _ in parts.values() for finding in found]
+            return findings, {name: figures for name, (_, figures) in parts.items()}
         finally:
             levers.names("answers")
             await service.stop()
+
+
+async def _served_on(service: Service) -> tuple[list[Finding], list[float]]:
+    asked = await ask(service.url, ASKED, PATIENCE_S)
+    took = [seconds for _, seconds in asked]
+    return [
+        none("known and never answered: completions that were not 200", sum(one != 200 for one, _ in asked), asked),
+        at_most("known and never answered: the slowest", max(took), STALE_S, "s"),
+    ], took
 
 
 async def _refused(service: Service, how: str, bound_s: float) -> tuple[list[Finding], list[float]]:
