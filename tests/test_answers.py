@@ -13,6 +13,7 @@ import pytest
 from memory.model import Recall
 from memory.read.answers import ANSWER_TTL_S, Answers, Found
 from memory.telemetry import Metrics
+from tests.test_hot_scopes import crowd
 from tests.test_recall import NOW, Embedder, Store, question, recaller, row, unit
 
 
@@ -178,6 +179,39 @@ async def test_those_who_know_of_different_versions_wait_for_one_catch_up_and_sh
     found = await asyncio.gather(*(ask(one, embedder, announced={1: version}) for version in range(2, 10)))
     assert store.loads - before == 1 and searched.times == 1
     assert {len(recall.candidates) for recall in found} == {2}
+
+
+async def test_while_many_ask_an_answer_outlives_what_is_stored_but_not_what_is_erased(store: Store) -> None:
+    embedder = Embedder()
+    one, hot = recaller(store, embedder, staleness_ms=600_000)
+    first = await ask(one, embedder)
+    first = await ask(one, embedder)
+    store.rows.append(row("the boat is called Gull now", unit(1, 0, 0, 0), 9))
+    store.version = 9
+    with crowd(hot):
+        assert (await ask(one, embedder, announced={1: 9})).candidates == first.candidates
+        assert (await ask(one, embedder, announced={1: 9}, strict=True)).candidates != first.candidates
+        one._answers.let_go()
+        assert len((await ask(one, embedder, announced={1: 9})).candidates) == 2
+    assert len((await ask(one, embedder, announced={1: 9})).candidates) == 2
+
+
+async def test_a_recent_answer_is_of_a_recent_index_and_of_nothing_expired() -> None:
+    clock = [0.0]
+    answers, state = Answers(Metrics(), clock=lambda: clock[0]), State()
+    key = answers.key(("where",), 1)
+
+    async def search() -> Found:
+        return Found(Recall(rung="full"), NOW + timedelta(milliseconds=500), confirmed_at=7.0)
+
+    found = await answers.of(key, state, NOW, search)
+    state.now = object()
+    assert answers.known(key, state.now, NOW) is None
+    assert answers.recent(key, 7.0, NOW) is found
+    assert answers.recent(key, 7.1, NOW) is None
+    assert answers.recent(key, 7.0, NOW + timedelta(milliseconds=500)) is None
+    clock[0] = ANSWER_TTL_S
+    assert answers.recent(key, 7.0, NOW) is None
 
 
 async def test_an_index_that_is_late_is_searched_once_for_all_who_ask_the_same(store: Store) -> None:

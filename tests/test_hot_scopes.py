@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
@@ -16,9 +17,9 @@ import pytest
 
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
-from memory.model import IndexRow, Injections, Quoted, Scope, ScopeId, ScopeVersion
+from memory.model import Announcement, IndexRow, Injections, Quoted, Scope, ScopeId, ScopeVersion
 from memory.read import hot as module
-from memory.read.hot import HotScope, HotScopes
+from memory.read.hot import CROWD, HotScope, HotScopes
 from memory.telemetry import Metrics
 from tests.test_recall import DIM, row, unit
 
@@ -87,8 +88,17 @@ def store() -> Store:
     return made
 
 
-def hot_of(store: Store) -> HotScopes:
-    return HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=1000, metrics=Metrics())
+def hot_of(store: Store, staleness_ms: int = 1000) -> HotScopes:
+    return HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=staleness_ms, metrics=Metrics())
+
+
+@contextlib.contextmanager
+def crowd(hot: HotScopes) -> Iterator[None]:
+    """Many who ask at once."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(CROWD):
+            stack.enter_context(hot.asking())
+        yield
 
 
 async def broken_off(store: Store) -> tuple[HotScopes, UUID]:
@@ -276,3 +286,52 @@ async def test_what_was_let_go_of_is_freed_and_given_back(store: Store, monkeypa
 async def applied(hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
     async for _ in batches:
         hot.weigh()
+
+
+async def test_while_many_ask_nobody_waits_for_what_is_announced(store: Store) -> None:
+    hot = hot_of(store, staleness_ms=600_000)
+    held, new = await hot.get(SCOPE, None), store.tell(1, "and the dinghy Tern")
+    store.opens, announced = asyncio.Event(), {1: 2}
+    with crowd(hot):
+        assert await hot.get(SCOPE, announced) is held is hot.fresh(SCOPE, announced)
+        reading = asyncio.create_task(hot.get(SCOPE, announced, strict=True))
+        while len(store.asked) < 2:
+            await asyncio.sleep(0)
+        assert hot.fresh(SCOPE, announced) is held, "also while it is read"
+    assert hot.fresh(SCOPE, announced) is None and not reading.done()
+    store.opens.set()
+    assert new in (await reading).index
+
+
+async def test_while_many_ask_a_confirmation_holds_no_longer_than_it_does_for_one(store: Store) -> None:
+    hot = hot_of(store, staleness_ms=50)
+    await hot.get(SCOPE, None)
+    with crowd(hot):
+        await asyncio.sleep(0.06)
+        assert hot.fresh(SCOPE, {1: 2}) is None
+    empty = hot_of(Store(), staleness_ms=600_000)
+    await empty.get(SCOPE, None)
+    with crowd(empty):
+        assert empty.fresh(SCOPE, None) is None, "only the store can say that there is a scope by now"
+
+
+async def test_while_many_ask_an_index_is_brought_up_to_date_now_and_then(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hot = hot_of(store, staleness_ms=600_000)
+    await hot.get(SCOPE, None)
+    heard: asyncio.Queue[Announcement] = asyncio.Queue()
+
+    async def listen() -> AsyncIterator[Announcement]:
+        while True:
+            yield await heard.get()
+
+    keeping = asyncio.create_task(hot.keep_up(listen))
+    for stale_s, readings in ((600.0, 1), (0.0, 2)):
+        monkeypatch.setattr(module, "CROWD_STALE_S", stale_s)
+        store.tell(1, f"more after {stale_s}")
+        with crowd(hot):
+            heard.put_nowait(Announcement(SCOPE.tenant, 1, store.versions[1]))
+            await asyncio.sleep(0.02)
+            assert len(store.asked) == readings
+    keeping.cancel()

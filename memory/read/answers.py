@@ -27,10 +27,13 @@ ENTRIES_MAX: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An answer, and the moment from which one of its memories has expired."""
+    """An answer, the moment from which one of its memories has expired, and when the index that gave it was confirmed,
+    monotonic seconds.
+    """
 
     recall: Recall
     expires_at: datetime | None
+    confirmed_at: float = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,16 @@ class Answers:
         """The answer where it is known; nobody is asked."""
         held = self._held.get(key)
         if held is None or held.state is not state or held.until <= self._clock() or not _holds(held.found, now):
+            return None
+        self._counter.labels("hit").inc()
+        return held.found.recall
+
+    def recent(self, key: Hashable, since: float, now: datetime) -> Recall | None:
+        """The answer of an index that was confirmed at `since` or later, whatever was stored in its scope meanwhile."""
+        held = self._held.get(key)
+        if held is None or held.found.confirmed_at < since or held.until <= self._clock():
+            return None
+        if not _holds(held.found, now):
             return None
         self._counter.labels("hit").inc()
         return held.found.recall

@@ -3,8 +3,9 @@
 Read-through and bounded in bytes, least recently used first out. The truth about versions is a row in Postgres; Redis
 only announces: what it does is caught up with in the background, before a question has to. An index is used without
 asking for `staleness_ms` after its last confirmation, unless an announcement is ahead of it; later it must be confirmed
-or is not used (DESIGN section 6). Raises StoreUnavailable when it cannot confirm, ScopeTooLarge when a scope does not
-fit, IndexUnreadable when what is stored cannot be put into an index, which is let go of then: no other is lost by it.
+or is not used (DESIGN section 6). While many ask at once nobody waits for what is announced: it is caught up with each
+CROWD_STALE_S. Raises StoreUnavailable when it cannot confirm, ScopeTooLarge when a scope does not fit, IndexUnreadable
+when what is stored cannot be put into an index, which is let go of then: no other is lost by it.
 Index work is serial: it runs on one thread, or on the event loop where it is short and that thread is idle.
 """
 
@@ -16,7 +17,7 @@ import gc
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -51,6 +52,10 @@ _BYTES_PER_CHAIN: Final = 150  # a digest, a tuple and an entry: tracemalloc
 # The kinds whose words are those of their primary turn: nothing is left of them to tell where that is in the prompt.
 _OF_ONE_TURN: Final = frozenset({"episodic", "semantic", "procedural"})
 _LISTEN_AGAIN_S: Final = 1.0
+CROWD: Final = 16
+"""So many questions under way in one process are many: one takes about 10 ms, so they wait for each other."""
+CROWD_STALE_S: Final = 0.25
+"""How often an index is brought up to date then: a scope that all of them write to moves with each exchange."""
 
 
 class ScopeTooLarge(MemoryProxyFault):
@@ -141,6 +146,7 @@ class HotScopes:
         self._given_up: dict[Scope, tuple[float, MemoryProxyFault]] = {}  # until when a scope is not loaded, and why
         self._unfrozen_rows = 0
         self._freed_bytes = 0
+        self._asking = 0
         self._given: set[Future[Any]] = set()
         self._reading: set[asyncio.Task[None]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
@@ -148,6 +154,20 @@ class HotScopes:
     def close(self) -> None:
         """Stop the thread; what runs is finished, what waits is dropped."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """While a question is under way."""
+        self._asking += 1
+        try:
+            yield
+        finally:
+            self._asking -= 1
+
+    @property
+    def crowded_since(self) -> float | None:
+        """Where many ask at once: from when on a confirmation is recent enough for all of them; else None."""
+        return time.monotonic() - self._staleness_s if self._asking >= CROWD else None
 
     def known_scope_ids(self, scope: Scope) -> tuple[int, ...]:
         """The visible scope ids as last confirmed, to ask announcements for; empty when unknown."""
@@ -162,8 +182,9 @@ class HotScopes:
     def fresh(self, scope: Scope, announced: Mapping[int, int] | None) -> HotScope | None:
         """The index of this scope where it may be used as it is, at once; None where it must be confirmed first."""
         hot = self._scopes.get(scope)
-        usable = hot is not None and not hot.lock.locked() and self._is_fresh(hot, announced)
-        return hot if usable else None
+        if hot is None or (hot.lock.locked() and not self._serves_many(hot)):
+            return None
+        return hot if self._is_fresh(hot, announced) else None
 
     def late(self, scope: Scope) -> HotScope | None:
         """The index of this scope while it is brought up to date, where it may be used without that for now: it was
@@ -216,7 +237,7 @@ class HotScopes:
         if hot is None:
             hot = self._scopes[scope] = HotScope(self._empty())
         self._scopes.move_to_end(scope)
-        if strict or hot.lock.locked() or not self._is_fresh(hot, announced):
+        if strict or self.fresh(scope, announced) is None:
             reading = asyncio.create_task(self._brought_up(scope, hot, announced, strict=strict))
             self._reading.add(reading)
             reading.add_done_callback(self._read)
@@ -249,6 +270,8 @@ class HotScopes:
             await asyncio.sleep(_LISTEN_AGAIN_S)
 
     async def _follow(self, scope: Scope, hot: HotScope, announced: Announcement) -> None:
+        if self._serves_many(hot) and time.monotonic() - hot.confirmed_at <= CROWD_STALE_S:
+            return  # a later announcement reads on, or a question that waits for it
         async with hot.lock:
             if hot.is_behind(announced) and self._scopes.get(scope) is hot:
                 with contextlib.suppress(StoreUnavailable, ScopeTooLarge, IndexUnreadable):
@@ -286,7 +309,13 @@ class HotScopes:
             return False
         if not hot.versions:  # no scope known means no announcement to ask for: only the store can say
             return False
-        return not announced or all(hot.versions.get(sid, -1) >= version for sid, version in announced.items())
+        if not announced or self._serves_many(hot):
+            return True
+        return all(hot.versions.get(sid, -1) >= version for sid, version in announced.items())
+
+    def _serves_many(self, hot: HotScope) -> bool:
+        """Whether it is used as it is since many ask at once, while its last confirmation holds."""
+        return self._asking >= CROWD and bool(hot.versions) and self._is_recent(hot)
 
     def _is_recent(self, hot: HotScope) -> bool:
         return time.monotonic() - hot.confirmed_at <= self._staleness_s

@@ -143,7 +143,8 @@ class Recaller:
         """
         started = time.perf_counter()
         try:
-            found = await self._found(question, embedding, started, deadline_s)
+            with self._hot.asking():
+                found = await self._found(question, embedding, started, deadline_s)
         except Exception as fault:  # noqa: BLE001  never in the way: a defect of ours costs the memory, not the answer
             event(log, "recall_failed", logging.ERROR, fault=type(fault).__name__, at=place_of(fault))
             found = Recall(reason="error")
@@ -182,6 +183,8 @@ class Recaller:
             async with asyncio.timeout(deadline_s):
                 if not question.may_be_known:
                     return (await search()).recall
+                if (recent := self._recent(question)) is not None:
+                    return recent
                 await self._caught_up(question, began + deadline_s * _EMBEDDING_SHARE)
                 return await self._answers.of(self._key(question), lambda: self._state(question), question.now, search)
         except TimeoutError:
@@ -212,7 +215,15 @@ class Recaller:
         if not question.may_be_known or self._reranking is not None:
             return None
         question = self._transformed(question)
-        return self._answers.known(self._key(question), self._state(question), question.now)
+        known = self._answers.known(self._key(question), self._state(question), question.now)
+        return known or self._recent(question)
+
+    def _recent(self, question: Question) -> Recall | None:
+        """While many ask at once, what was answered to it within the staleness: what is stored meanwhile is found by
+        who asks later, and what is erased is in no answer.
+        """
+        since = self._hot.crowded_since
+        return None if since is None else self._answers.recent(self._key_of(question, None), since, question.now)
 
     def _transformed(self, question: Question) -> Question:
         searched = self._transformer.transform(question.text, question.previous)
@@ -224,6 +235,9 @@ class Recaller:
         if self._state(question) is None:
             late = self._hot.late(question.scope)
             behind = tuple(sorted((question.announced or {}).items())) if late is None else late.index.state
+        return self._key_of(question, behind)
+
+    def _key_of(self, question: Question, behind: Hashable) -> Hashable:
         rest = (question.scope, behind, *question.decisive)
         return self._answers.key((question.text, question.searched), rest)
 
@@ -367,8 +381,8 @@ def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vecto
     candidates = _seen_for((*replayed, *found), hot)
     expires_at = min((hit.item.expires_at for hit in scored if hit.item.expires_at is not None), default=None)
     if vector is None:
-        return Found(Recall(candidates, "lexical", "embedder", terms=prepared.terms), expires_at)
-    return Found(Recall(candidates, "full", terms=prepared.terms), expires_at)
+        return Found(Recall(candidates, "lexical", "embedder", terms=prepared.terms), expires_at, hot.confirmed_at)
+    return Found(Recall(candidates, "full", terms=prepared.terms), expires_at, hot.confirmed_at)
 
 
 def _seen_for(candidates: tuple[Candidate, ...], hot: HotScope) -> tuple[Candidate, ...]:
