@@ -201,17 +201,21 @@ async def test_a_recent_answer_is_of_a_recent_index_and_of_nothing_expired() -> 
     answers, state = Answers(Metrics(), clock=lambda: clock[0]), State()
     key = answers.key(("where",), 1)
 
+    def stands(_: Recall) -> bool:
+        return True
+
     async def search() -> Found:
         return Found(Recall(rung="full"), NOW + timedelta(milliseconds=500), confirmed_at=7.0)
 
     found = await answers.of(key, state, NOW, search)
     state.now = object()
     assert answers.known(key, state.now, NOW) is None
-    assert answers.recent(key, 7.0, NOW) is found
-    assert answers.recent(key, 7.1, NOW) is None
-    assert answers.recent(key, 7.0, NOW + timedelta(milliseconds=500)) is None
+    assert answers.recent(key, 7.0, NOW, stands) is found
+    assert answers.recent(key, 7.0, NOW, lambda _: False) is None
+    assert answers.recent(key, 7.1, NOW, stands) is None
+    assert answers.recent(key, 7.0, NOW + timedelta(milliseconds=500), stands) is None
     clock[0] = ANSWER_TTL_S
-    assert answers.recent(key, 7.0, NOW) is None
+    assert answers.recent(key, 7.0, NOW, stands) is None
 
 
 async def test_an_index_that_is_late_is_searched_once_for_all_who_ask_the_same(store: Store) -> None:
@@ -239,3 +243,29 @@ class Counted:
     def __call__(self, *given: Any) -> Any:
         self.times += 1
         return self.function(*given)
+
+
+async def test_while_many_ask_no_answer_outlives_what_is_known_to_be_taken_back(store: Store) -> None:
+    embedder = Embedder()
+    one, hot = recaller(store, embedder, staleness_ms=600_000)
+    for _ in range(2):
+        assert len((await ask(one, embedder)).candidates) == 1
+    store.rows = [replace(store.rows[0], visible=False, changed_version=2)]
+    store.version = 2
+    with crowd(hot):
+        assert (await ask(one, embedder)).candidates, "nobody has asked the store"
+        await hot.get(question().scope, None, strict=True)
+        assert one.known(question()) is None
+        assert not (await ask(one, embedder)).candidates
+
+
+async def test_while_many_ask_no_answer_outlives_the_index_that_gave_it(store: Store) -> None:
+    embedder = Embedder()
+    one, hot = recaller(store, embedder, staleness_ms=600_000)
+    for _ in range(2):
+        assert len((await ask(one, embedder)).candidates) == 1
+    store.rows, store.version, store.rebuild = [], 2, 2  # erased, and this process was not told
+    with crowd(hot):
+        await hot.get(question().scope, None, strict=True)
+        assert one.known(question()) is None
+        assert not (await ask(one, embedder)).candidates

@@ -93,12 +93,15 @@ class Answers:
         self._counter.labels("hit").inc()
         return held.found.recall
 
-    def recent(self, key: Hashable, since: float, now: datetime) -> Recall | None:
-        """The answer of an index that was confirmed at `since` or later, whatever was stored in its scope meanwhile."""
+    def recent(self, key: Hashable, since: float, now: datetime, stands: Callable[[Recall], bool]) -> Recall | None:
+        """The answer of an index that was confirmed at `since` or later, whatever was stored in its scope meanwhile.
+
+        Not where it does not stand: something in it was taken back.
+        """
         held = self._held.get(key)
         if held is None or held.found.confirmed_at < since or held.until <= self._clock():
             return None
-        if not _holds(held.found, now):
+        if not _holds(held.found, now) or not stands(held.found.recall):
             return None
         self._counter.labels("hit").inc()
         return held.found.recall

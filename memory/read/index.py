@@ -122,9 +122,12 @@ class ScopeIndex:
         return memory_id in self._slots
 
     def held(self, memory_id: UUID) -> IndexItem | None:
-        """The item of this id, without its vectors and context."""
+        """The item of this id, without its vectors and context. Asked on the event loop as well, while the recall
+        thread takes items out and puts others into their slots.
+        """
         slot = self._slots.get(memory_id)
-        return None if slot is None else self._items[slot]
+        item = None if slot is None else self._items.get(slot)
+        return item if item is not None and item.memory_id == memory_id else None
 
     def replacing(self, event_ids: Iterable[UUID]) -> list[IndexItem]:
         """The facts and procedures that have taken the place of something said in these turns."""

@@ -220,10 +220,12 @@ class Recaller:
 
     def _recent(self, question: Question) -> Recall | None:
         """While many ask at once, what was answered to it within the staleness: what is stored meanwhile is found by
-        who asks later, and what is erased is in no answer.
+        who asks later, and what is erased, or is known here to be taken back, is in no answer.
         """
-        since = self._hot.crowded_since
-        return None if since is None else self._answers.recent(self._key_of(question, None), since, question.now)
+        since, hot = self._hot.crowded_since, self._hot.late(question.scope)
+        if since is None or hot is None:
+            return None
+        return self._answers.recent(self._key_of(question, None), since, question.now, partial(_stands, hot))
 
     def _transformed(self, question: Question) -> Question:
         searched = self._transformer.transform(question.text, question.previous)
@@ -383,6 +385,14 @@ def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vecto
     if vector is None:
         return Found(Recall(candidates, "lexical", "embedder", terms=prepared.terms), expires_at, hot.confirmed_at)
     return Found(Recall(candidates, "full", terms=prepared.terms), expires_at, hot.confirmed_at)
+
+
+def _stands(hot: HotScope, found: Recall) -> bool:
+    """Whether the index has each of these memories as it was given: not withdrawn, reworded or relabelled since."""
+    now = ((one, hot.index.held(one.memory_id)) for one in found.candidates)
+    return all(
+        item is not None and (item.version, item.sensitivity) == (one.version, one.sensitivity) for one, item in now
+    )
 
 
 def _seen_for(candidates: tuple[Candidate, ...], hot: HotScope) -> tuple[Candidate, ...]:
