@@ -335,3 +335,14 @@ async def test_while_many_ask_an_index_is_brought_up_to_date_now_and_then(
             await asyncio.sleep(0.02)
             assert len(store.asked) == readings
     keeping.cancel()
+
+
+async def test_what_broke_off_is_whole_again_once_nothing_of_it_is_seen(store: Store) -> None:
+    hot = hot_of(store)
+    store.breaks = True
+    with pytest.raises(StoreUnavailable):
+        await hot.get(SCOPE, None)
+    store.breaks = False
+    store.versions.clear()
+    held = await hot.get(SCOPE, None)
+    assert not held.is_read_anew and not len(held.index)

@@ -464,3 +464,33 @@ async def test_one_scope_that_cannot_be_read_ends_nobody_elses_updates(
     found = await recall.recall(question(announced={1: 4}), await recall.embed("q"), 5.0)
     assert "the boat was found" in {c.content for c in found.candidates}
     assert broken.asked == asked
+
+
+async def test_what_is_read_anew_while_a_question_is_embedded_is_not_searched_half_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall, hot = recaller(store, Embedder(), staleness_ms=600_000)
+    await hot.get(SCOPE, None)
+    rows, opens, vector = store.index_rows, asyncio.Event(), asyncio.Event()
+
+    async def slow(*asked: Any, **more: Any) -> AsyncIterator[list[IndexRow]]:
+        await opens.wait()
+        async for batch in rows(*asked, **more):
+            yield batch
+
+    async def embedded() -> Vector:
+        await vector.wait()
+        return unit(1, 0, 0, 0)
+
+    monkeypatch.setattr(store, "index_rows", slow)
+    asking = asyncio.create_task(recall.recall(question(), asyncio.create_task(embedded()), 5.0))
+    await asyncio.sleep(0.01)
+    store.version = store.rebuild = 2
+    reading = asyncio.create_task(hot.get(SCOPE, None, strict=True))
+    await asyncio.sleep(0.01)
+    vector.set()
+    await asyncio.sleep(0.01)
+    opens.set()
+    found = await asking
+    await reading
+    assert [one.content for one in found.candidates][:1] == ["my boat is called Halcyon"]

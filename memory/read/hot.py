@@ -111,6 +111,11 @@ class HotScope:
         self.bytes_held = self.index.bytes_held + len(self.chains) * _BYTES_PER_CHAIN
         return self.bytes_held
 
+    @property
+    def is_read_anew(self) -> bool:
+        """Whether it is empty or half-read, from its beginning: no answer of it is one."""
+        return bool(self.reading) and not self.versions
+
     def is_behind(self, announced: Announcement) -> bool:
         """Whether it holds an older version of the announced scope."""
         return self.versions.get(announced.scope_id, announced.version) < announced.version
@@ -353,9 +358,9 @@ class HotScopes:
                 self._give_up(scope, fault, _LOAD_AGAIN_S)
                 raise
             await self._count(scope.tenant, hot, {sid: version for sid, version in behind.items() if version})
-            hot.versions, hot.reading = dict(wanted), frozenset()
+            hot.versions = dict(wanted)
             self._evict(scope)
-        hot.confirmed_at = asked_at
+        hot.reading, hot.confirmed_at = frozenset(), asked_at
 
     def _must_rebuild(self, hot: HotScope, visible: Sequence[ScopeVersion]) -> bool:
         gone = hot.versions.keys() - {v.scope_id for v in visible}

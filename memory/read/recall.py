@@ -252,22 +252,23 @@ class Recaller:
         self, question: Question, embedding: asyncio.Task[Vector] | None, began: float, deadline_s: float
     ) -> Found:
         """The answer of a search whose deadline is `deadline_s` after `began`, seconds of the event loop's clock."""
-        loading = asyncio.create_task(self._index(question))
+        loading = self._loading(question)
         preparing = asyncio.create_task(self._prepared(question, loading))
-        for task in (loading, preparing):
-            task.add_done_callback(_mark_retrieved)
+        preparing.add_done_callback(_mark_retrieved)
         try:
             vector = await self._vector(embedding, began + deadline_s * _EMBEDDING_SHARE)
-            hot = await self._index_or_none(question, loading, vector, began + deadline_s * self._index_share(question))
-            if hot is None:
-                return Found(await self._from_store(question, vector), question.now)
-            prepared = preparing.result() if preparing.done() else await preparing
-            if question.as_of is None:
-                self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
-            began = time.perf_counter()
-            found = await self._hot.run_at_once(hot, lambda: _ranked(question, hot, prepared, vector))
-            took("search", began)
-            return found
+            until = began + deadline_s * self._index_share(question)
+            while (hot := await self._index_or_none(question, loading, vector, until)) is not None:
+                prepared = preparing.result() if preparing.done() else await preparing
+                if question.as_of is None:
+                    self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
+                started = time.perf_counter()
+                found = await self._hot.run_at_once(hot, partial(_ranked, question, hot, prepared, vector))
+                took("search", started)
+                if not hot.is_read_anew:
+                    return found
+                loading = self._loading(question)  # it was whole when it was given, and is not any more
+            return Found(await self._from_store(question, vector), question.now)
         except StoreUnavailable:
             return Found(Recall(reason="store"), None)
         except MemoryProxyFault:
@@ -285,6 +286,11 @@ class Recaller:
         if hot is None:
             hot = await loading
         return await self._hot.run(lambda: _prepared_for(question, hot))
+
+    def _loading(self, question: Question) -> asyncio.Task[HotScope]:
+        loading = asyncio.create_task(self._index(question))
+        loading.add_done_callback(_mark_retrieved)
+        return loading
 
     async def _index(self, question: Question) -> HotScope:
         if question.as_of is not None:
