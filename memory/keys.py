@@ -228,12 +228,15 @@ class KeyRing:
     def drop_subject(self, tenant: UUID, subject_id: UUID) -> None:
         """Seal nothing more under a subject's key: it was retired. What it sealed can still be read."""
         self._current.pop((tenant, subject_id), None)
+        self._being_read.pop((tenant, subject_id), None)  # what is being read may be that one
 
     def drop(self, tenant: UUID, key_id: UUID) -> None:
         """Forget a key that was shredded or retired elsewhere."""
         self._by_id.pop((tenant, key_id), None)
         for owner in [owner for owner, key in self._current.items() if owner[0] == tenant and key.key_id == key_id]:
             del self._current[owner]
+        for owner in [owner for owner in self._being_read if owner[0] == tenant]:
+            del self._being_read[owner]
 
     def _begun_to_read_salt(self, tenant: UUID) -> asyncio.Task[bytes]:
         """The one reading of a tenant's salt that is under way: it goes on when nobody waits for it any more."""
@@ -279,13 +282,14 @@ class KeyRing:
         return await asyncio.shield(reading)
 
     def _has_read(self, owner: tuple[UUID, UUID | None], reading: asyncio.Task[DataKey]) -> None:
-        del self._being_read[owner]
+        if self._being_read.get(owner) is reading:
+            del self._being_read[owner]
         if not reading.cancelled():
             reading.exception()  # who waited for it has been told
 
     async def _found_or_made(self, tenant: UUID, subject: UUID | None) -> DataKey:
         """A key out of the store, one reading for all who want it at once: the ledger's note of a new user's first
-        prompt and the exchange itself wait for the same.
+        prompt and the exchange itself wait for the same. Not kept where it was dropped meanwhile.
         """
         found = await self._table.current(tenant, subject)
         if found is None:
@@ -293,7 +297,9 @@ class KeyRing:
             found = await self._table.current(tenant, subject)  # the winner's, where two made one at the same time
         if found is None:
             raise StoreUnavailable("a data key was stored and is not there")
-        return self._keep(tenant, subject, await self._unwrapped(tenant, found))
+        key = await self._unwrapped(tenant, found)
+        is_mine = self._being_read.get((tenant, subject)) is asyncio.current_task()
+        return self._keep(tenant, subject, key) if is_mine else key
 
     async def _replaced(self, tenant: UUID, subject: UUID | None, cached: DataKey) -> bool:
         """Whether a subject's key was rotated or shredded since; asked once in CURRENT_STALE_S, and no while the store

@@ -24,13 +24,21 @@ class Table:
         self.generation = 0
         self.asked = self.read = 0
         self.stands_still: asyncio.Event | None = None
+        self.told: asyncio.Event | None = None  # a key that was read is told only then
         self._keys: dict[tuple[UUID, UUID | None], WrappedKey] = {}
 
     async def current(self, tenant: UUID, subject_id: UUID | None) -> WrappedKey | None:
         self.read += 1
         await asyncio.sleep(0)
         self._check()
-        return self._keys.get((tenant, subject_id))
+        found = self._keys.get((tenant, subject_id))
+        if self.told is not None:
+            await self.told.wait()
+        return found
+
+    def renew(self, tenant: UUID, key: WrappedKey) -> None:
+        """Put another key in force."""
+        self._keys[tenant, key.subject_id] = key
 
     async def add(self, tenant: UUID, key: WrappedKey, now: datetime) -> None:
         self._check()
@@ -83,6 +91,29 @@ async def test_many_who_want_one_key_at_once_wait_for_one_reading_of_it() -> Non
     assert all(isinstance(one, StoreUnavailable) for one in other)
     table.away = False
     assert await ring.subject_key(tenant, "bob") != keys[0], "a fault is nobody's who asks later"
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+async def test_a_key_that_is_retired_while_it_is_read_seals_nothing_more(by_id: bool) -> None:
+    """What is being read may be the retired one: who asks later does not wait for it, and it is not kept."""
+    table, tenant = Table(), new_id()
+    master = os.urandom(32)
+    first = KeyRing(table, master)
+    retired, subject = await first.subject_key(tenant, "ada"), await first.subject_id(tenant, "ada")
+    ring = KeyRing(table, master)
+    await ring.tenant_key(tenant)
+    table.told = asyncio.Event()
+    early = asyncio.create_task(ring.subject_key(tenant, "ada"))
+    await asyncio.sleep(0.01)
+    table.renew(tenant, await first.renew(tenant, subject))
+    ring.drop(tenant, retired.key_id) if by_id else ring.drop_subject(tenant, subject)
+    late = asyncio.create_task(ring.subject_key(tenant, "ada"))
+    await asyncio.sleep(0.01)
+    table.told.set()
+    assert await early == retired
+    assert (await late).key_id != retired.key_id
+    assert await ring.subject_key(tenant, "ada") == await late
+    assert not by_id or (tenant, retired.key_id) not in ring._by_id
 
 
 SOON_S = 0.1
