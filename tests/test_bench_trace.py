@@ -216,6 +216,14 @@ def test_every_process_is_weighed() -> None:
     assert found[f"supervisor {os.getpid()}"] > 1
 
 
+def test_what_postgres_shares_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("bench.trace.watch.process_tree", lambda supervisor: {1, 2})
+    monkeypatch.setattr("bench.trace.watch.kind_of", lambda pid: "backend")
+    said = "Rss: 9999 kB\nPss: 3072 kB\nPss_Anon: 7 kB\nPss_Shmem: 2048 kB\n"
+    monkeypatch.setattr(Path, "read_text", lambda path: said)
+    assert weights(0) == {"postgres": 2.0, "postgres, shared buffers": 4.0}
+
+
 def test_soak_is_an_hour_of_azure_and_can_be_shortened() -> None:
     whole = parse_arguments([], "python -m bench.soak", PRESET)
     assert (whole.trace, whole.speed, whole.minutes, whole.endurance) == ("azure", 1.0, 59.0, True)

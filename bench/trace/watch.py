@@ -1,7 +1,8 @@
 """Memory and CPU of process trees over time: supervisors' ids in, one reading out. Linux only.
 
-Every process of the service is named by its kind and id, with its RSS; Postgres is one entry, the sum of the PSS of its
-processes, since they share their buffers and come and go. MiB; CPU in seconds by kind.
+Every process of the service is named by its kind and id, with its RSS. Postgres is two entries, since its processes
+come and go and share their buffers, which fill up to a fixed size: those, and the PSS of all else. MiB; CPU in seconds
+by kind.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bench.crash.victims import kind_of, process_tree
 from bench.overhead.processes import CpuMeter
 from bench.search_times.calls import held_in
 
-_FIELD: Final = re.compile(r"^(Rss|Pss):\s+(\d+) kB", re.MULTILINE)
+_FIELD: Final = re.compile(r"^(Rss|Pss|Pss_Shmem):\s+(\d+) kB", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,9 @@ def weights(supervisor: int) -> dict[str, float]:
         except OSError:
             continue  # ended meanwhile
         if kind in (None, "postmaster", "backend"):
-            found["postgres"] = found.get("postgres", 0.0) + int(said.get("Pss", 0)) / 1024
+            shared = int(said.get("Pss_Shmem", 0))
+            for name, kib in (("postgres", int(said.get("Pss", 0)) - shared), ("postgres, shared buffers", shared)):
+                found[name] = found.get(name, 0.0) + kib / 1024
         else:
             found[f"{kind} {pid}"] = int(said.get("Rss", 0)) / 1024
     return found
