@@ -253,13 +253,15 @@ class Recaller:
     ) -> Found:
         """The answer of a search whose deadline is `deadline_s` after `began`, seconds of the event loop's clock."""
         loading = self._loading(question)
-        preparing = asyncio.create_task(self._prepared(question, loading))
-        preparing.add_done_callback(_mark_retrieved)
+        preparing: asyncio.Task[Prepared] | None = None
+        if embedding is not None and not embedding.done():  # else there is nothing to do it beside
+            preparing = asyncio.create_task(self._prepared(question, loading))
+            preparing.add_done_callback(_mark_retrieved)
         try:
             vector = await self._vector(embedding, began + deadline_s * _EMBEDDING_SHARE)
             until = began + deadline_s * self._index_share(question)
             while (hot := await self._index_or_none(question, loading, vector, until)) is not None:
-                prepared = preparing.result() if preparing.done() else await preparing
+                prepared = await preparing if preparing is not None else None
                 if question.as_of is None:
                     self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
                 started = time.perf_counter()
@@ -376,9 +378,9 @@ def _prepared_for(question: Question, hot: HotScope) -> Prepared:
     return hot.index.prepare(text, now=question.now, where=where)
 
 
-def _ranked(question: Question, hot: HotScope, prepared: Prepared, vector: Vector | None) -> Found:
+def _ranked(question: Question, hot: HotScope, prepared: Prepared | None, vector: Vector | None) -> Found:
     """What an index has, best first; a later tier adds nothing where an earlier one answers."""
-    if not hot.index.is_of_now(prepared):  # which of its memories the prompt contains may have changed too
+    if prepared is None or not hot.index.is_of_now(prepared):  # what of it the prompt contains may have changed too
         prepared = _prepared_for(question, hot)
     asked = _words(question.text) if question.skip_repeats else None
     scored = hot.index.rank(prepared, vector, question.k)
