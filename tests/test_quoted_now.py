@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
-from memory.model import IndexRow, Quoted, Scope
+from memory.chain import Digest
+from memory.ids import new_id
+from memory.model import Entry, IndexRow, Quoted, Scope, SessionRef, Shown
 from memory.read.conversation import Conversation
+from memory.read.entries import print_of
 from memory.read.hot import HotScope, HotScopes, as_stored
 from memory.read.index import ScopeIndex
 from memory.read.items import Filter
 from memory.read.ledger import Ledgers
 from memory.telemetry import Metrics
 from tests.product_ledger import Store, World
-from tests.test_recall import DIM, row, unit
+from tests.test_hot_scopes import crowd
+from tests.test_recall import DIM, NOW, row, unit
 from tests.test_recall import Store as Rows
 
 
@@ -112,4 +116,24 @@ async def test_who_gives_up_a_reading_breaks_off_no_index_that_is_brought_up_to_
     await asyncio.wait((reading,))
     caught_up = await hot.get(scope, {1: 2})
     assert caught_up.index is index and len(index) == 2, "not read anew from its beginning"
+    hot.close()
+
+
+@pytest.mark.parametrize("still", [True, False])
+async def test_while_many_ask_nothing_is_withdrawn_for_good_by_an_index_that_is_behind(still: bool) -> None:
+    """What was placed may quote a memory as another process knows it already."""
+    old = row("my boat is called Halcyon", unit(1, 0, 0, 0))
+    new = replace(old, content="my boat is called Tern", version=2, changed_version=2)
+    slow, world = Slow([old]), World()
+    hot = HotScopes(slow, dim=DIM, bytes_max=1 << 20, staleness_ms=60_000, metrics=Metrics())
+    await hot.get(world.scope, None)
+    world.store.rows[old.memory_id] = new if still else replace(new, content="my boat was sold")
+    ledgers = Ledgers(world.hot, world.store, hot, world.keys, Metrics(), as_stored, str)
+    session, place = SessionRef(new_id(), "s"), Digest(bytes(32))
+    entry = Entry("<memory>Tern</memory>", 4, (Shown(new.memory_id, 2, print_of(new.content)),), "internal", new_id())
+    kept_there = {place: await ledgers.sealed(world.scope, session, entry)}
+    conversation = Conversation(session, (place,), None, False, {1: 2}, False, ledger=kept_there)
+    with crowd(hot):
+        kept = await ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW)
+    assert (bool(kept.blocks), bool(kept.withdrawn)) == (still, not still)
     hot.close()

@@ -114,6 +114,13 @@ class LawOfNow:
     where: Filter
     scope_ids: tuple[int, ...]
     hot: HotScope | None
+    read_at: Mapping[int, int] | None = None
+    """The versions of the scopes as the index had them then: it may have caught up since."""
+
+    def is_behind(self, announced: Mapping[int, int] | None) -> bool:
+        """Whether it is that of an index which holds an older version of an announced scope."""
+        known = self.read_at or {}
+        return any(known.get(scope_id, version) < version for scope_id, version in (announced or {}).items())
 
     def is_summary(self, memory_id: UUID) -> bool:
         """Whether it is a rolling summary."""
@@ -179,7 +186,10 @@ class Ledgers:
             return kept
         quoted = [one for entry in entries.values() for one in entry.memory_ids]
         law = await self._law(scope, conversation, quoted, where)
-        refused = {at: why for at, entry in entries.items() if (why := self._refusal(entry, law, now)) is not None}
+        refused = self._refused(entries, law, now)
+        if law.is_behind(conversation.announced) and any(map(is_final, refused.values())):
+            law = await self._law_by(None, scope, quoted, where)  # what was placed may be newer than the index
+            refused = self._refused(entries, law, now)
         blocks = {at: Placed(at, places[at], one, one.retrieval_id) for at, one in entries.items() if at not in refused}
         for at, why in refused.items():
             self._metrics.ledger("withdrawn", 1, entries[at].tokens, why)
@@ -288,12 +298,16 @@ class Ledgers:
         self, scope: Scope, conversation: Conversation, memory_ids: Sequence[UUID], where: Filter
     ) -> LawOfNow:
         """What is known of these memories now: from the index where it is held, else from the store."""
-        hot = await self._index(scope, conversation)
+        return await self._law_by(await self._index(scope, conversation), scope, memory_ids, where)
+
+    async def _law_by(self, hot: HotScope | None, scope: Scope, memory_ids: Sequence[UUID], where: Filter) -> LawOfNow:
+        """The same by this index; None: by the store."""
         items: dict[UUID, IndexItem] = {}
         quoted: dict[UUID, Quoted] = {}
         if hot is not None:
             items = {one: item for one in memory_ids if (item := hot.index.held(one)) is not None}
-            quoted = {one: hot.quoted[one] for one in memory_ids if one not in items and one in hot.quoted}
+            here = ((one, hot.quoted.get(one)) for one in memory_ids if one not in items)
+            quoted = {one: found for one, found in here if found is not None}  # rows that are put take some out
             where, scope_ids = where.among(hot.visibility), list(hot.versions)
         else:
             visible = await self._store.visible_scopes(scope)
@@ -306,7 +320,7 @@ class Ledgers:
         found = {one.row.memory_id: one for one in rows}
         if hot is not None and hot.versions is read_at and not hot.lock.locked():
             hot.quoted |= found  # else it may be of before what was just caught up
-        return LawOfNow(items, quoted | found, where, tuple(scope_ids), hot)
+        return LawOfNow(items, quoted | found, where, tuple(scope_ids), hot, read_at)
 
     async def _dropped(
         self, scope: Scope, conversation: Conversation, law: LawOfNow, now: datetime
@@ -349,6 +363,10 @@ class Ledgers:
             return late
         finally:
             confirming.cancel()  # nobody waits for it any more; what it reads goes on
+
+    def _refused(self, entries: Mapping[int, Entry], law: LawOfNow, now: datetime) -> dict[int, Withdrawal]:
+        """The blocks that may not be sent again, and why."""
+        return {at: why for at, entry in entries.items() if (why := self._refusal(entry, law, now)) is not None}
 
     def _refusal(self, entry: Entry, law: LawOfNow, now: datetime) -> Withdrawal | None:
         """Why a block may not be sent again: the reason of the first of its memories that may not."""
