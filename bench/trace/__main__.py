@@ -52,8 +52,7 @@ examples:
   python -m bench.trace --trace sharegpt --against direct         multi-turn, with the dialogues' own words
   python -m bench.soak --json soak.json --plot soak.png           azure x1 for 59 minutes, and its bounds
   python -m bench.soak --speed 4 --minutes 15 --json x4.json      four times the load
-  python -m bench.soak --hot-scope-bytes 67108864 --ledger-bytes 8388608 --hot-state-s 240    caches that are full early
-  python -m bench.soak --users 4000 --hot-scope-bytes 16777216 --ledger-bytes 8388608 --hot-state-s 240  and many users
+  python -m bench.soak --users 4000 --hot-scope-bytes 16777216 --ledger-bytes 8388608 --hot-state-s 240  full early
   python -m bench.trace --url http://127.0.0.1:8080 --pid 4711 --upstream http://127.0.0.1:8000 --model my-model
 
 Open loop: a request starts when the trace says, whatever still runs; a service that is too slow shows in its times
