@@ -23,6 +23,7 @@ from uuid import UUID
 
 from memory.envelope import KEY_BYTES, Binding, DataKey, key_id_of, seal, unseal
 from memory.errors import EnvelopeUnreadable, StoreUnavailable
+from memory.flights import Flights
 from memory.ids import keyed_id, new_id
 from memory.master import RECEIPTS, LocalMaster, MasterKey, hkdf, load_or_create_master_key
 
@@ -80,7 +81,7 @@ class KeyRing:
         self._old_salts: dict[UUID, bytes] = {}
         self._salts_read: dict[UUID, asyncio.Task[bytes]] = {}  # under way
         self._salt_asked_at: dict[UUID, float] = {}
-        self._being_read: dict[tuple[UUID, UUID | None], asyncio.Task[DataKey]] = {}  # under way
+        self._flights: Flights[tuple[UUID, UUID | None], DataKey] = Flights()
 
     async def tenant_key(self, tenant: UUID) -> DataKey:
         """The tenant's key, made at first use. Raises StoreUnavailable, EnvelopeUnreadable (another master key)."""
@@ -109,7 +110,7 @@ class KeyRing:
         """The same keys, those not cached read through another table: that of a transaction already open."""
         other = copy.copy(self)
         other._table = table
-        other._being_read = {}  # what another table reads is not waited for
+        other._flights = Flights()  # what another table reads is not waited for
         return other
 
     async def existing_key(self, tenant: UUID, subject: UUID | None) -> DataKey:
@@ -228,15 +229,14 @@ class KeyRing:
     def drop_subject(self, tenant: UUID, subject_id: UUID) -> None:
         """Seal nothing more under a subject's key: it was retired. What it sealed can still be read."""
         self._current.pop((tenant, subject_id), None)
-        self._being_read.pop((tenant, subject_id), None)  # what is being read may be that one
+        self._flights.let_go()  # what is being read may be that one
 
     def drop(self, tenant: UUID, key_id: UUID) -> None:
         """Forget a key that was shredded or retired elsewhere."""
         self._by_id.pop((tenant, key_id), None)
         for owner in [owner for owner, key in self._current.items() if owner[0] == tenant and key.key_id == key_id]:
             del self._current[owner]
-        for owner in [owner for owner in self._being_read if owner[0] == tenant]:
-            del self._being_read[owner]
+        self._flights.let_go()
 
     def _begun_to_read_salt(self, tenant: UUID) -> asyncio.Task[bytes]:
         """The one reading of a tenant's salt that is under way: it goes on when nobody waits for it any more."""
@@ -274,18 +274,7 @@ class KeyRing:
         if cached is not None and not await self._replaced(tenant, subject, cached):
             self._current.move_to_end((tenant, subject))
             return cached
-        owner = (tenant, subject)
-        reading = self._being_read.get(owner)
-        if reading is None:
-            reading = self._being_read[owner] = asyncio.create_task(self._found_or_made(tenant, subject))
-            reading.add_done_callback(partial(self._has_read, owner))
-        return await asyncio.shield(reading)
-
-    def _has_read(self, owner: tuple[UUID, UUID | None], reading: asyncio.Task[DataKey]) -> None:
-        if self._being_read.get(owner) is reading:
-            del self._being_read[owner]
-        if not reading.cancelled():
-            reading.exception()  # who waited for it has been told
+        return await self._flights.share((tenant, subject), lambda: self._found_or_made(tenant, subject))
 
     async def _found_or_made(self, tenant: UUID, subject: UUID | None) -> DataKey:
         """A key out of the store, one reading for all who want it at once: the ledger's note of a new user's first
@@ -298,8 +287,7 @@ class KeyRing:
         if found is None:
             raise StoreUnavailable("a data key was stored and is not there")
         key = await self._unwrapped(tenant, found)
-        is_mine = self._being_read.get((tenant, subject)) is asyncio.current_task()
-        return self._keep(tenant, subject, key) if is_mine else key
+        return self._keep(tenant, subject, key) if self._flights.is_mine((tenant, subject)) else key
 
     async def _replaced(self, tenant: UUID, subject: UUID | None, cached: DataKey) -> bool:
         """Whether a subject's key was rotated or shredded since; asked once in CURRENT_STALE_S, and no while the store

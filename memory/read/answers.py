@@ -17,8 +17,8 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Final
 
+from memory.flights import Flights
 from memory.model import Recall
-from memory.read.flights import Flights
 from memory.telemetry import Metrics
 
 ANSWER_TTL_S: Final = 1.0
@@ -87,22 +87,25 @@ class Answers:
 
     def known(self, key: Hashable, state: object | None, now: datetime) -> Recall | None:
         """The answer where it is known; nobody is asked."""
-        held = self._held.get(key)
-        if held is None or held.state is not state or held.until <= self._clock() or not _holds(held.found, now):
-            return None
-        self._counter.labels("hit").inc()
-        return held.found.recall
+        held = self._lasting(key, now)
+        return self._again(held) if held is not None and held.state is state else None
 
     def recent(self, key: Hashable, since: float, now: datetime, stands: Callable[[Recall], bool]) -> Recall | None:
         """The answer of an index that was confirmed at `since` or later, whatever was stored in its scope meanwhile.
 
         Not where it does not stand: something in it was taken back.
         """
+        held = self._lasting(key, now)
+        if held is None or held.found.confirmed_at < since or not stands(held.found.recall):
+            return None
+        return self._again(held)
+
+    def _lasting(self, key: Hashable, now: datetime) -> _Held | None:
+        """What is held, where neither its time nor that of a memory in it is over."""
         held = self._held.get(key)
-        if held is None or held.found.confirmed_at < since or held.until <= self._clock():
-            return None
-        if not _holds(held.found, now) or not stands(held.found.recall):
-            return None
+        return held if held is not None and held.until > self._clock() and _holds(held.found, now) else None
+
+    def _again(self, held: _Held) -> Recall:
         self._counter.labels("hit").inc()
         return held.found.recall
 

@@ -20,9 +20,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.flights import Flights
 from memory.model import Vector
 from memory.ports import Embedder
-from memory.read.flights import Flights
 from memory.telemetry import Metrics
 
 # What an entry costs beside its vector: key, array header, tuple and the place in the table (sys.getsizeof, rounded).
