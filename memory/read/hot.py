@@ -172,7 +172,11 @@ class HotScopes:
     @property
     def crowded_since(self) -> float | None:
         """Where many ask at once: from when on a confirmation is recent enough for all of them; else None."""
-        return time.monotonic() - self._staleness_s if self._asking >= CROWD else None
+        return time.monotonic() - self._staleness_s if self._is_crowded else None
+
+    @property
+    def _is_crowded(self) -> bool:
+        return self._asking >= CROWD
 
     def known_scope_ids(self, scope: Scope) -> tuple[int, ...]:
         """The visible scope ids as last confirmed, to ask announcements for; empty when unknown."""
@@ -187,7 +191,7 @@ class HotScopes:
     def fresh(self, scope: Scope, announced: Mapping[int, int] | None) -> HotScope | None:
         """The index of this scope where it may be used as it is, at once; None where it must be confirmed first."""
         hot = self._scopes.get(scope)
-        if hot is None or (hot.lock.locked() and not self._serves_many(hot)):
+        if hot is None or (hot.lock.locked() and not self._is_crowded):
             return None
         return hot if self._is_fresh(hot, announced) else None
 
@@ -196,8 +200,7 @@ class HotScopes:
         confirmed within the staleness, and is not being read anew.
         """
         hot = self._scopes.get(scope)
-        usable = hot is not None and bool(hot.versions) and self._is_recent(hot)
-        return hot if usable else None
+        return hot if hot is not None and self._is_usable(hot) else None
 
     def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
         """Hold no index of anything in these scopes: something of them was erased. The next question reads anew."""
@@ -275,7 +278,7 @@ class HotScopes:
             await asyncio.sleep(_LISTEN_AGAIN_S)
 
     async def _follow(self, scope: Scope, hot: HotScope, announced: Announcement) -> None:
-        if self._serves_many(hot) and time.monotonic() - hot.confirmed_at <= CROWD_STALE_S:
+        if self._is_crowded and self._is_usable(hot) and time.monotonic() - hot.confirmed_at <= CROWD_STALE_S:
             return  # a later announcement reads on, or a question that waits for it
         async with hot.lock:
             if hot.is_behind(announced) and self._scopes.get(scope) is hot:
@@ -310,20 +313,17 @@ class HotScopes:
         return ScopeTooLarge(f"one scope holds over {self._bytes_max} bytes (recall.hot_scope_bytes_max)")
 
     def _is_fresh(self, hot: HotScope, announced: Mapping[int, int] | None) -> bool:
-        if not self._is_recent(hot):
+        if not self._is_usable(hot):
             return False
-        if not hot.versions:  # no scope known means no announcement to ask for: only the store can say
-            return False
-        if not announced or self._serves_many(hot):
+        if not announced or self._is_crowded:
             return True
         return all(hot.versions.get(sid, -1) >= version for sid, version in announced.items())
 
-    def _serves_many(self, hot: HotScope) -> bool:
-        """Whether it is used as it is since many ask at once, while its last confirmation holds."""
-        return self._asking >= CROWD and bool(hot.versions) and self._is_recent(hot)
-
-    def _is_recent(self, hot: HotScope) -> bool:
-        return time.monotonic() - hot.confirmed_at <= self._staleness_s
+    def _is_usable(self, hot: HotScope) -> bool:
+        """Whether its last confirmation holds. With no scope known there is no announcement to ask for: only the store
+        can say that there is one by now.
+        """
+        return bool(hot.versions) and time.monotonic() - hot.confirmed_at <= self._staleness_s
 
     async def _catch_up(self, scope: Scope, hot: HotScope) -> None:
         """Read what is new of a scope. What fails in an unforeseen way is let go of, and read anew after a while; until
