@@ -18,10 +18,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import asyncpg
 import uvloop
 
 from bench.drawing import draw
@@ -31,14 +33,17 @@ from bench.overhead.load import Target
 from bench.overhead.processes import CpuMeter, NotStarted, free_port, started, wait_ready
 from bench.recall.client import CallFailed, import_turns, session
 from bench.recall.corpus import SETS, SetUnreadable, read_set
+from bench.search_times.fill import StoreNotFilled
 from bench.search_times.service import serving
 from bench.trace.arrivals import FILES, Arrival, Words, read_trace
 from bench.trace.bounds import BOUNDS, bounds_of, bounds_yaml
+from bench.trace.past import with_past
 from bench.trace.replay import Load, Sample, due, replay
 from bench.trace.report import MINUTE_S, OURS, endurance, lines_of, minutes_of, summary
 from bench.trace.watch import Reading, Watch
 from bench.work_folder import work_folder
 from memory.config_sections import Recall
+from memory.errors import MemoryProxyFault
 
 DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "evaldata"
 READ_EVERY_S: Final = 10.0
@@ -52,7 +57,8 @@ examples:
   python -m bench.trace --trace sharegpt --against direct         multi-turn, with the dialogues' own words
   python -m bench.soak --json soak.json --plot soak.png           azure x1 for 59 minutes, and its bounds
   python -m bench.soak --speed 4 --minutes 15 --json x4.json      four times the load
-  python -m bench.soak --users 4000 --hot-scope-bytes 16777216 --ledger-bytes 8388608 --hot-state-s 240  full early
+  python -m bench.soak --users 4000 --store 100000 --hot-scope-bytes 16777216 --ledger-bytes 8388608 --hot-state-s 240
+                                                                  caches and Postgres' buffers are full early
   python -m bench.trace --url http://127.0.0.1:8080 --pid 4711 --upstream http://127.0.0.1:8000 --model my-model
 
 Open loop: a request starts when the trace says, whatever still runs; a service that is too slow shows in its times
@@ -87,7 +93,7 @@ class Run:
         lines = lines_of(whole, minutes, name, self.baseline)
         if arguments.endurance:
             lines += endurance(minutes, name, bounded=bool(bounds_of(arguments)))
-        shown = ("trace", "speed", "minutes", "against", "sets", "scopes", "users", "first_ms", "token_ms")
+        shown = ("trace", "speed", "minutes", "against", "sets", "scopes", "users", "store", "first_ms", "token_ms")
         return {
             "bench": "soak" if arguments.endurance else "trace",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -123,6 +129,7 @@ def parse_arguments(
     what.add_argument("--sets", default="locomo,memsim", help=f"of {','.join(SETS)}: words and memories")
     what.add_argument("--scopes", type=int, metavar="N", help="only the first N scopes of each set (default: all)")
     what.add_argument("--users", type=int, metavar="N", help="so many users (default: one for each scope)")
+    what.add_argument("--store", type=int, default=0, metavar="N", help="memories of others that are there before (0)")
     what.add_argument("--first-ms", type=float, default=0.0, help="the stand-in's time to the first token (default 0)")
     what.add_argument("--token-ms", type=float, default=0.0, help="and between tokens (default 0: instant)")
     what.add_argument("--data", type=Path, default=DATA, help=f"directory of traces and sets (default: {DATA})")
@@ -146,6 +153,8 @@ def parse_arguments(
     arguments = parser.parse_args(argv)
     if arguments.users is not None and arguments.users < 1:
         parser.error("--users is 1 or more")
+    if arguments.store < 0 or (arguments.url and arguments.store):
+        parser.error("--store is 0 or more, and a service that runs already has its own")
     if arguments.speed <= 0 or arguments.minutes <= 0:
         parser.error("--speed and --minutes are above 0")
     if bool(arguments.url) != bool(arguments.upstream):
@@ -164,7 +173,7 @@ def say(arguments: argparse.Namespace, text: str) -> None:
 
 
 async def scene(stack: AsyncExitStack, arguments: argparse.Namespace, work: Path) -> tuple[list[Target], Watch]:
-    """Start what is not given; the ways, ours first, and who watches them. Raises NotStarted."""
+    """Start what is not given; the ways, ours first, and who watches them. Raises NotStarted, StoreNotFilled."""
     if arguments.url:
         upstream, url = arguments.upstream.rstrip("/"), arguments.url.rstrip("/")
         pid, meter = arguments.pid, CpuMeter(arguments.pid) if arguments.pid else None
@@ -174,6 +183,8 @@ async def scene(stack: AsyncExitStack, arguments: argparse.Namespace, work: Path
         hot_bytes = bounds.get("hot_scope_bytes", int(Recall().hot_scope_bytes_max))
         served = await stack.enter_async_context(serving(work, upstream, hot_bytes, bounds_yaml(bounds)))
         url, pid, meter = served.url, served.pid, served.meter
+        if arguments.store:
+            await with_past(served.dsn, arguments.store, partial(say, arguments))
     targets, plain = [Target(OURS, url)], None
     if arguments.against == "plain":
         address = f"http://127.0.0.1:{free_port()}"
@@ -228,7 +239,7 @@ async def watching(run: Run, watch: Watch) -> None:
 
 
 async def run(arguments: argparse.Namespace, words: Words, arrivals: Sequence[Arrival], work: Path) -> dict[str, Any]:
-    """The whole replay. Raises NotStarted, CallFailed, OSError."""
+    """The whole replay. Raises NotStarted, StoreNotFilled, CallFailed, OSError."""
     this = asyncio.current_task()
     if this is not None:  # ended from outside: what was started here is stopped all the same
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
@@ -263,7 +274,7 @@ def measured(arguments: argparse.Namespace) -> int:
         with work_folder(arguments.work, "trace-") as work:
             report = uvloop.run(run(arguments, words, arrivals, work))
             kept(arguments, report)
-    except (NotStarted, CallFailed, OSError) as exc:
+    except (NotStarted, StoreNotFilled, CallFailed, asyncpg.PostgresError, MemoryProxyFault, OSError) as exc:
         print(f"trace: {type(exc).__name__}: {exc}", file=sys.stderr)
         return 1
     except (asyncio.CancelledError, KeyboardInterrupt):
