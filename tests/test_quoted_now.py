@@ -13,7 +13,7 @@ import pytest
 
 from memory.chain import Digest
 from memory.ids import new_id
-from memory.model import Entry, IndexRow, Quoted, Scope, SessionRef, Shown
+from memory.model import Entry, IndexRow, Quoted, Scope, ScopeVersion, SessionRef, Shown
 from memory.read.conversation import Conversation
 from memory.read.entries import print_of
 from memory.read.hot import HotScope, HotScopes, as_stored
@@ -53,6 +53,17 @@ class Slow(Rows):
         await asyncio.sleep(self.reads_s)
         async for batch in super().index_rows(*asked, **more):
             yield batch
+
+
+class SharedSince(Store):
+    """A store in which the caller sees a second scope, of which no index has heard."""
+
+    async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
+        return (*await super().visible_scopes(scope), ScopeVersion(cast(Any, 2), 1, 0, "tenant"))
+
+    async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
+        found = await super().standing(tenant, scope_ids, memory_ids)
+        return [one for one in found if one.row.scope_id in scope_ids]
 
 
 class CaughtUp(Store):
@@ -136,4 +147,23 @@ async def test_while_many_ask_nothing_is_withdrawn_for_good_by_an_index_that_is_
     with crowd(hot):
         kept = await ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW)
     assert (bool(kept.blocks), bool(kept.withdrawn)) == (still, not still)
+    hot.close()
+
+
+async def test_a_block_of_a_scope_that_the_index_has_not_heard_of_is_not_withdrawn() -> None:
+    """Another process placed it: that one confirmed its index after the scope was shared."""
+    slow, world, store = Slow([row("my boat is called Halcyon", unit(1, 0, 0, 0))]), World(), SharedSince()
+    hot = HotScopes(slow, dim=DIM, bytes_max=1 << 20, staleness_ms=60_000, metrics=Metrics())
+    await hot.get(world.scope, None)
+    shared = row("the harbour closes at ten", unit(0, 1, 0, 0), scope_id=2)
+    store.rows[shared.memory_id] = shared
+    ledgers = Ledgers(world.hot, store, hot, world.keys, Metrics(), as_stored, str)
+    session, place = SessionRef(new_id(), "s"), Digest(bytes(32))
+    entry = Entry(
+        "<memory>ten</memory>", 4, (Shown(shared.memory_id, 1, print_of(shared.content)),), "internal", new_id()
+    )
+    kept_there = {place: await ledgers.sealed(world.scope, session, entry)}
+    conversation = Conversation(session, (place,), None, False, {1: 1}, False, ledger=kept_there)
+    kept = await ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW)
+    assert set(kept.blocks) == {0} and not kept.withdrawn
     hot.close()

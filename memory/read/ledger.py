@@ -114,13 +114,6 @@ class LawOfNow:
     where: Filter
     scope_ids: tuple[int, ...]
     hot: HotScope | None
-    read_at: Mapping[int, int] | None = None
-    """The versions of the scopes as the index had them then: it may have caught up since."""
-
-    def is_behind(self, announced: Mapping[int, int] | None) -> bool:
-        """Whether it is that of an index which holds an older version of an announced scope."""
-        known = self.read_at or {}
-        return any(known.get(scope_id, version) < version for scope_id, version in (announced or {}).items())
 
     def is_summary(self, memory_id: UUID) -> bool:
         """Whether it is a rolling summary."""
@@ -187,9 +180,9 @@ class Ledgers:
         quoted = [one for entry in entries.values() for one in entry.memory_ids]
         law = await self._law(scope, conversation, quoted, where)
         refused = self._refused(entries, law, now)
-        if law.is_behind(conversation.announced) and any(map(is_final, refused.values())):
-            law = await self._law_by(None, scope, quoted, where)  # what was placed may be newer than the index
-            refused = self._refused(entries, law, now)
+        if law.hot is not None and any(map(is_final, refused.values())):
+            # Once a block, and for good: what was placed may be newer than the index, or of a scope shared since.
+            refused = self._refused(entries, await self._law_by(None, scope, quoted, where), now)
         blocks = {at: Placed(at, places[at], one, one.retrieval_id) for at, one in entries.items() if at not in refused}
         for at, why in refused.items():
             self._metrics.ledger("withdrawn", 1, entries[at].tokens, why)
@@ -320,7 +313,7 @@ class Ledgers:
         found = {one.row.memory_id: one for one in rows}
         if hot is not None and hot.versions is read_at and not hot.lock.locked():
             hot.quoted |= found  # else it may be of before what was just caught up
-        return LawOfNow(items, quoted | found, where, tuple(scope_ids), hot, read_at)
+        return LawOfNow(items, quoted | found, where, tuple(scope_ids), hot)
 
     async def _dropped(
         self, scope: Scope, conversation: Conversation, law: LawOfNow, now: datetime
