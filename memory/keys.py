@@ -64,6 +64,14 @@ class KeyTable(Protocol):
         """How often the tenant's cache_salt was rotated. Raises StoreUnavailable."""
 
 
+@dataclass(slots=True)
+class _Drops:
+    """How often keys were dropped, from a ring and all that are over another table: what was read across one is kept
+    nowhere."""
+
+    count: int = 0
+
+
 class KeyRing:
     """Data keys by whom they belong to. One per process; holds at most CACHE_KEYS_MAX keys in clear."""
 
@@ -82,6 +90,7 @@ class KeyRing:
         self._salts_read: dict[UUID, asyncio.Task[bytes]] = {}  # under way
         self._salt_asked_at: dict[UUID, float] = {}
         self._flights: Flights[tuple[UUID, UUID | None], DataKey] = Flights()
+        self._drops = _Drops()
 
     async def tenant_key(self, tenant: UUID) -> DataKey:
         """The tenant's key, made at first use. Raises StoreUnavailable, EnvelopeUnreadable (another master key)."""
@@ -148,11 +157,13 @@ class KeyRing:
         cached = self._by_id.get((tenant, key_id))
         if cached is not None:
             return cached
+        drops = self._drops.count
         found = await self._table.by_id(tenant, key_id)
         if found is None:
             raise EnvelopeUnreadable(f"no key {key_id} in this store")
         key = await self._unwrapped(tenant, found)
-        _remember(self._by_id, (tenant, key_id), key)
+        if drops == self._drops.count:
+            _remember(self._by_id, (tenant, key_id), key)
         return key
 
     async def subject_id(self, tenant: UUID, user: str) -> UUID:
@@ -229,14 +240,19 @@ class KeyRing:
     def drop_subject(self, tenant: UUID, subject_id: UUID) -> None:
         """Seal nothing more under a subject's key: it was retired. What it sealed can still be read."""
         self._current.pop((tenant, subject_id), None)
-        self._flights.let_go()  # what is being read may be that one
+        self._let_go_of_readings()
 
     def drop(self, tenant: UUID, key_id: UUID) -> None:
         """Forget a key that was shredded or retired elsewhere."""
         self._by_id.pop((tenant, key_id), None)
         for owner in [owner for owner, key in self._current.items() if owner[0] == tenant and key.key_id == key_id]:
             del self._current[owner]
+        self._let_go_of_readings()
+
+    def _let_go_of_readings(self) -> None:
+        """What is being read may be what was dropped."""
         self._flights.let_go()
+        self._drops.count += 1
 
     def _begun_to_read_salt(self, tenant: UUID) -> asyncio.Task[bytes]:
         """The one reading of a tenant's salt that is under way: it goes on when nobody waits for it any more."""
@@ -263,31 +279,39 @@ class KeyRing:
 
     async def _held(self, tenant: UUID, subject: UUID | None) -> DataKey | None:
         """A key that is cached, or in the store."""
-        cached = self._current.get((tenant, subject))
-        if cached is not None and not await self._replaced(tenant, subject, cached):
+        cached = await self._cached(tenant, subject)
+        if cached is not None:
             return cached
+        drops = self._drops.count
         found = await self._table.current(tenant, subject)
-        return None if found is None else self._keep(tenant, subject, await self._unwrapped(tenant, found))
+        return None if found is None else self._keep(tenant, subject, await self._unwrapped(tenant, found), drops)
 
     async def _get(self, tenant: UUID, subject: UUID | None) -> DataKey:
-        cached = self._current.get((tenant, subject))
-        if cached is not None and not await self._replaced(tenant, subject, cached):
+        cached = await self._cached(tenant, subject)
+        if cached is not None:
             self._current.move_to_end((tenant, subject))
             return cached
         return await self._flights.share((tenant, subject), lambda: self._found_or_made(tenant, subject))
 
+    async def _cached(self, tenant: UUID, subject: UUID | None) -> DataKey | None:
+        """A key that is cached and still in force, and was not dropped while the store was asked whether it is."""
+        cached = self._current.get((tenant, subject))
+        if cached is None or await self._replaced(tenant, subject, cached):
+            return None
+        return cached if self._current.get((tenant, subject)) is cached else None
+
     async def _found_or_made(self, tenant: UUID, subject: UUID | None) -> DataKey:
         """A key out of the store, one reading for all who want it at once: the ledger's note of a new user's first
-        prompt and the exchange itself wait for the same. Not kept where it was dropped meanwhile.
+        prompt and the exchange itself wait for the same.
         """
+        drops = self._drops.count
         found = await self._table.current(tenant, subject)
         if found is None:
             await self._table.add(tenant, await self._fresh(tenant, subject), self._clock())
             found = await self._table.current(tenant, subject)  # the winner's, where two made one at the same time
         if found is None:
             raise StoreUnavailable("a data key was stored and is not there")
-        key = await self._unwrapped(tenant, found)
-        return self._keep(tenant, subject, key) if self._flights.is_mine((tenant, subject)) else key
+        return self._keep(tenant, subject, await self._unwrapped(tenant, found), drops)
 
     async def _replaced(self, tenant: UUID, subject: UUID | None, cached: DataKey) -> bool:
         """Whether a subject's key was rotated or shredded since; asked once in CURRENT_STALE_S, and no while the store
@@ -306,7 +330,10 @@ class KeyRing:
     def _is_stale(self, tenant: UUID, subject: UUID, now: datetime) -> bool:
         return now - self._read_at.get((tenant, subject), now) >= CURRENT_STALE
 
-    def _keep(self, tenant: UUID, subject: UUID | None, key: DataKey) -> DataKey:
+    def _keep(self, tenant: UUID, subject: UUID | None, key: DataKey, drops: int) -> DataKey:
+        """The key, remembered unless any was dropped since it was asked for."""
+        if drops != self._drops.count:
+            return key
         _remember(self._current, (tenant, subject), key)
         if subject is not None:
             self._read_at[tenant, subject] = self._clock()

@@ -19,7 +19,7 @@ from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.model import Announcement, IndexRow, Injections, Quoted, Scope, ScopeId, ScopeVersion
 from memory.read import hot as module
-from memory.read.hot import CROWD, HotScope, HotScopes
+from memory.read.hot import CROWD, HotScope, HotScopes, ScopeTooLarge
 from memory.telemetry import Metrics
 from tests.test_recall import DIM, row, unit
 
@@ -49,12 +49,12 @@ class Store:
         after: Mapping[int, int] | None = None,
         as_of: datetime | None = None,
     ) -> AsyncIterator[list[IndexRow]]:
-        since = dict(after or {})
+        since, rows = dict(after or {}), list(self.rows)
         self.asked.append(since)
         if self.opens is not None:
             await self.opens.wait()
         for scope_id, version in since.items():
-            found = [one for one in self.rows if one.scope_id == scope_id and one.changed_version > version]
+            found = [one for one in rows if one.scope_id == scope_id and one.changed_version > version]
             for one in found:
                 yield [one]
                 if self.breaks:
@@ -88,8 +88,8 @@ def store() -> Store:
     return made
 
 
-def hot_of(store: Store, staleness_ms: int = 1000) -> HotScopes:
-    return HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=staleness_ms, metrics=Metrics())
+def hot_of(store: Store, staleness_ms: int = 1000, bytes_max: int = 1 << 20) -> HotScopes:
+    return HotScopes(store, dim=DIM, bytes_max=bytes_max, staleness_ms=staleness_ms, metrics=Metrics())
 
 
 @contextlib.contextmanager
@@ -182,6 +182,22 @@ async def test_a_reading_goes_on_when_who_waits_for_it_leaves(store: Store) -> N
     hot = await left_behind(store)
     held = await hot.get(SCOPE, None)
     assert len(held.index) == 2 and len(store.asked) == 1, "read once, by the reading that was left"
+
+
+async def test_a_reading_that_was_let_go_of_takes_its_successor_along_in_nothing(store: Store) -> None:
+    """It finds its scope too large, from which so much was erased meanwhile that it is not any more."""
+    large = store.tell(3, "a word " * 20_000)
+    hot, store.opens = hot_of(store, bytes_max=100_000), asyncio.Event()
+    first = asyncio.create_task(hot.get(SCOPE, None))
+    while not store.asked:
+        await asyncio.sleep(0)
+    hot.let_go(SCOPE.tenant, [store.erase(large)])
+    store.opens.set()
+    held = await hot.get(SCOPE, None)
+    with pytest.raises(ScopeTooLarge):
+        await first
+    assert len(held.index) == 2
+    assert await hot.get(SCOPE, None) is held
 
 
 async def test_a_reading_that_fails_behind_who_left_says_nothing_and_the_next_one_begins(

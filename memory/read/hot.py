@@ -305,8 +305,10 @@ class HotScopes:
             raise type(fault)(*fault.args)
         del self._given_up[scope]
 
-    def _give_up(self, scope: Scope, fault: MemoryProxyFault, rest_s: float) -> None:
-        self._scopes.pop(scope, None)
+    def _give_up(self, scope: Scope, hot: HotScope, fault: MemoryProxyFault, rest_s: float) -> None:
+        if self._scopes.get(scope) is not hot:
+            return  # it was let go of while it was read, and may be another by now
+        del self._scopes[scope]
         self._given_up[scope] = (time.monotonic() + rest_s, type(fault)(*fault.args))
 
     def _too_large_fault(self) -> ScopeTooLarge:
@@ -335,8 +337,7 @@ class HotScopes:
             raise
         except Exception as fault:  # a defect that one scope's rows bring out must end neither answers nor `keep_up`
             unreadable = IndexUnreadable("an index of this scope cannot be made")
-            if self._scopes.get(scope) is hot:
-                self._give_up(scope, unreadable, _READ_AGAIN_S)
+            self._give_up(scope, hot, unreadable, _READ_AGAIN_S)
             event(log, "scope_unreadable", logging.ERROR, fault=type(fault).__name__, at=place_of(fault))
             raise unreadable from fault
 
@@ -355,7 +356,7 @@ class HotScopes:
             try:
                 await self._apply(hot, self._source.index_rows(scope.tenant, _ids(visible), after=behind))
             except ScopeTooLarge as fault:
-                self._give_up(scope, fault, _LOAD_AGAIN_S)
+                self._give_up(scope, hot, fault, _LOAD_AGAIN_S)
                 raise
             await self._count(scope.tenant, hot, {sid: version for sid, version in behind.items() if version})
             hot.versions = dict(wanted)
