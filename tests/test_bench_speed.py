@@ -63,6 +63,15 @@ def missed(run: dict[str, Any], **left_out: str) -> list[Line]:
     return [line for line in lines_of(run, EMBEDDING, EMBEDDING, 64, left_out) if line.kept is False]
 
 
+def test_a_store_without_room_for_a_scope_of_each_block_is_refused_and_says_how_much_there_must_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments(["--store", "20000", "--in-scope", "10000", "--rounds", "1"])
+    assert "--store at least 70000" in capsys.readouterr().err
+    assert parse_arguments(["--store", "70000", "--in-scope", "10000", "--rounds", "1"]).store == 70_000
+
+
 def test_a_run_within_all_bounds_is_kept() -> None:
     assert missed(found()) == []
 

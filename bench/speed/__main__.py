@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import platform
@@ -51,6 +52,7 @@ from memory.ports import Embedder
 
 INSTANT: Final = Pace("instant", 0.0, 0.0)
 REPEATED_QUESTIONS: Final = 16
+RECALLING: Final = (ON, READ, REPEATED)
 SETTLE_MAX_S: Final = 120.0
 PREFIX: Final = "bench-speed"
 _QUICK: Final = {
@@ -71,8 +73,9 @@ examples:
 what is measured: every round sends one new question of at most 32 tokens to all ways in turn: direct, direct again
 (the noise control), the plain proxy, ours with memory off and on, other proxies. Between rounds the write path has a
 pause to store what the last one said (45 ms of CPU time), else that is measured too. In each round the harness embeds a
-question of the same kind, at each place of it in turn. Then blocks of seconds with many clients. The harness, the
-stand-in and all that is measured share this machine's cores.
+question of the same kind, at each place of it in turn. Then blocks of seconds with many clients; one that recalls has
+a scope of its own, held before it begins: else it reads what the blocks before it said. The harness, the stand-in and
+all that is measured share this machine's cores.
 
 how to read it: `added` is over direct, in the same round. CPU by stage is told by pairs of modes (off, read, …);
 `stages` are times on the clock, from /memory/metrics. Where the noise control's p99 is large, so is every p99 here."""
@@ -119,8 +122,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         arguments = parser.parse_args(argv)
     if unknown := sorted(set(filter(None, arguments.rivals.split(","))) - set(RIVALS)):
         parser.error(f"no rival named {', '.join(unknown)}; there are {', '.join(RIVALS)}")
-    if not 0 < arguments.in_scope <= arguments.store:
-        parser.error("--in-scope is above 0, and --store not below it")
+    scopes = 1 + scopes_of_blocks(arguments)
+    if not 0 < arguments.in_scope * scopes <= arguments.store:
+        needs = f"{scopes} scopes of --in-scope {arguments.in_scope} for {arguments.rounds} rounds"
+        parser.error(f"--in-scope is above 0, and --store at least {arguments.in_scope * scopes}: {needs}")
     where = (arguments.work or Path(tempfile.gettempdir())).resolve()
     needed, free = arguments.store * BYTES_PER_MEMORY + BYTES_BESIDE, shutil.disk_usage(where).free
     if free < needed:
@@ -140,7 +145,7 @@ async def set_scene(
     await wait_ready(f"{plain}/health", process, log, 30.0)
     served = await stack.enter_async_context(serving(work, upstream, int(Recall().hot_scope_bytes_max)))
     assert served.meter is not None
-    lots = lots_of(PREFIX, {arguments.in_scope: 1}, arguments.store)
+    lots = lots_of(PREFIX, {arguments.in_scope: 1 + scopes_of_blocks(arguments)}, arguments.store)
     await fill(served.dsn, lots, await VectorSource.of(embedder), say)
     ours = {name: _ours(name, served.url, arguments.in_scope) for name in (OFF, ON, READ, WRITE, REPEATED)}
     scene = Scene(
@@ -162,14 +167,23 @@ async def set_scene(
     return scene
 
 
-def _ours(name: str, url: str, in_scope: int) -> Target:
+def _ours(name: str, url: str, in_scope: int, scope: int = 0) -> Target:
     mode = name.removeprefix("memory ").partition(",")[0]
-    return Target(name, url, (("X-Memory-Mode", mode), ("X-Memory-User", user_of(PREFIX, in_scope, 0))))
+    return Target(name, url, (("X-Memory-Mode", mode), ("X-Memory-User", user_of(PREFIX, in_scope, scope))))
 
 
-async def scope_held(scene: Scene, questions: Questions, say: Say) -> None:
+def levels_of(arguments: argparse.Namespace) -> tuple[int, ...]:
+    """With how many clients the throughput is measured."""
+    return tuple(sorted({1, arguments.clients}))
+
+
+def scopes_of_blocks(arguments: argparse.Namespace) -> int:
+    """How many scopes the blocks that recall need: each begins with `--in-scope` memories, whatever was said before."""
+    return len(RECALLING) * len(levels_of(arguments)) * int(arguments.rounds)
+
+
+async def scope_held(on: Target, questions: Questions, say: Say) -> None:
     """Ask until the scope's index is in process, so that the first rounds do not wait for it. Raises TargetFailed."""
-    [on] = [target for target in scene.targets if target.name == ON]
     held = 0
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
         until_s = time.monotonic() + SETTLE_MAX_S
@@ -188,7 +202,7 @@ async def blocks_of(
 ) -> list[Block]:
     """Throughput: each round all ways, with one client and with many."""
     found: list[Block] = []
-    repeated = Repeated(REPEATED_QUESTIONS)
+    repeated, scopes = Repeated(REPEATED_QUESTIONS), itertools.count(1)
     headers = dict(_ours(ON, scene.service.url, arguments.in_scope).headers)
     settle = partial(settled, scene.service.url, headers, SETTLE_MAX_S)
     ways = [target for target in (*scene.targets, *scene.only_throughput) if target.name != CONTROL]
@@ -199,7 +213,12 @@ async def blocks_of(
                 asked = repeated if target.name == REPEATED else questions
                 own = target.name.startswith("memory")
                 meter = scene.meters.get(target.name)
-                found.append(await measure_block(target, clients, INSTANT, plan, asked, meter, settle if own else None))
+                if target.name in RECALLING:
+                    way = _ours(target.name, scene.service.url, arguments.in_scope, next(scopes))
+                    await scope_held(way, questions, say)
+                else:
+                    way = target
+                found.append(await measure_block(way, clients, INSTANT, plan, asked, meter, settle if own else None))
     return found
 
 
@@ -215,13 +234,13 @@ async def run(arguments: argparse.Namespace, embedder: Embedder, work: Path) -> 
     if this is not None:  # ended from outside: what was started here is stopped all the same
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     say, load = speaker(arguments.quiet, "speed"), os.getloadavg()[0]
-    clients = tuple(sorted({1, arguments.clients}))
+    clients = levels_of(arguments)
     pause_s = arguments.pause_ms / 1000
     plan = Plan(arguments.requests, arguments.rounds, arguments.seconds, clients, arguments.tokens, MODEL, 5, pause_s)
     questions = Questions()
     async with AsyncExitStack() as stack:
         scene = await set_scene(stack, arguments, embedder, work, say)
-        await scope_held(scene, questions, say)
+        await scope_held(_ours(ON, scene.service.url, arguments.in_scope), questions, say)
         paired: Paired = await measure_paired(scene.targets, INSTANT, plan, questions, embedder, say)
         before = await stages(scene)
         blocks = await blocks_of(scene, arguments, plan, questions, say)
