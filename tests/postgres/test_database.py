@@ -11,6 +11,7 @@ import pytest
 
 from memory.adapters.postgres.database import Bounds, Database, dump_json, watch_link
 from memory.errors import StoreRefused, StoreUnavailable
+from memory.ids import new_id
 from tests.postgres_fixture import TEMPLATE, Server, TestDatabase
 
 
@@ -146,6 +147,20 @@ async def test_settings_end_with_their_transaction(postgres: TestDatabase, cache
         assert await tx._connection.fetchval("SELECT mp_scopes()") == []
     async with database._pool.acquire() as connection:
         assert await connection.fetchval("SELECT current_user") == "postgres"
+    await database.close()
+
+
+@pytest.mark.parametrize("generic", [True, False])
+async def test_what_each_exchange_runs_is_planned_once_a_connection(postgres: TestDatabase, generic: bool) -> None:
+    database = await Database.open(postgres.app, Bounds(connections_max=1))
+    for _ in range(8):
+        async with database.transaction(None, generic=generic) as tx:
+            await tx.fetch("chains_known", new_id(), [new_id()], [b"chain"])
+    counts = "SELECT custom_plans, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%(session_id, chain)%'"
+    async with database._pool.acquire() as connection:
+        assert await connection.fetchval("SHOW plan_cache_mode") == "auto"
+        custom, once = await connection.fetchrow(counts)
+    assert (custom, once) == (0, 8) if generic else custom >= 5
     await database.close()
 
 

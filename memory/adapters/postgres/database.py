@@ -226,19 +226,21 @@ class Database:
         *,
         read_only: bool = False,
         within_ms: int | None = None,
+        generic: bool = False,
     ) -> AsyncIterator[Transaction]:
         """One transaction as mp_app that sees `scope_ids` of `tenant`. Raises StoreUnavailable; then nothing was kept.
 
         (One exception: when the connection dies while COMMIT is under way, it may have been kept. Writes are
         idempotent for that reason.) Never hold it across a network call or an embedding. A caller that is cancelled
         leaves at once; its connection is cleaned up behind it. `within_ms`: the server ends all of it by then, for what
-        everybody waits for (Postgres 17 and later; an earlier one knows only that it idles).
+        everybody waits for (Postgres 17 and later; an earlier one knows only that it idles). `generic`: statements are
+        planned once a connection, whatever their arguments: for what each exchange runs, by index.
         """
         scopes = tuple(scope_ids)
         connection = await self._acquire()
         giving_back = True
         try:
-            await connection.execute(self._begin(tenant, scopes, read_only, within_ms))
+            await connection.execute(self._begin(tenant, scopes, read_only, within_ms, generic))
             yield Transaction(connection, self.queries, self._vault())
             if await connection.execute("COMMIT") != "COMMIT":
                 raise StoreUnavailable("Postgres: rolled back, a statement had failed")
@@ -274,9 +276,12 @@ class Database:
         except _FOREIGN as exc:
             raise StoreUnavailable(f"Postgres: {_named(exc)}") from exc
 
-    def _begin(self, tenant: UUID | None, scope_ids: Iterable[int], read_only: bool, within_ms: int | None) -> str:
+    def _begin(
+        self, tenant: UUID | None, scope_ids: Iterable[int], read_only: bool, within_ms: int | None, generic: bool
+    ) -> str:
         """One round trip. Only a UUID and integers go into the text."""
         idle, whole = "", ""
+        plans = ", set_config('plan_cache_mode', 'force_generic_plan', true)" if generic else ""
         if not read_only:
             idle_ms = self._bounds.idle_in_transaction_ms
             idle = f", set_config('idle_in_transaction_session_timeout', '{idle_ms:d}', true)"
@@ -290,7 +295,7 @@ class Database:
             f"set_config('mp.tenant', '{'' if tenant is None else UUID(int=tenant.int)}', true), "
             f"set_config('mp.scopes', '{_array(scope_ids)}', true), "
             f"set_config('statement_timeout', '{self._bounds.statement_timeout_ms:d}', true), "
-            f"set_config('jit', 'off', true){idle}{whole}"
+            f"set_config('jit', 'off', true){plans}{idle}{whole}"
         )
 
     def _give_back_later(self, connection: Any) -> None:

@@ -33,7 +33,7 @@ class PostgresWorking:
         if scope_id is None:
             return None
         asked = known or _NOTHING_KNOWN
-        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True, generic=True) as tx:
             since = (asked.version, asked.upto_seq, VERSIONS_BEHIND_MAX)
             row = await tx.row("working_state", scope.tenant, scope_id, session_id, *since)
             if row is None:

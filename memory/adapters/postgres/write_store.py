@@ -56,7 +56,7 @@ class WriteStore:
         scope_id = await self._scopes.find(scope)
         if scope_id is None:
             return set()
-        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True, generic=True) as tx:
             found = await tx.fetch("chains_known", scope.tenant, [session_id] * len(chains), list(chains))
         return {Digest(row["chain"]) for row in found}
 
@@ -65,7 +65,7 @@ class WriteStore:
         scope_id = await self._scopes.find(scope)
         if scope_id is None or not digests:
             return {}
-        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True, generic=True) as tx:
             found = await tx.fetch("session_of_chains", scope.tenant, scope_id, list(digests))
         return {row["chain"]: SessionRef(row["session_id"], row["label"]) for row in found}
 
@@ -74,7 +74,7 @@ class WriteStore:
         scope_id = await self._scopes.find(scope)
         if scope_id is None:
             return None
-        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True, generic=True) as tx:
             row = await tx.row("session_that_went_on", scope.tenant, scope_id, list(digests), after)
         return None if row is None else SessionRef(row["session_id"], row["label"])
 
@@ -88,7 +88,7 @@ class WriteStore:
             return _refused(ScopeId(0), commit)
         place = Place(tenant, scope_id, exchange.subject_id, exchange.exchange_id, now)
         try:
-            async with self._database.transaction(tenant, [scope_id], within_ms=_COMMIT_MS) as tx:
+            async with self._database.transaction(tenant, [scope_id], within_ms=_COMMIT_MS, generic=True) as tx:
                 await hold_fence(tx, commit.lane, commit.fence)
                 if await tx.value("exchange_known", tenant, exchange.exchange_id):
                     return Committed(scope_id, await tx.value("scope_version", tenant, scope_id), 0, True)
