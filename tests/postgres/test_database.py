@@ -156,7 +156,9 @@ async def test_what_each_exchange_runs_is_planned_once_a_connection(postgres: Te
     for _ in range(8):
         async with database.transaction(None, generic=generic) as tx:
             await tx.fetch("chains_known", new_id(), [new_id()], [b"chain"])
-    counts = "SELECT custom_plans, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%(session_id, chain)%'"
+    counts = (
+        "SELECT custom_plans, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%(session_id, chain)%'"
+    )
     async with database._pool.acquire() as connection:
         assert await connection.fetchval("SHOW plan_cache_mode") == "auto"
         custom, once = await connection.fetchrow(counts)
