@@ -211,3 +211,19 @@ async def test_a_style_that_cannot_be_read_leaves_what_was_restored() -> None:
     store.away = True
     kept = await styled_in_time(restored, personas.of(SCOPE, style_of("own"), Filter(), NOW), 1)
     assert (kept.fault, kept.candidates) == ("store", restored.candidates)
+
+
+async def test_who_leaves_in_the_moment_in_which_it_is_read_has_left() -> None:
+    asked, here = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def reading() -> Restored:
+        asked.set()
+        await here
+        return Restored()
+
+    waiting = asyncio.create_task(restored_in_time(reading(), 60))
+    await asked.wait()
+    here.set_result(None)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

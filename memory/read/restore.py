@@ -235,7 +235,8 @@ async def styled_in_time(
 async def _in_time(reading: Coroutine[Any, Any, T], deadline_s: float, unread: str) -> tuple[T | None, Reason | None]:
     """What a reading gives, or why not: the event `unread` is logged. Raises NotFound."""
     try:
-        return await asyncio.wait_for(reading, deadline_s), None
+        async with asyncio.timeout(deadline_s):  # wait_for of Python 3.11 can swallow a cancellation
+            return await reading, None
     except NotFound:
         raise
     except (MemoryProxyFault, TimeoutError) as fault:
