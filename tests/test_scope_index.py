@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -552,3 +553,23 @@ def test_a_month_is_recalled_as_the_past_and_a_rolling_summary_only_where_summar
     assert set(ask(index, "walk river", Filter(kinds=frozenset({"episodic", PAST})))) == {"month", "turn"}
     assert set(ask(index, "walk river", Filter(kinds=frozenset({"summary"})))) == {"month", "rolling"}
     assert set(ask(index, "walk river", Filter(kinds=frozenset({"episodic"})))) == {"turn"}
+
+
+def test_what_has_taken_a_place_is_told_while_the_recall_thread_puts_it_anew() -> None:
+    """The ledger asks on the event loop."""
+    said, index = uuid5(SPACE, "said"), ScopeIndex(DIM)
+    facts = [item(f"fact {at}", f"the boat is called Tern {at}", kind="semantic", outdates=(said,)) for at in range(8)]
+    turn = item("turn", "the boat was sold")
+
+    def read_on() -> None:
+        for fact in facts * 100:
+            index.remove(fact.memory_id)
+            index.put(turn)
+            index.put(fact)
+
+    with ThreadPoolExecutor(1) as thread:
+        reading, told = thread.submit(read_on), set()
+        while not reading.done():
+            told |= {one.memory_id for one in index.replacing([said])}
+    assert told <= {fact.memory_id for fact in facts}
+    assert len(index.replacing([said])) == len(facts)

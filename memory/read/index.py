@@ -130,9 +130,13 @@ class ScopeIndex:
         return item if item is not None and item.memory_id == memory_id else None
 
     def replacing(self, event_ids: Iterable[UUID]) -> list[IndexItem]:
-        """The facts and procedures that have taken the place of something said in these turns."""
-        slots = {slot for event_id in event_ids for slot in self._facts.replacing(event_id)}
-        return [self._items[slot] for slot in sorted(slots)]
+        """The facts and procedures that have taken the place of something said in these turns. Asked on the event loop
+        as well, like `held`.
+        """
+        said = frozenset(event_ids)
+        slots = {slot for event_id in said for slot in tuple(self._facts.replacing(event_id))}
+        items = (self._items.get(slot) for slot in sorted(slots))
+        return [item for item in items if item is not None and not said.isdisjoint(item.outdates)]
 
     @property
     def bytes_held(self) -> int:
