@@ -173,15 +173,18 @@ class Remembering:
         recall = await parts.recaller.recall(question, embedding, self._left_s(asked))
         recall = await with_working(recall, reading, self._left_s(asked))
         recall = let_through(recall, holder)
-        restored = self._styled(asked, conversation, question, restored)
+        restored = await self._styled(asked, conversation, question, restored)
         return await self._kept_too(asked, chat, Remembered(conversation, Kept(), recall, restored), keeping, rung)
 
-    def _styled(self, asked: Asked, conversation: Conversation, question: Question, restored: Restored) -> Restored:
+    async def _styled(
+        self, asked: Asked, conversation: Conversation, question: Question, restored: Restored
+    ) -> Restored:
         """With how the user likes answers to be, where a conversation opens and no style is asked for."""
         named = asked.ask.persona is not None or any(one.section == "persona" for one in restored.candidates)
         if named or not conversation.opens or asked.ask.as_of is not None:
             return restored
-        styles = self._parts.recaller.styles(question, self._parts.settings.preferences.style_notes_max)
+        most = self._parts.settings.preferences.style_notes_max
+        styles = await self._parts.recaller.styles(question, most, self._left_s(asked))
         return replace(restored, candidates=(*restored.candidates, *styles)) if styles else restored
 
     async def _kept_too(

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -494,3 +494,17 @@ async def test_what_is_read_anew_while_a_question_is_embedded_is_not_searched_ha
     found = await asking
     await reading
     assert [one.content for one in found.candidates][:1] == ["my boat is called Halcyon"]
+
+
+async def test_how_a_user_likes_answers_is_told_while_their_scope_is_read_on() -> None:
+    about = {"category": "preference", "predicate": "prefers", "object": "short answers"}
+    rows = [row(f"The user prefers short answers, {at}.", unit(1, 0, 0, 0), kind="semantic") for at in range(60)]
+    store = Store([replace(one, attributes=about) for one in rows])
+    one, hot = recaller(store, Embedder(), staleness_ms=60_000)
+    await hot.get(SCOPE, None)
+    store.rows, store.version = [replace(one, version=2, changed_version=2) for one in store.rows], 2
+    reading = asyncio.create_task(hot.get(SCOPE, {1: 2}))
+    while not reading.done():
+        assert len(await one.styles(question(), 3, 5)) == 1
+        await asyncio.sleep(0)
+    hot.close()

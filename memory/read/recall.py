@@ -201,12 +201,19 @@ class Recaller:
         reading.add_done_callback(_mark_retrieved)
         await asyncio.wait((reading,), timeout=until - asyncio.get_running_loop().time())
 
-    def styles(self, question: Question, most: int) -> tuple[Candidate, ...]:
-        """How the user of a question likes answers to be, by facts of their own scope that are held in this process."""
+    async def styles(self, question: Question, most: int, within_s: float) -> tuple[Candidate, ...]:
+        """How the user of a question likes answers to be, by facts of their own scope that are held in this process;
+        nothing where the recall thread does not come to it `within_s`.
+        """
         hot = self._hot.held(question.scope) if most else None
         if hot is None:
             return ()
-        found = hot.index.styles(question.where.among(hot.visibility), question.now)
+        work = partial(hot.index.styles, question.where.among(hot.visibility), question.now)
+        try:
+            async with asyncio.timeout(within_s):
+                found = await self._hot.run_at_once(hot, work)
+        except TimeoutError:
+            return ()
         own = [one.item for one in found if hot.visibility.get(one.item.scope_id, "own") == "own"]
         return tuple(_as_style(item, place) for place, item in enumerate(own[:most]))
 
