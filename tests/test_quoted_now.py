@@ -13,6 +13,7 @@ import pytest
 
 from memory.chain import Digest
 from memory.ids import new_id
+from memory.keys import KeyRing
 from memory.model import Entry, IndexRow, Quoted, Scope, ScopeVersion, SessionRef, Shown
 from memory.read.conversation import Conversation
 from memory.read.entries import print_of
@@ -21,8 +22,9 @@ from memory.read.index import ScopeIndex
 from memory.read.items import Filter
 from memory.read.ledger import Ledgers
 from memory.telemetry import Metrics
-from tests.product_ledger import Store, World
+from tests.product_ledger import NotHeld, Store, World
 from tests.test_hot_scopes import crowd
+from tests.test_key_ring import Reading
 from tests.test_recall import DIM, NOW, row, unit
 from tests.test_recall import Store as Rows
 
@@ -167,3 +169,46 @@ async def test_a_block_of_a_scope_that_the_index_has_not_heard_of_is_not_withdra
     kept = await ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW)
     assert set(kept.blocks) == {0} and not kept.withdrawn
     hot.close()
+
+
+async def asking(table: Reading, world: World) -> Ledgers:
+    """Ledgers of a process that knows the tenant and no key of its users, which are on their way from now on."""
+    keys = KeyRing(table, bytes(32))
+    await keys.chain_key(world.scope.tenant)
+    table.asked.clear()
+    table.arrives.clear()
+    return Ledgers(world.hot, world.store, cast(Any, NotHeld()), keys, Metrics(), as_stored, str)
+
+
+def quoting() -> tuple[Entry, UUID]:
+    """A block, and the memory that it quotes."""
+    quoted = Shown(new_id(), 1, bytes(8))
+    return Entry("<memory>Halcyon</memory>", 4, (quoted,), "internal", new_id()), quoted.memory_id
+
+
+async def test_a_block_that_is_let_go_of_while_it_is_read_is_not_at_hand() -> None:
+    world, table, place, session = World(), Reading(), Digest(bytes(32)), SessionRef(new_id(), "s")
+    world.keys = KeyRing(table, bytes(32))
+    world.another_process()
+    entry, memory_id = quoting()
+    kept_there = {place: await world.ledgers.sealed(world.scope, session, entry)}
+    conversation = Conversation(session, (place,), None, False, {}, False, ledger=kept_there)
+    ledgers = await asking(table, world)
+    reading = asyncio.create_task(ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW))
+    await asyncio.wait_for(table.asked.wait(), 5)
+    ledgers.let_go(world.scope.tenant)
+    table.arrives.set()
+    await reading
+    assert ledgers.holding(world.scope.tenant, [memory_id]) == 0
+
+
+async def test_a_block_that_is_let_go_of_while_it_is_noted_is_not_at_hand() -> None:
+    world, table, place, session = World(), Reading(), Digest(bytes(32)), SessionRef(new_id(), "s")
+    entry, memory_id = quoting()
+    ledgers = await asking(table, world)
+    noting = asyncio.create_task(ledgers.note(world.scope, session, {place: entry}, {}, ()))
+    await asyncio.wait_for(table.asked.wait(), 5)
+    ledgers.let_go(world.scope.tenant)
+    table.arrives.set()
+    await noting
+    assert ledgers.holding(world.scope.tenant, [memory_id]) == 0

@@ -80,6 +80,7 @@ class EntryCache:
     def __init__(self, bytes_max: int = _BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
+        self.drops = 0  # how often `let_go` was called
         self._held: OrderedDict[tuple[UUID, UUID, Digest], tuple[bytes, Entry | None]] = OrderedDict()
 
     def raw(self, tenant: UUID, session_id: UUID, digests: Sequence[Digest]) -> dict[Digest, bytes]:
@@ -96,10 +97,22 @@ class EntryCache:
         self._held.move_to_end(place)
         return held[1]
 
-    def put(self, tenant: UUID, session_id: UUID, digest: Digest, sealed: bytes, entry: Entry | None) -> None:
-        """Have it at hand, in place of what was there."""
+    def put(
+        self,
+        tenant: UUID,
+        session_id: UUID,
+        digest: Digest,
+        sealed: bytes,
+        entry: Entry | None,
+        drops: int | None = None,
+    ) -> None:
+        """Have it at hand, in place of what was there. Not what was read when there were other `drops`: it may be what
+        was let go of.
+        """
         place = (tenant, session_id, digest)
         self._drop(place)
+        if drops is not None and drops != self.drops:
+            return
         self._held[place] = (sealed, entry)
         self._bytes += _size(self._held[place])
         while self._bytes > self._bytes_max:
@@ -107,6 +120,7 @@ class EntryCache:
 
     def let_go(self, tenant: UUID) -> None:
         """Have nothing of a tenant's at hand."""
+        self.drops += 1
         for place in [place for place in self._held if place[0] == tenant]:
             self._drop(place)
 

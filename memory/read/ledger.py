@@ -165,9 +165,10 @@ class Ledgers:
         from it, the store alone does not say that nothing is to stand there: it may have been sent without memory
         before. Raises StoreUnavailable.
         """
+        drops = self._entries.drops
         raw, found = await self._raw(scope, conversation, places, newest)
         opened = {
-            at: await self._opened(scope, conversation.session, digest, value)
+            at: await self._opened(scope, conversation.session, digest, value, drops)
             for at, digest in places.items()
             if (value := raw.get(digest)) and value != WITHDRAWN
         }
@@ -226,9 +227,10 @@ class Ledgers:
         withdrawn. What is there already stays, unless it is to be said `anew`, as where a `cut` is new. Raises
         QueueUnavailable, StoreUnavailable.
         """
+        drops = self._entries.drops
         sealed = {digest: await self.sealed(scope, session, entry) for digest, entry in entries.items()}
         for digest, entry in entries.items():
-            self._entries.put(scope.tenant, session.session_id, digest, sealed[digest], entry)
+            self._entries.put(scope.tenant, session.session_id, digest, sealed[digest], entry, drops)
         gone = [one.chain for one in withdrawn]
         for digest in gone:
             self._entries.put(scope.tenant, session.session_id, digest, WITHDRAWN, None)
@@ -269,7 +271,9 @@ class Ledgers:
         key = await self._keys.subject_key(scope.tenant, scope.user)
         return seal(key, await self._binding(scope, session), packed(entry))
 
-    async def _opened(self, scope: Scope, session: SessionRef, digest: Digest, value: bytes) -> Entry | None:
+    async def _opened(
+        self, scope: Scope, session: SessionRef, digest: Digest, value: bytes, drops: int
+    ) -> Entry | None:
         """An entry again; None where its key was shredded or its bytes are spoilt."""
         held = self._entries.entry(scope.tenant, session.session_id, digest, value)
         if held is not None:
@@ -280,7 +284,7 @@ class Ledgers:
         except EnvelopeUnreadable:
             self._metrics.ledger("withdrawn", 1, 0, "unreadable")
             return None
-        self._entries.put(scope.tenant, session.session_id, digest, value, entry)
+        self._entries.put(scope.tenant, session.session_id, digest, value, entry, drops)
         return entry
 
     async def _binding(self, scope: Scope, session: SessionRef) -> Binding:
