@@ -244,6 +244,17 @@ async def test_a_server_that_never_greets_holds_nobody(scripted: tuple[Scripted,
     assert asyncio.get_running_loop().time() - began < redis_line.CONNECT_S / 6
 
 
+async def test_who_waits_for_a_connection_that_is_closed_has_a_fault_and_is_not_cancelled(
+    scripted: tuple[Scripted, Line],
+) -> None:
+    server, line = scripted
+    asking = asyncio.create_task(line.ask("get", GET, LONG_S))
+    await asyncio.wait_for(server._come.get(), LONG_S)
+    await line.close()
+    with pytest.raises(QueueUnavailable):
+        await asking
+
+
 async def test_password_and_database_of_the_address_are_used(valkey: ValkeyServer) -> None:
     client = connect(valkey.url)
     await client.execute_command("ACL", "SETUSER", "app", "on", ">p@w", "~*", "+@all")

@@ -111,7 +111,11 @@ class Line:
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._connect())
             self._connecting.add_done_callback(self._has_connected)
-        return await asyncio.shield(self._connecting)
+        connecting = self._connecting
+        await asyncio.wait([connecting])
+        if connecting.cancelled():
+            raise ConnectionError("closed")
+        return connecting.result()
 
     def _has_connected(self, connecting: asyncio.Task[_Connection]) -> None:
         self._connecting = None
