@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+import numpy as np
 import pytest
 
 from memory.chain import Digest
@@ -114,6 +115,19 @@ async def test_a_block_is_judged_by_the_index_as_it_is_where_that_is_late() -> N
     slow.version, slow.delay_s = 2, 30
     law = await asyncio.wait_for(ledgers._law(scope, late(2), [slow.rows[0].memory_id], Filter()), 5)
     assert set(law.items) == {slow.rows[0].memory_id}
+    hot.close()
+
+
+async def test_where_no_index_can_be_made_any_more_the_store_says_what_a_block_quotes() -> None:
+    old = row("my boat is called Halcyon", unit(1, 0, 0, 0))
+    slow, world = Slow([old]), World()
+    hot = HotScopes(slow, dim=DIM, bytes_max=1 << 20, staleness_ms=0, metrics=Metrics())
+    await hot.get(world.scope, None)
+    slow.rows.append(row("of another model", np.zeros(DIM + 1, np.float32), version=2))
+    slow.version, world.store.rows[old.memory_id] = 2, old
+    ledgers = Ledgers(world.hot, world.store, hot, world.keys, Metrics(), as_stored, str)
+    law = await ledgers._law(world.scope, late(2), [old.memory_id], Filter())
+    assert set(law.quoted) == {old.memory_id}
     hot.close()
 
 

@@ -26,7 +26,7 @@ from memory.keys import KeyRing
 from memory.model import Candidate, Entry, IndexRow, Placed, Quoted, Scope, ScopeVersion, SessionRef, Withdrawn
 from memory.read.conversation import CUT, GIVEN, MARKS, RESTORE, WITHDRAWN, Conversation, scope_key
 from memory.read.entries import EntryCache, packed, print_of, unpacked
-from memory.read.hot import HotScope, HotScopes, ScopeTooLarge, item_of
+from memory.read.hot import HotScope, HotScopes, IndexUnreadable, ScopeTooLarge, item_of
 from memory.read.items import Filter, IndexItem
 from memory.read.recall import as_candidate
 from memory.telemetry import Metrics, event
@@ -352,7 +352,7 @@ class Ledgers:
             if not confirming.done() and late is not None:
                 return late
             return await confirming
-        except ScopeTooLarge:
+        except (ScopeTooLarge, IndexUnreadable):
             return None
         except StoreUnavailable:
             if late is None:
