@@ -22,6 +22,7 @@ from memory.read.hot import HotScopes
 from memory.read.items import Filter
 from memory.read.recall import Question, Recaller
 from memory.telemetry import Metrics
+from policies.admission import Features, Verdict, admit
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 SCOPE = Scope(new_id())
@@ -507,4 +508,28 @@ async def test_how_a_user_likes_answers_is_told_while_their_scope_is_read_on() -
     while not reading.done():
         assert len(await one.styles(question(), 3, 5)) == 1
         await asyncio.sleep(0)
+    hot.close()
+
+
+async def test_a_scope_that_is_read_anew_while_it_is_ranked_is_ranked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.read.hot.HERE_ITEMS_MAX", 0)
+    session, loop = new_id(), asyncio.get_running_loop()
+    rows = [row(f"turn {at} of the boat", unit(1, 0, 0, 0), session_id=session, seq=at) for at in range(20)]
+    store, readings = Store(rows), list[Any]()
+
+    def judge(features: Sequence[Features]) -> Sequence[Verdict]:
+        held = hot.held(SCOPE)
+        if not readings and held is not None:
+            old, store.version, store.rebuild = held.index, 2, 2
+            readings.append(asyncio.run_coroutine_threadsafe(hot.get(SCOPE, {1: 2}), loop))
+            while held.index is old:
+                time.sleep(0.001)
+        return admit(features)
+
+    hot = HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=60_000, metrics=Metrics(), evaluate=judge)
+    one = Recaller(hot, store, Embedder(), Metrics())
+    await hot.get(SCOPE, None)
+    found = await one.recall(question(replay=(session, 3)), await one.embed("q"), 30)
+    assert readings and found.reason is None
+    assert [candidate.seq for candidate in found.candidates if candidate.replayed] == [19, 18, 17]
     hot.close()

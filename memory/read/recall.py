@@ -420,7 +420,7 @@ def _seen_for(candidates: tuple[Candidate, ...], hot: HotScope) -> tuple[Candida
 
 def _replayed(question: Question, hot: HotScope, prepared: Prepared) -> tuple[Candidate, ...]:
     """The last turns of the conversation that its client does not send again, newest first."""
-    if question.replay is None:
+    if question.replay is None or not hot.index.is_of_now(prepared):  # it is read anew by now, and will be asked again
         return ()
     said = hot.index.last_said(*question.replay, prepared)
     return tuple(replace(as_candidate(item), why="said before in this conversation", replayed=True) for item in said)
