@@ -320,11 +320,14 @@ class KeyRing:
         now = self._clock()
         if subject is None or not self._is_stale(tenant, subject, now):
             return False
-        self._read_at[tenant, subject] = now
+        before, self._read_at[tenant, subject] = self._read_at[tenant, subject], now
         try:
             found = await self._table.current(tenant, subject)
         except StoreUnavailable:
             return False
+        except asyncio.CancelledError:  # who leaves has heard nothing
+            self._read_at[tenant, subject] = before
+            raise
         return found is None or found.key_id != cached.key_id
 
     def _is_stale(self, tenant: UUID, subject: UUID, now: datetime) -> bool:

@@ -93,3 +93,21 @@ async def test_a_key_that_is_dropped_while_it_is_confirmed_is_not_used_on() -> N
     ring.drop(tenant, old.key_id)
     table.arrives.set()
     assert (await reading).key_id == renewed.key_id
+
+
+async def test_who_leaves_while_a_key_is_confirmed_has_not_confirmed_it() -> None:
+    now = [datetime(2026, 11, 1, tzinfo=UTC)]
+    tenant, table = new_id(), Reading()
+    ring = KeyRing(table, bytes(32), clock=lambda: now[0])
+    await ring.subject_key(tenant, "ada")
+    subject = await ring.subject_id(tenant, "ada")
+    renewed = table.keys[subject] = await ring.renew(tenant, subject)
+    now[0] += CURRENT_STALE
+    table.asked.clear()
+    table.arrives.clear()
+    leaving = asyncio.create_task(ring.subject_key(tenant, "ada"))
+    await asyncio.wait_for(table.asked.wait(), 5)
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    table.arrives.set()
+    assert (await ring.subject_key(tenant, "ada")).key_id == renewed.key_id
