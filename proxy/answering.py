@@ -93,7 +93,7 @@ class Outcome:
 End = Literal["ended", "died", "open"]
 Keep = Callable[[Outcome], Coroutine[Any, Any, None]]
 Refuses = Callable[[int, bytes], bool]
-InBackground = Callable[[Coroutine[Any, Any, None]], object]
+InBackground = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Answering:
@@ -184,7 +184,7 @@ class Answering:
         finally:
             copy.release()
         if keep is not None:
-            await asyncio.shield(asyncio.ensure_future(self._kept(keep, outcome)))
+            await asyncio.shield((left or asyncio.create_task)(self._kept(keep, outcome)))
             lap("hold")
         if hold is not None and end == "open":
             await response.write(hold.held)

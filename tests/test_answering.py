@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import aiohttp
 import pytest
@@ -15,7 +16,7 @@ from multidict import CIMultiDict
 from memory.errors import NotFound, UpstreamUnreachable
 from memory.telemetry import Metrics
 from proxy import answering as module
-from proxy.answering import Answering, Outcome
+from proxy.answering import Answering, InBackground, Outcome
 from proxy.app import Handler, guarded
 from proxy.relay import Upstream
 
@@ -94,7 +95,9 @@ def chunked(*pieces: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def kept(speaks: Speaks, keep: Keeps, metrics: Metrics) -> AsyncIterator[asyncio.StreamReader]:
+async def kept(
+    speaks: Speaks, keep: Keeps, metrics: Metrics, left: InBackground | None = None
+) -> AsyncIterator[asyncio.StreamReader]:
     """What a client reads of an answer that `speaks` writes and `keep` is given."""
 
     async def upstream_speaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,7 +110,7 @@ async def kept(speaks: Speaks, keep: Keeps, metrics: Metrics) -> AsyncIterator[a
 
     async def proxied(request: web.Request) -> web.StreamResponse:
         step = Answering(upstream, metrics, 1 << 20)
-        return (await step.send(request, b"{}", CIMultiDict(), keep=keeping)).response
+        return (await step.send(request, b"{}", CIMultiDict(), keep=keeping, left=left)).response
 
     async with await asyncio.start_server(upstream_speaks, "127.0.0.1", 0) as server:
         there = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -146,6 +149,28 @@ async def all_of(reader: asyncio.StreamReader) -> bytes:
     except ConnectionError:
         pass
     return said
+
+
+async def test_what_is_being_kept_when_its_client_leaves_is_waited_for_at_the_end() -> None:
+    begun, tasks, stored = asyncio.Event(), list[asyncio.Task[None]](), list[str]()
+
+    async def speaks(writer: asyncio.StreamWriter) -> None:
+        writer.write(WHOLE)
+
+    async def keep(outcome: Outcome) -> None:
+        begun.set()
+        await asyncio.sleep(0.2)
+        stored.append(outcome.status)
+
+    def in_background(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        tasks.append(asyncio.create_task(work))
+        return tasks[-1]
+
+    async with kept(speaks, keep, Metrics(), in_background):
+        await begun.wait()
+    assert len(tasks) == 1 and not stored
+    await asyncio.wait(tasks)
+    assert stored
 
 
 async def fails(outcome: Outcome) -> None:
