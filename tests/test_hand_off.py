@@ -338,6 +338,27 @@ async def test_an_unforeseen_failure_of_the_queue_does_not_reach_the_answer(
     assert "unforeseen" in caplog.text
 
 
+async def test_what_an_unforeseen_failure_left_in_memory_is_moved_like_all_else(
+    spool: Spool, counts: Counts, tmp_path: Path
+) -> None:
+    class BrokenOnce(SwitchedQueue):
+        broken = True
+
+        async def put(self, entry: Entry) -> None:
+            if self.broken:
+                self.broken = False
+                raise KeyError("a defect")
+            await super().put(entry)
+
+    queue = BrokenOnce()
+    hand_off = a_hand_off(queue, spool, counts)
+    async with draining(hand_off):
+        entry = an_entry()
+        assert await hand_off.hand_off(entry) == "none"
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 10)
+        assert queue.ids() == [entry.exchange_id]
+
+
 async def test_a_loop_that_is_late_takes_no_queue_for_one(valkey: ValkeyServer, spool: Spool, counts: Counts) -> None:
     queue = RedisQueue(valkey.url, lanes=1)
     hand_off = a_hand_off(queue, spool, counts, hold_ms=50.0)

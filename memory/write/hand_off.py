@@ -279,6 +279,8 @@ class HandOff:
     def _hold(self, entry: Entry) -> None:
         self._held.append(_Held(entry, self._spool.appended if self._spool is not None else 0))
         self._held_bytes += len(entry.envelope)
+        self._behind = True
+        self._wake.set()
         while self._held_bytes > self._memory_bytes_max:
             self._drop_oldest("memory_bytes_max is reached")
 
