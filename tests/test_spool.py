@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -59,6 +60,19 @@ async def test_concurrent_appends_keep_their_order(spool: Spool) -> None:
     entries = [an_entry(b"x" * 100) for _ in range(500)]
     await asyncio.gather(*(spool.append(entry) for entry in entries))
     assert await all_of(spool) == entries
+
+
+async def test_an_entry_that_cannot_be_written_down_takes_none_with_it_that_came_after(spool: Spool) -> None:
+    defect, entry = replace(an_entry(), kind="x" * 256), an_entry()
+    failing = asyncio.create_task(spool.append(defect))
+    while spool._appends._waiting or spool.idle:  # until it is under way: the next one goes with a flush of its own
+        await asyncio.sleep(0)
+    behind = asyncio.create_task(spool.append(entry))
+    await asyncio.wait([failing, behind])
+    assert isinstance(failing.exception(), ValueError)
+    assert not behind.cancelled(), "its caller takes that for its own end, and the entry is nowhere"
+    assert await all_of(spool) == [entry]
+    assert spool.idle
 
 
 async def test_peek_is_bounded_in_bytes_but_gives_at_least_one(spool: Spool) -> None:

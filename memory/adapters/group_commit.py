@@ -66,7 +66,9 @@ class GroupCommit(Generic[T]):
                 if isinstance(exc, Exception) and not done.done():
                     done.set_exception(exc)  # a defect: seen by whoever waits, not taken for a cancellation
                 done.cancel()
-            raise
+            if not isinstance(exc, Exception):
+                raise
+            return  # what waits behind goes with the next flush
         for (_, done), fault in zip(batch, results, strict=True):
             if done.done():
                 continue
