@@ -359,6 +359,39 @@ async def test_what_an_unforeseen_failure_left_in_memory_is_moved_like_all_else(
         assert queue.ids() == [entry.exchange_id]
 
 
+class FullSpool(Spool):
+    """A disk that takes nothing at first, then small entries, and those only once it is let go."""
+
+    takes_bytes = 0
+    let_go: asyncio.Event | None = None
+
+    async def append(self, entry: Entry) -> None:
+        if len(entry.envelope) > self.takes_bytes:
+            raise SpoolUnavailable("full")
+        if self.let_go is not None:
+            await self.let_go.wait()
+        await super().append(entry)
+
+
+async def test_what_memory_must_drop_while_it_is_moved_to_the_spool_takes_nothing_else_with_it(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    spool = FullSpool(tmp_path / "own.spool", MIB)
+    hand_off = a_hand_off(queue, spool, counts, memory_bytes_max=300)
+    queue.up = False
+    moving, behind, last = an_entry(100), an_entry(100), an_entry(150)
+    assert [await hand_off.hand_off(entry) for entry in (moving, behind)] == ["none", "none"]
+    spool.takes_bytes, spool.let_go = 100, asyncio.Event()
+    closing = asyncio.create_task(hand_off.close(drain_s=0.1))
+    await asyncio.sleep(0.3)
+    assert await hand_off.hand_off(last) == "none"  # an answer that ends late: the oldest goes
+    spool.let_go.set()
+    assert await closing == 1
+    left = Spool(spool.path, None)
+    assert await left.peek(count=9, bytes_max=MIB) == [moving, behind]
+    await left.close()
+
+
 async def test_a_loop_that_is_late_takes_no_queue_for_one(valkey: ValkeyServer, spool: Spool, counts: Counts) -> None:
     queue = RedisQueue(valkey.url, lanes=1)
     hand_off = a_hand_off(queue, spool, counts, hold_ms=50.0)

@@ -343,9 +343,7 @@ class HandOff:
     async def _move_held(self) -> int:
         held = self._held[0]
         await self._queue.put(held.entry)
-        if self._held and self._held[0] is held:  # else it was dropped meanwhile, and counted
-            self._held.popleft()
-            self._held_bytes -= len(held.entry.envelope)
+        self._is_safe(held)
         self._meter.count("drained")
         return 1
 
@@ -381,5 +379,12 @@ class HandOff:
 
     async def _memory_to_spool(self) -> None:
         while self._held and self._spool is not None:
-            await self._spool.append(self._held[0].entry)
-            self._held_bytes -= len(self._held.popleft().entry.envelope)
+            held = self._held[0]
+            await self._spool.append(held.entry)
+            self._is_safe(held)
+
+    def _is_safe(self, held: _Held) -> None:
+        """The oldest entry is elsewhere now; it may have been dropped meanwhile, and counted."""
+        if self._held and self._held[0] is held:
+            self._held.popleft()
+            self._held_bytes -= len(held.entry.envelope)
