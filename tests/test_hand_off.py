@@ -392,6 +392,21 @@ async def test_what_memory_must_drop_while_it_is_moved_to_the_spool_takes_nothin
     await left.close()
 
 
+async def test_what_the_spool_has_no_room_for_at_the_end_costs_nothing_that_it_has(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    spool = FullSpool(tmp_path / "own.spool", MIB)
+    hand_off = a_hand_off(queue, spool, counts)
+    queue.up = False
+    large, small = an_entry(1000), an_entry(100)
+    assert [await hand_off.hand_off(entry) for entry in (large, small)] == ["none", "none"]
+    spool.takes_bytes = 100
+    assert await hand_off.close() == 1
+    left = Spool(spool.path, None)
+    assert await left.peek(count=9, bytes_max=MIB) == [small]
+    await left.close()
+
+
 async def test_a_loop_that_is_late_takes_no_queue_for_one(valkey: ValkeyServer, spool: Spool, counts: Counts) -> None:
     queue = RedisQueue(valkey.url, lanes=1)
     hand_off = a_hand_off(queue, spool, counts, hold_ms=50.0)

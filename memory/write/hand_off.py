@@ -167,8 +167,7 @@ class HandOff:
         with contextlib.suppress(QueueUnavailable, SpoolUnavailable, TimeoutError):
             async with asyncio.timeout(drain_s):
                 await self._drain_own()
-        with contextlib.suppress(SpoolUnavailable):
-            await self._memory_to_spool()
+        await self._memory_to_spool()
         lost = len(self._held)
         while self._held:
             self._drop_oldest("the process ends")
@@ -378,13 +377,16 @@ class HandOff:
                 await spool.close(delete=True)
 
     async def _memory_to_spool(self) -> None:
-        while self._held and self._spool is not None:
-            held = self._held[0]
-            await self._spool.append(held.entry)
-            self._is_safe(held)
+        """What the spool takes of it: an entry that it has no room for is in no other's way."""
+        if self._spool is None:
+            return
+        for held in list(self._held):
+            with contextlib.suppress(SpoolUnavailable):
+                await self._spool.append(held.entry)
+                self._is_safe(held)
 
     def _is_safe(self, held: _Held) -> None:
-        """The oldest entry is elsewhere now; it may have been dropped meanwhile, and counted."""
-        if self._held and self._held[0] is held:
-            self._held.popleft()
+        """An entry is elsewhere now; it may have been dropped meanwhile, and counted."""
+        if held in self._held:
+            self._held.remove(held)
             self._held_bytes -= len(held.entry.envelope)
