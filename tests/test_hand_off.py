@@ -407,6 +407,46 @@ async def test_what_the_spool_has_no_room_for_at_the_end_costs_nothing_that_it_h
     await left.close()
 
 
+class Unreadable(Spool):
+    """A file whose disk gives nothing back, nor takes its name out of the directory."""
+
+    async def peek(self, *, count: int, bytes_max: int) -> list[Entry]:
+        raise SpoolUnavailable("input/output error")
+
+    async def close(self, *, delete: bool = False) -> None:
+        await super().close()
+        raise SpoolUnavailable("input/output error")
+
+
+async def test_a_dead_sibling_s_spool_that_cannot_be_read_holds_up_no_other(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        sibling = Spool(tmp_path / f"{name}.spool", MIB)
+        await sibling.append(an_entry())
+        await sibling.close()
+
+    async def orphans() -> list[Spool]:
+        there = [path for path in (tmp_path / "b.spool",) if path.exists()]
+        return [Unreadable(tmp_path / "a.spool", None), *(Spool(path, None, create=False) for path in there)]
+
+    hand_off = HandOff(
+        queue,
+        None,
+        hold_ms=50.0,
+        memory_bytes_max=MIB,
+        meter=counts,
+        orphans=orphans,
+        retry_s=0.01,
+        orphans_each_s=0.05,
+    )
+    async with draining(hand_off), asyncio.timeout(5):
+        while (tmp_path / "b.spool").exists():
+            await asyncio.sleep(0.01)
+    assert len(queue.ids()) == 1
+    assert count(tmp_path) == 1  # what cannot be read stays where it is
+
+
 async def test_a_loop_that_is_late_takes_no_queue_for_one(valkey: ValkeyServer, spool: Spool, counts: Counts) -> None:
     queue = RedisQueue(valkey.url, lanes=1)
     hand_off = a_hand_off(queue, spool, counts, hold_ms=50.0)

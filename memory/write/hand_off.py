@@ -359,22 +359,32 @@ class HandOff:
         return len(entries)
 
     async def _drain_orphans(self) -> None:
-        """Move what dead siblings left. On a fault their locks are given up, and the next round adopts them again."""
+        """Move what dead siblings left, each whatever becomes of the others. On a fault their locks are given up, and
+        the next round adopts them again.
+        """
         if self._orphans is None:
             return
         await self._queue.ping()
         adopted = await self._orphans()
+        async with contextlib.AsyncExitStack() as locks:
+            for spool in adopted:
+                locks.push_async_callback(spool.close, delete=True)
+            faults = [fault for spool in adopted if (fault := await self._drain_orphan(spool)) is not None]
+        if faults:
+            raise faults[0]
+
+    async def _drain_orphan(self, spool: Spooled) -> SpoolUnavailable | None:
+        """Move all of one; its fault, if it has any."""
+        self._meter.count("adopted")
+        if spool.damage:
+            self._meter.count("spool_damaged", spool.damage)
+            log.error("%s: %d damaged places; the records around them are kept", spool.path, spool.damage)
         try:
-            for spool in adopted:
-                self._meter.count("adopted")
-                if spool.damage:
-                    self._meter.count("spool_damaged", spool.damage)
-                    log.error("%s: %d damaged places; the records around them are kept", spool.path, spool.damage)
-                while spool.pending:
-                    await self._move_spooled(spool, _BATCH_ITEMS_MAX)
-        finally:
-            for spool in adopted:
-                await spool.close(delete=True)
+            while spool.pending:
+                await self._move_spooled(spool, _BATCH_ITEMS_MAX)
+        except SpoolUnavailable as fault:
+            return fault
+        return None
 
     async def _memory_to_spool(self) -> None:
         """What the spool takes of it: an entry that it has no room for is in no other's way."""
