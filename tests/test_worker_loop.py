@@ -421,6 +421,22 @@ class Robbed(RedisQueue):
         return await super().take(lanes, count=count, block_ms=block_ms)
 
 
+class Overtaken(RedisQueue):
+    """A queue that answers a reclaim only when the lane is another's by then."""
+
+    def __init__(self, url: str, leases: SharedLeases) -> None:
+        super().__init__(url, lanes=LANES)
+        self._leases = leases
+        self.answered = False
+
+    async def reclaim(self, lane: str, *, count: int) -> list[Delivery]:
+        found = await super().reclaim(lane, count=count)
+        self._leases.seize(lane, "another")
+        await asyncio.sleep(0.5)
+        self.answered = True
+        return found
+
+
 class Watched(RedisQueue):
     """A queue that tells of each look at its lanes."""
 
@@ -529,6 +545,30 @@ async def test_a_lane_that_is_leased_away_is_dropped_in_the_middle_of_its_work(
         leases.seize(the_lane(), "another")
         await asyncio.wait_for(cancelled.wait(), 10)
     assert (store.stored, (await queue.depth()).in_flight) == ([], 1)
+
+
+async def test_what_was_reclaimed_when_the_lane_was_lost_is_not_begun(
+    valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
+) -> None:
+    queue = Overtaken(valkey.url, leases)
+    begun: list[str] = []
+
+    async def begins(lane: str) -> None:
+        begun.append(lane)
+
+    store.before_commit = begins
+    try:
+        await queue.prepare()
+        await queue.put(an_entry())
+        await queue.take([the_lane()], count=1, block_ms=0)
+        async with working(queue, leases, store.handle, lease_s=0.6), asyncio.timeout(20):
+            while not queue.answered:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)
+        assert begun == []
+        assert (await queue.depth()).in_flight == 1
+    finally:
+        await queue.close()
 
 
 async def test_lanes_are_dropped_while_the_leasing_store_is_away_and_taken_again_after(

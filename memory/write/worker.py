@@ -239,10 +239,10 @@ class Worker:
 
     async def _reclaim(self, lane: Lane) -> bool:
         deliveries = await self._queue.reclaim(lane.name, count=self._count(1))
-        if deliveries:
-            self._start(lane, deliveries)
-        else:
+        if not deliveries:
             lane.reclaim = False
+        elif not lane.lost:  # what was lost while we asked is for whoever has it now
+            self._start(lane, deliveries)
         return bool(deliveries)
 
     async def _take(self, lanes: Sequence[Lane]) -> int:
