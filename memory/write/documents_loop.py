@@ -39,7 +39,7 @@ class TakesUploads(Protocol):
         """One that is this worker's for `lease_s`."""
 
     async def keep(self, due: DocumentDue, lease_s: float) -> bool:
-        """Have it longer; False where it is gone."""
+        """Have it longer; False where it is gone, or another's by now."""
 
     async def give_back(self, due: DocumentDue, pause_s: float = 0.0) -> None:
         """Another may take it after the pause."""

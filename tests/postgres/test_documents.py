@@ -328,6 +328,18 @@ async def test_one_that_comes_late_stores_nothing(shelf: Shelf) -> None:
     assert len(await shelf.chunks(document_id)) == 1
 
 
+async def test_one_that_comes_late_gives_nothing_back_that_is_anothers(shelf: Shelf) -> None:
+    document_id = await shelf.stage(PIRAN)
+    late = await shelf.store.take(LEASE_S)
+    shelf.expire()
+    due = await shelf.store.take(LEASE_S)
+    assert late is not None and due is not None
+    await shelf.store.give_back(late)
+    assert not await shelf.store.keep(late, LEASE_S)
+    assert await shelf.documents.store(due) is not None, "the work of who has it was for nothing"
+    assert len(await shelf.chunks(document_id)) == 1
+
+
 async def test_a_later_upload_takes_the_place_of_one_that_waits(shelf: Shelf) -> None:
     document_id = await shelf.stage(PIRAN)
     early = await shelf.store.take(LEASE_S)

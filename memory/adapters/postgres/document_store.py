@@ -88,14 +88,14 @@ class DocumentStore:
         return DocumentDue(row["tenant_id"], row["upload_id"], row["scope_id"], row["takes"]) if row else None
 
     async def keep(self, due: DocumentDue, lease_s: float) -> bool:
-        """Have it for `lease_s` more; False where it is not there any more."""
+        """Have it for `lease_s` more; False where it is not there any more, or another's by now."""
         async with self._database.transaction(due.tenant) as tx:
-            return await tx.value("keep_document_due", due.tenant, due.upload_id, lease_s) is not None
+            return await tx.value("keep_document_due", due.tenant, due.upload_id, due.takes, lease_s) is not None
 
     async def give_back(self, due: DocumentDue, pause_s: float = 0.0) -> None:
-        """Another may take it after `pause_s`; this time does not count."""
+        """Another may take it after `pause_s`, unless one has it already; this time does not count."""
         async with self._database.transaction(due.tenant) as tx:
-            await tx.run("give_back_document_due", due.tenant, due.upload_id, pause_s)
+            await tx.run("give_back_document_due", due.tenant, due.upload_id, due.takes, pause_s)
 
     async def staged(self, due: DocumentDue) -> Staged | None:
         """What waits there; None where it was deleted or forgotten since."""

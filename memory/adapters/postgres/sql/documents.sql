@@ -87,21 +87,22 @@ WHERE tenant_id = $1 AND upload_id = $2 AND taken_until < clock_timestamp()
 RETURNING tenant_id, upload_id, scope_id, takes;
 
 -- name: keep_document_due
--- Keep it for so many seconds more; no row where it is not there any more.
--- $1 tenant uuid, $2 upload_id uuid, $3 seconds float8
+-- Keep it for so many seconds more; no row where it is not there any more, or another has taken it since.
+-- $1 tenant uuid, $2 upload_id uuid, $3 takes int4, $4 seconds float8
 -- Uses: document_due_pkey. Rows: upload_id.
 UPDATE document_due
-SET taken_until = clock_timestamp() + make_interval(secs => $3)
-WHERE tenant_id = $1 AND upload_id = $2
+SET taken_until = clock_timestamp() + make_interval(secs => $4)
+WHERE tenant_id = $1 AND upload_id = $2 AND takes = $3
 RETURNING upload_id;
 
 -- name: give_back_document_due
--- Nobody has it for so many seconds, and that it was taken does not count against it.
--- $1 tenant uuid, $2 upload_id uuid, $3 seconds float8
+-- Nobody has it for so many seconds, and that it was taken does not count against it; nothing, where another has taken it
+-- since.
+-- $1 tenant uuid, $2 upload_id uuid, $3 takes int4, $4 seconds float8
 -- Uses: document_due_pkey. Rows: none.
 UPDATE document_due
-SET taken_until = clock_timestamp() + make_interval(secs => $3), takes = greatest(takes - 1, 0)
-WHERE tenant_id = $1 AND upload_id = $2;
+SET taken_until = clock_timestamp() + make_interval(secs => $4), takes = greatest(takes - 1, 0)
+WHERE tenant_id = $1 AND upload_id = $2 AND takes = $3;
 
 -- name: finish_document_due
 -- It is over: nothing, where another has done it, or the upload is gone. How often it was taken must be ours.
