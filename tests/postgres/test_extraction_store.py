@@ -102,6 +102,17 @@ async def test_what_a_dead_worker_had_is_taken_again_and_counted(
     assert [due.takes for due in await taken(dues)] == [3]
 
 
+async def test_one_that_comes_late_gives_nothing_back_that_is_anothers(store: Stores, dues: ExtractionStore) -> None:
+    await kept(store, waiting(store.scope()))
+    (late,) = await taken(dues, lease_s=0.0)
+    assert len(await taken(dues, lease_s=0.5)) == 1
+    await dues.give_back([late])
+    assert await taken(dues) == [], "a third asks the model what the second asks it now"
+    await dues.keep([late], 60.0)
+    await asyncio.sleep(0.6)
+    assert [due.takes for due in await taken(dues)] == [3]
+
+
 async def test_a_tenant_with_little_is_not_kept_waiting_by_one_with_much(store: Stores, dues: ExtractionStore) -> None:
     small = await store.keys.ensure_tenant("small", T0)
     for number in range(20):

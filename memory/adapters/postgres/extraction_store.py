@@ -57,13 +57,14 @@ class ExtractionStore:
 
     async def keep(self, dues: Sequence[Due], lease_s: float) -> None:
         """Keep them for `lease_s` more."""
+        which = [due.tenant for due in dues], [due.exchange_id for due in dues], [due.takes for due in dues]
         async with self._all() as tx:
-            await tx.run("keep_due", [due.tenant for due in dues], [due.exchange_id for due in dues], lease_s)
+            await tx.run("keep_due", *which, lease_s)
 
     async def give_back(self, dues: Iterable[Due]) -> None:
-        """Another may take them at once; this time does not count."""
+        """Another may take them at once, unless one has them already; this time does not count."""
         async with self._all() as tx:
-            await tx.run_many("give_back_due", ((due.tenant, due.exchange_id) for due in dues))
+            await tx.run_many("give_back_due", ((due.tenant, due.exchange_id, due.takes) for due in dues))
 
     async def waiting(self) -> int:
         """How many exchanges wait, at most COUNTED_MAX."""

@@ -49,21 +49,21 @@ WHERE t.tenant_id = w.tenant_id AND t.exchange_id = w.exchange_id AND t.taken_un
 RETURNING t.tenant_id, t.exchange_id, t.scope_id, t.session_id, t.seq_from, t.seq_to, t.session_last, t.since, t.takes;
 
 -- name: keep_due
--- Keep what is in hand for so many seconds more. The arrays go pairwise.
--- $1 tenants uuid[], $2 exchange_ids uuid[], $3 seconds float8
+-- Keep what is in hand for so many seconds more, but for what another has taken since. The arrays go together.
+-- $1 tenants uuid[], $2 exchange_ids uuid[], $3 takes int4[], $4 seconds float8
 -- Uses: extraction_due_pkey. Rows: none.
 UPDATE extraction_due t
-SET taken_until = clock_timestamp() + make_interval(secs => $3)
-FROM unnest($1::uuid[], $2::uuid[]) AS w (tenant_id, exchange_id)
-WHERE t.tenant_id = w.tenant_id AND t.exchange_id = w.exchange_id;
+SET taken_until = clock_timestamp() + make_interval(secs => $4)
+FROM unnest($1::uuid[], $2::uuid[], $3::int4[]) AS w (tenant_id, exchange_id, takes)
+WHERE t.tenant_id = w.tenant_id AND t.exchange_id = w.exchange_id AND t.takes = w.takes;
 
 -- name: give_back_due
--- Nobody has it now, and that it was taken does not count against it.
--- $1 tenant uuid, $2 exchange_id uuid
+-- Nobody has it now, and that it was taken does not count against it; nothing, where another has taken it since.
+-- $1 tenant uuid, $2 exchange_id uuid, $3 takes int4
 -- Uses: extraction_due_pkey. Rows: none.
 UPDATE extraction_due
 SET taken_until = '-infinity', takes = greatest(takes - 1, 0)
-WHERE tenant_id = $1 AND exchange_id = $2;
+WHERE tenant_id = $1 AND exchange_id = $2 AND takes = $3;
 
 -- name: finish_due
 -- It is done: nothing, where another has done it, or its exchange is gone.
