@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from memory.adapters.postgres import facts as fact_store
 from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.checkpoint_store import CheckpointStore
+from memory.adapters.postgres.database import NoKeys, Transaction
 from memory.adapters.postgres.erase_anew import AnewStore
 from memory.adapters.postgres.erase_jobs import JOB
 from memory.adapters.postgres.erase_probe import DatabaseProbe
@@ -27,6 +28,7 @@ from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.own_memory import add_own_memory
+from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sharing import Sharing
@@ -747,6 +749,36 @@ async def test_what_redis_is_told_just_before_the_deletion_goes_too(
         await erasing
     assert await held() == {f"mp:h:{{{ada.tenant.hex}:{scope_key(chain_key, eve).hex()}"}
     await hot.close()
+
+
+class Waits(NoKeys):
+    """A transaction that has read the id of a scope and is held up with it."""
+
+    reads = frozenset({"find_scope"})
+
+    def __init__(self) -> None:
+        self.has_read, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def opened(self, tx: Transaction, query: Query, arguments: Sequence[Any], rows: list[Any]) -> list[Any]:
+        self.has_read.set()
+        await self.goes_on.wait()
+        return rows
+
+
+async def test_an_id_that_was_read_before_its_scope_was_erased_is_not_kept(bench: Bench) -> None:
+    ada, waits = bench.stores.scope("ada"), Waits()
+    await bench.commit(ada, "s")
+    scopes = Scopes(bench.stores.database.with_vault(lambda: waits))
+    finding = asyncio.create_task(scopes.find(ada))
+    await waits.has_read.wait()
+    await bench.run(await bench.ask("user", "ada", ada))
+    scopes.drop_ids(ada.tenant, [await bench.stores.scopes.find(ada) or 0])
+    bench.stores.scopes.drop(ada)
+    waits.goes_on.set()
+    gone = await finding
+    back = await bench.stores.scopes.ensure(ada)
+    assert back != gone
+    assert await scopes.find(ada) == back
 
 
 async def test_a_record_whose_copy_was_begun_before_its_user_was_forgotten_is_not_stored(bench: Bench) -> None:

@@ -23,6 +23,7 @@ class Scopes:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._ids: OrderedDict[Scope, ScopeId] = OrderedDict()
+        self._drops = 0  # what was read across one is not kept
         # Erased by another process, whose word was not heard here: the next write makes the scope anew.
         database.refused.append(self.drop_ids)
 
@@ -32,16 +33,18 @@ class Scopes:
         if known is not None:
             self._ids.move_to_end(scope)
             return known
+        drops = self._drops
         async with self._database.transaction(scope.tenant, read_only=True) as tx:
-            return self._remember(scope, await tx.value("find_scope", *_names(scope)))
+            return self._remember(scope, await tx.value("find_scope", *_names(scope)), drops)
 
     async def ensure(self, scope: Scope) -> ScopeId:
         """The id of a scope, made when it is new."""
         known = await self.find(scope)
         if known is None:
+            drops = self._drops
             async with self._database.transaction(scope.tenant) as tx:
                 await tx.run("add_scope", *_names(scope))
-                known = self._remember(scope, await tx.value("find_scope", *_names(scope)))
+                known = self._remember(scope, await tx.value("find_scope", *_names(scope)), drops)
         if known is None:
             raise StoreUnavailable("a scope was stored and is not there")
         return known
@@ -55,16 +58,20 @@ class Scopes:
     def drop(self, scope: Scope) -> None:
         """Forget an id: its scope was erased elsewhere."""
         self._ids.pop(scope, None)
+        self._drops += 1
 
     def drop_ids(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
         """Forget these ids: their scopes were erased elsewhere."""
         gone = set(scope_ids)
         for scope in [scope for scope, known in self._ids.items() if scope.tenant == tenant and known in gone]:
             del self._ids[scope]
+        self._drops += 1
 
-    def _remember(self, scope: Scope, found: int | None) -> ScopeId | None:
+    def _remember(self, scope: Scope, found: int | None, drops: int) -> ScopeId | None:
         if found is None:
             return None
+        if drops != self._drops:
+            return ScopeId(found)
         self._ids[scope] = ScopeId(found)
         while len(self._ids) > CACHE_SCOPES_MAX:
             self._ids.popitem(last=False)
