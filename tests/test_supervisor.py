@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -457,6 +458,34 @@ async def test_a_command_that_cannot_be_executed_is_tried_again_with_the_reason(
         await asyncio.sleep(0.02)
     await keeper.stop((signal.SIGTERM, 1.0))
     assert "cannot execute /no/such/program" in log.getvalue()
+
+
+@pytest.mark.parametrize("left", [0, 2])
+async def test_a_child_is_started_again_when_there_are_descriptors_again(tmp_path: Path, left: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def ended(_pid: int) -> None:
+        if not keeper.deaths:
+            free = [os.dup(0) for _ in range(left + 1)]
+            for descriptor in free:
+                os.close(descriptor)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1], hard))
+
+    log = StringIO()
+    keeper = Keeper(Command("child", ("/bin/false",), {}, log=tmp_path / "log"), Journal(log, "json"), ended=ended)
+    keeper.start()
+    try:
+        async with asyncio.timeout(5):
+            while keeper.deaths < 2:
+                await asyncio.sleep(0.02)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    while keeper.deaths < 3:
+        await asyncio.sleep(0.02)
+    await keeper.stop((signal.SIGTERM, 1.0))
+    reasons = [json.loads(line)["reason"] for line in log.getvalue().splitlines()]
+    assert "Too many open files" in reasons[1]
+    assert reasons[2] == "exit code 1"
 
 
 def test_sums_survive_any_number_of_dead_workers_and_their_files_do_not(tmp_path: Path) -> None:

@@ -90,28 +90,27 @@ class Child:
 def start(command: Command) -> Child:
     """Start a command from the main thread (the kernel binds the death signal to the thread that starts the child)."""
     account = command.account
-    with open(os.devnull, "rb") as nothing:
-        output = _output(command.log)
-        try:
-            process = subprocess.Popen(
-                command.argv,
-                env=dict(command.env),
-                cwd=command.cwd,
-                stdin=nothing,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                pass_fds=command.fds,
-                user=account.uid if account else None,
-                group=account.gid if account else None,
-                extra_groups=[] if account else None,
-                preexec_fn=_dies_with(os.getpid(), command.death_signal),
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise StartFailed(f"{command.name}: cannot execute {command.argv[0]}: {error}") from error
-        finally:
-            if command.log is not None:
-                os.close(output)
+    output = _output(command.log)
+    try:
+        process = subprocess.Popen(
+            command.argv,
+            env=dict(command.env),
+            cwd=command.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=command.fds,
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=[] if account else None,
+            preexec_fn=_dies_with(os.getpid(), command.death_signal),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StartFailed(f"{command.name}: cannot execute {command.argv[0]}: {error}") from error
+    finally:
+        if command.log is not None:
+            os.close(output)
     return Child(command, process)
 
 

@@ -96,7 +96,10 @@ class Keeper:
 
     async def _live(self) -> str:
         """One life of the child; returns why it ended."""
-        reader, writer = os.pipe()
+        try:
+            reader, writer = os.pipe()
+        except OSError as error:
+            return f"no pipe can be had: {error.strerror}"
         command = dataclasses.replace(
             self.command,
             env={**self.command.env, **self._first_env, READY_FD: str(writer)},
