@@ -522,6 +522,18 @@ def test_files_of_commands_that_ended_are_folded_and_those_of_running_ones_stay(
     assert [sample.value for metric in samples for sample in metric.samples] == [2.0 * len(ended) + 1.0]
 
 
+def test_the_empty_file_of_a_worker_that_was_killed_at_its_start_spoils_no_sum(tmp_path: Path) -> None:
+    metrics = MetricsDir(tmp_path / "metrics")
+    metrics.clear()
+    (metrics.path / "counter_999.db").touch()
+    for pid in range(999, 1000 + DEAD_MAX):
+        if pid > 999:
+            write_metric(metrics.path / f"counter_{pid}.db", "requests_total", 2.0)
+        metrics.reap(pid)
+    samples = MultiProcessCollector(CollectorRegistry(), str(metrics.path)).collect()  # type: ignore[no-untyped-call]
+    assert [sample.value for metric in samples for sample in metric.samples] == [2.0 * DEAD_MAX]
+
+
 def write_metric(path: Path, name: str, value: float) -> None:
     file = MmapedDict(str(path))  # type: ignore[no-untyped-call]
     file.write_value(mmap_key(name, name, [], [], "help"), value, 0.0)  # type: ignore[no-untyped-call]

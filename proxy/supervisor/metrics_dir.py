@@ -36,8 +36,10 @@ class MetricsDir:
 
     def reap(self, pid: int) -> None:
         """Take note that a process has ended."""
-        for gauge in self.path.glob(f"gauge_*_{pid}.db"):
-            gauge.unlink(missing_ok=True)
+        for file in self.path.glob(f"*_{pid}.db"):
+            # Empty is the one of a process that was killed before it had taken its room: nobody can read it.
+            if file.name.startswith("gauge_") or not file.stat().st_size:
+                file.unlink(missing_ok=True)
         if any(self.path.glob(f"*_{pid}.db")):
             self._dead.append(pid)
         if len(self._dead) > DEAD_MAX:
