@@ -19,6 +19,7 @@ from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.queries import load_queries
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
+from memory.adapters.postgres.redact_store import RedactStore
 from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.row_vault import RowVault, vaulted
 from memory.adapters.postgres.write_store import WriteStore
@@ -31,6 +32,7 @@ from memory.read.items import Filter
 from memory.stored import MemoryChange
 from policies.labels import Sensitivity
 from tests.postgres.seed import T0, Stores, exchange, memory_of, stores
+from tests.postgres.test_redaction_store import SECRET, swept
 from tests.postgres_fixture import DIM, TestDatabase
 
 WORD = "Zugspitze"
@@ -215,6 +217,23 @@ async def test_an_edit_of_a_sealed_memory_stays_sealed_and_lowering_it_opens_it(
     assert vault.postgres.psql(f"SELECT count(*) FROM {vault.postgres.embeddings}") == "1"
     moment = await records.memory(scope, one, now=LATER)
     assert moment.attributes == {"topic": WORD}
+
+
+async def test_what_was_sealed_while_a_sweep_looked_at_it_stays_sealed(vault: Vaulted) -> None:
+    scope = vault.stores.scope()
+    made = exchange(scope, "s", 0, (f"I live on {WORD}, and my token is {SECRET}",))
+    await vault.stores.write.commit(made, now=T0)
+    one, records = made.memories[0].memory_id, vault.stores.records
+
+    class Slow(RedactStore):
+        async def put_memories(self, *args: Any) -> None:
+            await records.patch_memory(scope, one, 1, MemoryChange(sensitivity="confidential"), LATER)
+            await super().put_memories(*args)
+
+    on = Slow(vault.stores.database, [vault.postgres.embeddings])
+    await swept(vault.stores, vault.postgres, apply=True, on=on).run()
+    assert WORD not in vault.raw()
+    assert (await records.memory(scope, one, now=LATER)).content == f"I live on {WORD}, and my token is {SECRET}"
 
 
 async def test_as_of_opens_the_older_version(vault: Vaulted) -> None:

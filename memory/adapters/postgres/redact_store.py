@@ -154,7 +154,9 @@ class RedactStore:
         tenant, one = scope.tenant, memory.memory_id
         taught = await tx.row("procedure_as_taught", tenant, one)
         for version in memory.versions:
-            await tx.run("rewrite_version", tenant, one, version.number, version.content, version.attributes)
+            row = (tenant, one, version.number, version.content, version.attributes)
+            if not await tx.run("rewrite_version", *row):
+                continue
             for drop in self._drops if version.vectors is not None else ():
                 await tx.run(drop, tenant, one, version.number)
             if version.vectors is not None:

@@ -83,12 +83,12 @@ JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id
 ORDER BY m.created_at, m.memory_id, v.version;
 
 -- name: rewrite_version
--- A version as these rules leave it.
+-- A version as these rules leave it, unless it was sealed meanwhile.
 -- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 content text, $5 attributes jsonb
 -- Uses: memory_versions_pkey. Rows: none.
 UPDATE memory_versions
 SET content = $4, attributes = $5, cleaned_by = mp_rules()
-WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
+WHERE tenant_id = $1 AND memory_id = $2 AND version = $3 AND sensitivity IN ('public', 'internal');
 
 -- name: versions_are_clean
 -- All versions of these memories hold nothing that these rules would cut.
