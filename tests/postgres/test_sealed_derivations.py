@@ -73,6 +73,49 @@ async def test_a_summary_that_carries_confidential_words_on_is_sealed(vault: Vau
     assert "parser" not in vault.raw()
 
 
+async def test_a_summary_of_words_that_became_confidential_while_it_was_made_is_made_anew(vault: Vaulted) -> None:
+    scope = vault.stores.scope()
+    summariser = Summariser(vault.stores.write, every_turns=2, every_tokens=9_999, sentences_max=8, clock=lambda: T0)
+    made = exchange(scope, "s", 0, SAID[:2], retrieval=None)
+    await vault.stores.write.commit(made, now=T0)
+
+    async def sum_up(*, meanwhile: bool) -> None:
+        due = await summariser.due(scope, made.session)
+        assert due is not None
+        windowed = replace(due.memory, windows=((0, len(due.memory.content)),), vectors=vectors(1))
+        if meanwhile:
+            change = MemoryChange(sensitivity="confidential")
+            await vault.stores.records.patch_memory(scope, made.memories[0].memory_id, 1, change, T0)
+        await summariser.keep(scope, made.session, replace(due, memory=windowed), SUBJECT, LANE, vault.stores.fence)
+
+    await sum_up(meanwhile=True)
+    assert "parser" not in vault.raw()
+    await sum_up(meanwhile=False)
+    assert "parser" not in vault.raw()
+    state = await vault.stores.write.summary_state(scope, made.session.session_id)
+    assert state is not None and (state.sensitivity, state.summarised_seq) == ("confidential", 2)
+
+
+async def test_an_episode_of_words_that_became_confidential_while_it_was_told_is_told_anew(vault: Vaulted) -> None:
+    scope, words = vault.stores.scope(), Words()
+    made = [exchange(scope, "s", at, SAID[at : at + 2], retrieval=None) for at in (0, 2)]
+    for one in made:
+        await vault.stores.write.commit(one, now=T0)
+    vault.postgres.psql("UPDATE sessions SET active_at = clock_timestamp() - interval '2 hours'")
+    store = PostgresEpisodes(vault.stores.database, vault.postgres.embeddings)
+    teller = Teller(store, words, words, words, ALONE, lambda: T0, lives={}, approve="all")
+    leader = Leadership(vault.stores.database, JOB, "one")
+    (due,) = await store.due(scope.tenant, idle_s=1800, turns_max=60, limit=9)
+    episode = await teller.episode(due)
+    assert episode is not None and episode.memory is not None
+    change = MemoryChange(sensitivity="confidential")
+    for one in made:
+        await vault.stores.records.patch_memory(scope, one.memories[0].memory_id, 1, change, T0)
+    assert not await store.put(due, episode, fence=await leader.lead(30) or 0, now=T0)
+    assert (await teller.sweep(lambda: leader.lead(30))).stored == 1
+    assert "parser" not in vault.raw()
+
+
 async def test_a_confidential_turn_lends_its_words_to_no_neighbour(vault: Vaulted) -> None:
     made = exchange(vault.stores.scope(), "s", 0, ("The vault code is heliotrope.", "Noted.", "And lunch?", "At noon."))
     await vault.stores.write.commit(made, now=T0)

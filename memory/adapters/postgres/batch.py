@@ -22,6 +22,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.errors import StoreRefused
 from memory.model import NewMemory, Scope, ScopeId, SessionRef, Turn
 from memory.stored import Digests
+from policies.labels import Sensitivity, derived_sensitivity
 from policies.text import storable
 
 _NOBODY = UUID(int=0)
@@ -194,6 +195,15 @@ def resting_on_new(memories: Iterable[NewMemory], new: Iterable[UUID], without: 
         and memory.memory_id not in without
         and without.isdisjoint(memory.source_turns)
     ]
+
+
+async def outgrown(tx: Transaction, tenant: UUID, memory: NewMemory) -> bool:
+    """Whether a turn that a memory rests on has become more sensitive than the memory since it was read. Nobody raises
+    one while the caller has the scope's lock.
+    """
+    found = await tx.fetch("labels_of_turns", tenant, list(memory.source_turns))
+    labels = (memory.sensitivity, *(Sensitivity(row["sensitivity"]) for row in found))
+    return derived_sensitivity(labels) != memory.sensitivity
 
 
 async def store_memories(

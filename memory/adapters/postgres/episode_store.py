@@ -1,8 +1,9 @@
 """Where ended sessions are found and episodes are put: a tenant in, due sessions, their turns and stored ranges out.
 
 An episode goes into one transaction: under the leader's fence, behind the session's row, and only if the range is
-still as it was read, so that what was forgotten or replaced meanwhile is not told. A range is put once: it must begin
-where the last one ended, and its content key is unique. Raises StoreUnavailable, StoreRefused, LeaseLost.
+still as it was read, so that what was forgotten, replaced or made confidential meanwhile is not told. A range is put
+once: it must begin where the last one ended, and its content key is unique. Raises StoreUnavailable, StoreRefused,
+LeaseLost.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from memory.adapters.postgres import derived_procedures, rows
+from memory.adapters.postgres import batch, derived_procedures, rows
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.leadership import lane_of_job
@@ -85,6 +86,9 @@ class PostgresEpisodes:
             if now_there is None or (now_there["turns"], now_there["recorded_at"]) != read:
                 return False
             if episode.memory is not None:
+                await tx.row("lock_scope", tenant, due.scope_id)
+                if await batch.outgrown(tx, tenant, episode.memory):
+                    return False
                 await self._store(tx, due, episode, episode.memory, now)
             await tx.run("mark_told", tenant, session_id, upto)
         return True
