@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from memory.adapters.postgres import outbox, rows
+from memory.adapters.postgres import batch, outbox, rows
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.queries import Query
@@ -131,14 +131,16 @@ class ToldStore:
     async def _as_read(
         self, tx: Transaction, tenant: UUID, memory: NewMemory | None, episodes: Sequence[OldEpisode]
     ) -> bool:
-        """Whether all that is told may still be told, and says what it said when it was read."""
+        """Whether all that is told may still be told, and says what it said when it was read, under the same labels."""
         if memory is not None and await tx.fetch("turns_not_told", tenant, list(memory.source_turns)):
+            return False
+        if memory is not None and await batch.outgrown(tx, tenant, memory):
             return False
         ids = [one.memory_id for one in episodes]
         if not ids:
             return True
-        there = {one.memory_id: one.version for one in await _episodes(tx, tenant, ids)}
-        same = all(there.get(one.memory_id) == one.version for one in episodes)
+        there = {one.memory_id: one for one in await _episodes(tx, tenant, ids)}
+        same = all(there.get(one.memory_id) == one for one in episodes)
         return same and not await tx.fetch("turns_not_told_of", tenant, ids)
 
     async def _write(
