@@ -11,9 +11,11 @@ from uuid import UUID
 
 import pytest
 
-from memory.adapters.postgres.database import Bounds
+from memory.adapters.postgres.database import Bounds, NoKeys, Transaction
 from memory.adapters.postgres.episode_store import JOB, PostgresEpisodes
 from memory.adapters.postgres.leadership import Leadership
+from memory.adapters.postgres.queries import Query
+from memory.adapters.postgres.records import Records
 from memory.config import load_settings
 from memory.consolidation import Due, Lead, terms_of
 from memory.errors import LeaseLost
@@ -179,6 +181,45 @@ async def test_a_summary_of_a_turn_that_was_hidden_meanwhile_is_not_put(night: N
     await night.stores.records.delete_memory(night.stores.scope(), made.memories[0].memory_id, T0)
     assert await store.put_rebuilt(tenant, before, anew, terms, lead) == 0
     assert postgres.psql(f"SELECT version FROM memories WHERE memory_id = '{summary_id}'") == "1"
+
+
+class Waits(NoKeys):
+    """A deletion that has hidden its memory and is held up before it can be seen."""
+
+    reads = frozenset({"facts_left_alone"})
+
+    def __init__(self) -> None:
+        self.has_hidden, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def opened(self, tx: Transaction, query: Query, arguments: Sequence[Any], rows: list[Any]) -> list[Any]:
+        self.has_hidden.set()
+        await self.goes_on.wait()
+        return rows
+
+
+async def test_a_summary_of_a_turn_that_is_being_hidden_is_not_put(night: Night, postgres: TestDatabase) -> None:
+    made, summary_id = await summarised(night, BOAT, "Halcyon, noted for later.", HOME)
+    store, scope = night.store, night.stores.scope()
+    scope_id, tenant = await night.stores.scopes.ensure(scope), night.stores.tenant
+    fence = await store.lead("night", 600)
+    assert fence is not None
+    lead, terms = Lead("night", fence, (await store.begin(T0)).run_id), terms_of(night.settings, T0)
+    await night.stores.records.delete_memory(scope, made.memories[2].memory_id, T0)
+    before = await store.old_summary(tenant, scope_id, summary_id)
+    assert before is not None
+    anew = await night.on(store)._parts.summarise(before, (await store.summarised_turns(tenant, before, 0, 99))[:2])
+    assert anew is not None and BOAT in anew.content
+    waits = Waits()
+    slow = Records(night.stores.database.with_vault(lambda: waits), night.stores.scopes, postgres.embeddings)
+    hiding = asyncio.create_task(slow.delete_memory(scope, made.memories[0].memory_id, T0))
+    await waits.has_hidden.wait()
+    putting = asyncio.create_task(store.put_rebuilt(tenant, before, anew, terms, lead))
+    await asyncio.sleep(0.3)
+    waits.goes_on.set()
+    await hiding
+    assert await putting == 0
+    shown = postgres.psql("SELECT count(*) FROM memories WHERE kind = 'summary' AND deleted_at IS NULL")
+    assert shown == "0", "what was hidden is told in it"
 
 
 async def test_an_answer_that_only_repeated_memory_is_in_no_episode(night: Night) -> None:

@@ -359,6 +359,7 @@ class ConsolidateStore(ToldStore):
         async with self._database.transaction(tenant, [old.scope_id]) as tx:
             await hold_fence(tx, _LANE, lead.fence)
             session = await tx.row("lock_session_by_id", tenant, old.session_id)
+            await tx.row("lock_scope", tenant, old.scope_id)  # nobody hides anything from here on
             known = await tx.row("current_version_of", tenant, old.memory_id)
             if session is None or session["summary_memory_id"] != old.memory_id or known is None:
                 return 0
