@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from memory.adapters.postgres import sealing
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.import_store import ImportStore
+from memory.adapters.postgres.migrate import ensure_embedding_table
 from memory.adapters.postgres.queries import load_queries
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
 from memory.adapters.postgres.redact_store import RedactStore
 from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.row_vault import RowVault, vaulted
+from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
 from memory.envelope import DataKey
 from memory.errors import EnvelopeUnreadable
@@ -286,6 +288,27 @@ async def test_another_model_embeds_what_was_said_and_seals_it(vault: Vaulted) -
         assert await tx.fetch(lacking, vault.stores.tenant, ids, 10) == []
     assert vault.postgres.psql(f"SELECT count(*) FROM {vault.postgres.embeddings}") == "0"
     assert vault.postgres.psql("SELECT count(*) FROM sealed_windows") == "2"
+
+
+async def test_what_becomes_confidential_leaves_no_vector_of_any_model_open(vault: Vaulted) -> None:
+    """Of a model that stands by, too: it was filled while the memory was internal."""
+    await ensure_embedding_table(vault.postgres.owner, "other", "d", DIM, None)
+    tables = {one.table for one in await ServingStore(vault.stores.database).models()}
+    assert len(tables) == 2
+    made = exchange(vault.stores.scope(), "s", 0, (f"I live on {WORD}",))
+    await vault.stores.write.commit(made, now=T0)
+    one, scope_id = made.memories[0], await vault.stores.scopes.find(vault.stores.scope())
+    assert scope_id is not None
+    (other,) = tables - {vault.postgres.embeddings}
+    add = vault.stores.database.queries["add_embedding"].of_table(other)
+    async with vault.stores.database.transaction(vault.stores.tenant, [scope_id]) as tx:
+        await tx.run_many(add, [(vault.stores.tenant, scope_id, one.memory_id, 1, 0, 0, 5, one.vectors[0])])
+    change = MemoryChange(sensitivity="confidential")
+    await vault.stores.records.patch_memory(vault.stores.scope(), one.memory_id, 1, change, LATER)
+    assert {table: vault.postgres.psql(f"SELECT count(*) FROM {table}") for table in tables} == dict.fromkeys(
+        tables, "0"
+    )
+    assert vault.postgres.psql("SELECT count(DISTINCT embeddings) FROM sealed_windows") == "2"
 
 
 async def test_a_key_is_read_on_the_connection_that_writes(vault: Vaulted) -> None:

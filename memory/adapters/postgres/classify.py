@@ -22,17 +22,15 @@ from memory.adapters.postgres.sealing import vector_of
 from policies.labels import Sensitivity, derived_sensitivity
 
 
-async def classify(
-    tx: Transaction, place: Place, memory_id: UUID, label: Sensitivity, changed_version: int, table: str
-) -> None:
-    """Raise and seal what belongs to this memory; `table` holds its vectors. The transaction sees the place's scope,
-    and behind this no other. Raises StoreUnavailable.
+async def classify(tx: Transaction, place: Place, memory_id: UUID, label: Sensitivity, changed_version: int) -> None:
+    """Raise and seal what belongs to this memory. The transaction sees the place's scope, and behind this no other.
+    Raises StoreUnavailable.
     """
     turns = await tx.fetch("turns_under", place.tenant, memory_id)
     lower = [row for row in turns if _raised(row, label) != row["sensitivity"]]
     await tx.run_many("seal_turn", (_turn(place, row, label) for row in lower))
     ids = {memory_id, *await made_of(tx, place, [row["event_id"] for row in turns])}
-    await raise_made(tx, place, ids, label, changed_version, table, told={memory_id})
+    await raise_made(tx, place, ids, label, changed_version, told={memory_id})
 
 
 async def made_of(tx: Transaction, place: Place, event_ids: Sequence[UUID]) -> list[UUID]:
@@ -47,33 +45,33 @@ async def raise_made(
     memory_ids: Iterable[UUID],
     label: Sensitivity,
     changed_version: int,
-    table: str,
     *,
     told: Collection[UUID],
 ) -> None:
     """Raise and seal these memories, in every version, and their copies. The feed has been `told` of some."""
     ids = sorted(memory_ids)
     await tx.fetch("lock_memories", place.tenant, ids)  # who is copying one of them has done so, or finds it raised
-    raised = await _raise(tx, place, ids, label, table)
+    raised = await _raise(tx, place, ids, label)
     stated = await tx.fetch("drop_facts", place.tenant, ids) + await tx.fetch("drop_procedures", place.tenant, ids)
     keys = ((place.tenant, row["memory_id"], key_of_its_own(b"sealed", row["memory_id"])) for row in stated)
     await tx.run_many("rekey_memory", keys)
     await tx.run("changed_with", place.tenant, ids, changed_version)
     await tx.run("rebuild_scope", place.tenant, place.scope_id, changed_version)  # neighbours hold words of the turns
     await announce_events(tx, place, "updated", sorted(raised - set(told)))
-    await _take_back(tx, place, ids, label, table)
+    await _take_back(tx, place, ids, label)
 
 
-async def _raise(tx: Transaction, place: Place, ids: Sequence[UUID], label: Sensitivity, table: str) -> set[UUID]:
-    """Every version of these memories, with its vectors; those of which any was labelled lower."""
+async def _raise(tx: Transaction, place: Place, ids: Sequence[UUID], label: Sensitivity) -> set[UUID]:
+    """Every version of these memories, with its vectors of every model; those of which any was labelled lower."""
     versions = await tx.fetch("versions_of", place.tenant, ids)
     fewer = [row for row in versions if _raised(row, label) != row["sensitivity"]]
     await tx.run_many("seal_version", (_version(place, row, label) for row in fewer))
-    await _seal_vectors(tx, place, versions, table)
+    for model in await tx.fetch("stored_models"):
+        await _seal_vectors(tx, place, versions, model["table_name"])
     return {row["memory_id"] for row in fewer}
 
 
-async def _take_back(tx: Transaction, place: Place, ids: Iterable[UUID], label: Sensitivity, table: str) -> None:
+async def _take_back(tx: Transaction, place: Place, ids: Iterable[UUID], label: Sensitivity) -> None:
     """The copies of these memories, and of those, in whatever scopes they lie; each scope is seen for this alone. In
     everybody's order of locks: a memory before the scopes of its copies, a scope before its memories.
     """
@@ -85,17 +83,17 @@ async def _take_back(tx: Transaction, place: Place, ids: Iterable[UUID], label: 
         await tx.see(place.tenant, seen)
         for scope_id in sorted(set(copies.values())):
             here = [one for one, where in copies.items() if where == scope_id]
-            await _hide_copies(tx, replace(place, scope_id=scope_id), here, label, table)
+            await _hide_copies(tx, replace(place, scope_id=scope_id), here, label)
         known |= copies.keys()
         more = list(copies)
     await tx.see(place.tenant, [place.scope_id])
 
 
-async def _hide_copies(tx: Transaction, place: Place, copies: Sequence[UUID], label: Sensitivity, table: str) -> None:
+async def _hide_copies(tx: Transaction, place: Place, copies: Sequence[UUID], label: Sensitivity) -> None:
     """Copies of one scope. One that was hidden before is hidden anew: it does not come back with its source."""
     changed = await tx.value("bump_scope", place.tenant, place.scope_id)
     locked = await tx.fetch("lock_memories", place.tenant, copies)
-    await _raise(tx, place, copies, label, table)
+    await _raise(tx, place, copies, label)
     await tx.run_many("hide_memory", ((place.tenant, one, place.now, changed) for one in copies))
     shown = [row["memory_id"] for row in locked if row["deleted_at"] is None]
     await announce(tx, place.tenant, place.scope_id, "deleted", shown, by="source", at=place.now)

@@ -312,7 +312,7 @@ class _Storing:
         await self._replace(lines, updates, standing, before, version)
         over = await made_of_risen(tx, place, risen(changed, lines.labels, updates))
         born, learnt = await self._store_stated(sifted, taught, list(lines.changed), version)
-        await seal_made(tx, place, over, updates, version, self._embeddings.add.embeddings)
+        await seal_made(tx, place, over, updates, version)
         return version, born, learnt, held + more
 
     async def _store_stated(

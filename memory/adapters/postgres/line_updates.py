@@ -127,9 +127,8 @@ async def seal_made(
     made: Mapping[Sensitivity, Sequence[UUID]],
     updates: Sequence[Update],
     changed_version: int,
-    table: str,
 ) -> None:
     """All versions of it, those from before too, as with a PATCH (memory.adapters.postgres.classify)."""
     told = {one.memory_id for one in updates}
     for label, ids in made.items():
-        await raise_made(tx, place, ids, label, changed_version, table, told=told)
+        await raise_made(tx, place, ids, label, changed_version, told=told)

@@ -195,8 +195,7 @@ class Records:
             await tx.run("point_memory", scope.tenant, memory_id, version + 1, changed)
             if change.sensitivity in SEALED_LABELS:
                 place = Place(scope.tenant, scope_id, memory_id, memory_id, now)
-                table = self._add_embedding.embeddings
-                await classify(tx, place, memory_id, Sensitivity(change.sensitivity), changed, table)
+                await classify(tx, place, memory_id, Sensitivity(change.sensitivity), changed)
             elif change.sensitivity is not None:
                 await tx.run("raise_turns", scope.tenant, memory_id, change.sensitivity)
             released = change.validation_status == "confirmed" and await tx.row(
