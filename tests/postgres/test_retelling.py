@@ -222,6 +222,27 @@ async def test_a_summary_of_a_turn_that_is_being_hidden_is_not_put(night: Night,
     assert shown == "0", "what was hidden is told in it"
 
 
+async def test_a_summary_that_would_tell_what_is_confidential_by_now_is_not_put(night: Night) -> None:
+    """The one that stands does not rest on that turn, so nothing raised it."""
+    _, summary_id = await summarised(night, BOAT, "Halcyon, noted for later.", HOME)
+    store, scope = night.store, night.stores.scope()
+    scope_id, tenant = await night.stores.scopes.ensure(scope), night.stores.tenant
+    fence = await store.lead("night", 600)
+    assert fence is not None
+    lead, terms = Lead("night", fence, (await store.begin(T0)).run_id), terms_of(night.settings, T0)
+    other = exchange(scope, "another", 0, ("My sister is called Ines.",))
+    await night.stores.write.commit(other, now=T0)
+    before = await store.old_summary(tenant, scope_id, summary_id)
+    assert before is not None
+    anew = await night.on(store)._parts.summarise(before, (await store.summarised_turns(tenant, before, 0, 99))[:2])
+    assert anew is not None
+    more = replace(anew, source_turns=(*anew.source_turns, other.turns[0].event_id))
+    change = MemoryChange(sensitivity="confidential")
+    await night.stores.records.patch_memory(scope, other.memories[0].memory_id, 1, change, T0)
+    assert await store.put_rebuilt(tenant, before, more, terms, lead) == 0
+    assert await store.put_rebuilt(tenant, before, anew, terms, lead) == 1
+
+
 async def test_an_answer_that_only_repeated_memory_is_in_no_episode(night: Night) -> None:
     made = exchange(
         night.stores.scope(), "s", 0, (WORK, "You told me that your boat is called Halcyon."), retrieval=None

@@ -206,6 +206,14 @@ async def outgrown(tx: Transaction, tenant: UUID, memory: NewMemory) -> bool:
     return derived_sensitivity(labels) != memory.sensitivity
 
 
+async def may_be_told(tx: Transaction, tenant: UUID, memory: NewMemory) -> bool:
+    """Whether every turn that a memory rests on may be told now, under the memory's label. As `outgrown`, behind the
+    scope's lock.
+    """
+    hidden = await tx.fetch("turns_not_told", tenant, list(memory.source_turns))
+    return not hidden and not await outgrown(tx, tenant, memory)
+
+
 async def store_memories(
     tx: Transaction,
     place: Place,

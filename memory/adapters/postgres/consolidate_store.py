@@ -353,7 +353,7 @@ class ConsolidateStore(ToldStore):
         self, tenant: UUID, old: OldSummary, memory: NewMemory | None, terms: Terms, lead: Lead
     ) -> int:
         """Put a new version in the place of a summary, or erase it where nothing is left (None). Returns how many: none
-        where the summary went on meanwhile, or a turn that it tells may not be told any more.
+        where the summary went on meanwhile, or a turn that it tells may not be told any more, or under a higher label.
         """
         task = _Task(tenant, old.scope_id, "summaries", [Due(old.memory_id)], terms, lead)
         async with self._database.transaction(tenant, [old.scope_id]) as tx:
@@ -367,7 +367,7 @@ class ConsolidateStore(ToldStore):
                 return 0
             if memory is None:
                 await self._erase(tx, task, [old.memory_id], "erased", "nothing_left")
-            elif await tx.fetch("turns_not_told", tenant, list(memory.source_turns)):
+            elif not await batch.may_be_told(tx, tenant, memory):
                 return 0
             else:
                 version: int = await tx.value("bump_scope", tenant, old.scope_id)

@@ -132,9 +132,7 @@ class ToldStore:
         self, tx: Transaction, tenant: UUID, memory: NewMemory | None, episodes: Sequence[OldEpisode]
     ) -> bool:
         """Whether all that is told may still be told, and says what it said when it was read, under the same labels."""
-        if memory is not None and await tx.fetch("turns_not_told", tenant, list(memory.source_turns)):
-            return False
-        if memory is not None and await batch.outgrown(tx, tenant, memory):
+        if memory is not None and not await batch.may_be_told(tx, tenant, memory):
             return False
         ids = [one.memory_id for one in episodes]
         if not ids:

@@ -261,10 +261,8 @@ class WriteStore:
             if (standing and standing["changed_version"]) != made_of:
                 return None
             await tx.row("lock_scope", scope.tenant, scope_id)  # nobody hides anything from here on
-            if await tx.fetch("turns_not_told", scope.tenant, list(memory.source_turns)):
-                return None  # erased or hidden while it was read: the next summary is made without
-            if await batch.outgrown(tx, scope.tenant, memory):
-                return None  # the next one is as sensitive as they are now
+            if not await batch.may_be_told(tx, scope.tenant, memory):
+                return None  # erased, hidden or confidential since it was read: the next is made of what there is now
             version = await tx.value("bump_scope", scope.tenant, scope_id)
             if standing is None:
                 number = 1
