@@ -200,6 +200,20 @@ async def test_a_reading_that_was_let_go_of_takes_its_successor_along_in_nothing
     assert await hot.get(SCOPE, None) is held
 
 
+@pytest.mark.parametrize("strict", [False, True])
+async def test_who_waits_for_a_reading_that_is_let_go_of_gets_the_next_one(store: Store, strict: bool) -> None:
+    """It has read what was erased before its process said that it holds nothing of it any more."""
+    erased = store.tell(3, "a secret that is to be forgotten")
+    hot, store.opens = hot_of(store), asyncio.Event()
+    asking = asyncio.create_task(hot.get(SCOPE, None, strict=strict))
+    while not store.asked:
+        await asyncio.sleep(0)
+    hot.let_go(SCOPE.tenant, [store.erase(erased)])
+    store.opens.set()
+    index = (await asking).index
+    assert erased not in index and len(index) == 2
+
+
 async def test_a_reading_that_fails_behind_who_left_says_nothing_and_the_next_one_begins(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

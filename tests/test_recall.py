@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -532,4 +533,30 @@ async def test_a_scope_that_is_read_anew_while_it_is_ranked_is_ranked_again(monk
     found = await one.recall(question(replay=(session, 3)), await one.embed("q"), 30)
     assert readings and found.reason is None
     assert [candidate.seq for candidate in found.candidates if candidate.replayed] == [19, 18, 17]
+    hot.close()
+
+
+async def test_what_is_erased_while_a_question_is_ranked_is_in_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.read.hot.HERE_ITEMS_MAX", 0)
+    loop, let_go = asyncio.get_running_loop(), threading.Event()
+    erased, left = row("my boat is called Halcyon", unit(1, 0, 0, 0)), row("a boat needs paint", unit(1, 0.1, 0, 0))
+    store = Store([erased, left])
+
+    def erase() -> None:
+        store.rows, store.version, store.rebuild = [left], 2, 2
+        hot.let_go(SCOPE.tenant, [1])
+        let_go.set()
+
+    def judge(features: Sequence[Features]) -> Sequence[Verdict]:
+        if not let_go.is_set():
+            loop.call_soon_threadsafe(erase)
+            let_go.wait(10)
+        return admit(features)
+
+    hot = HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=60_000, metrics=Metrics(), evaluate=judge)
+    one = Recaller(hot, store, Embedder(), Metrics())
+    await hot.get(SCOPE, None)
+    found = await one.recall(question(), await one.embed("q"), 30)
+    assert let_go.is_set() and found.reason is None
+    assert [candidate.memory_id for candidate in found.candidates] == [left.memory_id]
     hot.close()

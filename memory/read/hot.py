@@ -91,7 +91,8 @@ class HotScope:
     """One index and what it is known to hold. `reading` are the scopes that are being read into it: what it has of them
     is not known by `versions` yet. `chains` maps a turn's chain digest to what was made of that turn
     alone, `visibility` a scope to why it is seen, `quoted` is what conversations were given and no prompt gets now:
-    of kinds that the index does not follow until anything in its scopes moves.
+    of kinds that the index does not follow until anything in its scopes moves; `is_let_go`: something of it was erased,
+    so it answers nobody any more, not even who has it already.
     """
 
     index: ScopeIndex
@@ -100,6 +101,7 @@ class HotScope:
     chains: dict[bytes, tuple[UUID, ...]] = field(default_factory=dict)
     visibility: Mapping[int, Visibility] = field(default_factory=dict)
     quoted: dict[UUID, Quoted] = field(default_factory=dict)
+    is_let_go: bool = False
     bytes_held: int = 0
     confirmed_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -113,8 +115,8 @@ class HotScope:
 
     @property
     def is_read_anew(self) -> bool:
-        """Whether it is empty or half-read, from its beginning: no answer of it is one."""
-        return bool(self.reading) and not self.versions
+        """Whether it is empty or half-read, from its beginning, or another is: no answer of it is one."""
+        return self.is_let_go or (bool(self.reading) and not self.versions)
 
     def is_behind(self, announced: Announcement) -> bool:
         """Whether it holds an older version of the announced scope."""
@@ -210,6 +212,7 @@ class HotScopes:
         for scope, hot in list(self._scopes.items()):
             if scope.tenant == tenant and (not hot.versions or gone & (hot.versions.keys() | hot.reading)):
                 del self._scopes[scope]
+                hot.is_let_go = True
 
     def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int:
         """How many of these ids any index of the tenant holds."""
@@ -238,19 +241,22 @@ class HotScopes:
     async def get(self, scope: Scope, announced: Mapping[int, int] | None, *, strict: bool = False) -> HotScope:
         """The index of a scope, as new as it must be; `strict` confirms always (a search reads its own writes).
 
-        What is read goes on when who waits for it leaves: an index read in part is read anew from its beginning.
+        What is read goes on when who waits for it leaves: an index read in part is read anew from its beginning. One
+        that is let go of meanwhile may have read what was erased: then who waits gets what is read behind that.
         """
-        self._refuse_given_up(scope)
-        hot = self._scopes.get(scope)
-        if hot is None:
-            hot = self._scopes[scope] = HotScope(self._empty())
-        self._scopes.move_to_end(scope)
-        if strict or self.fresh(scope, announced) is None:
-            reading = asyncio.create_task(self._brought_up(scope, hot, announced, strict=strict))
-            self._reading.add(reading)
-            reading.add_done_callback(self._read)
-            await asyncio.shield(reading)
-        return hot
+        while True:
+            self._refuse_given_up(scope)
+            hot = self._scopes.get(scope)
+            if hot is None:
+                hot = self._scopes[scope] = HotScope(self._empty())
+            self._scopes.move_to_end(scope)
+            if strict or self.fresh(scope, announced) is None:
+                reading = asyncio.create_task(self._brought_up(scope, hot, announced, strict=strict))
+                self._reading.add(reading)
+                reading.add_done_callback(self._read)
+                await asyncio.shield(reading)
+            if not hot.is_let_go:
+                return hot
 
     async def _brought_up(
         self, scope: Scope, hot: HotScope, announced: Mapping[int, int] | None, *, strict: bool
