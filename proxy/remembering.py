@@ -82,12 +82,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What memory has for one request: its conversation, what stands in it again, and what was recalled."""
+    """What memory has for one request: its conversation, what stands in it again, and what was recalled; and how often
+    the ledgers had let go of something before that (`Ledgers.drops`).
+    """
 
     conversation: Conversation
     kept: Kept
     recall: Recall
     restored: Restored = NOTHING_RESTORED
+    drops: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,7 @@ class Remembering:
         the deadline and from `rung` down. Raises NotFound for a checkpoint that is not there, and nothing else.
         """
         parts, scope = self._parts, asked.ask.scope
+        drops = parts.ledgers.drops
         wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
         query = chat.query_text if wanted and chat.placeable else ""
         embedded = bool(query) and rung in ("full", "no-rerank")
@@ -145,9 +149,8 @@ class Remembering:
             raise
         keeping = self._keeping(asked, chat, conversation) if rung != "none" else None
         if not query or self._has_decided(chat, conversation):
-            return await self._kept_too(
-                asked, chat, Remembered(conversation, Kept(), Recall(), restored), keeping, rung
-            )
+            has = Remembered(conversation, Kept(), Recall(), restored, drops)
+            return await self._kept_too(asked, chat, has, keeping, rung)
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         replay = self._replay(asked, conversation)
         reading = parts.working.start(scope, replay[0]) if replay and parts.working else None
@@ -169,12 +172,14 @@ class Remembering:
         if rung in ("ledger", "none"):
             known = parts.recaller.known(question)
             recall = Recall(rung=rung, reason="overload") if known is None else let_through(known, holder)
-            return await self._kept_too(asked, chat, Remembered(conversation, Kept(), recall, restored), keeping, rung)
+            has = Remembered(conversation, Kept(), recall, restored, drops)
+            return await self._kept_too(asked, chat, has, keeping, rung)
         recall = await parts.recaller.recall(question, embedding, self._left_s(asked))
         recall = await with_working(recall, reading, self._left_s(asked))
         recall = let_through(recall, holder)
         restored = await self._styled(asked, conversation, question, restored)
-        return await self._kept_too(asked, chat, Remembered(conversation, Kept(), recall, restored), keeping, rung)
+        has = Remembered(conversation, Kept(), recall, restored, drops)
+        return await self._kept_too(asked, chat, has, keeping, rung)
 
     async def _styled(
         self, asked: Asked, conversation: Conversation, question: Question, restored: Restored
@@ -373,8 +378,7 @@ class Remembering:
             noting.append(capture.in_background(noted(work)))
         if entries or kept.found or prompt.withdrawn or prompt.cuts:
             anew, cut = conversation.opens or prompt.cuts, new_cut(conversation, prompt)
-            said = self._say(asked, conversation, entries, kept.found, prompt.withdrawn, anew=anew, cut=cut)
-            noting.append(said)
+            noting.append(self._say(asked, has, entries, prompt.withdrawn, anew=anew, cut=cut))
         return noting
 
     @staticmethod
@@ -393,21 +397,20 @@ class Remembering:
 
     def withdraw(self, asked: Asked, conversation: Conversation, withdrawn: Sequence[Withdrawn]) -> asyncio.Task[None]:
         """Have the ledger say what is never sent again."""
-        return self._say(asked, conversation, {}, {}, withdrawn)
+        return self._say(asked, Remembered(conversation, Kept(), Recall()), {}, withdrawn)
 
     def _say(
         self,
         asked: Asked,
-        conversation: Conversation,
+        has: Remembered,
         entries: Mapping[Digest, Entry | None],
-        found: Mapping[Digest, bytes],
         withdrawn: Sequence[Withdrawn],
         *,
         anew: bool = False,
         cut: Digest | None = None,
     ) -> asyncio.Task[None]:
-        ledgers, session = self._parts.ledgers, conversation.session
-        work = ledgers.note(asked.ask.scope, session, entries, found, withdrawn, anew=anew, cut=cut)
+        scope, session, found = asked.ask.scope, has.conversation.session, has.kept.found
+        work = self._parts.ledgers.note(scope, session, entries, found, withdrawn, anew=anew, cut=cut, drops=has.drops)
         return self._parts.capture.in_background(noted(work))
 
 

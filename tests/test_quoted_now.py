@@ -15,8 +15,8 @@ import pytest
 from memory.chain import Digest
 from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Entry, IndexRow, Quoted, Scope, ScopeVersion, SessionRef, Shown
-from memory.read.conversation import Conversation
+from memory.model import Entry, IndexRow, Quoted, Scope, ScopeVersion, SessionRef, Shown, Withdrawn
+from memory.read.conversation import WITHDRAWN, Conversation
 from memory.read.entries import print_of
 from memory.read.hot import HotScope, HotScopes, as_stored
 from memory.read.index import ScopeIndex
@@ -226,3 +226,18 @@ async def test_a_block_that_is_let_go_of_while_it_is_noted_is_not_at_hand() -> N
     table.arrives.set()
     await noting
     assert ledgers.holding(world.scope.tenant, [memory_id]) == 0
+
+
+async def test_a_block_that_is_let_go_of_while_it_is_noted_is_not_said_to_redis() -> None:
+    """What Redis was told before goes behind this; what the write path may keep of it is in the store."""
+    world, table, session = World(), Reading(), SessionRef(new_id(), "s")
+    place, bare, found, gone = (Digest(bytes([at]) * 32) for at in range(4))
+    ledgers = await asking(table, world)
+    said = {place: quoting()[0], bare: None}
+    withdrawn = (Withdrawn(gone, "erased"),)
+    noting = asyncio.create_task(ledgers.note(world.scope, session, said, {found: b"sealed"}, withdrawn))
+    await asyncio.wait_for(table.asked.wait(), 5)
+    ledgers.let_go(world.scope.tenant)
+    table.arrives.set()
+    await noting
+    assert world.hot.ledger == {(session.session_id, bare): b"", (session.session_id, gone): WITHDRAWN}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import UTC, datetime
+from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,14 +15,17 @@ import pytest
 from memory.chain import chain
 from memory.config import Settings
 from memory.ids import new_id
-from memory.model import Recall, SessionRef
+from memory.model import Recall, Scope, SessionRef
 from memory.read.conversation import Conversation
+from memory.read.hot import item_of
 from memory.read.ledger import Kept
-from proxy.identity import Ask
-from proxy.prompt import Prompt, bare_prompt
+from memory.read.recall import as_candidate
+from proxy.identity import Ask, Credential
+from proxy.prompt import Prompt, Room, assemble, bare_prompt
 from proxy.remembering import Asked, Remembered, Remembering
 from proxy.wire.chat_request import ChatRequest
-from tests.product_ledger import World
+from tests.product_ledger import RULES, World
+from tests.test_recall import row, unit
 
 Messages = tuple[dict[str, Any], ...]
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -80,3 +84,52 @@ async def test_what_was_too_long_by_itself_decides_nothing() -> None:
 async def test_of_a_message_that_the_model_has_read_it_is_not_said_that_it_had_nothing(messages: Messages) -> None:
     chat, prompt = of(messages)
     assert await told(messages, prompt, chat) == {}
+
+
+class Finds:
+    """A recaller that finds one memory; an erasure is announced just behind that."""
+
+    def __init__(self, world: World, *, erased: bool) -> None:
+        self.world, self.erased = world, erased
+
+    def confirm(self, scope: Scope) -> None:
+        """Nothing is held."""
+
+    async def embed(self, *_: object) -> None:
+        """No vector."""
+
+    async def styles(self, *_: object) -> tuple[()]:
+        """None."""
+        return ()
+
+    async def recall(self, *_: object) -> Recall:
+        """The memory."""
+        if self.erased:
+            self.world.ledgers.let_go(self.world.scope.tenant)
+        return Recall((as_candidate(item_of(row("My boat is called Halcyon.", unit(1, 0, 0, 0)))),), "full")
+
+
+@pytest.mark.parametrize("erased", [False, True])
+async def test_what_was_recalled_before_something_was_erased_is_not_said_to_redis_behind_that(erased: bool) -> None:
+    world, works = World(), Works()
+    chat = ChatRequest.parse(
+        json.dumps({"messages": [{"role": "user", "content": "What is my boat called?"}]}).encode()
+    )
+    hot = SimpleNamespace(known_scope_ids=lambda scope: ())
+    parts = SimpleNamespace(
+        settings=Settings(), keys=world.keys, conversations=world.conversations, hot=hot, working=None,
+        ledgers=world.ledgers, capture=works, recaller=Finds(world, erased=erased),
+    )  # fmt: skip
+    asking, credential = Ask(world.scope), Credential(world.scope.tenant)
+    asked = Asked(new_id(), datetime.now(UTC), perf_counter(), chat.body, chat, asking, None, credential)
+    remembering = Remembering(cast(Any, parts))
+    has = await remembering.remember(asked, chat, "full")
+    said = assemble(
+        chat, has.recall, has.kept, Room(10_000), RULES, chain=has.conversation.digests[0], retrieval_id=new_id(),
+        salt=None, may_place=True, opens=True,
+    )  # fmt: skip
+    assert len(said.newly_placed) == 1
+    remembering.note(asked, chat, has, said)
+    for work in works.under_way:
+        await work
+    assert bool(world.hot.ledger) is not erased

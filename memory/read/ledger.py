@@ -148,6 +148,11 @@ class Ledgers:
         """Hold nothing of a tenant's in process: something was erased."""
         self._entries.let_go(tenant)
 
+    @property
+    def drops(self) -> int:
+        """How often something was let go of: for `note`, of what is recalled from now on."""
+        return self._entries.drops
+
     def holding(self, tenant: UUID, memory_ids: Iterable[UUID]) -> int:
         """How many of these ids the entries held in process quote."""
         return self._entries.holding(tenant, frozenset(memory_ids))
@@ -222,12 +227,15 @@ class Ledgers:
         *,
         anew: bool = False,
         cut: Digest | None = None,
+        drops: int | None = None,
     ) -> None:
         """Have every process know what is placed now (None: nothing), what was `found` in the store and what was
-        withdrawn. What is there already stays, unless it is to be said `anew`, as where a `cut` is new. Raises
-        QueueUnavailable, StoreUnavailable.
+        withdrawn. What is there already stays, unless it is to be said `anew`, as where a `cut` is new. Not what was
+        recalled when there were other `drops`: it may be what was erased, and the write path keeps what may be kept.
+        Raises QueueUnavailable, StoreUnavailable.
         """
-        drops = self._entries.drops
+        drops = self._entries.drops if drops is None else drops
+        chain_key = await self._keys.chain_key(scope.tenant)
         sealed = {digest: await self.sealed(scope, session, entry) for digest, entry in entries.items()}
         for digest, entry in entries.items():
             self._entries.put(scope.tenant, session.session_id, digest, sealed[digest], entry, drops)
@@ -235,11 +243,12 @@ class Ledgers:
         for digest in gone:
             self._entries.put(scope.tenant, session.session_id, digest, WITHDRAWN, None)
         known: dict[Digest, bytes] = {**found, **sealed}
+        if drops != self._entries.drops:
+            known = {digest: value for digest, value in sealed.items() if not value}
         if cut is not None:
             self._entries.put(scope.tenant, session.session_id, CUT, cut, None)
             known[CUT] = cut
         if known or gone:
-            chain_key = await self._keys.chain_key(scope.tenant)
             await self._hot.note(scope, scope_key(chain_key, scope), session.session_id, known, gone, anew=anew)
 
     async def mark_restore(self, scope: Scope, session_id: UUID, mark: bytes) -> None:
