@@ -560,3 +560,41 @@ async def test_what_is_erased_while_a_question_is_ranked_is_in_no_answer(monkeyp
     assert let_go.is_set() and found.reason is None
     assert [candidate.memory_id for candidate in found.candidates] == [left.memory_id]
     hot.close()
+
+
+class Emptied(Store):
+    """A store of which all that a scope has may be erased, the scope included."""
+
+    gone = False
+
+    async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
+        return () if self.gone else await super().visible_scopes(scope)
+
+
+@pytest.mark.parametrize("how", ["let go of", "read anew and empty"])
+async def test_what_was_taken_out_of_a_scope_while_it_was_ranked_is_not_given(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.read.hot.HERE_ITEMS_MAX", 0)
+    loop, ended = asyncio.get_running_loop(), list[Any]()
+    store = Emptied([row("my boat is called Halcyon", unit(1, 0, 0, 0))])
+
+    async def erased() -> None:
+        store.rows, store.gone = [], True
+        if how == "let go of":
+            hot.let_go(SCOPE.tenant, [1])
+        else:
+            await hot.get(SCOPE, None, strict=True)
+
+    def judge(features: Sequence[Features]) -> Sequence[Verdict]:
+        if not ended:
+            ended.append(asyncio.run_coroutine_threadsafe(erased(), loop).result(10))
+        return admit(features)
+
+    hot = HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=60_000, metrics=Metrics(), evaluate=judge)
+    one = Recaller(hot, store, Embedder(), Metrics())
+    await hot.get(SCOPE, None)
+    found = await one.recall(question(), await one.embed("q"), 30)
+    assert ended and found.reason is None
+    assert found.candidates == ()
+    hot.close()

@@ -118,6 +118,10 @@ class HotScope:
         """Whether it is empty or half-read, from its beginning, or another is: no answer of it is one."""
         return self.is_let_go or (bool(self.reading) and not self.versions)
 
+    def answers_by(self, index: ScopeIndex) -> bool:
+        """Whether what was found in this index may be given: it is the one at hand, whole, and nothing was erased."""
+        return self.index is index and not self.is_read_anew
+
     def is_behind(self, announced: Announcement) -> bool:
         """Whether it holds an older version of the announced scope."""
         return self.versions.get(announced.scope_id, announced.version) < announced.version

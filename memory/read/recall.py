@@ -271,10 +271,10 @@ class Recaller:
                 prepared = await preparing if preparing is not None else None
                 if question.as_of is None:
                     self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
-                started = time.perf_counter()
+                index, started = hot.index, time.perf_counter()
                 found = await self._hot.run_at_once(hot, partial(_ranked, question, hot, prepared, vector))
                 took("search", started)
-                if not hot.is_read_anew:
+                if hot.answers_by(index):
                     return found
                 loading = self._loading(question)  # it was whole when it was given, and is not any more
             return Found(await self._from_store(question, vector), question.now)
