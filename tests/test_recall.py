@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -597,4 +597,60 @@ async def test_what_was_taken_out_of_a_scope_while_it_was_ranked_is_not_given(
     found = await one.recall(question(), await one.embed("q"), 30)
     assert ended and found.reason is None
     assert found.candidates == ()
+    hot.close()
+
+
+async def test_what_was_taken_out_while_the_recall_thread_was_busy_is_no_style(store: Store) -> None:
+    about = {"category": "preference", "predicate": "prefers", "object": "short answers"}
+    wish = row("The user prefers short answers.", unit(1, 0, 0, 0), kind="semantic")
+    store.rows.append(replace(wish, attributes=about))
+    one, hot = recaller(store, Embedder(), staleness_ms=60_000)
+    await hot.get(SCOPE, None)
+    assert len(await one.styles(question(), 3, 5)) == 1
+    opens = threading.Event()
+    busy = asyncio.create_task(hot.run(opens.wait))
+    asking = asyncio.create_task(one.styles(question(), 3, 5))
+    await asyncio.sleep(0)
+    store.rows.pop()
+    store.version = store.rebuild = 2
+    reading = asyncio.create_task(hot.get(SCOPE, {1: 2}))
+    held = hot.held(SCOPE)
+    while held is not None and held.versions:
+        await asyncio.sleep(0.001)
+    opens.set()
+    assert await asking == ()
+    await asyncio.gather(busy, reading)
+    hot.close()
+
+
+async def test_a_wish_that_a_later_one_changed_is_told_by_no_half_read_index(store: Store) -> None:
+    about = {"category": "preference", "predicate": "prefers"}
+    wishes = [
+        replace(
+            row(f"The user prefers {how} answers.", unit(1, 0, 0, 0), kind="semantic"),
+            attributes={**about, "object": f"{how} answers"},
+            occurred_at=NOW + timedelta(days=day),
+        )
+        for day, how in enumerate(("short", "detailed"))
+    ]
+    one, hot = recaller(store, Embedder(), staleness_ms=60_000)
+    store.rows = wishes
+    await hot.get(SCOPE, None)
+    assert [found.content for found in await one.styles(question(), 3, 5)] == [wishes[1].content]
+    opens = asyncio.Event()
+
+    async def slow(*_: Any, **__: Any) -> AsyncIterator[list[IndexRow]]:
+        yield wishes[:1]
+        await opens.wait()
+        yield wishes[1:]
+
+    store.index_rows, store.version, store.rebuild = slow, 2, 2  # type: ignore[method-assign]
+    reading = asyncio.create_task(hot.get(SCOPE, {1: 2}))
+    held = hot.held(SCOPE)
+    while held is not None and (held.versions or not len(held.index)):
+        await asyncio.sleep(0.001)
+    assert await one.styles(question(), 3, 5) == ()
+    opens.set()
+    await reading
+    assert [found.content for found in await one.styles(question(), 3, 5)] == [wishes[1].content]
     hot.close()

@@ -203,16 +203,19 @@ class Recaller:
 
     async def styles(self, question: Question, most: int, within_s: float) -> tuple[Candidate, ...]:
         """How the user of a question likes answers to be, by facts of their own scope that are held in this process;
-        nothing where the recall thread does not come to it `within_s`.
+        nothing where the recall thread does not come to it `within_s`, or their index is read anew.
         """
         hot = self._hot.held(question.scope) if most else None
         if hot is None:
             return ()
-        work = partial(hot.index.styles, question.where.among(hot.visibility), question.now)
+        index = hot.index
+        work = partial(index.styles, question.where.among(hot.visibility), question.now)
         try:
             async with asyncio.timeout(within_s):
                 found = await self._hot.run_at_once(hot, work)
         except TimeoutError:
+            return ()
+        if not hot.answers_by(index):
             return ()
         own = [one.item for one in found if hot.visibility.get(one.item.scope_id, "own") == "own"]
         return tuple(_as_style(item, place) for place, item in enumerate(own[:most]))
