@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from uuid import UUID
 
 import pytest
 
+from memory.adapters.blob_format import write_all
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.artifacts import CHUNK_BYTES, GRACE, Blob, Owner
 from memory.envelope import DataKey
@@ -129,6 +131,34 @@ def no_file_over(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_who_leaves_while_a_chunk_is_written_has_it_written_into_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(fd: int, data: bytes) -> None:
+        begun.set()
+        goes_on.wait(5)
+        try:
+            write_all(fd, data)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("memory.adapters.blob_format.write_all", slow)
+    uploading = asyncio.create_task(kept(DirectoryBlobs(tmp_path / "artifacts"), WORDS * 100_000))
+    await asyncio.to_thread(begun.wait, 5)
+    uploading.cancel()
+    await asyncio.sleep(0.05)
+    other = tmp_path / "other"
+    with other.open("wb"):  # has the number of the upload's file where that is closed by now
+        goes_on.set()
+        await asyncio.wait((uploading,))
+        await asyncio.to_thread(ended.wait, 5)
+    assert uploading.cancelled()
+    assert other.read_bytes() == b""
+    assert files(tmp_path / "artifacts") == []
 
 
 async def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:

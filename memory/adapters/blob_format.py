@@ -13,11 +13,13 @@ import asyncio
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from memory.artifacts import CHUNK_BYTES, Blob, Owner, naming
@@ -30,6 +32,7 @@ HEAD_BYTES: Final = ENVELOPE_BYTES + NONCE_BYTES + 8
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 Fetch = Callable[[int, int], Awaitable[bytes]]
 """Bytes of a blob as it lies: from where, how many."""
+T = TypeVar("T")
 
 
 class Places(Protocol):
@@ -70,7 +73,11 @@ class Chunk:
 
 
 class BlobWriting:
-    """An upload into a part file, sealed as it comes. Blocking but for `write` and `keep`."""
+    """An upload into a part file, sealed as it comes. Blocking but for `write` and `keep`.
+
+    What these have begun goes on where their caller leaves, and the file is closed behind it: its number may be another
+    file's as soon as it is closed.
+    """
 
     def __init__(self, places: Places, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int) -> None:
         self._places, self._owner, self._key, self._bytes_max = places, owner, key, bytes_max
@@ -80,6 +87,7 @@ class BlobWriting:
         self._index = 0
         self._bytes = 0
         self._kept = False
+        self._at_work = threading.Lock()
         self.path = places.part()
         with told():
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -96,18 +104,26 @@ class BlobWriting:
         while len(self._held) > CHUNK_BYTES:  # one is held back: only the end says which is the last
             chunk = bytes(self._held[:CHUNK_BYTES])
             del self._held[:CHUNK_BYTES]
-            await asyncio.to_thread(self._put, chunk, last=False)
+            await asyncio.to_thread(self._alone, partial(self._put, chunk, last=False))
 
     async def keep(self) -> Blob:
         """As in the seam."""
-        return await asyncio.to_thread(self._keep)
+        return await asyncio.to_thread(self._alone, self._keep)
 
     def close(self) -> None:
         """Let go of the file; what was not kept is gone."""
+        self._alone(self._close)
+
+    def _alone(self, work: Callable[[], T]) -> T:
+        with self._at_work:
+            return work()
+
+    def _close(self) -> None:
         if not self._kept:
             with suppress(FileNotFoundError):
                 self.path.unlink()
         os.close(self._fd)
+        self._fd = -1  # what begins only now is refused by the system
 
     def _put(self, chunk: bytes, *, last: bool) -> None:
         with told():

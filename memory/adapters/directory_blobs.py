@@ -47,7 +47,7 @@ class DirectoryBlobs:
         try:
             yield upload
         finally:
-            upload.close()
+            await asyncio.shield(asyncio.to_thread(upload.close))
 
     async def has(self, owner: Owner, name: str) -> bool:
         """As in the seam."""

@@ -72,7 +72,7 @@ class S3Blobs:
         try:
             yield upload
         finally:
-            upload.close()
+            await asyncio.shield(asyncio.to_thread(upload.close))
 
     async def has(self, owner: Owner, name: str) -> bool:
         """As in the seam."""
