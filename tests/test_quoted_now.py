@@ -51,8 +51,10 @@ class Slow(Rows):
     """A store whose rows take a while."""
 
     reads_s: float = 0.0
+    begun: int = 0
 
     async def index_rows(self, *asked: Any, **more: Any) -> AsyncIterator[list[IndexRow]]:
+        self.begun += 1
         await asyncio.sleep(self.reads_s)
         async for batch in super().index_rows(*asked, **more):
             yield batch
@@ -128,6 +130,19 @@ async def test_where_no_index_can_be_made_any_more_the_store_says_what_a_block_q
     ledgers = Ledgers(world.hot, world.store, hot, world.keys, Metrics(), as_stored, str)
     law = await ledgers._law(world.scope, late(2), [old.memory_id], Filter())
     assert set(law.quoted) == {old.memory_id}
+    hot.close()
+
+
+async def test_what_is_erased_while_an_index_is_confirmed_is_judged_by_the_store() -> None:
+    slow = Slow([row("my boat is called Halcyon", unit(1, 0, 0, 0))])
+    hot, ledgers, scope = await read_once(slow)
+    slow.version, slow.reads_s = 2, 0.03
+    judging = asyncio.create_task(ledgers._law(scope, late(2), [slow.rows[0].memory_id], Filter()))
+    while slow.begun < 2 and not judging.done():
+        await asyncio.sleep(0)
+    hot.let_go(scope.tenant, [1])
+    law = await judging
+    assert (law.hot, law.items, law.quoted) == (None, {}, {})
     hot.close()
 
 
