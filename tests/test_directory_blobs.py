@@ -161,6 +161,33 @@ async def test_who_leaves_while_a_chunk_is_written_has_it_written_into_no_other_
     assert files(tmp_path / "artifacts") == []
 
 
+class Waiting(DirectoryBlobs):
+    """Blobs whose parts are not made at once."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.asked, self.goes_on = threading.Event(), threading.Event()
+
+    def part(self) -> Path:
+        self.asked.set()
+        self.goes_on.wait(5)
+        return super().part()
+
+
+async def test_who_leaves_while_an_upload_begins_leaves_no_file_open(tmp_path: Path) -> None:
+    blobs = Waiting(tmp_path / "artifacts")
+    uploading = asyncio.create_task(kept(blobs, WORDS))
+    await asyncio.to_thread(blobs.asked.wait, 5)
+    uploading.cancel()
+    await asyncio.sleep(0.05)
+    blobs.goes_on.set()
+    await asyncio.wait((uploading,))
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert uploading.cancelled()
+    assert [one for one in Path("/proc/self/fd").iterdir() if ".parts" in os.path.realpath(one)] == []
+    assert files(tmp_path / "artifacts") == []
+
+
 async def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     blobs = DirectoryBlobs(tmp_path)
     with no_file_over(CHUNK_BYTES + 100_000), pytest.raises(StoreUnavailable, match="is full"):

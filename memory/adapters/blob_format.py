@@ -15,7 +15,7 @@ import fcntl
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -141,6 +141,23 @@ class BlobWriting:
             fresh = self._places.place(self._owner, name, self.path, self._key.key_id)
         self._kept = True
         return Blob(name, self._bytes, fresh)
+
+
+@asynccontextmanager
+async def uploading(
+    places: Places, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int
+) -> AsyncIterator[BlobWriting]:
+    """An upload. It is closed at the end, also where its caller leaves while a thread opens it."""
+    opening = asyncio.create_task(asyncio.to_thread(BlobWriting, places, owner, key, names_key, bytes_max))
+    try:
+        yield await asyncio.shield(opening)
+    finally:
+        await asyncio.shield(_closed(opening))
+
+
+async def _closed(opening: asyncio.Task[BlobWriting]) -> None:
+    with suppress(StoreUnavailable):  # it was not opened, and who asked for it has been told
+        await asyncio.to_thread((await opening).close)
 
 
 async def unsealed(

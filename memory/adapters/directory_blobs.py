@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from uuid import UUID, uuid4
 
-from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, told, unsealed
+from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, told, unsealed, uploading
 from memory.artifacts import GRACE, Collected, Owner
 from memory.envelope import DataKey, key_id_of
 from memory.errors import EnvelopeUnreadable, NotFound
@@ -43,11 +43,8 @@ class DirectoryBlobs:
     @asynccontextmanager
     async def writing(self, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int) -> AsyncIterator[BlobWriting]:
         """As in the seam."""
-        upload = await asyncio.to_thread(BlobWriting, self, owner, key, names_key, bytes_max)
-        try:
+        async with uploading(self, owner, key, names_key, bytes_max) as upload:
             yield upload
-        finally:
-            await asyncio.shield(asyncio.to_thread(upload.close))
 
     async def has(self, owner: Owner, name: str) -> bool:
         """As in the seam."""

@@ -24,7 +24,7 @@ from boto3.exceptions import Boto3Error
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, unsealed
+from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, unsealed, uploading
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.artifacts import GRACE, Collected, Owner
 from memory.envelope import DataKey, key_id_of
@@ -68,11 +68,8 @@ class S3Blobs:
     @asynccontextmanager
     async def writing(self, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int) -> AsyncIterator[BlobWriting]:
         """As in the seam."""
-        upload = await asyncio.to_thread(BlobWriting, self, owner, key, names_key, bytes_max)
-        try:
+        async with uploading(self, owner, key, names_key, bytes_max) as upload:
             yield upload
-        finally:
-            await asyncio.shield(asyncio.to_thread(upload.close))
 
     async def has(self, owner: Owner, name: str) -> bool:
         """As in the seam."""
