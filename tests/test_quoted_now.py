@@ -133,16 +133,18 @@ async def test_where_no_index_can_be_made_any_more_the_store_says_what_a_block_q
     hot.close()
 
 
-async def test_what_is_erased_while_an_index_is_confirmed_is_judged_by_the_store() -> None:
+async def test_what_is_erased_while_an_index_is_confirmed_is_in_no_law() -> None:
     slow = Slow([row("my boat is called Halcyon", unit(1, 0, 0, 0))])
     hot, ledgers, scope = await read_once(slow)
     slow.version, slow.reads_s = 2, 0.03
     judging = asyncio.create_task(ledgers._law(scope, late(2), [slow.rows[0].memory_id], Filter()))
     while slow.begun < 2 and not judging.done():
         await asyncio.sleep(0)
+    erased = slow.rows.pop()
     hot.let_go(scope.tenant, [1])
     law = await judging
-    assert (law.hot, law.items, law.quoted) == (None, {}, {})
+    assert law.hot is not None and erased.memory_id not in law.hot.index
+    assert (law.items, law.quoted) == ({}, {})
     hot.close()
 
 

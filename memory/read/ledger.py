@@ -360,8 +360,7 @@ class Ledgers:
             late = self._scopes.late(scope)
             if not confirming.done() and late is not None:
                 return late
-            hot = await confirming
-            return None if hot.is_let_go else hot  # what was erased while it was read is in no answer of the store
+            return await confirming
         except (ScopeTooLarge, IndexUnreadable):
             return None
         except StoreUnavailable:
