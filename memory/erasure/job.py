@@ -72,6 +72,7 @@ class Known:
     tombstones: list[tuple[TombstoneKind, bytes]]
     whole: bool  # the words are those of all that goes
     heard: dict[str, Any] = field(default_factory=dict)
+    shown: set[UUID] = field(default_factory=set)  # what goes of scopes of which nothing else does: copies
     hot: dict[bytes, list[UUID] | None] = field(default_factory=dict)  # by key of a scope: conversations, None for all
 
     def marks(self, content_key: bytes) -> Callable[[Iterable[UUID]], list[tuple[TombstoneKind, bytes]]]:
@@ -150,7 +151,7 @@ class Erasing:
 
     async def _take_away(self, job: Job, target: Target, fence: int, known: Known) -> Job:
         await self._settle()
-        if job.kind not in WHOLE or not known.tombstones:
+        if job.kind not in WHOLE or not known.tombstones or known.shown:
             await self._remember_late(job, target, fence, known)
         items = await self._store.items(job)
         known.hot.update(await self._hot(job, target, items))  # before its names are gone
@@ -222,15 +223,30 @@ class Erasing:
         tenant = target.scope.tenant
         events = await self._take_in(plan, plan.scope_ids, list(plan.sessions), list(plan.turns), known, tenant)
         made = await self._store.reach(plan, tenant, list(events))
-        for content in await self._store.said_by(tenant, plan.touched, made):
+        for content in await self._store.said_by(tenant, plan.touched, list(made)):
             known.made.add(content)
-        known.tombstones.extend(await self._names(plan, target, made))
-        if not made or (plan.scopes and not plan.stays):
-            return plan
-        given = await self._store.answers_given(tenant, plan.touched, made)
+        known.tombstones.extend(await self._names(plan, target, list(made)))
+        given = await self._answers_given(plan, target, made, known)
         echoes = {one: at for one, at, text in given if one not in events and known.words.found_in(text)}
+        plan = replace(plan, turns={**plan.turns, **echoes})
         await self._take_in(plan, [], [], list(echoes), known, tenant)
-        return replace(plan, turns={**plan.turns, **echoes})
+        return plan
+
+    async def _answers_given(
+        self, plan: Plan, target: Target, made: Mapping[UUID, int], known: Known
+    ) -> Sequence[tuple[UUID, int, str]]:
+        """Answers to requests that were given any of it: in its own scopes, where they do not go whole, and in
+        all where others are shown a copy.
+        """
+        tenant, touched = target.scope.tenant, frozenset(plan.touched)
+        whole = bool(plan.scopes) and not plan.stays
+        if target.until is None:
+            known.shown.update(one for one, at in made.items() if at not in touched)
+        asked = [one for one in made if not whole or one in known.shown]
+        if not asked:
+            return ()
+        see = [one.scope_id for one in await self._store.scopes(tenant)] if known.shown else plan.touched
+        return await self._store.answers_given(tenant, see, asked)
 
     async def _take_in(
         self,
@@ -291,18 +307,30 @@ class Erasing:
         """Whose keys in Redis go. Behind the deletion, which took names and turns, those that were written down, and
         all of a scope where only some conversations were meant: what is there is made again.
         """
+        hot = await self._hot_of_turns(job, items)
         if target.kind in WHOLE or target.until is not None:
             touched = set(items.scope_ids() if target.until is None else items.touched())
             there = [one for one in await self._store.scopes(job.tenant_id) if one.scope_id in touched]
-            return dict.fromkeys([*(await self._keys_of(job.tenant_id, there)).values(), *items.scope_keys()])
+            whole = dict.fromkeys([*(await self._keys_of(job.tenant_id, there)).values(), *items.scope_keys()])
+            return {**hot, **whole}
         key = scope_key(await self._parts.keys.chain_key(job.tenant_id), target.scope)
+        return {**hot, key: None if job.step == "deleted" else [*items.ids("session"), *(hot.get(key) or ())]}
+
+    async def _hot_of_turns(self, job: Job, items: Items) -> dict[bytes, list[UUID] | None]:
+        """The conversations of single turns, which working contexts quote; whose they are is found in the store. Behind
+        the deletion all of their scopes.
+        """
         if job.step == "deleted":
-            return {key: None}
-        sessions = items.ids("session")
-        if items.of.get("turn"):  # working contexts quote turns; whose they are is found in the store
+            found: dict[int, list[UUID] | None] = dict.fromkeys(items.of.get("turn", {}).values())
+        else:
+            sessions: dict[int, list[UUID]] = {}
             pages = self._store.turns(job.tenant_id, [], [], items.ids("turn"), items.touched())
-            sessions += [one.session_id async for page in pages for one in page]
-        return {key: sessions}
+            async for page in pages:
+                for one in page:
+                    sessions.setdefault(one.scope_id, []).append(one.session_id)
+            found = {**sessions}
+        there = [one for one in await self._store.scopes(job.tenant_id) if one.scope_id in found]
+        return {key: found[at] for at, key in (await self._keys_of(job.tenant_id, there)).items()}
 
     async def _purge(self, job: Job, target: Target, known: Known) -> Counter[str]:
         """Take out of Redis what is there of it."""

@@ -554,6 +554,46 @@ async def test_an_answer_that_was_given_anothers_copy_goes_with_its_source(bench
     assert seen(bench, copy)["said"] == QUESTION and seen(bench, copy)["candidates"] == ""
 
 
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("kind", ["memory", "user"])
+async def test_an_answer_that_repeats_anothers_copy_goes_with_its_source(
+    bench: Bench, valkey: ValkeyServer, kind: str, late: bool
+) -> None:
+    """Also where it is stored while the mark is made; with what Redis has of its conversation, and nothing else."""
+    ada, eve, tenant = bench.stores.scope("ada"), bench.stores.scope("eve"), bench.stores.tenant
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    database = bench.stores.database
+    sharing = Sharing(
+        database, bench.stores.scopes, AuditLog(database, bench.parts.keys.content_key), bench.postgres.embeddings
+    )
+    copy = (await sharing.share(ada, memory, "project", actor="key", now=T0)).copy_id
+    repeats = given(eve, copy, answer=f"It was said: {WORDS[0]}.")
+    key = scope_key(await bench.parts.keys.chain_key(tenant), eve)
+    hot = RedisHot(valkey.url, timeout_ms=2000, keep_timeout_ms=2000)
+    sessions = (repeats.session.session_id, new_id())
+    for session in sessions:
+        await hot.keep_working(eve, key, session, Known(1, 1), b"about", 60)
+
+    class Slow(EraseStore):
+        async def mark(self, *args: Any, **keywords: Any) -> None:
+            if late:
+                await bench.commit_given(eve, repeats)
+            await super().mark(*args, **keywords)
+
+    if not late:
+        await bench.commit_given(eve, repeats)
+    erasure_id = await bench.ask(kind, {"memory": str(memory), "user": "ada"}[kind], ada)
+    fence = await bench.leader.lead(60)
+    assert fence is not None
+    parts = replace(bench.parts, store=Slow(database, bench.postgres.embeddings))
+    job = await Erasing(parts).run(tenant, erasure_id, fence)
+    assert job is not None and job.receipt is not None and job.receipt["complete"], job
+    assert seen(bench, copy)["said"] == QUESTION
+    assert [await hot.working(eve, key, one) is not None for one in sessions] == [False, True]
+    await hot.close()
+
+
 async def test_a_summary_made_anew_may_be_given(bench: Bench) -> None:
     """It has the id of the one that went."""
     ada, write = bench.stores.scope("ada"), bench.stores.write

@@ -89,14 +89,15 @@ class EraseStore(EraseJobs):
             yield [(row["memory_id"], row["scope_id"], row["created_at"]) for row in found]
             after = found[-1]["memory_id"]
 
-    async def reach(self, plan: Plan, tenant: UUID, events: Sequence[UUID]) -> list[UUID]:
-        """Every memory that a plan takes, with these turns; copies that others are shown among them."""
+    async def reach(self, plan: Plan, tenant: UUID, events: Sequence[UUID]) -> dict[UUID, int]:
+        """Every memory that a plan takes, with these turns, and its scope; copies that others are shown among them."""
         everything = [one.scope_id for one in await self.scopes(tenant)]
         async with self._database.transaction(tenant, everything, read_only=True) as tx:
             first = {*events, *plan.memories}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, plan.scope_ids)}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, list(plan.sessions))}
-            return sorted(await _taken_along(tx, tenant, first))
+            taken = await _taken_along(tx, tenant, first)
+        return {one: taken[one]["scope_id"] for one in sorted(taken)}
 
     async def labelled(
         self, tenant: UUID, see: Sequence[int], ids: Sequence[UUID], sessions: Sequence[UUID]
