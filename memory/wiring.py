@@ -288,7 +288,8 @@ async def jobs(shared: Shared, parts: WriteParts, closing: contextlib.AsyncExitS
         "consolidation": partial(keep_consolidating, nights, settings.consolidate.at, _now),
     }
     erasing, signals = await erasures(shared, parts, closing)
-    follower = Follower(signals, shared.holder, shared.scopes, parts.keys, None)
+    contexts = (parts.working,) if parts.working is not None else ()
+    follower = Follower(signals, shared.holder, shared.scopes, parts.keys, None, contexts)
     leader = Leadership(database, ERASURE, shared.holder)
     found["erasure"] = partial(keep_erasing, erasing.parts.store, leader, erasing)
     found["hearing of erasures"] = follower.follow

@@ -1,9 +1,9 @@
 """What every process does when something was erased: an announcement in, what it held let go of, its word back.
 
-Drops ids of scopes, keys of subjects, indexes of hot scopes, vectors of questions and answers to them; says how many of
-the forgotten ids it had found in its indexes behind the second word of a job, when none may be there. A process that
-cannot hear says nothing, and is waited for in vain: what it holds is confirmed with the store within the staleness
-bound anyway (DESIGN section 6). Ids only.
+Drops ids of scopes, keys of subjects, indexes of hot scopes, vectors of questions, answers to them, and what is being
+made of conversations; says how many of the forgotten ids it had found in its indexes behind the second word of a job,
+when none may be there. A process that cannot hear says nothing, and is waited for in vain: what it holds is confirmed
+with the store within the staleness bound anyway (DESIGN section 6). Ids only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class HoldsIndexes(Protocol):
 
 
 class HoldsQueries(Protocol):
-    """What was made of questions, in process; nobody can tell of which."""
+    """What was made of questions or of conversations, in process; nobody can tell of which."""
 
     def let_go(self) -> None: ...
 

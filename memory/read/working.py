@@ -122,6 +122,7 @@ class WorkingContexts:
     def __init__(self, parts: WorkingParts) -> None:
         self._parts = parts
         self._reading: set[asyncio.Task[WorkingContext | None]] = set()
+        self._drops = 0  # how often `let_go` was called
 
     def start(self, scope: Scope, session_id: UUID) -> asyncio.Task[WorkingContext | None]:
         """`follow` under way. Who has no time to wait leaves it: what it makes anew is there for the next reading."""
@@ -131,6 +132,10 @@ class WorkingContexts:
         task.add_done_callback(_say_why_it_failed)
         return task
 
+    def let_go(self) -> None:
+        """Tell and keep nothing that was read before: something was erased."""
+        self._drops += 1
+
     async def of(self, scope: Scope, session_id: UUID) -> WorkingContext | None:
         """The context as it is now; None for no such session. Nothing is kept. Raises StoreUnavailable."""
         found = await self._current(scope, session_id)
@@ -139,12 +144,15 @@ class WorkingContexts:
     async def follow(self, scope: Scope, session_id: UUID) -> WorkingContext | None:
         """The same, kept hot for the next reading. Never raises a fault."""
         try:
-            found = await self._current(scope, session_id)
+            drops = None
+            while drops != self._drops:
+                drops = self._drops
+                found = await self._current(scope, session_id)
             if found is None:
                 return None
             context, version, fresh = found
             if fresh:
-                await self._keep(scope, session_id, context, version)
+                await self._keep(scope, session_id, context, version, drops)
         except MemoryProxyFault as fault:
             event(log, "no_working_context", logging.WARNING, session=str(session_id), fault=str(fault))
             return None
@@ -190,13 +198,19 @@ class WorkingContexts:
             event(log, "working_context_not_cached", logging.DEBUG, session=str(session_id), fault=str(fault))
             return None
 
-    async def _keep(self, scope: Scope, session_id: UUID, context: WorkingContext, version: int) -> None:
-        """Seal it under the subject's key, so that it cannot be read once that is shredded, wherever a copy lies."""
+    async def _keep(
+        self, scope: Scope, session_id: UUID, context: WorkingContext, version: int, drops: int | None
+    ) -> None:
+        """Seal it under the subject's key, so that it cannot be read once that is shredded, wherever a copy lies. Not
+        where something was erased since there were so many `drops`: what Redis had of it is gone by then.
+        """
         parts = self._parts
         chain_key = await parts.keys.chain_key(scope.tenant)
         key = await parts.keys.subject_key(scope.tenant, scope.user)
         sealed = seal(key, await self._binding(scope, session_id), packed(context, parts.budget_tokens))
         known = Known(version, context.upto_seq)
+        if drops != self._drops:
+            return
         try:
             await parts.hot.keep_working(scope, scope_key(chain_key, scope), session_id, known, sealed, parts.ttl_s)
         except QueueUnavailable as fault:

@@ -116,6 +116,9 @@ class Follows(Protocol):
     async def follow(self, scope: Scope, session_id: UUID) -> object:
         """Bring a session's working context up to date. Never raises a fault: who reads it next does the same."""
 
+    def let_go(self) -> None:
+        """Keep nothing that was read before: something was erased."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriteParts:

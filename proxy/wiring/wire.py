@@ -38,6 +38,7 @@ from memory.canary import Canaries
 from memory.config import Settings, digest, effective_cache_salt
 from memory.erasure.asking import Asking
 from memory.erasure.follower import Follower as EraseFollower
+from memory.erasure.follower import HoldsQueries
 from memory.errors import EmbedderUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.key_table import OpenedKeys
@@ -53,6 +54,7 @@ from memory.read.query_cache import QueryCache
 from memory.read.recall import Recaller
 from memory.read.restore import Restorer
 from memory.read.tell import Tells
+from memory.read.working import WorkingContexts
 from memory.serving import ModelMoved, write_note
 from memory.telemetry import Metrics
 from memory.working_wiring import working_contexts
@@ -131,6 +133,7 @@ class Wired:
     door: OpenDoor | KeyedDoor
     readiness: Readiness
     capture: Capture
+    working: WorkingContexts | None
     journal: Journal
     canaries: Canaries
     front: Front
@@ -148,7 +151,8 @@ class Wired:
         """What lets go of the erased here."""
         kept = self.kept
         name = f"proxy-{os.getpid()}-{new_id()}"
-        caches = (self.reading.queries, self.reading.answers)
+        caches: list[HoldsQueries] = [self.reading.queries, self.reading.answers]
+        caches += [self.working] if self.working is not None else []
         return EraseFollower(self.signals, name, kept.scopes, kept.keys, self, caches)
 
     def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
@@ -210,6 +214,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         door=door,
         readiness=readiness,
         capture=parts.capture,
+        working=parts.memory.working,
         journal=journal,
         canaries=parts.canaries,
         front=_front(base, parts, door),

@@ -17,12 +17,14 @@ from memory.adapters.redis_hot import RedisHot
 from memory.ids import derived_id
 from memory.keys import KeyRing
 from memory.model import Commit, Scope
-from memory.read.working import TURNS_READ_MAX, Known, WorkingContexts, WorkingParts
+from memory.read.conversation import scope_key
+from memory.read.working import TURNS_READ_MAX, Known, Reading, WorkingContexts, WorkingParts
 from memory.stored import MemoryChange
 from memory.telemetry import Metrics
 from policies.working import ENDS_CHARS, WorkingContext
 from tests.postgres.seed import T0, Stores, chunk, exchange, stores
 from tests.postgres_fixture import TestDatabase
+from tests.test_key_ring import Reading as TableReading
 from tests.valkey_fixture import ValkeyServer
 
 GOAL = "Please build me a tool for the Halcyon archive."
@@ -195,6 +197,57 @@ async def test_a_forgotten_subject_leaves_nothing_that_can_be_read(bench: Bench,
     another = Bench(bench.stores, bench.valkey, bench.hot, KeyRing(bench.stores.keys, bytes(32)), Metrics())
     assert told(await another.contexts().of(scope, session)) == list(TALK)  # the rows are still there in this test
     assert another.how("rebuilt") == 1
+
+
+class Slow(PostgresWorking):
+    """A store whose answer is on its way until it may arrive."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.stores.database, bench.stores.scopes)
+        self.read, self.arrives = asyncio.Event(), asyncio.Event()
+
+    async def working(self, *asked: Any, **more: Any) -> Reading | None:
+        found = await super().working(*asked, **more)
+        self.read.set()
+        await self.arrives.wait()
+        return found
+
+
+async def test_what_was_read_before_something_was_erased_is_neither_told_nor_kept(
+    bench: Bench, postgres: TestDatabase
+) -> None:
+    """It would stay for good where nobody goes on with the conversation."""
+    scope, said, slow = bench.stores.scope(), await bench.say(0, *TALK), Slow(bench)
+    contexts, chain_key = bench.contexts(store=slow), await bench.keys.chain_key(bench.stores.tenant)
+    following = asyncio.create_task(contexts.follow(scope, session_of(said)))
+    await asyncio.wait_for(slow.read.wait(), 5)
+    postgres.psql(f"DELETE FROM memories WHERE memory_id = '{said.memories[0].memory_id}'")
+    postgres.psql(f"DELETE FROM turns WHERE event_id = '{said.turns[0].event_id}'")
+    version = postgres.psql(
+        "UPDATE scope_versions SET version = version + 1, rebuild_version = version + 1 RETURNING version"
+    ).splitlines()[0]
+    contexts.let_go()
+    slow.arrives.set()
+    assert GOAL not in told(await following)
+    kept = await bench.hot.working(scope, scope_key(chain_key, scope), session_of(said))
+    assert kept is not None and kept[0] == int(version)
+
+
+async def test_what_is_let_go_of_while_it_is_sealed_is_not_kept(bench: Bench) -> None:
+    scope, table, session = bench.stores.scope(), TableReading(), session_of(await bench.say(0, *TALK))
+    keys = KeyRing(table, bytes(32))
+    await keys.chain_key(scope.tenant)
+    table.asked.clear()
+    table.arrives.clear()
+    contexts = bench.contexts(keys=keys)
+    following = asyncio.create_task(contexts.follow(scope, session))
+    await asyncio.wait_for(table.asked.wait(), 5)
+    contexts.let_go()
+    table.arrives.set()
+    assert told(await following) == list(TALK)
+    assert not await bench.held()
+    await contexts.follow(scope, session)
+    assert await bench.held()
 
 
 async def test_what_expires_is_not_told_from_that_moment_on(bench: Bench) -> None:
