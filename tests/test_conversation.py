@@ -200,6 +200,16 @@ async def test_a_process_knows_the_answers_it_gave_while_redis_and_store_are_awa
     assert (found.session, found.is_new) == (first.session, False)
 
 
+async def test_a_conversation_that_was_erased_is_not_gone_on_with_under_its_name() -> None:
+    client = Client()
+    first = await client.ask(said("hi"), "hello", label="about my divorce")
+    client.hot.answers.clear()
+    client.store.sessions.clear()
+    client.conversations.let_go()
+    found = await client.ask(said("hi", "hello", "and?"), "well")
+    assert found.session != first.session and found.is_new
+
+
 async def test_a_history_that_nobody_knows_is_one_conversation_however_often_it_is_sent() -> None:
     client = Client()
     history = said("from", "elsewhere", "and now?")

@@ -36,6 +36,10 @@ class AnswersAtHand:
         if len(self._sessions) > self._answers_max:
             del self._sessions[next(iter(self._sessions))]
 
+    def clear(self) -> None:
+        """Keep none."""
+        self._sessions.clear()
+
     def get(self, scope_key: bytes, digest: bytes) -> SessionRef | None:
         """The session of an answer, None where it is not at hand."""
         kept = self._sessions.get(_key(scope_key, digest))

@@ -167,6 +167,10 @@ class Conversations:
             dropped=joined is not None,
         )
 
+    def let_go(self) -> None:
+        """Have no session of an answer at hand: something was erased. The store says which are left."""
+        self._answers.clear()
+
     async def remember(
         self,
         scope: Scope,

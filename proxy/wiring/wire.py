@@ -151,7 +151,7 @@ class Wired:
         """What lets go of the erased here."""
         kept = self.kept
         name = f"proxy-{os.getpid()}-{new_id()}"
-        caches: list[HoldsQueries] = [self.reading.queries, self.reading.answers]
+        caches: list[HoldsQueries] = [self.reading.queries, self.reading.answers, self.reading.conversations]
         caches += [self.working] if self.working is not None else []
         return EraseFollower(self.signals, name, kept.scopes, kept.keys, self, caches)
 
