@@ -21,7 +21,7 @@ from memory.model import Announcement, IndexRow, Injections, Quoted, Scope, Scop
 from memory.read import hot as module
 from memory.read.hot import CROWD, HotScope, HotScopes, ScopeTooLarge
 from memory.telemetry import Metrics
-from tests.test_recall import DIM, row, unit
+from tests.test_recall import DIM, NOW, row, unit
 
 SCOPE = Scope(new_id())
 
@@ -49,7 +49,7 @@ class Store:
         after: Mapping[int, int] | None = None,
         as_of: datetime | None = None,
     ) -> AsyncIterator[list[IndexRow]]:
-        since, rows = dict(after or {}), list(self.rows)
+        since, rows = dict.fromkeys(scope_ids, 0) if after is None else dict(after), list(self.rows)
         self.asked.append(since)
         if self.opens is not None:
             await self.opens.wait()
@@ -212,6 +212,17 @@ async def test_who_waits_for_a_reading_that_is_let_go_of_gets_the_next_one(store
     store.opens.set()
     index = (await asking).index
     assert erased not in index and len(index) == 2
+
+
+async def test_what_is_read_of_the_past_while_something_is_erased_is_read_again(store: Store) -> None:
+    erased = store.tell(3, "a secret that is to be forgotten")
+    hot, store.opens = hot_of(store), asyncio.Event()
+    asking = asyncio.create_task(hot.as_of(SCOPE, NOW))
+    while not store.asked:
+        await asyncio.sleep(0)
+    hot.let_go(SCOPE.tenant, [store.erase(erased)])
+    store.opens.set()
+    assert erased not in (await asking).index
 
 
 async def test_a_reading_that_fails_behind_who_left_says_nothing_and_the_next_one_begins(

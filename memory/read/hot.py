@@ -155,6 +155,7 @@ class HotScopes:
         self._metrics = metrics
         self._scopes: OrderedDict[Scope, HotScope] = OrderedDict()
         self._given_up: dict[Scope, tuple[float, MemoryProxyFault]] = {}  # until when a scope is not loaded, and why
+        self._drops = 0  # how often `let_go` was called
         self._unfrozen_rows = 0
         self._freed_bytes = 0
         self._asking = 0
@@ -211,6 +212,7 @@ class HotScopes:
     def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
         """Hold no index of anything in these scopes: something of them was erased. The next question reads anew."""
         gone = set(scope_ids)
+        self._drops += 1
         for scope in [one for one in self._given_up if one.tenant == tenant]:
             del self._given_up[scope]
         for scope, hot in list(self._scopes.items()):
@@ -296,12 +298,15 @@ class HotScopes:
                     await self._catch_up(scope, hot)
 
     async def as_of(self, scope: Scope, moment: datetime) -> HotScope:
-        """An index of what was recorded at `moment`, built for this one question."""
-        visible = await self._source.visible_scopes(scope)
-        past = HotScope(self._empty(), visibility=_visibility(visible))
-        if visible:
-            await self._apply(past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
-        return past
+        """An index of what was recorded at `moment`, built for this one question; behind what is erased meanwhile."""
+        while True:
+            drops = self._drops
+            visible = await self._source.visible_scopes(scope)
+            past = HotScope(self._empty(), visibility=_visibility(visible))
+            if visible:
+                await self._apply(past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
+            if drops == self._drops:
+                return past
 
     def _empty(self, part_of: int | None = None) -> ScopeIndex:
         return ScopeIndex(self._dim, part_of=part_of, evaluate=self._evaluate)
