@@ -16,7 +16,7 @@ import contextlib
 import gc
 import logging
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -155,7 +155,7 @@ class HotScopes:
         self._metrics = metrics
         self._scopes: OrderedDict[Scope, HotScope] = OrderedDict()
         self._given_up: dict[Scope, tuple[float, MemoryProxyFault]] = {}  # until when a scope is not loaded, and why
-        self._drops = 0  # how often `let_go` was called
+        self._drops: Counter[UUID] = Counter()  # how often something of a tenant was let go of
         self._unfrozen_rows = 0
         self._freed_bytes = 0
         self._asking = 0
@@ -212,7 +212,7 @@ class HotScopes:
     def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
         """Hold no index of anything in these scopes: something of them was erased. The next question reads anew."""
         gone = set(scope_ids)
-        self._drops += 1
+        self._drops[tenant] += 1
         for scope in [one for one in self._given_up if one.tenant == tenant]:
             del self._given_up[scope]
         for scope, hot in list(self._scopes.items()):
@@ -300,12 +300,12 @@ class HotScopes:
     async def as_of(self, scope: Scope, moment: datetime) -> HotScope:
         """An index of what was recorded at `moment`, built for this one question; behind what is erased meanwhile."""
         while True:
-            drops = self._drops
+            drops = self._drops[scope.tenant]
             visible = await self._source.visible_scopes(scope)
             past = HotScope(self._empty(), visibility=_visibility(visible))
             if visible:
                 await self._apply(past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
-            if drops == self._drops:
+            if drops == self._drops[scope.tenant]:
                 return past
 
     def _empty(self, part_of: int | None = None) -> ScopeIndex:
