@@ -447,6 +447,34 @@ async def test_a_dead_sibling_s_spool_that_cannot_be_read_holds_up_no_other(
     assert count(tmp_path) == 1  # what cannot be read stays where it is
 
 
+class Hanging(Unreadable):
+    """One whose disk gives no answer at all."""
+
+    async def peek(self, *, count: int, bytes_max: int) -> list[Entry]:
+        await asyncio.Event().wait()
+        return []
+
+
+async def test_who_ends_the_draining_is_heard_though_a_spool_cannot_be_given_up(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    sibling = Spool(tmp_path / "a.spool", MIB)
+    await sibling.append(an_entry())
+    await sibling.close()
+
+    async def orphans() -> list[Spool]:
+        return [Hanging(tmp_path / "a.spool", None, create=False)]
+
+    hand_off = HandOff(queue, None, hold_ms=50.0, memory_bytes_max=MIB, meter=counts, orphans=orphans)
+    task = asyncio.create_task(hand_off.keep_draining())
+    while not counts["adopted"]:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=2)
+    assert done and task.cancelled()
+    await hand_off.close()
+
+
 async def test_a_loop_that_is_late_takes_no_queue_for_one(valkey: ValkeyServer, spool: Spool, counts: Counts) -> None:
     queue = RedisQueue(valkey.url, lanes=1)
     hand_off = a_hand_off(queue, spool, counts, hold_ms=50.0)

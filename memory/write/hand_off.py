@@ -366,25 +366,24 @@ class HandOff:
             return
         await self._queue.ping()
         adopted = await self._orphans()
-        async with contextlib.AsyncExitStack() as locks:
+        faults: list[SpoolUnavailable] = []
+        try:
             for spool in adopted:
-                locks.push_async_callback(spool.close, delete=True)
-            faults = [fault for spool in adopted if (fault := await self._drain_orphan(spool)) is not None]
+                faults += await _fault_of(self._drain_orphan(spool))
+        finally:
+            for spool in adopted:  # a fault here must not take the place of a cancellation
+                faults += await _fault_of(spool.close(delete=True))
         if faults:
             raise faults[0]
 
-    async def _drain_orphan(self, spool: Spooled) -> SpoolUnavailable | None:
-        """Move all of one; its fault, if it has any."""
+    async def _drain_orphan(self, spool: Spooled) -> None:
+        """Move all of one."""
         self._meter.count("adopted")
         if spool.damage:
             self._meter.count("spool_damaged", spool.damage)
             log.error("%s: %d damaged places; the records around them are kept", spool.path, spool.damage)
-        try:
-            while spool.pending:
-                await self._move_spooled(spool, _BATCH_ITEMS_MAX)
-        except SpoolUnavailable as fault:
-            return fault
-        return None
+        while spool.pending:
+            await self._move_spooled(spool, _BATCH_ITEMS_MAX)
 
     async def _memory_to_spool(self) -> None:
         """What the spool takes of it: an entry that it has no room for is in no other's way."""
@@ -400,3 +399,12 @@ class HandOff:
         if held in self._held:
             self._held.remove(held)
             self._held_bytes -= len(held.entry.envelope)
+
+
+async def _fault_of(step: Awaitable[None]) -> list[SpoolUnavailable]:
+    """The fault of a step with one spool, if it has any."""
+    try:
+        await step
+    except SpoolUnavailable as fault:
+        return [fault]
+    return []
