@@ -392,6 +392,27 @@ async def test_what_memory_must_drop_while_it_is_moved_to_the_spool_takes_nothin
     await left.close()
 
 
+async def test_what_comes_late_while_memory_is_moved_to_the_spool_is_moved_too(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    spool = FullSpool(tmp_path / "own.spool", MIB)
+    hand_off = a_hand_off(queue, spool, counts)
+    queue.up = False
+    moving, late = an_entry(100), an_entry(100)
+    assert await hand_off.hand_off(moving) == "none"
+    spool.takes_bytes, spool.let_go = 100, asyncio.Event()
+    closing = asyncio.create_task(hand_off.close(drain_s=0.1))
+    await asyncio.sleep(0.3)
+    spool.takes_bytes = 0
+    assert await hand_off.hand_off(late) == "none"
+    spool.takes_bytes = 100
+    spool.let_go.set()
+    assert await closing == 0
+    left = Spool(spool.path, None)
+    assert await left.peek(count=9, bytes_max=MIB) == [moving, late]
+    await left.close()
+
+
 async def test_what_the_spool_has_no_room_for_at_the_end_costs_nothing_that_it_has(
     queue: SwitchedQueue, counts: Counts, tmp_path: Path
 ) -> None:

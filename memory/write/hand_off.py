@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol
+from uuid import UUID
 
 from memory.bounded import bounded_at
 from memory.errors import QueueUnavailable, SpoolUnavailable
@@ -342,7 +343,7 @@ class HandOff:
     async def _move_held(self) -> int:
         held = self._held[0]
         await self._queue.put(held.entry)
-        self._is_safe(held)
+        self._moved(held)
         self._meter.count("drained")
         return 1
 
@@ -386,15 +387,18 @@ class HandOff:
             await self._move_spooled(spool, _BATCH_ITEMS_MAX)
 
     async def _memory_to_spool(self) -> None:
-        """What the spool takes of it: an entry that it has no room for is in no other's way."""
+        """What the spool takes of it, and of what comes late: an entry that it has no room for is in no other's way."""
         if self._spool is None:
             return
-        for held in list(self._held):
-            with contextlib.suppress(SpoolUnavailable):
-                await self._spool.append(held.entry)
-                self._is_safe(held)
+        tried: set[UUID] = set()
+        while untried := [held for held in self._held if held.entry.exchange_id not in tried]:
+            for held in untried:
+                tried.add(held.entry.exchange_id)
+                with contextlib.suppress(SpoolUnavailable):
+                    await self._spool.append(held.entry)
+                    self._moved(held)
 
-    def _is_safe(self, held: _Held) -> None:
+    def _moved(self, held: _Held) -> None:
         """An entry is elsewhere now; it may have been dropped meanwhile, and counted."""
         if held in self._held:
             self._held.remove(held)
