@@ -148,8 +148,8 @@ class Remembering:
                 embedding.cancel()
             raise
         keeping = self._keeping(asked, chat, conversation) if rung != "none" else None
+        has = Remembered(conversation, Kept(), Recall(), restored, drops)
         if not query or self._has_decided(chat, conversation):
-            has = Remembered(conversation, Kept(), Recall(), restored, drops)
             return await self._kept_too(asked, chat, has, keeping, rung)
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         replay = self._replay(asked, conversation)
@@ -172,14 +172,12 @@ class Remembering:
         if rung in ("ledger", "none"):
             known = parts.recaller.known(question)
             recall = Recall(rung=rung, reason="overload") if known is None else let_through(known, holder)
-            has = Remembered(conversation, Kept(), recall, restored, drops)
-            return await self._kept_too(asked, chat, has, keeping, rung)
+            return await self._kept_too(asked, chat, replace(has, recall=recall), keeping, rung)
         recall = await parts.recaller.recall(question, embedding, self._left_s(asked))
         recall = await with_working(recall, reading, self._left_s(asked))
         recall = let_through(recall, holder)
         restored = await self._styled(asked, conversation, question, restored)
-        has = Remembered(conversation, Kept(), recall, restored, drops)
-        return await self._kept_too(asked, chat, has, keeping, rung)
+        return await self._kept_too(asked, chat, replace(has, recall=recall, restored=restored), keeping, rung)
 
     async def _styled(
         self, asked: Asked, conversation: Conversation, question: Question, restored: Restored

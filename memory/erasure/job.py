@@ -320,8 +320,10 @@ class Erasing:
         """The conversations of single turns, which working contexts quote; whose they are is found in the store. Behind
         the deletion all of their scopes.
         """
+        if not items.of.get("turn"):
+            return {}
         if job.step == "deleted":
-            found: dict[int, list[UUID] | None] = dict.fromkeys(items.of.get("turn", {}).values())
+            found: dict[int, list[UUID] | None] = dict.fromkeys(items.of["turn"].values())
         else:
             sessions: dict[int, list[UUID]] = {}
             pages = self._store.turns(job.tenant_id, [], [], items.ids("turn"), items.touched())
