@@ -10,8 +10,8 @@ Queue and cache may be two servers. Every call raises QueueUnavailable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from memory.adapters.redis_client import connect, faults
@@ -22,7 +22,9 @@ ALIVE_S: Final = 10
 _CHANNEL: Final = "mp:h:erased"
 _CONFIRMED_S: Final = 300
 _SILENCE_S: Final = 5.0
-_PAGE: Final = 200
+_PAGE: Final = 50  # of each of some dozen streams at once
+_BATCH: Final = 250
+_SCANNED: Final = 1000
 _REWRITE_POLL_S: Final = 0.1
 Judge = Callable[[Entry], Awaitable[bool]]
 
@@ -57,7 +59,8 @@ class RedisErase:
         """The processes that live."""
         with faults("list processes"):
             return {
-                raw.decode().rpartition(":")[2] async for raw in self._cache.scan_iter(match="mp:h:alive:*", count=1000)
+                raw.decode().rpartition(":")[2]
+                async for raw in self._cache.scan_iter(match="mp:h:alive:*", count=_SCANNED)
             }
 
     async def announce(self, message: bytes) -> None:
@@ -99,35 +102,19 @@ class RedisErase:
 
     # ------------------------------------------------------------ what goes
 
-    async def drop_scope(self, tenant: UUID, scope_key: bytes) -> int:
-        """Every key of a scope: digests, openings, working contexts. How many."""
-        return await self._drop(f"mp:h:{{{tenant.hex}:{scope_key.hex()}}}:*", lambda _name, _value: True)
-
-    async def drop_sessions(self, tenant: UUID, scope_key: bytes, sessions: Sequence[UUID]) -> int:
-        """The keys of some conversations of a scope. How many."""
-        ids, names = {one.bytes for one in sessions}, {one.hex for one in sessions}
-
-        def theirs(name: str, value: bytes) -> bool:
-            what, _, last = name.rpartition("}:")[2].partition(":")
-            if what == "w":
-                return last in names
-            if what == "l":
-                return last.partition(":")[0] in names
-            return value[1:17] in ids if what == "o" else value[:16] in ids
-
-        return await self._drop(f"mp:h:{{{tenant.hex}:{scope_key.hex()}}}:*", theirs)
-
-    async def drop_ledgers(self, tenant: UUID) -> int:
-        """What all conversations of a tenant were given: any may quote what goes. The store has the rest. How many."""
-        return await self._drop(f"mp:h:{{{tenant.hex}:*}}:l:*", lambda _name, _value: True)
-
-    async def _drop(self, pattern: str, wanted: Callable[[str, bytes], bool]) -> int:
+    async def drop_hot(self, tenant: UUID, hot: Mapping[bytes, Collection[UUID] | None]) -> int:
+        """The keys of these scopes (by their key): all, or those of some conversations. And what the conversations of
+        all scopes of the tenant were given, since any may quote what goes; the store has it. How many. One pass.
+        """
+        scopes = {f"{tenant.hex}:{key.hex()}": sessions for key, sessions in hot.items()}
         dropped = 0
         with faults("drop hot keys"):
-            async for raw in self._cache.scan_iter(match=pattern, count=1000):
-                value = await self._cache.get(raw)
-                if value is not None and wanted(raw.decode(), value):
-                    dropped += int(await self._cache.execute_command("DEL", raw))
+            async for page in _batches(self._cache.scan_iter(match=f"mp:h:{{{tenant.hex}:*}}:*", count=_SCANNED)):
+                names = {raw: _HotName.of(raw) for raw in page}
+                some = [raw for raw, name in names.items() if scopes.get(name.scope) is not None]
+                values = dict(zip(some, await _each(self._cache, [("GET", raw) for raw in some]), strict=True))
+                going = [raw for raw, name in names.items() if name.goes(scopes, values.get(raw))]
+                dropped += sum(await _each(self._cache, [("DEL", raw) for raw in going]))
         return dropped
 
     async def purge(self, tenant: UUID, subjects: Sequence[UUID] | None, judge: Judge) -> int:
@@ -135,18 +122,10 @@ class RedisErase:
         `judge` says so. How many.
         """
         gone = 0
-        for lane in await self._known_lanes():
-            for key in (_key(lane), _dead_key(lane)):
-                gone += await self._purge(lane, key, tenant, subjects, judge)
-        return gone
-
-    async def _purge(self, lane: str, key: str, tenant: UUID, subjects: Sequence[UUID] | None, judge: Judge) -> int:
-        gone, start = 0, "-"
-        while True:
-            with faults("read a lane"):
-                found: Any = await self._queue.execute_command("XRANGE", key, start, "+", "COUNT", _PAGE)
+        lanes = {key: lane for lane in await self._known_lanes() for key in (_key(lane), _dead_key(lane))}
+        async for key, found in _entries(self._queue, list(lanes)):
             for entry_id, fields in found:
-                entry = _delivery(lane, entry_id, fields, 1).entry
+                entry = _delivery(lanes[key], entry_id, fields, 1).entry
                 ours = entry.tenant_id == tenant and (subjects is None or entry.subject_id in subjects)
                 if ours and await judge(entry):
                     with faults("take an entry out"):
@@ -154,9 +133,7 @@ class RedisErase:
                         pipe.execute_command("XACK", key, _GROUP, entry_id)
                         pipe.execute_command("XDEL", key, entry_id)
                         gone += int((await pipe.execute())[1])
-            if len(found) < _PAGE:
-                return gone
-            start = "(" + found[-1][0].decode()
+        return gone
 
     async def _known_lanes(self) -> tuple[str, ...]:
         with faults("list lanes"):
@@ -177,28 +154,94 @@ class RedisErase:
     # ------------------------------------------------------------ the probe
 
     async def everything(self) -> AsyncIterator[tuple[str, list[bytes]]]:
-        """Every key with all that it holds, on both servers, but for what erasure itself has said there."""
+        """Every key with all that it holds, on both servers; streams and whatever else is long in parts."""
         for client in {id(one): one for one in (self._queue, self._cache)}.values():
             with faults("read everything"):
-                async for raw in client.scan_iter(match="*", count=1000):
-                    name = raw.decode("utf-8", "replace")
-                    yield name, [raw, *await _values(client, raw)]
+                async for page in _batches(client.scan_iter(match="*", count=_SCANNED)):
+                    kinds = [kind.decode() for kind in await _each(client, [("TYPE", raw) for raw in page])]
+                    read = [(raw, kind) for raw, kind in zip(page, kinds, strict=True) if kind in _READ_BY]
+                    found = await _each(client, [(_READ_BY[kind][0], raw, *_READ_BY[kind][1:]) for raw, kind in read])
+                    for (raw, kind), value in zip(read, found, strict=True):
+                        yield raw.decode("utf-8", "replace"), [raw, *_parts(kind, value)]
+                    streams = [raw for raw, kind in zip(page, kinds, strict=True) if kind == "stream"]
+                    async for raw, entries in _entries(client, streams):
+                        yield raw.decode("utf-8", "replace"), [raw, *(one for _, of in entries for one in of.values())]
 
 
-async def _values(client: Any, key: bytes) -> list[bytes]:
-    kind = (await client.type(key)).decode()
+_READ_BY: Final[Mapping[str, tuple[Any, ...]]] = {
+    "string": ("GET",),
+    "hash": ("HGETALL",),
+    "set": ("SMEMBERS",),
+    "list": ("LRANGE", 0, -1),
+    "zset": ("ZRANGE", 0, -1),
+}
+
+
+def _parts(kind: str, value: Any) -> list[bytes]:
     if kind == "string":
-        value = await client.get(key)
         return [] if value is None else [value]
     if kind == "hash":
-        return [part for pair in (await client.hgetall(key)).items() for part in pair]
-    if kind == "set":
-        return list(await client.smembers(key))
-    if kind == "list":
-        return list(await client.lrange(key, 0, -1))
-    if kind == "zset":
-        return list(await client.zrange(key, 0, -1))
-    if kind == "stream":
-        found: Any = await client.execute_command("XRANGE", key, "-", "+")
-        return [value for _, fields in found for value in fields.values()]
-    return []
+        return [part for pair in value.items() for part in pair]
+    return list(value)
+
+
+class _HotName(NamedTuple):
+    """The name of a key of a conversation or a scope, taken apart: `mp:h:{tenant:scope}:what:last`."""
+
+    scope: str
+    what: str
+    last: str
+
+    @classmethod
+    def of(cls, raw: bytes) -> _HotName:
+        scope, _, rest = raw.decode().removeprefix("mp:h:{").partition("}:")
+        what, _, last = rest.partition(":")
+        return cls(scope, what, last)
+
+    def goes(self, scopes: Mapping[str, Collection[UUID] | None], value: bytes | None) -> bool:
+        """Whether it goes with these. `value` matters where only some conversations of its scope do."""
+        if self.what == "l":  # what a conversation was given
+            return True
+        sessions = scopes.get(self.scope, ())
+        if sessions is None:
+            return True
+        if self.what == "w":  # a working context
+            return self.last in {one.hex for one in sessions}
+        at = 1 if self.what == "o" else 0  # an opening; else a digest
+        return value is not None and value[at : at + 16] in {one.bytes for one in sessions}
+
+
+async def _each(client: Any, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """What each call answers, in one round trip."""
+    if not calls:
+        return []
+    pipe = client.pipeline(transaction=False)
+    for call in calls:
+        pipe.execute_command(*call)
+    answers: list[Any] = await pipe.execute()
+    return answers
+
+
+async def _batches(names: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    batch: list[bytes] = []
+    async for name in names:
+        batch.append(name)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+async def _entries(client: Any, keys: Sequence[Any]) -> AsyncIterator[tuple[Any, list[Any]]]:
+    """What streams hold, a page of each in one round trip."""
+    start = dict.fromkeys(keys, "-")
+    while start:
+        with faults("read streams"):
+            found = await _each(client, [("XRANGE", key, at, "+", "COUNT", _PAGE) for key, at in start.items()])
+        for key, entries in zip(list(start), found, strict=True):
+            if len(entries) < _PAGE:
+                del start[key]
+            else:
+                start[key] = "(" + entries[-1][0].decode()
+            yield key, entries

@@ -345,10 +345,7 @@ class Erasing:
             return await self._is_theirs(entry, target, job.requested_at)
 
         gone["queue_entries"] += await redis.purge(tenant, [subject] if subject else subjects, judge)
-        gone["redis_keys"] += await redis.drop_ledgers(tenant)
-        for key, sessions in known.hot.items():
-            dropping = redis.drop_scope(tenant, key) if sessions is None else redis.drop_sessions(tenant, key, sessions)
-            gone["redis_keys"] += await dropping
+        gone["redis_keys"] += await redis.drop_hot(tenant, known.hot)
         return gone
 
     async def _is_theirs(self, entry: Entry, target: Target, at: datetime) -> bool:

@@ -9,8 +9,9 @@ StoreUnavailable.
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,6 +23,12 @@ from memory.erasure.wanted import Wanted
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _OWN_TABLES: Final = frozenset({"erasures", "erasure_items", "schema_migrations"})
+_SAY: Final = {
+    "turns": ("content", "source_id"),
+    "memory_versions": ("content", "origin", "attributes"),
+    "documents": ("name",),
+}
+_LOCKED_S: Final = 1.0
 _KEPT: Final = frozenset({"outbox.object_id", "audit_log.ids", "audit_log.detail"})
 
 
@@ -37,34 +44,35 @@ class DatabaseProbe:
         Returns what clients call these turns: an export taken in elsewhere names its turns by their old ids.
         """
         names: set[str] = set()
-        async for row in self._rows(tenant, scopes, "turns", ["content", "source_id"]):
-            words.said(row[0])
-            made.said(row[0])
-            names.add(row[1])
-        async for content, origin, attributes in self._rows(
-            tenant, scopes, "memory_versions", ["content", "origin", "attributes"]
-        ):
-            made.said(content)
-            if origin == ORIGIN:  # somebody's file says so, whoever else has
-                words.said(content)
-                words.said(str(attributes))
-                made.said(str(attributes))
-        async for (name,) in self._rows(tenant, scopes, "documents", ["name"]):
-            words.said(name)
-            made.said(name)
+        async for table, row in self._rows(tenant, scopes, _SAY):
+            if table == "turns":
+                words.said(row[0])
+                made.said(row[0])
+                names.add(row[1])
+            elif table == "memory_versions":
+                content, origin, attributes = row
+                made.said(content)
+                if origin == ORIGIN:  # somebody's file says so, whoever else has
+                    words.said(content)
+                    words.said(str(attributes))
+                    made.said(str(attributes))
+            else:
+                words.said(row[0])
+                made.said(row[0])
         return names
 
     async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Wanted) -> Counter[str]:
         """Traces by column."""
         found: Counter[str] = Counter()
-        for table, columns in (await self._columns(tenant)).items():
-            async for row in self._rows(tenant, scopes, table, columns):
-                for column, value in zip(columns, row, strict=True):
-                    if value is not None and (hits := wanted.count(value)):
-                        found[f"{table}.{column}"] += hits
+        tables = await self._tables(tenant)
+        async for table, row in self._rows(tenant, scopes, tables):
+            for column, value in zip(tables[table], row, strict=True):
+                if value is not None and (hits := wanted.count(value)):
+                    found[f"{table}.{column}"] += hits
         return found
 
-    async def _columns(self, tenant: UUID) -> dict[str, list[str]]:
+    async def _tables(self, tenant: UUID) -> dict[str, list[str]]:
+        """Every table to be looked at, with its columns."""
         tables: dict[str, list[str]] = {}
         async with self._database.transaction(tenant, read_only=True) as tx:
             for row in await tx.fetch("columns_to_probe"):
@@ -74,12 +82,23 @@ class DatabaseProbe:
         return tables
 
     async def _rows(
-        self, tenant: UUID, scopes: Sequence[int], table: str, columns: Sequence[str]
-    ) -> AsyncIterator[list[Any]]:
-        """The columns of every row that the tenant's scopes show. Names come from the catalogue."""
-        if not all(_NAME.fullmatch(name) for name in (table, *columns)):
-            raise ValueError(f"not names of ours: {table} {columns}")
-        query = Query("probe", f"SELECT {', '.join(columns)} FROM {table}", (), (), tuple(columns))  # noqa: S608
-        async with self._database.transaction(tenant, scopes, read_only=True) as tx:
-            async for row in tx.stream(query):
-                yield list(row)
+        self, tenant: UUID, scopes: Sequence[int], tables: Mapping[str, Sequence[str]]
+    ) -> AsyncIterator[tuple[str, list[Any]]]:
+        """Every row that the tenant's scopes show, table by table. Tables share transactions,
+        since most of them are small and their round trips are what they cost; none for much longer than _LOCKED_S: what
+        it has read cannot be migrated until it ends. Names come from the catalogue.
+        """
+        left = [(table, _reading(table, columns)) for table, columns in tables.items()]
+        while left:
+            until_s = time.monotonic() + _LOCKED_S
+            async with self._database.transaction(tenant, scopes, read_only=True) as tx:
+                while left and time.monotonic() < until_s:
+                    table, query = left.pop(0)
+                    async for row in tx.stream(query):
+                        yield table, list(row)
+
+
+def _reading(table: str, columns: Sequence[str]) -> Query:
+    if not all(_NAME.fullmatch(name) for name in (table, *columns)):
+        raise ValueError(f"not names of ours: {table} {columns}")
+    return Query("probe", f"SELECT {', '.join(columns)} FROM {table}", (), (), tuple(columns))  # noqa: S608
