@@ -62,6 +62,20 @@ class Service:
             raw = refused.read()
         return json.loads(raw) if raw else None
 
+    def forget(self, body: Any, timeout_s: float = 60, **headers: str) -> Any:
+        """Forget, and the receipt; an error answer as of `call`."""
+        answer = self.call("POST", "/memory/v1/forget", body, **headers)
+        return self.receipt(answer["id"], timeout_s, **headers) if answer.get("status") == "running" else answer
+
+    def receipt(self, erasure: str, timeout_s: float = 60, **headers: str) -> Any:
+        """The receipt of an erasure that was still under way after 10 s, which a busy machine may need."""
+        until = time.monotonic() + timeout_s
+        while (answer := self.call("GET", f"/memory/v1/forget/{erasure}", **headers)).get("status") == "running":
+            if time.monotonic() > until:
+                raise AssertionError(f"the erasure does not end: {answer}\n{self.tail()}")
+            time.sleep(0.2)
+        return answer
+
     def settle(self, timeout_s: float = 60) -> None:
         """Wait until everything captured so far is stored and searchable."""
         until = time.monotonic() + timeout_s

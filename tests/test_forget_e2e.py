@@ -39,12 +39,7 @@ def found(service: Service, user: str, query: str) -> list[str]:
 
 
 def forget(service: Service, caller: str, /, *, within_s: float = 60, **body: Any) -> Any:
-    answer = service.call("POST", "/memory/v1/forget", body, X_Memory_User=caller)
-    until = time.monotonic() + within_s
-    while answer.get("status") == "running" and time.monotonic() < until:  # 202: this machine is busy
-        answer = service.call("GET", f"/memory/v1/forget/{answer['id']}", X_Memory_User=caller)
-        time.sleep(0.2)
-    return answer
+    return service.forget(body, within_s, X_Memory_User=caller)
 
 
 TALK = (

@@ -225,12 +225,12 @@ def test_what_is_forgotten_takes_the_bytes_at_once(service: Service, user: str) 
     kept = send(service, user, LOG + os.urandom(8).hex().encode())
     gone = send(service, user, LOG + os.urandom(8).hex().encode(), session="harbour")
     assert gone["session"] == "harbour" and len(set(files(service)) - before) == 2
-    receipt = service.call("POST", "/memory/v1/forget", {"session": "harbour"}, X_Memory_User=user)
+    receipt = service.forget({"session": "harbour"}, X_Memory_User=user)
     assert receipt["complete"] is True and receipt["counts"]["files"] == 1, receipt
     assert [one["id"] for one in call(service, user, "GET")["data"]] == [kept["id"]]
     assert len(set(files(service)) - before) == 1
-    receipt = service.call("POST", "/memory/v1/forget", {"user": user}, X_Memory_User=user)
-    receipt = service.call("POST", "/memory/v1/forget", {"user": user, "confirm": user}, X_Memory_User=user)
+    receipt = service.forget({"user": user}, X_Memory_User=user)
+    receipt = service.forget({"user": user, "confirm": user}, X_Memory_User=user)
     assert set(files(service)) == before, receipt
 
 
@@ -245,7 +245,7 @@ def test_a_scope_has_its_quota(own_service: Any, user: str) -> None:
         full = send(service, user, LOG + b"3")["error"]
         assert full["code"] == "too_large" and "artifacts.scope_bytes_max" in full["message"]
         assert send(service, user + "-b", LOG + b"3")["bytes"] > 0
-        service.call("POST", "/memory/v1/forget", {"memory": first["memory_id"]}, X_Memory_User=user)
+        service.forget({"memory": first["memory_id"]}, X_Memory_User=user)
         assert send(service, user, LOG + b"3")["bytes"] > 0
         service.stop()
         service.restart()
@@ -275,7 +275,7 @@ def test_a_bucket_takes_the_place_of_the_directory(own_service: Any, user: str) 
             assert fetch(service, path, X_Memory_User=user)[1] == LOG
             assert fetch(service, path, X_Memory_User=user, Range="bytes=6-10")[1] == b"build"
             assert files(service) == []
-            receipt = service.call("POST", "/memory/v1/forget", {"memory": made["memory_id"]}, X_Memory_User=user)
+            receipt = service.forget({"memory": made["memory_id"]}, X_Memory_User=user)
             assert receipt["complete"] is True and receipt["counts"]["files"] == 1
             assert "Contents" not in s3.list_objects_v2(Bucket="files")
             s3.delete_bucket(Bucket="files")

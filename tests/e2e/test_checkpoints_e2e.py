@@ -191,7 +191,7 @@ def test_what_is_forgotten_leaves_every_checkpoint(service: Service, user: str, 
     made = call(service, user, "POST", body={"name": "f", "session": "harvest", "notes": "Mind the wasps."})
     goal = next(one for one in made["parts"] if one["part"] == "goal")
     target = {"memory": goal["memory_id"]} if what == "memory" else {"session": "harvest"}
-    receipt = service.call("POST", "/memory/v1/forget", target, X_Memory_User=user)
+    receipt = service.forget(target, X_Memory_User=user)
     assert receipt.get("complete") is True, receipt
     left = call(service, user, "GET", "/f")
     if what == "session":
@@ -320,7 +320,7 @@ def test_what_is_hidden_or_forgotten_is_withdrawn_from_the_conversation(
     assert "ford" in content(upstream)
     service.settle()
     notes = next(one for one in made["parts"] if one["part"] == "notes")
-    receipt = service.call("POST", "/memory/v1/forget", {"memory": notes["memory_id"]}, X_Memory_User=user)
+    receipt = service.forget({"memory": notes["memory_id"]}, X_Memory_User=user)
     assert receipt["complete"] is True, json.dumps(receipt)[:3000]
     history = [turn("user", "Shall we?\nsay: We shall."), turn("assistant", "We shall.")]
     ask(service, [*history, turn("user", "Now?")], user, checkpoint="camp")
@@ -560,7 +560,7 @@ def test_one_of_another_project_is_taken_over_and_ends_with_its_source(
     block = str(last(upstream)[0].json["messages"][-1]["content"])
     assert "The jetty waits." in block and "Anna" in block
     fact = next(one["memory_id"] for one in saved["parts"] if one["part"] == "fact")
-    assert at("sea", "POST", "/forget", {"memory": fact})["complete"] is True
+    assert service.forget({"memory": fact}, X_Memory_User=user, X_Memory_Project="sea")["complete"] is True
     left = at("land", "GET", "/checkpoints/camp")["parts"]
     assert "Anna" not in json.dumps([one["content"] for one in left if not one["state"]])
     same = at("sea", "POST", "/checkpoints/camp/branch", {"name": "again", "from_project": "sea"})["error"]

@@ -271,13 +271,7 @@ def test_bad_ids_cursors_and_parameters_are_refused(shelf: Service, user: str) -
 
 
 def forget(service: Service, caller: str, /, **body: Any) -> Any:
-    raw = json.dumps(body).encode()
-    _, said = call(service, "POST", "/memory/v1/forget", caller, raw, Content_Type="application/json")
-    until = time.monotonic() + 60
-    while said.get("status") == "running" and time.monotonic() < until:
-        time.sleep(0.2)
-        _, said = call(service, "GET", f"/memory/v1/forget/{said['id']}", caller)
-    return said
+    return service.forget(body, X_Memory_User=caller)
 
 
 @pytest.mark.timeout(180)

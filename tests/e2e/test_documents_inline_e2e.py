@@ -101,7 +101,7 @@ def test_a_forgotten_conversation_leaves_the_document_and_no_trace_of_itself(ser
     said = upload(service, user, GUIDE, session="harbour")
     ask(service, FIRST, user, session="harbour")
     service.settle()
-    receipt = service.call("POST", "/memory/v1/forget", {"session": "harbour"}, X_Memory_User=user)
+    receipt = service.forget({"session": "harbour"}, X_Memory_User=user)
     assert receipt["complete"] is True, receipt
     status, document = call(service, "GET", f"/memory/v1/documents/{said['id']}", user)
     assert status == 200 and document["session"] is None

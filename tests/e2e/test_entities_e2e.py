@@ -218,10 +218,10 @@ def test_what_is_forgotten_takes_them_along(service: Service, user: str) -> None
     ask(service, "My sister Anna came by yesterday.\nsay: Nice.", user, session="one")
     service.settle()
     kept = add(service, user, "Ana Kovac")
-    receipt = service.call("POST", "/memory/v1/forget", {"session": "one"}, X_Memory_User=user)
+    receipt = service.forget({"session": "one"}, X_Memory_User=user)
     assert receipt["complete"] is True, receipt
     assert [one["id"] for one in call(service, user, "GET")["data"]] == [kept["id"]]
-    service.call("POST", "/memory/v1/forget", {"memory": kept["memory_id"]}, X_Memory_User=user)
+    service.forget({"memory": kept["memory_id"]}, X_Memory_User=user)
     assert call(service, user, "GET")["data"] == []
 
 
@@ -238,12 +238,12 @@ def test_a_forgotten_name_is_in_no_tie_that_was_made_by_hand(service: Service, u
     for pair in ((ana, firm), (ana, learnt), (learnt, firm)):
         made = tie(service, user, pair[0], "knows", pair[1])
         assert "id" in made, made
-    receipt = service.call("POST", "/memory/v1/forget", {"memory": ana["memory_id"]}, X_Memory_User=user)
+    receipt = service.forget({"memory": ana["memory_id"]}, X_Memory_User=user)
     assert receipt["complete"] is True, receipt
     left = says(service, user)
     assert not any("Kovac" in one for one in left), left
     assert "Globex: knows Halcyon Labs." in left
-    receipt = service.call("POST", "/memory/v1/forget", {"session": "one"}, X_Memory_User=user)
+    receipt = service.forget({"session": "one"}, X_Memory_User=user)
     assert receipt["complete"] is True, receipt
     assert [one for one in says(service, user) if "Globex" in one] == []
     assert [one["id"] for one in call(service, user, "GET")["data"]] == [firm["id"]]

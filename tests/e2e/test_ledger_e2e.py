@@ -279,7 +279,7 @@ def test_what_is_forgotten_is_in_no_later_prompt(talk: Talk) -> None:
     talk.say(QUESTION)
     talk.service.settle()
     one = memory_of(talk, "Lofthus")
-    talk.service.call("POST", "/memory/v1/forget", {"memory": one["id"], "dry_run": False}, X_Memory_User=talk.user)
+    talk.service.forget({"memory": one["id"], "dry_run": False}, X_Memory_User=talk.user)
     talk.say("say: gone")
     assert "Lofthus" not in str(talk.sent[1:2])
 

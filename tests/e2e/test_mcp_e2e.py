@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -94,7 +95,7 @@ async def refused(client: Client, tool: str, **arguments: Any) -> str:
     return said(answer)
 
 
-async def goes_through_its_day(client: Client) -> None:
+async def goes_through_its_day(client: Client, service: Service, user: str) -> None:
     """Remember, find, correct, find, be told why, forget."""
     listed = (await client.list_tools()).tools
     assert [one.name for one in listed] == NAMES
@@ -122,21 +123,22 @@ async def goes_through_its_day(client: Client) -> None:
     planned = await values(client, "memory_forget", memory=corrected["id"])
     assert planned["counts"]["memories"] == 1 and planned["receipt"] is None
     gone = await values(client, "memory_forget", memory=corrected["id"], confirm=planned["confirm"])
-    assert gone["receipt"]["complete"] is True, gone["receipt"]["probe"]
+    receipt = gone["receipt"] or await asyncio.to_thread(service.receipt, gone["erasure"], X_Memory_User=user)
+    assert receipt["complete"] is True, receipt["probe"]
     assert (await values(client, "memory_search", query=QUESTION))["memories"] == []
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_an_agent_over_stdio_goes_through_its_day(service: Service, user: str, mode: str) -> None:
     async with over_stdio("--url", service.url, "--user", user, mode=mode) as client:
-        await goes_through_its_day(client)
+        await goes_through_its_day(client, service, user)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_an_agent_over_http_goes_through_its_day(service: Service, user: str, mode: str) -> None:
     with http_server("--url", service.url) as url:
         async with over_http(url, mode, X_Memory_User=user) as client:
-            await goes_through_its_day(client)
+            await goes_through_its_day(client, service, user)
 
 
 async def test_a_search_finds_what_a_chat_stored_and_stays_in_its_scope(service: Service, user: str) -> None:

@@ -193,10 +193,7 @@ def test_what_was_forgotten_cannot_be_rebuilt(service: Service, upstream: str, u
     (seen,) = last(upstream)
     service.settle()
     given = replay(service, user, retrieval)["placed"][0]["memory_ids"]
-    gone = service.call("POST", "/memory/v1/forget", {"memory": given[0], "dry_run": False}, X_Memory_User=user)
-    while gone.get("status") == "running":
-        time.sleep(0.2)
-        gone = service.call("GET", f"/memory/v1/forget/{gone['id']}", X_Memory_User=user)
+    gone = service.forget({"memory": given[0], "dry_run": False}, X_Memory_User=user)
     assert gone["complete"] is True, gone
     said = replay(service, user, retrieval)
     assert_gone(said, "erased", seen)
@@ -213,7 +210,7 @@ def test_what_was_forgotten_is_not_read_out_of_later_turns_that_quote_the_answer
     given = replay(service, user, first.memory("retrieval") or "")["placed"][0]["memory_ids"]
     assert "Lofthus" in replay(service, user, second.memory("retrieval") or "")["request"]
     for memory_id in given:
-        service.call("POST", "/memory/v1/forget", {"memory": memory_id, "dry_run": False}, X_Memory_User=user)
+        service.forget({"memory": memory_id, "dry_run": False}, X_Memory_User=user)
     for answer in (first, second):
         said = replay(service, user, answer.memory("retrieval") or "")
         assert "error" in said and "Lofthus" not in json.dumps(said), said

@@ -225,7 +225,7 @@ def test_a_task_outlives_the_checkpoint_that_is_forgotten(service: Service, user
     service.settle()
     camp(service, user, session="harbour")
     (one,) = add(service, user, {"title": JETTY, "checkpoint": "camp"})
-    receipt = service.call("POST", "/memory/v1/forget", {"session": "harbour"}, X_Memory_User=user)
+    receipt = service.forget({"session": "harbour"}, X_Memory_User=user)
     assert receipt["complete"] is True, receipt
     camp(service, user)
     left = call(service, user, "GET", f"/{one['id']}")
@@ -253,7 +253,7 @@ def test_an_agent_finds_the_checkpoint_of_a_task_by_its_tools(service: Service, 
 def test_a_forgotten_conversation_takes_its_tasks(service: Service, user: str) -> None:
     add(service, user, {"title": TIMBER}, session="harbour")
     kept = add(service, user, {"title": JETTY})
-    receipt = service.call("POST", "/memory/v1/forget", {"session": "harbour"}, X_Memory_User=user)
+    receipt = service.forget({"session": "harbour"}, X_Memory_User=user)
     assert receipt["complete"] is True and receipt["counts"]["tasks"] == 1, receipt
     assert [one["id"] for one in call(service, user, "GET")["data"]] == [kept[0]["id"]]
 

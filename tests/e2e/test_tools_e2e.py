@@ -145,7 +145,8 @@ def test_forgetting_counts_first_and_erases_what_was_confirmed_for_good(service:
     wrong = call(service, "memory_forget", user, memory=kept["id"], confirm="0" * 64)
     assert wrong["error"]["code"] == "conflict"
     gone = call(service, "memory_forget", user, memory=kept["id"], confirm=planned["confirm"])
-    assert gone["receipt"]["complete"] is True, gone["receipt"]["probe"]
+    receipt = gone["receipt"] or service.receipt(gone["erasure"], X_Memory_User=user)
+    assert receipt["complete"] is True, receipt["probe"]
     assert not call(service, "memory_search", user, query=QUESTION)["memories"]
     again = call(service, "memory_remember", user, content=FACT)
     assert again["error"]["code"] == "unprocessable" and "forgotten" in again["error"]["message"]
