@@ -26,7 +26,7 @@ from memory.keys import KeyRing
 from memory.model import Entry, Recall, Rung, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import lap
-from memory.read.conversation import CUT, GIVEN, RESTORE, Conversation, Conversations, Marks, unrecognised
+from memory.read.conversation import CUT, GIVEN, RESTORE, Conversation, Conversations, Marks
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
 from memory.read.ledger import Kept, Ledgers, in_time, noted
@@ -276,12 +276,12 @@ class Remembering:
         messages = [view.value for view in chat.messages]
         chain_key = await parts.keys.chain_key(scope.tenant)
         digests = tuple(await off_loop(len(asked.body), partial(chain, chain_key, messages)))
+        known = (scope, chain_key, asked.ask.session, messages, digests, parts.hot.known_scope_ids(scope))
         try:
             async with bounded_at(asyncio.get_running_loop().time() + self._look_up_s):
-                ids = parts.hot.known_scope_ids(scope)
-                return await parts.conversations.find(scope, chain_key, asked.ask.session, messages, digests, ids)
+                return await parts.conversations.find(*known)
         except TimeoutError:
-            return unrecognised(scope, chain_key, asked.ask.session, messages, digests)
+            return parts.conversations.unrecognised(*known)
 
     async def assemble(self, asked: Asked, chat: ChatRequest, has: Remembered) -> Prompt:
         """The body that goes upstream, with what stands and what is new in it."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 import pytest
 
@@ -9,7 +10,7 @@ from memory.chain import Digest, chain, extend
 from memory.errors import QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Scope, SessionRef
-from memory.read.conversation import Asked, Conversation, Conversations, Hot, unrecognised
+from memory.read.conversation import ERASURES_KNOWN, Asked, Conversation, Conversations, Hot
 from memory.read.dropped import Joint, pair_of
 
 KEY = b"k" * 32
@@ -84,7 +85,7 @@ class Client:
     ) -> Conversation:
         digests = tuple(chain(KEY, messages))
         if late:
-            found = unrecognised(SCOPE, KEY, label, messages, digests)
+            found = self.conversations.unrecognised(SCOPE, KEY, label, messages, digests, ())
         else:
             found = await self.conversations.find(SCOPE, KEY, label, messages, digests, ())
         message = {"role": "assistant", "content": answer}
@@ -205,9 +206,43 @@ async def test_a_conversation_that_was_erased_is_not_gone_on_with_under_its_name
     first = await client.ask(said("hi"), "hello", label="about my divorce")
     client.hot.answers.clear()
     client.store.sessions.clear()
-    client.conversations.let_go()
+    client.conversations.let_go(SCOPE.tenant, [])
     found = await client.ask(said("hi", "hello", "and?"), "well")
     assert found.session != first.session and found.is_new
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    ("visible", "tenant", "erased", "remembered"),
+    [
+        ([7, 8], SCOPE.tenant, [8], False),
+        ([7, 8], SCOPE.tenant, [9], True),
+        ([7, 8], UUID(int=99), [8], True),
+        ([], SCOPE.tenant, [9], False),
+        ([], UUID(int=99), [9], True),
+    ],
+)
+async def test_what_is_erased_while_it_is_under_way_is_not_said_to_redis(
+    visible: list[int], tenant: UUID, erased: list[int], remembered: bool, late: bool
+) -> None:
+    client, messages = Client(), said("hi")
+    for _ in range(ERASURES_KNOWN):  # before it begins: nothing of it
+        client.conversations.let_go(SCOPE.tenant, visible)
+    asked = (SCOPE, KEY, "divorce", messages, tuple(chain(KEY, messages)), visible)
+    found = client.conversations.unrecognised(*asked) if late else await client.conversations.find(*asked)
+    client.conversations.let_go(tenant, erased)
+    client.conversations.let_go(UUID(int=98), visible)
+    await client.conversations.remember(SCOPE, KEY, found, [Digest(b"a" * 32)], {})
+    assert bool(client.hot.answers) is remembered
+
+
+async def test_what_began_before_more_erasures_than_are_told_apart_is_not_said_to_redis() -> None:
+    client, messages = Client(), said("hi")
+    found = await client.conversations.find(SCOPE, KEY, "divorce", messages, tuple(chain(KEY, messages)), [7])
+    for _ in range(ERASURES_KNOWN + 1):
+        client.conversations.let_go(UUID(int=99), [1])
+    await client.conversations.remember(SCOPE, KEY, found, [Digest(b"a" * 32)], {})
+    assert not client.hot.answers
 
 
 async def test_a_history_that_nobody_knows_is_one_conversation_however_often_it_is_sent() -> None:

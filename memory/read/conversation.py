@@ -10,8 +10,10 @@ is not remembered: the next request asks again. Writes only through `remember`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -35,6 +37,8 @@ WITHDRAWN: Final = b"-"
 
 # The answers to look a prefix up by, newest first: one round trip, and a client that edits goes back a few turns.
 ANSWERS_LOOKED_UP_MAX: Final = 32
+# Erasures that are told apart: what began before them counts as erased.
+ERASURES_KNOWN: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,8 @@ class Conversation:
     ledger: Mapping[bytes, bytes] = field(default_factory=dict)  # by digest, as far as the hot state has it
     dropped: bool = False  # the client has dropped messages of it since
     named: bool = False  # by its client, which may send only what is new
+    scope_ids: Sequence[int] = ()  # what its scope could see, as far as it was known
+    erasures: int = 0  # how many its process had heard of when it began
 
     @property
     def tip(self) -> Digest | None:
@@ -133,6 +139,8 @@ class Conversations:
         self._hot = hot
         self._store = store
         self._answers = AnswersAtHand()
+        self._erasures = 0
+        self._erased: deque[tuple[UUID, frozenset[int]]] = deque(maxlen=ERASURES_KNOWN)
 
     async def find(
         self,
@@ -144,6 +152,7 @@ class Conversations:
         scope_ids: Sequence[int],
     ) -> Conversation:
         """The conversation of these messages and their chain. `chain_key` is the tenant's."""
+        erasures = self._erasures
         named = session_ref(chain_key, scope, label) if label is not None else None
         asked = _asked(messages, digests, named, scope_ids)
         hot = await self._ask_hot(scope, chain_key, asked)
@@ -165,11 +174,52 @@ class Conversations:
             is_new=session is None and not fault,
             ledger=hot.ledger if hot and hot.ledger_of == known.session_id else {},
             dropped=joined is not None,
+            scope_ids=scope_ids,
+            erasures=erasures,
         )
 
-    def let_go(self) -> None:
-        """Have no session of an answer at hand: something was erased. The store says which are left."""
+    def unrecognised(
+        self,
+        scope: Scope,
+        chain_key: bytes,
+        label: str | None,
+        messages: Sequence[object],
+        digests: tuple[Digest | None, ...],
+        scope_ids: Sequence[int],
+    ) -> Conversation:
+        """The conversation where nobody could say in time: named, or a session of its own, which the write path mends.
+
+        Its chain is known all the same: a message without a position would never become a turn. The opening of a named
+        one is nobody else's.
+        """
+        return Conversation(
+            session=session_ref(chain_key, scope, label if label is not None else str(new_id())),
+            digests=digests,
+            opening=_opening_digest(messages, digests) if label is None else None,
+            opens=not _answer_digests(messages, digests),
+            announced=None,
+            fault=True,
+            named=label is not None,
+            scope_ids=scope_ids,
+            erasures=self._erasures,
+        )
+
+    def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
+        """Have no session of an answer at hand: something of these scopes was erased. The store says which are left, of
+        what is under way in these scopes, too.
+        """
         self._answers.clear()
+        self._erasures += 1
+        self._erased.append((tenant, frozenset(scope_ids)))
+
+    def _was_erased(self, tenant: UUID, conversation: Conversation) -> bool:
+        """Whether anything was erased that this conversation may be of, since it began."""
+        since = self._erasures - conversation.erasures
+        if since > len(self._erased):
+            return True
+        heard = islice(reversed(self._erased), since)
+        ids = conversation.scope_ids
+        return any(of == tenant and (not ids or not gone.isdisjoint(ids)) for of, gone in heard)
 
     async def remember(
         self,
@@ -182,8 +232,11 @@ class Conversations:
         """Make the next request find this session by the answers it was given. Raises QueueUnavailable.
 
         A session that is a guess is not kept: the store is not asked for an answer that is known, so the conversation
-        would be without its ledger from then on, however soon the write path brings it home.
+        would be without its ledger from then on, however soon the write path brings it home. Nor is one that may have
+        been erased since it began: its name would be in Redis for a day, behind the receipt.
         """
+        if self._was_erased(scope.tenant, conversation):
+            return
         if conversation.fault and not conversation.opens:
             if not conversation.named:
                 return
@@ -261,25 +314,6 @@ class Conversations:
             return {**await self._store.session_of_chains(scope, answers), **known}, False
         except MemoryProxyFault:
             return known, True
-
-
-def unrecognised(
-    scope: Scope, chain_key: bytes, label: str | None, messages: Sequence[object], digests: tuple[Digest | None, ...]
-) -> Conversation:
-    """The conversation where nobody could say in time: named, or a session of its own, which the write path mends.
-
-    Its chain is known all the same: a message without a position would never become a turn. The opening of a named one
-    is nobody else's.
-    """
-    return Conversation(
-        session=session_ref(chain_key, scope, label if label is not None else str(new_id())),
-        digests=digests,
-        opening=_opening_digest(messages, digests) if label is None else None,
-        opens=not _answer_digests(messages, digests),
-        announced=None,
-        fault=True,
-        named=label is not None,
-    )
 
 
 def _asked(

@@ -151,13 +151,14 @@ class Wired:
         """What lets go of the erased here."""
         kept = self.kept
         name = f"proxy-{os.getpid()}-{new_id()}"
-        caches: list[HoldsQueries] = [self.reading.queries, self.reading.answers, self.reading.conversations]
+        caches: list[HoldsQueries] = [self.reading.queries, self.reading.answers]
         caches += [self.working] if self.working is not None else []
         return EraseFollower(self.signals, name, kept.scopes, kept.keys, self, caches)
 
     def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
-        """Hold nothing of what was erased: indexes of these scopes, entries of the tenant's ledgers."""
+        """Hold nothing of what was erased: indexes and conversations of these scopes, the tenant's ledger entries."""
         self.reading.hot.let_go(tenant, scope_ids)
+        self.reading.conversations.let_go(tenant, scope_ids)
         self.reading.ledgers.let_go(tenant)
 
     def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int:
