@@ -76,16 +76,17 @@ class Service:
             time.sleep(0.2)
         return answer
 
-    def settle(self, timeout_s: float = 60) -> None:
+    def settle(self, timeout_s: float = 100, **headers: str) -> None:
         """Wait until everything captured so far is stored and searchable."""
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
             with contextlib.suppress(OSError, KeyError, TypeError):
-                queue = self.call("GET", "/memory/v1/queue")
+                queue = self.call("GET", "/memory/v1/queue", **headers)
                 if queue["pending"] + queue["in_flight"] == 0:
                     return
             time.sleep(0.05)
-        raise AssertionError(f"the queue does not settle: {self.call('GET', '/memory/v1/queue')}\n{self.tail()}")
+        queue = self.call("GET", "/memory/v1/queue", **headers)
+        raise AssertionError(f"the queue does not settle: {queue}\n{self.tail()}")
 
     def tail(self) -> str:
         """The end of the log, for failure messages."""

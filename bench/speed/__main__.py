@@ -54,6 +54,7 @@ INSTANT: Final = Pace("instant", 0.0, 0.0)
 REPEATED_QUESTIONS: Final = 16
 RECALLING: Final = (ON, READ, REPEATED)
 SETTLE_MAX_S: Final = 120.0
+HELD_ASKED: Final = 5
 PREFIX: Final = "bench-speed"
 _QUICK: Final = {
     "store": 20_000,
@@ -109,6 +110,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a throughput block (default 5)")
     parser.add_argument("--clients", type=int, default=64, help="clients of the judged blocks (default 64; also 1)")
     parser.add_argument("--tokens", type=int, default=64, help="tokens of an answer (default 64)")
+    parser.add_argument("--workers", type=int, default=1, help="proxy processes of ours (default 1)")
     parser.add_argument("--rivals", default=",".join(RIVALS), help=f"of {','.join(RIVALS)}, by comma; '' for none")
     parser.add_argument("--rivals-dir", type=Path, default=cache_dir(), help="where they are installed (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="20k in the store, a minute: a look, not a result")
@@ -143,7 +145,8 @@ async def set_scene(
     argv = [sys.executable, "-m", "bench.plain_proxy", "--upstream", upstream, "--port", str(port)]
     process = await stack.enter_async_context(started(argv, log))
     await wait_ready(f"{plain}/health", process, log, 30.0)
-    served = await stack.enter_async_context(serving(work, upstream, int(Recall().hot_scope_bytes_max)))
+    more = f"listen:\n  workers: {arguments.workers}\n"
+    served = await stack.enter_async_context(serving(work, upstream, int(Recall().hot_scope_bytes_max), more))
     assert served.meter is not None
     lots = lots_of(PREFIX, {arguments.in_scope: 1 + scopes_of_blocks(arguments)}, arguments.store)
     await fill(served.dsn, lots, await VectorSource.of(embedder), say)
@@ -182,12 +185,15 @@ def scopes_of_blocks(arguments: argparse.Namespace) -> int:
     return len(RECALLING) * len(levels_of(arguments)) * int(arguments.rounds)
 
 
-async def scope_held(on: Target, questions: Questions, say: Say) -> None:
-    """Ask until the scope's index is in process, so that the first rounds do not wait for it. Raises TargetFailed."""
-    held = 0
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
+async def scope_held(on: Target, workers: int, questions: Questions, say: Say) -> None:
+    """Ask until the scope's index is in every process, so that the first rounds do not wait for it: each time over a
+    connection of its own, so that each process has its turn. Raises TargetFailed.
+    """
+    held, wanted = 0, HELD_ASKED * workers**2
+    anew = aiohttp.TCPConnector(force_close=True)
+    async with aiohttp.ClientSession(connector=anew, timeout=aiohttp.ClientTimeout(total=30)) as http:
         until_s = time.monotonic() + SETTLE_MAX_S
-        while held < 5:
+        while held < wanted:
             if time.monotonic() > until_s:
                 raise TargetFailed("the scope was not loaded in time")
             body = {"query": questions.next(), "k": 10}
@@ -215,7 +221,7 @@ async def blocks_of(
                 meter = scene.meters.get(target.name)
                 if target.name in RECALLING:
                     way = _ours(target.name, scene.service.url, arguments.in_scope, next(scopes))
-                    await scope_held(way, questions, say)
+                    await scope_held(way, arguments.workers, questions, say)
                 else:
                     way = target
                 found.append(await measure_block(way, clients, INSTANT, plan, asked, meter, settle if own else None))
@@ -240,7 +246,7 @@ async def run(arguments: argparse.Namespace, embedder: Embedder, work: Path) -> 
     questions = Questions()
     async with AsyncExitStack() as stack:
         scene = await set_scene(stack, arguments, embedder, work, say)
-        await scope_held(_ours(ON, scene.service.url, arguments.in_scope), questions, say)
+        await scope_held(_ours(ON, scene.service.url, arguments.in_scope), arguments.workers, questions, say)
         paired: Paired = await measure_paired(scene.targets, INSTANT, plan, questions, embedder, say)
         before = await stages(scene)
         blocks = await blocks_of(scene, arguments, plan, questions, say)
@@ -263,6 +269,7 @@ async def run(arguments: argparse.Namespace, embedder: Embedder, work: Path) -> 
                 "seconds",
                 "clients",
                 "tokens",
+                "workers",
                 "rivals",
             )
         },
