@@ -88,7 +88,7 @@ async def _whole(asking: Asking, line: journal.Entry, of: Mapping[int, Scope]) -
         theirs.setdefault(scope.user if kind == "user" else scope.project, {})[scope_id] = scope
     for name, scopes in theirs.items():
         if digest(content_key, kind, name) == line.digest:
-            memories, turns = await _marked(asking, line, scopes, newer=True)
+            memories, turns = await _beside(asking, line, of, scopes)
             return Target(kind, name, next(iter(scopes.values())), tuple(memories), tuple(turns), line.at)
     return None
 
@@ -98,9 +98,19 @@ async def _session(asking: Asking, line: journal.Entry, of: Mapping[int, Scope])
     for _, scope_id, label in await asking.store.labels(line.tenant, list(of)):
         if session_digest(content_key, of[scope_id], label) == line.digest:
             theirs = {at: one for at, one in of.items() if one.user == of[scope_id].user}
-            memories, turns = await _marked(asking, line, theirs, newer=True)
+            memories, turns = await _beside(asking, line, of, theirs)
             return Target("session", label, of[scope_id], tuple(memories), tuple(turns), line.at)
     return None
+
+
+async def _beside(
+    asking: Asking, line: journal.Entry, of: Mapping[int, Scope], theirs: Mapping[int, Scope]
+) -> tuple[dict[UUID, int], dict[UUID, int]]:
+    """What goes beside what goes by its name: of its own scopes what came later, of others what repeated it."""
+    memories, turns = await _marked(asking, line, theirs, newer=True)
+    others = {at: scope for at, scope in of.items() if at not in theirs}
+    more, repeats = await _marked(asking, line, others, newer=False)
+    return memories | more, turns | repeats
 
 
 async def _marked(

@@ -876,6 +876,45 @@ async def test_an_older_copy_is_cleaned_by_the_journal(bench: Bench) -> None:
     assert await reapply(Erasing(bench.parts), bench.asking, bench.leader) == 0
 
 
+@pytest.mark.parametrize(("kind", "name"), [("user", "ada"), ("session", "s"), ("project", "p")])
+async def test_an_older_copy_is_cleaned_of_others_answers_that_repeat_a_copy(
+    bench: Bench, kind: str, name: str
+) -> None:
+    """They lie in scopes that the line does not name, and have its tombstones."""
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    if kind == "project":
+        eve = bench.stores.scope("eve", "q")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    database = bench.stores.database
+    sharing = Sharing(
+        database, bench.stores.scopes, AuditLog(database, bench.parts.keys.content_key), bench.postgres.embeddings
+    )
+    to: Any = "tenant" if kind == "project" else "project"
+    copy = (await sharing.share(ada, memory, to, actor="key", now=T0)).copy_id
+    answer = f"It was said: {WORDS[0]}."
+    repeats, other = (
+        given(eve, copy, answer=answer),
+        given(eve, copy, "other", answer="That I do not know, I am sorry."),
+    )
+    for one in (repeats, other):
+        assert (await bench.commit_given(eve, one)).new_turns == 2
+    bench.postgres.psql(
+        f"CREATE SCHEMA older; CREATE TABLE older.turns AS SELECT * FROM turns WHERE content = '{answer}'"
+    )
+    erasure_id = await bench.ask(kind, name, ada)
+    assert (await bench.run(erasure_id)).receipt["complete"]
+    for table in ("tombstones", "erasures"):
+        bench.postgres.psql(f"DELETE FROM {table}")
+    bench.stores.scopes.drop(ada)
+    await bench.commit(ada, "s")
+    bench.postgres.psql("INSERT INTO turns SELECT * FROM older.turns; DROP SCHEMA older CASCADE")
+    assert await reapply(Erasing(bench.parts), bench.asking, bench.leader) == 1
+    said = bench.postgres.psql("SELECT content FROM turns ORDER BY 1").splitlines()
+    assert said == sorted([QUESTION, QUESTION, other.turns[1].content])
+    assert (await bench.run(erasure_id)).receipt["complete"]
+
+
 async def test_the_probe_finds_what_an_erasure_has_left(bench: Bench) -> None:
     """Otherwise a complete receipt would prove nothing."""
     ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
