@@ -159,8 +159,8 @@ async def test_one_who_is_out_of_time_does_not_spoil_the_search_for_those_who_ha
 async def test_many_who_wait_for_one_search_that_hangs_begin_no_other_as_each_of_them_leaves(store: Store) -> None:
     one, _ = recaller(store, Embedder(), staleness_ms=0)
     await ask(one, Embedder())
-    before, store.delay_s = store.asked, 0.5
-    asking = [one.recall(question(), await one.embed("q"), 0.05 + at / 500) for at in range(40)]
+    before, store.delay_s = store.asked, 2.0
+    asking = [one.recall(question(), await one.embed("q"), 0.25 + at / 100) for at in range(40)]
     found = await asyncio.gather(*asking)
     assert {recall.reason for recall in found} == {"deadline"}
     assert store.asked - before == 2  # once for the index, once in its place when it is late
