@@ -106,7 +106,10 @@ class RedisErase:
         """The keys of these scopes (by their key): all, or those of some conversations. And what the conversations of
         all scopes of the tenant were given, since any may quote what goes; the store has it. How many. One pass.
         """
-        scopes = {f"{tenant.hex}:{key.hex()}": sessions for key, sessions in hot.items()}
+        scopes = {
+            f"{tenant.hex}:{key.hex()}": None if sessions is None else frozenset(one.hex for one in sessions)
+            for key, sessions in hot.items()
+        }
         dropped = 0
         with faults("drop hot keys"):
             async for page in _batches(self._cache.scan_iter(match=f"mp:h:{{{tenant.hex}:*}}:*", count=_SCANNED)):
@@ -198,17 +201,17 @@ class _HotName(NamedTuple):
         what, _, last = rest.partition(":")
         return cls(scope, what, last)
 
-    def goes(self, scopes: Mapping[str, Collection[UUID] | None], value: bytes | None) -> bool:
-        """Whether it goes with these. `value` matters where only some conversations of its scope do."""
+    def goes(self, scopes: Mapping[str, Collection[str] | None], value: bytes | None) -> bool:
+        """Whether it goes with these, all or by the hex of their conversations: then `value` says of which it is."""
         if self.what == "l":  # what a conversation was given
             return True
         sessions = scopes.get(self.scope, ())
         if sessions is None:
             return True
         if self.what == "w":  # a working context
-            return self.last in {one.hex for one in sessions}
+            return self.last in sessions
         at = 1 if self.what == "o" else 0  # an opening; else a digest
-        return value is not None and value[at : at + 16] in {one.bytes for one in sessions}
+        return value is not None and value[at : at + 16].hex() in sessions
 
 
 async def _each(client: Any, calls: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Literal
 from uuid import UUID
 
@@ -73,7 +73,7 @@ async def _target(asking: Asking, line: journal.Entry) -> Target | None:
         return await _whole(asking, line, of)
     if line.kind == "session":
         return await _session(asking, line, of)
-    memories, turns = await _marked(asking, line, of, newer=False)
+    memories, turns = await _marked(asking, line, of, by_name=())
     scopes = [*memories.values(), *turns.values()]
     if not scopes:
         return None
@@ -88,7 +88,7 @@ async def _whole(asking: Asking, line: journal.Entry, of: Mapping[int, Scope]) -
         theirs.setdefault(scope.user if kind == "user" else scope.project, {})[scope_id] = scope
     for name, scopes in theirs.items():
         if digest(content_key, kind, name) == line.digest:
-            memories, turns = await _beside(asking, line, of, scopes)
+            memories, turns = await _marked(asking, line, of, by_name=scopes)
             return Target(kind, name, next(iter(scopes.values())), tuple(memories), tuple(turns), line.at)
     return None
 
@@ -98,26 +98,16 @@ async def _session(asking: Asking, line: journal.Entry, of: Mapping[int, Scope])
     for _, scope_id, label in await asking.store.labels(line.tenant, list(of)):
         if session_digest(content_key, of[scope_id], label) == line.digest:
             theirs = {at: one for at, one in of.items() if one.user == of[scope_id].user}
-            memories, turns = await _beside(asking, line, of, theirs)
+            memories, turns = await _marked(asking, line, of, by_name=theirs)
             return Target("session", label, of[scope_id], tuple(memories), tuple(turns), line.at)
     return None
 
 
-async def _beside(
-    asking: Asking, line: journal.Entry, of: Mapping[int, Scope], theirs: Mapping[int, Scope]
-) -> tuple[dict[UUID, int], dict[UUID, int]]:
-    """What goes beside what goes by its name: of its own scopes what came later, of others what repeated it."""
-    memories, turns = await _marked(asking, line, theirs, newer=True)
-    others = {at: scope for at, scope in of.items() if at not in theirs}
-    more, repeats = await _marked(asking, line, others, newer=False)
-    return memories | more, turns | repeats
-
-
 async def _marked(
-    asking: Asking, line: journal.Entry, of: Mapping[int, Scope], *, newer: bool
+    asking: Asking, line: journal.Entry, of: Mapping[int, Scope], *, by_name: Collection[int]
 ) -> tuple[dict[UUID, int], dict[UUID, int]]:
-    """The memories and turns of these scopes that the line's tombstones stand for, with their scopes; `newer`: only
-    those that came later, where the rest goes by its name.
+    """The memories and turns of these scopes that the line's tombstones stand for, with their scopes. Of those scopes
+    that go by their name only what came later; of others all, also answers that repeated a copy.
 
     What was there is known by its place in the chain, in every scope of its user; what came later by its words and its
     source too, as a commit would be.
@@ -126,7 +116,7 @@ async def _marked(
 
     def is_marked(turn: GoneTurn) -> bool:
         later = turn.came > line.at
-        if newer and not later:
+        if turn.scope_id in by_name and not later:
             return False
         marks = turn_digests(content_key, of[turn.scope_id].user, turn.content, turn.source_id, turn.chain)
         return not there.isdisjoint(marks if later else marks[:1])
@@ -134,7 +124,7 @@ async def _marked(
     memories: dict[UUID, int] = {}
     turns: dict[UUID, int] = {}
     async for some in asking.store.own_ids(line.tenant, list(of)):
-        asked = {one: scope_id for one, scope_id, since in some if not newer or since > line.at}
+        asked = {one: scope_id for one, scope_id, since in some if scope_id not in by_name or since > line.at}
         memories |= {one: at for one, at in asked.items() if ("memory", _of_memory(content_key, one)) in there}
     async for page in asking.store.turns(line.tenant, list(of), [], [], list(of)):
         turns |= {one.event_id: one.scope_id for one in page if is_marked(one)}

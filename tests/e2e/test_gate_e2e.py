@@ -5,7 +5,6 @@ see, and of nothing else.
 from __future__ import annotations
 
 import json
-import time
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -53,12 +52,7 @@ def code(answer: dict[str, Any]) -> str:
 
 
 def forget(keyed: Keyed, secret: str, /, **body: Any) -> Any:
-    answer = keyed.own(secret, "POST", "/memory/v1/forget", body)
-    until = time.monotonic() + 60
-    while answer.get("status") == "running" and time.monotonic() < until:
-        time.sleep(0.2)
-        answer = keyed.own(secret, "GET", f"/memory/v1/forget/{answer['id']}")
-    return answer
+    return keyed.service.forget(body, Authorization=f"Bearer {secret}")
 
 
 def listed(keyed: Keyed, secret: str, **headers: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -23,11 +23,6 @@ from memory.erasure.wanted import Wanted
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _OWN_TABLES: Final = frozenset({"erasures", "erasure_items", "schema_migrations"})
-_SAY: Final = {
-    "turns": ("content", "source_id"),
-    "memory_versions": ("content", "origin", "attributes"),
-    "documents": ("name",),
-}
 _LOCKED_S: Final = 1.0
 _KEPT: Final = frozenset({"outbox.object_id", "audit_log.ids", "audit_log.detail"})
 
@@ -44,21 +39,20 @@ class DatabaseProbe:
         Returns what clients call these turns: an export taken in elsewhere names its turns by their old ids.
         """
         names: set[str] = set()
-        async for table, row in self._rows(tenant, scopes, _SAY):
-            if table == "turns":
-                words.said(row[0])
-                made.said(row[0])
-                names.add(row[1])
-            elif table == "memory_versions":
-                content, origin, attributes = row
-                made.said(content)
-                if origin == ORIGIN:  # somebody's file says so, whoever else has
-                    words.said(content)
-                    words.said(str(attributes))
-                    made.said(str(attributes))
-            else:
-                words.said(row[0])
-                made.said(row[0])
+        async for _, (content, source_id) in self._rows(tenant, scopes, {"turns": ["content", "source_id"]}):
+            words.said(content)
+            made.said(content)
+            names.add(source_id)
+        versions = {"memory_versions": ["content", "origin", "attributes"]}
+        async for _, (content, origin, attributes) in self._rows(tenant, scopes, versions):
+            made.said(content)
+            if origin == ORIGIN:  # somebody's file says so, whoever else has
+                words.said(content)
+                words.said(str(attributes))
+                made.said(str(attributes))
+        async for _, (name,) in self._rows(tenant, scopes, {"documents": ["name"]}):
+            words.said(name)
+            made.said(name)
         return names
 
     async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Wanted) -> Counter[str]:
@@ -84,16 +78,16 @@ class DatabaseProbe:
     async def _rows(
         self, tenant: UUID, scopes: Sequence[int], tables: Mapping[str, Sequence[str]]
     ) -> AsyncIterator[tuple[str, list[Any]]]:
-        """Every row that the tenant's scopes show, table by table. Tables share transactions,
-        since most of them are small and their round trips are what they cost; none for much longer than _LOCKED_S: what
-        it has read cannot be migrated until it ends. Names come from the catalogue.
+        """Every row that the tenant's scopes show, table by table. Tables share transactions, since most are small and
+        their round trips are what they cost; none for much longer than _LOCKED_S: what it has read cannot be migrated
+        until it ends. Names come from the catalogue.
         """
-        left = [(table, _reading(table, columns)) for table, columns in tables.items()]
+        left = deque((table, _reading(table, columns)) for table, columns in tables.items())
         while left:
-            until_s = time.monotonic() + _LOCKED_S
             async with self._database.transaction(tenant, scopes, read_only=True) as tx:
+                until_s = time.monotonic() + _LOCKED_S
                 while left and time.monotonic() < until_s:
-                    table, query = left.pop(0)
+                    table, query = left.popleft()
                     async for row in tx.stream(query):
                         yield table, list(row)
 
