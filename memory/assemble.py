@@ -92,6 +92,7 @@ def build_block(
     taken: list[tuple[Candidate, str]] = []
     used: dict[str, int] = {}
     left_out: dict[UUID, str] = {}
+    teaching: list[Candidate] = []
     for candidate in before_their_turns(candidates):
         tier = _tier(candidate)
         if not candidate.admitted:
@@ -99,7 +100,7 @@ def build_block(
         elif candidate.memory_id in standing:
             left_out[candidate.memory_id] = STANDS
             used[tier] = used.get(tier, 0) + 1
-        elif is_shown_by(candidate, (one for one, _ in taken)):
+        elif is_shown_by(candidate, teaching):
             left_out[candidate.memory_id] = SHOWN
         elif used.get(tier, 0) >= limits.get(tier, 0):
             left_out[candidate.memory_id] = f"limit of {limits.get(tier, 0)} {tier}"
@@ -113,6 +114,8 @@ def build_block(
             left -= cost
             used[tier] = used.get(tier, 0) + 1
             taken.append((candidate, item))
+            if candidate.kind == "procedural":
+                teaching.append(candidate)
     if not taken:
         return Block("", 0, (), left_out)
     taken.sort(key=lambda pair: _order(pair[0]))
@@ -172,7 +175,7 @@ def quoted(candidate: Candidate, shown: Set[UUID], excerpt: str, more: str) -> s
 
 def _opened(candidate: Candidate, shown: Set[UUID], more: str = "") -> str:
     """How an item begins: when, who, from where, and whether it is said otherwise by a later one that is shown too."""
-    date = f"{candidate.occurred_at:%Y-%m-%d} " if candidate.occurred_at else ""
+    date = f"{candidate.occurred_at.date().isoformat()} " if candidate.occurred_at else ""
     role = _NOT_A_NAME.sub(" ", candidate.role)
     origin = "" if role == candidate.integrity else _ORIGINS.get(candidate.integrity, "")
     changed = _CHANGED if candidate.later in shown else ""

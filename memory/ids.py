@@ -28,11 +28,9 @@ def derived_id(base: UUID, *names: str | int) -> UUID:
 
 def keyed_id(key: bytes, *names: str) -> UUID:
     """An id that only the holder of `key` can compute from `names` (length-prefixed, so no two lists collide)."""
-    mac = hmac.new(key, digestmod=hashlib.sha256)
-    for name in names:
-        raw = name.encode("utf-8", "surrogatepass")
-        mac.update(len(raw).to_bytes(4, "big") + raw)
-    return _as_v8(mac.digest()[:16])
+    raw = [name.encode("utf-8", "surrogatepass") for name in names]
+    said = b"".join(len(one).to_bytes(4, "big") + one for one in raw)
+    return _as_v8(hmac.digest(key, said, "sha256")[:16])
 
 
 def words_id(*names: str) -> UUID:

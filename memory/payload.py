@@ -14,6 +14,7 @@ import dataclasses
 import json
 import struct
 import zlib
+from binascii import b2a_base64
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -37,6 +38,8 @@ from memory.model import (
 
 _COMPRESS_FROM_BYTES: Final = 512
 _LENGTH: Final = struct.Struct(">I")
+_NAMES: Final[dict[type, tuple[str, ...] | None]] = {}
+_AS_THEY_ARE: Final = frozenset({str, int, float, bool, dict, type(None)})
 
 
 def pack_captured(captured: Captured) -> bytes:
@@ -106,22 +109,34 @@ def _split(payload: bytes) -> tuple[dict[str, Any], bytes]:
 
 def _fields(value: Any) -> dict[str, Any]:
     """A dataclass's fields, one level deep (asdict's deep copy took 2 ms a request)."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {name: getattr(value, name) for name in _names(type(value)) or ()}
+
+
+def _names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a dataclass, None for what is none: looked up once a class."""
+    if kind not in _NAMES:
+        is_record = dataclasses.is_dataclass(kind)
+        _NAMES[kind] = tuple(field.name for field in dataclasses.fields(kind)) if is_record else None
+    return _NAMES[kind]
 
 
 def _plain(value: Any) -> Any:
-    """A field as the encoder takes it. Its dictionaries are JSON already; bytes go as base64 with + and /, which the
-    encoder's own is without.
+    """A field as the encoder takes it: what it knows (dictionaries are JSON already, dates and ids) as it is; bytes go
+    as base64 with + and /, which the encoder's own is without.
     """
+    kind: type = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return value if value and type(value[0]) is dict else [_plain(one) for one in value]
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+        return b2a_base64(value, newline=False).decode()
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
-    return {name: _plain(one) for name, one in _fields(value).items()} if dataclasses.is_dataclass(value) else value
+    names = _names(kind)
+    return value if names is None else {name: _plain(getattr(value, name)) for name in names}
 
 
 def _scope(raw: dict[str, Any]) -> Scope:

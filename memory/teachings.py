@@ -19,6 +19,8 @@ SHARE: Final = 2
 def before_their_turns(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The same, each admitted procedure before the first turn that teaches it."""
     teaching = [one for one in candidates if one.kind == "procedural" and one.admitted]
+    if not teaching:
+        return list(candidates)
     ordered: list[Candidate] = []
     placed: set[int] = set()
     for one in candidates:
@@ -30,9 +32,9 @@ def before_their_turns(candidates: Sequence[Candidate]) -> list[Candidate]:
     return ordered
 
 
-def is_shown_by(turn: Candidate, taken: Iterable[Candidate]) -> bool:
+def is_shown_by(turn: Candidate, procedures: Iterable[Candidate]) -> bool:
     """Whether one of these is the procedure that the turn teaches."""
-    return any(known.kind == "procedural" and _says(turn, known) for known in taken)
+    return any(_says(turn, known) for known in procedures)
 
 
 def _says(turn: Candidate, procedure: Candidate) -> bool:

@@ -57,14 +57,18 @@ class Outcome:
             return []
         return [extend(chain_key, tip, choice.as_message()) for choice in self.answer.choices]
 
-    def pairs(self, chain_key: bytes, before: object, conversation: Conversation) -> dict[Digest, Joint]:
-        """What the answers are known by behind the message they answer, where the chain before them is dropped."""
+    def pairs(
+        self, chain_key: bytes, before: object, conversation: Conversation, digests: Sequence[Digest]
+    ) -> dict[Digest, Joint]:
+        """What the answers, of these digests, are known by behind the message they answer, where the chain before them
+        is dropped.
+        """
         tip = conversation.tip
         if self.answer is None or tip is None:
             return {}
-        said = [choice.as_message() for choice in self.answer.choices]
-        found = ((pair_of(chain_key, before, one), extend(chain_key, tip, one)) for one in said)
-        return {pair: Joint(conversation.session, tip, digest) for pair, digest in found if pair is not None}
+        said = (pair_of(chain_key, before, choice.as_message()) for choice in self.answer.choices)
+        both = zip(said, digests, strict=True)
+        return {pair: Joint(conversation.session, tip, digest) for pair, digest in both if pair is not None}
 
     def texts(self) -> list[str]:
         """What the answer says, in any of its parts."""

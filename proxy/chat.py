@@ -396,7 +396,7 @@ class ChatCompletions:
 
         def known_by() -> Known:
             answers = outcome.digests(chain_key, conversation.tip)
-            return answers, outcome.pairs(chain_key, asked.last_said(conversation), conversation)
+            return answers, outcome.pairs(chain_key, asked.last_said(conversation), conversation, answers)
 
         try:
             await self._parts.capture.exchange(captured, conversation, known_by, ready.noting)

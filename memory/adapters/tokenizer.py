@@ -44,6 +44,7 @@ _WEIGHTS: tuple[tuple[bytes, int], ...] = (
     (bytes(range(0xE0, 0xF0)), 200),  # three: Chinese, Japanese, Korean, Indic scripts, symbols
     (bytes(range(0xF0, 0xF5)), 290),  # four: emoji, rare ideographs
 )
+_ASCII_WEIGHTS = _WEIGHTS[:6]
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
@@ -73,7 +74,8 @@ def estimate(text: str) -> int:
     Tokenizers with large multilingual vocabularies need far less than the 2.0 a Chinese character is given here.
     """
     raw = text.encode("utf-8", "surrogatepass")
-    return -(-sum(weight * (len(raw) - len(raw.translate(None, kind))) for kind, weight in _WEIGHTS) // 100)
+    size, weights = len(raw), _ASCII_WEIGHTS if text.isascii() else _WEIGHTS
+    return -(-sum([weight * (size - len(raw.translate(None, kind))) for kind, weight in weights]) // 100)
 
 
 class EstimatedTokens:
