@@ -1,7 +1,8 @@
 """The same work asked for by many at once, done once: a key and a coroutine's maker in, its result out for all.
 
-Who leaves takes nothing from the others; when all have left the work is cancelled. Faults reach all who wait. Keeps
-nothing after the landing.
+Who leaves takes nothing from the others. When all have left, the work is cancelled if one alone had asked for it; what
+several asked for goes on, since others will: ended each time, it would be begun each time and never be had. Faults
+reach all who wait. Keeps nothing after the landing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -17,10 +19,11 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Flight(Generic[T]):
-    """One piece of work and how many wait for it."""
+    """One piece of work, how many wait for it and how many have asked for it."""
 
     task: asyncio.Task[T]
     waiting: int = 0
+    asked: int = 0
 
 
 class Flights(Generic[K, T]):
@@ -38,13 +41,16 @@ class Flights(Generic[K, T]):
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = _Flight(asyncio.create_task(work()))
+            flight.task.add_done_callback(partial(self._landed, key, flight))
         flight.waiting += 1
+        flight.asked += 1
         try:
             return await asyncio.shield(flight.task)
         finally:
             flight.waiting -= 1
-            if not flight.waiting:
-                self._landed(key, flight)
+            if not flight.waiting and flight.asked == 1:
+                self._leave(key, flight)
+                flight.task.cancel()
 
     def is_mine(self, key: K) -> bool:
         """Asked by the work itself: whether it is still that of the key, and not of a time before `let_go`."""
@@ -55,8 +61,11 @@ class Flights(Generic[K, T]):
         """Nobody joins what is under way any more; who waits already gets it."""
         self._flights.clear()
 
-    def _landed(self, key: K, flight: _Flight[T]) -> None:
+    def _landed(self, key: K, flight: _Flight[T], task: asyncio.Task[T]) -> None:
+        self._leave(key, flight)
+        if not task.cancelled():
+            task.exception()  # who waited for it has been told; who left need not be
+
+    def _leave(self, key: K, flight: _Flight[T]) -> None:
         if self._flights.get(key) is flight:
             del self._flights[key]
-        if not flight.task.done():
-            flight.task.cancel()

@@ -35,6 +35,13 @@ class Embedder(Protocol):
         """Return unit vectors, shape [len(texts), dim]. Raises EmbedderUnavailable."""
 
 
+class QueryEmbedder(Embedder, Protocol):
+    """An embedder that knows the vectors of questions that were asked a moment ago."""
+
+    def at_hand(self, text: str) -> Vector | None:
+        """The vector of this question; None where it would have to be computed."""
+
+
 class TokenCounter(Protocol):
     """Token counts of the served model."""
 

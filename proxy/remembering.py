@@ -23,7 +23,7 @@ from memory.config import Settings
 from memory.errors import MemoryProxyFault, NotFound
 from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Entry, Recall, Rung, Withdrawn
+from memory.model import Entry, Recall, Rung, Vector, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import lap
 from memory.read.conversation import CUT, GIVEN, RESTORE, Conversation, Conversations, Marks
@@ -130,12 +130,12 @@ class Remembering:
         drops = parts.ledgers.drops
         wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
         query = chat.query_text if wanted and chat.placeable else ""
-        embedded = bool(query) and rung in ("full", "no-rerank")
+        searches = bool(query) and rung not in ("ledger", "none")
         finding = asyncio.create_task(self._conversation(asked, chat))
         try:
             await asyncio.sleep(0)  # Redis is asked, and answers, before the vector takes a processor for some ms
-            embedding = await parts.recaller.embed(query, chat.earlier_texts) if embedded else None
-            if embedding is not None and asked.ask.as_of is None:
+            embedding = await self._embedding(query, chat, rung) if searches else None
+            if searches and asked.ask.as_of is None:
                 parts.recaller.confirm(scope)
             conversation = await finding
         finally:
@@ -178,6 +178,12 @@ class Remembering:
         recall = let_through(recall, holder)
         restored = await self._styled(asked, conversation, question, restored)
         return await self._kept_too(asked, chat, replace(has, recall=recall, restored=restored), keeping, rung)
+
+    async def _embedding(self, query: str, chat: ChatRequest, rung: Rung) -> asyncio.Future[Vector] | None:
+        """The question's vector, under way; by words alone only where it is at hand, since that costs nothing."""
+        if rung == "lexical":
+            return self._parts.recaller.at_hand(query, chat.earlier_texts)
+        return await self._parts.recaller.embed(query, chat.earlier_texts)
 
     async def _styled(
         self, asked: Asked, conversation: Conversation, question: Question, restored: Restored

@@ -269,3 +269,45 @@ async def test_while_many_ask_no_answer_outlives_the_index_that_gave_it(store: S
         await hot.get(question().scope, None, strict=True)
         assert one.known(question()) is None
         assert not (await ask(one, embedder)).candidates
+
+
+async def test_a_question_whose_vector_is_at_hand_is_searched_with_it_whatever_the_load(store: Store) -> None:
+    known = Embedder(known=unit(1, 0, 0, 0))
+    one, _ = recaller(store, known)
+    assert one.at_hand("what is my boat called") is not None
+    found = await one.recall(question(rung="lexical"), one.at_hand("what is my boat called"), 5.0)
+    assert (found.rung, found.reason) == ("full", None)
+    assert recaller(store, Embedder())[0].at_hand("what is my boat called") is None
+
+
+async def test_an_answer_by_words_alone_is_given_again_to_who_has_no_vector_and_to_nobody_else(store: Store) -> None:
+    one, hot = recaller(store, Embedder(), staleness_ms=600_000)
+    await hot.get(question().scope, None)
+    first = await one.recall(question(), None, 5.0)
+    again = await one.recall(question(), None, 5.0)
+    assert (first.rung, first.reason) == (again.rung, again.reason) == ("lexical", "overload")
+    assert again.candidates is first.candidates
+    full = await ask(one, Embedder())
+    assert full.rung == "full"
+    better = await one.recall(question(), None, 5.0)
+    assert (better.rung, better.candidates is full.candidates) == ("full", True)
+
+
+async def test_while_many_ask_by_words_alone_their_answers_outlive_what_is_stored(store: Store) -> None:
+    one, hot = recaller(store, Embedder(), staleness_ms=600_000)
+    await hot.get(question().scope, None)
+    first = await one.recall(question(), None, 5.0)
+    store.rows.append(row("the boat is called Gull now", unit(1, 0, 0, 0), 9))
+    store.version = 9
+    with crowd(hot):
+        again = await one.recall(question(announced={1: 9}), None, 5.0)
+    assert again.candidates is first.candidates
+
+
+async def test_an_answer_that_failed_for_words_is_not_given_again(store: Store) -> None:
+    one, _ = recaller(store, Embedder(away=True), staleness_ms=600_000)
+    first = await ask(one, Embedder(away=True))
+    assert (first.rung, first.reason) == ("lexical", "embedder")
+    embedder = Embedder()
+    one._embedder = embedder
+    assert (await ask(one, embedder)).rung == "full"

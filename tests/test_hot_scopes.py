@@ -329,7 +329,8 @@ async def applied(hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None
         hot.weigh()
 
 
-async def test_while_many_ask_nobody_waits_for_what_is_announced(store: Store) -> None:
+async def test_while_many_ask_nobody_waits_for_what_is_announced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CROWD_LASTS_S", 0.0)
     hot = hot_of(store, staleness_ms=600_000)
     held, new = await hot.get(SCOPE, None), store.tell(1, "and the dinghy Tern")
     store.opens, announced = asyncio.Event(), {1: 2}
@@ -354,6 +355,40 @@ async def test_while_many_ask_a_confirmation_holds_no_longer_than_it_does_for_on
     await empty.get(SCOPE, None)
     with crowd(empty):
         assert empty.fresh(SCOPE, None) is None, "only the store can say that there is a scope by now"
+
+
+async def test_many_are_many_for_a_while_where_their_answers_take_no_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CROWD_LASTS_S", 0.05)
+    hot = hot_of(store, staleness_ms=600_000)
+    held = await hot.get(SCOPE, None)
+    with crowd(hot):
+        pass
+    assert hot.fresh(SCOPE, {1: 2}) is held
+    await asyncio.sleep(0.06)
+    assert hot.fresh(SCOPE, {1: 2}) is None
+
+
+@pytest.mark.parametrize(("stale_s", "readings"), [(600.0, 1), (0.0, 2)])
+async def test_while_many_ask_a_confirmation_is_renewed_before_it_ends(
+    store: Store, monkeypatch: pytest.MonkeyPatch, stale_s: float, readings: int
+) -> None:
+    monkeypatch.setattr(module, "CROWD_STALE_S", stale_s)
+    hot = hot_of(store, staleness_ms=600_000)
+    held = await hot.get(SCOPE, None)
+    hot.confirm(SCOPE)
+    await asyncio.sleep(0.02)
+    assert len(store.asked) == 1, "of one who asks it holds as long as it may"
+    store.tell(1, "and the dinghy Tern")
+    store.opens = asyncio.Event()
+    with crowd(hot):
+        for _ in range(3):
+            hot.confirm(SCOPE)
+            await asyncio.sleep(0.01)
+            assert hot.fresh(SCOPE, None) is held, "nobody waits for it"
+    assert len(store.asked) == readings, "one reading at a time"
+    store.opens.set()
 
 
 async def test_while_many_ask_an_index_is_brought_up_to_date_now_and_then(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -93,17 +94,49 @@ async def test_one_who_leaves_takes_nothing_from_the_others() -> None:
     assert embedder.given_up == []
 
 
-async def test_what_everybody_has_left_is_not_computed() -> None:
-    embedder = Embedder()
-    cache = QueryCache(embedder, Metrics())
-    asking = [asyncio.create_task(cache.embed_query("same")) for _ in range(3)]
+async def everybody_leaves(cache: QueryCache, asked: int) -> None:
+    asking = [asyncio.create_task(cache.embed_query("same")) for _ in range(asked)]
     await asyncio.sleep(0.001)
     for one in asking:
         one.cancel()
     await asyncio.wait(asking)
     await asyncio.sleep(0)
+
+
+async def test_what_one_alone_asked_for_is_not_computed_once_it_has_left() -> None:
+    embedder = Embedder()
+    cache = QueryCache(embedder, Metrics())
+    await everybody_leaves(cache, 1)
     assert embedder.given_up == ["same"]
     embedder.open.set()
+    assert (await cache.embed_query("same")).shape == (DIM,)
+    assert embedder.computed == ["same"]
+
+
+async def test_what_several_asked_for_is_computed_for_who_asks_next() -> None:
+    embedder, metrics = Embedder(), Metrics()
+    cache = QueryCache(embedder, metrics)
+    await everybody_leaves(cache, 3)
+    assert embedder.given_up == []
+    joining = asyncio.create_task(cache.embed_query("same"))
+    await asyncio.sleep(0)
+    embedder.open.set()
+    assert (await joining).shape == (DIM,)
+    assert (await cache.embed_query("same")).shape == (DIM,)
+    assert embedder.computed == ["same"]
+    assert counted(metrics) == {"hit": 1, "miss": 1, "shared": 3}
+
+
+async def test_a_fault_of_what_everybody_has_left_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
+    embedder = Embedder()
+    cache = QueryCache(embedder, Metrics())
+    await everybody_leaves(cache, 2)
+    embedder.away = True
+    embedder.open.set()
+    await asyncio.sleep(0.001)
+    gc.collect()
+    assert not caplog.records
+    embedder.away = False
     assert (await cache.embed_query("same")).shape == (DIM,)
 
 

@@ -113,6 +113,10 @@ class Embedder:
     away: bool = False
     model: str = "fake"
     dim: int = DIM
+    known: Vector | None = None
+
+    def at_hand(self, text: str) -> Vector | None:
+        return self.known
 
     async def embed_query(self, text: str) -> Vector:
         await asyncio.sleep(self.delay_s)

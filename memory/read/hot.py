@@ -17,7 +17,7 @@ import gc
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -54,6 +54,8 @@ _OF_ONE_TURN: Final = frozenset({"episodic", "semantic", "procedural"})
 _LISTEN_AGAIN_S: Final = 1.0
 CROWD: Final = 16
 """So many questions under way in one process are many: one takes about 10 ms, so they wait for each other."""
+CROWD_LASTS_S: Final = 1.0
+"""How long many are many: where their answers are at hand they are few at any moment, and would wait again."""
 CROWD_STALE_S: Final = 0.25
 """How often an index is brought up to date then: a scope that all of them write to moves with each exchange."""
 
@@ -159,8 +161,9 @@ class HotScopes:
         self._unfrozen_rows = 0
         self._freed_bytes = 0
         self._asking = 0
+        self._crowded_until = float("-inf")
         self._given: set[Future[Any]] = set()
-        self._reading: set[asyncio.Task[None]] = set()
+        self._reading: set[asyncio.Task[Any]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
 
     def close(self) -> None:
@@ -171,6 +174,8 @@ class HotScopes:
     def asking(self) -> Iterator[None]:
         """While a question is under way."""
         self._asking += 1
+        if self._asking >= CROWD:
+            self._crowded_until = time.monotonic() + CROWD_LASTS_S
         try:
             yield
         finally:
@@ -183,7 +188,7 @@ class HotScopes:
 
     @property
     def _is_crowded(self) -> bool:
-        return self._asking >= CROWD
+        return self._asking >= CROWD or time.monotonic() < self._crowded_until
 
     def known_scope_ids(self, scope: Scope) -> tuple[int, ...]:
         """The visible scope ids as last confirmed, to ask announcements for; empty when unknown."""
@@ -257,12 +262,28 @@ class HotScopes:
                 hot = self._scopes[scope] = HotScope(self._empty())
             self._scopes.move_to_end(scope)
             if strict or self.fresh(scope, announced) is None:
-                reading = asyncio.create_task(self._brought_up(scope, hot, announced, strict=strict))
-                self._reading.add(reading)
-                reading.add_done_callback(self._read)
-                await asyncio.shield(reading)
+                await asyncio.shield(self._begun(self._brought_up(scope, hot, announced, strict=strict)))
             if not hot.is_let_go:
                 return hot
+
+    def confirm(self, scope: Scope) -> None:
+        """Begin to bring a scope's index up to date, where that is due; nobody waits for it. While many ask it is due
+        before the last confirmation ends: all of them would wait for the next one.
+        """
+        hot = self._scopes.get(scope)
+        if hot is None:
+            self._begun(self.get(scope, None))
+        elif not hot.lock.locked():
+            due_s = min(CROWD_STALE_S, self._staleness_s) if self._is_crowded else self._staleness_s
+            if not hot.versions or time.monotonic() - hot.confirmed_at > due_s:
+                self._begun(self._brought_up(scope, hot, None, strict=True))
+
+    def _begun(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Work that goes on when who waits for it leaves."""
+        reading = asyncio.create_task(work)
+        self._reading.add(reading)
+        reading.add_done_callback(self._read)
+        return reading
 
     async def _brought_up(
         self, scope: Scope, hot: HotScope, announced: Mapping[int, int] | None, *, strict: bool
@@ -271,7 +292,7 @@ class HotScopes:
             if strict or not self._is_fresh(hot, announced):
                 await self._catch_up(scope, hot)
 
-    def _read(self, reading: asyncio.Task[None]) -> None:
+    def _read(self, reading: asyncio.Task[Any]) -> None:
         self._reading.discard(reading)
         if not reading.cancelled():
             reading.exception()  # who waited for it has been told; who left need not be

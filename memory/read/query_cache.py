@@ -1,4 +1,4 @@
-"""Vectors of questions, computed once: an Embedder in, the same port out with what it said lately in front of it.
+"""Vectors of questions, computed once: an Embedder in, a QueryEmbedder out.
 
 A question that was asked within `ttl_s` is answered from process memory, and the same question asked by many at once is
 embedded once for all of them. Who leaves takes nothing from the others; when all have left it is not computed. Keys are
@@ -41,7 +41,7 @@ class _Held:
 
 
 class QueryCache:
-    """Implements Embedder in front of another. One per process."""
+    """Implements QueryEmbedder in front of another. One per process."""
 
     def __init__(
         self,
@@ -77,13 +77,19 @@ class QueryCache:
         """About what it takes."""
         return self._bytes
 
-    async def embed_query(self, text: str) -> Vector:
-        """One unit vector, shape [dim], shared with others: read only. Raises EmbedderUnavailable."""
-        key = self._key(text)
-        held = self._of_now(key)
+    def at_hand(self, text: str) -> Vector | None:
+        """See QueryEmbedder; shared with others: read only."""
+        held = self._of_now(self._key(text))
         if held is not None:
             self._asked.labels("hit").inc()
+        return held
+
+    async def embed_query(self, text: str) -> Vector:
+        """One unit vector, shape [dim], shared with others: read only. Raises EmbedderUnavailable."""
+        held = self.at_hand(text)
+        if held is not None:
             return held
+        key = self._key(text)
         self._asked.labels("shared" if self._flights.under_way(key) else "miss").inc()
         return await self._flights.share(key, lambda: self._compute(key, text))
 

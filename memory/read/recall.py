@@ -20,7 +20,7 @@ from uuid import UUID
 from memory.errors import EmbedderUnavailable, MemoryProxyFault, StoreUnavailable
 from memory.model import Candidate, IndexRow, Recall, Rung, Scope, ScopeVersion, Vector
 from memory.passage import took
-from memory.ports import Embedder, QueryTransformer
+from memory.ports import QueryEmbedder, QueryTransformer
 from memory.read.answers import Answers, Found
 from memory.read.hot import HotScope, HotScopes, IndexUnreadable, ScopeTooLarge
 from memory.read.index import Scored
@@ -102,7 +102,7 @@ class Recaller:
         self,
         hot: HotScopes,
         cold: ColdStore,
-        embedder: Embedder,
+        embedder: QueryEmbedder,
         metrics: Metrics,
         *,
         reranking: Reranking | None = None,
@@ -116,11 +116,22 @@ class Recaller:
         self._reranking = reranking
         self._transformer = transformer or FollowUp()
         self._answers = answers or Answers(metrics)
-        self._confirming: set[asyncio.Task[HotScope]] = set()
 
-    async def embed(self, text: str, previous: Sequence[str] = ()) -> asyncio.Task[Vector]:
+    def at_hand(self, text: str, previous: Sequence[str] = ()) -> asyncio.Future[Vector] | None:
+        """The vector of a question, where it was asked a moment ago: it costs nothing, whatever the load."""
+        known = self._embedder.at_hand(self._transformer.transform(text, previous) or text)
+        if known is None:
+            return None
+        vector: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
+        vector.set_result(known)
+        return vector
+
+    async def embed(self, text: str, previous: Sequence[str] = ()) -> asyncio.Future[Vector]:
         """Start the embedding of a question; called as soon as its text is known, with what `Question` will have."""
-        started = time.perf_counter()
+        known, started = self.at_hand(text, previous), time.perf_counter()
+        if known is not None:
+            took("embed", started)
+            return known
         task = asyncio.create_task(self._embedder.embed_query(self._transformer.transform(text, previous) or text))
         task.add_done_callback(_mark_retrieved)
         task.add_done_callback(lambda _: took("embed", started))
@@ -131,12 +142,9 @@ class Recaller:
 
     def confirm(self, scope: Scope) -> None:
         """Start to bring a scope's index up to date, where it is due; called as soon as it is known who asks."""
-        task = asyncio.create_task(self._hot.get(scope, None))
-        self._confirming.add(task)
-        task.add_done_callback(self._confirming.discard)
-        task.add_done_callback(_mark_retrieved)
+        self._hot.confirm(scope)
 
-    async def recall(self, question: Question, embedding: asyncio.Task[Vector] | None, deadline_s: float) -> Recall:
+    async def recall(self, question: Question, embedding: asyncio.Future[Vector] | None, deadline_s: float) -> Recall:
         """Answer within `deadline_s` seconds from now; what comes later is dropped, not awaited.
 
         `embedding` None: by words alone, since there is no time for more.
@@ -153,7 +161,7 @@ class Recaller:
         return replace(found, millis=millis)
 
     async def _found(
-        self, question: Question, embedding: asyncio.Task[Vector] | None, started: float, deadline_s: float
+        self, question: Question, embedding: asyncio.Future[Vector] | None, started: float, deadline_s: float
     ) -> Recall:
         question = self._transformed(question)
         if self._reranking is None or question.rung != "full":
@@ -161,7 +169,7 @@ class Recaller:
         return await self._reranked(self._reranking, question, embedding, started + deadline_s)
 
     async def _reranked(
-        self, reranking: Reranking, question: Question, embedding: asyncio.Task[Vector] | None, deadline: float
+        self, reranking: Reranking, question: Question, embedding: asyncio.Future[Vector] | None, deadline: float
     ) -> Recall:
         """The answer, its best in a better order as far as there is time. One from the store stays `no-rerank`."""
         deeper = replace(question, k=max(question.k, reranking.depth))
@@ -171,7 +179,7 @@ class Recaller:
             found = await reranking.applied(asked, found, deadline - time.perf_counter())
         return replace(found, candidates=found.candidates[: question.k])
 
-    async def _answer(self, question: Question, embedding: asyncio.Task[Vector] | None, deadline_s: float) -> Recall:
+    async def _answer(self, question: Question, embedding: asyncio.Future[Vector] | None, deadline_s: float) -> Recall:
         """From what was answered a moment ago where the scope is as it was then, else by a search.
 
         A search that is shared ends with the last who waits for it: each leaves at a deadline of its own. One with the
@@ -183,10 +191,14 @@ class Recaller:
             async with asyncio.timeout(deadline_s):
                 if not question.may_be_known:
                     return (await search()).recall
-                if (recent := self._recent(question)) is not None:
+                by_words = embedding is None
+                if recent := self._recent(question) or (self._recent(question, by_words) if by_words else None):
                     return recent
                 await self._caught_up(question, began + deadline_s * _EMBEDDING_SHARE)
-                return await self._answers.of(self._key(question), lambda: self._state(question), question.now, search)
+                if by_words and (known := self._as_it_was(question)) is not None:
+                    return known
+                key = self._key(question, by_words)
+                return await self._answers.of(key, lambda: self._state(question), question.now, search)
         except TimeoutError:
             return Recall(reason="deadline")
 
@@ -225,32 +237,36 @@ class Recaller:
         if not question.may_be_known or self._reranking is not None:
             return None
         question = self._transformed(question)
-        known = self._answers.known(self._key(question), self._state(question), question.now)
-        return known or self._recent(question)
+        return self._as_it_was(question) or self._recent(question)
 
-    def _recent(self, question: Question) -> Recall | None:
+    def _as_it_was(self, question: Question) -> Recall | None:
+        return self._answers.known(self._key(question), self._state(question), question.now)
+
+    def _recent(self, question: Question, by_words: bool = False) -> Recall | None:
         """While many ask at once, what was answered to it within the staleness: what is stored meanwhile is found by
         who asks later, and what is erased, or is known here to be taken back, is in no answer.
         """
         since, hot = self._hot.crowded_since, self._hot.late(question.scope)
         if since is None or hot is None:
             return None
-        return self._answers.recent(self._key_of(question, None), since, question.now, partial(_stands, hot))
+        return self._answers.recent(self._key_of(question, None, by_words), since, question.now, partial(_stands, hot))
 
     def _transformed(self, question: Question) -> Question:
         searched = self._transformer.transform(question.text, question.previous)
         return replace(question, searched=searched) if searched != question.text else question
 
-    def _key(self, question: Question) -> Hashable:
-        """What its answer is known by: one from an index that is behind the announced is for who knows no more."""
+    def _key(self, question: Question, by_words: bool = False) -> Hashable:
+        """What its answer is known by: one from an index that is behind the announced is for who knows no more, one by
+        words alone for who has no vector.
+        """
         behind: Hashable = None
         if self._state(question) is None:
             late = self._hot.late(question.scope)
             behind = tuple(sorted((question.announced or {}).items())) if late is None else late.index.state
-        return self._key_of(question, behind)
+        return self._key_of(question, behind, by_words)
 
-    def _key_of(self, question: Question, behind: Hashable) -> Hashable:
-        rest = (question.scope, behind, *question.decisive)
+    def _key_of(self, question: Question, behind: Hashable, by_words: bool) -> Hashable:
+        rest = (question.scope, behind, by_words, *question.decisive)
         return self._answers.key((question.text, question.searched), rest)
 
     def _state(self, question: Question) -> object | None:
@@ -259,7 +275,7 @@ class Recaller:
         return None if hot is None else hot.index.state
 
     async def _searched(
-        self, question: Question, embedding: asyncio.Task[Vector] | None, began: float, deadline_s: float
+        self, question: Question, embedding: asyncio.Future[Vector] | None, began: float, deadline_s: float
     ) -> Found:
         """The answer of a search whose deadline is `deadline_s` after `began`, seconds of the event loop's clock."""
         loading = self._loading(question)
@@ -278,7 +294,7 @@ class Recaller:
                 found = await self._hot.run_at_once(hot, partial(_ranked, question, hot, prepared, vector))
                 took("search", started)
                 if hot.answers_by(index):
-                    return found
+                    return replace(found, by_words=True) if embedding is None else found
                 loading = self._loading(question)  # it was whole when it was given, and is not any more
             return Found(await self._from_store(question, vector), question.now)
         except StoreUnavailable:
@@ -315,7 +331,7 @@ class Recaller:
             return _EMBEDDING_SHARE
         return _FIRST_LOAD_SHARE
 
-    async def _vector(self, embedding: asyncio.Task[Vector] | None, until: float) -> Vector | None:
+    async def _vector(self, embedding: asyncio.Future[Vector] | None, until: float) -> Vector | None:
         """The question's vector, or None when the embedder fails or takes its share of the deadline: lexical rung."""
         if embedding is None:
             return None
@@ -371,7 +387,7 @@ class Recaller:
         return _ranked(question, hot, _prepared_for(question, hot), vector).recall
 
 
-def _said_of_load(found: Recall, reranking: Reranking | None, embedding: asyncio.Task[Vector] | None) -> Recall:
+def _said_of_load(found: Recall, reranking: Reranking | None, embedding: asyncio.Future[Vector] | None) -> Recall:
     """The answer, saying where it is less because of load."""
     if embedding is None and found.reason == "embedder":
         return replace(found, reason="overload")
