@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 
-from proxy.cli import chat
+from proxy.cli.parser import build_parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the console script."""
     words = sys.argv[1:] if arguments is None else arguments
-    if words[:1] == ["chat"]:
-        parsed = chat.standing_alone().parse_args(words[1:])
-    else:
-        # Loaded only here: the libraries of all commands take half a second, for which a prompt should not wait.
-        parsed = importlib.import_module("proxy.cli.parser").build_parser().parse_args(words)
+    parsed = build_parser(words).parse_args(words)
     code: int = parsed.run(parsed)
     return code
 

@@ -28,7 +28,6 @@ from proxy.cli.chat_talk import CommandRefused, Talk, heard
 from proxy.cli.chat_words import failure_words, remedy
 from proxy.cli.client import KEY_VARIABLE, CallFailed, with_service
 
-SAYS: Final = "Talk to the served model at a terminal, and see what it is given from memory."
 TEACHES: Final = """\
   memory-proxy chat                                   with the service on http://127.0.0.1:8080; /help lists commands
   memory-proxy chat --user ada --project kitchen      as Ada, in a project of hers
@@ -68,19 +67,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="a system message for the conversation")
     parser.add_argument("--no-color", action="store_true", help="no colours (so does NO_COLOR in the environment)")
     parser.add_argument("--no-history", action="store_true", help="keep nothing of what is typed in a file")
-
-
-def standing_alone() -> argparse.ArgumentParser:
-    """The command line of this command alone: what `memory-proxy chat` is parsed by."""
-    parser = argparse.ArgumentParser(
-        prog="memory-proxy chat",
-        description=SAYS,
-        epilog=TEACHES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    arguments(parser)
-    parser.set_defaults(command="chat", run=run_chat)
-    return parser
 
 
 def run_chat(options: argparse.Namespace) -> int:
