@@ -119,7 +119,10 @@ class Recaller:
 
     def at_hand(self, text: str, previous: Sequence[str] = ()) -> asyncio.Future[Vector] | None:
         """The vector of a question, where it was asked a moment ago: it costs nothing, whatever the load."""
-        known = self._embedder.at_hand(self._transformer.transform(text, previous) or text)
+        return self._at_hand(self._transformer.transform(text, previous) or text)
+
+    def _at_hand(self, searched: str) -> asyncio.Future[Vector] | None:
+        known = self._embedder.at_hand(searched)
         if known is None:
             return None
         vector: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
@@ -128,11 +131,12 @@ class Recaller:
 
     async def embed(self, text: str, previous: Sequence[str] = ()) -> asyncio.Future[Vector]:
         """Start the embedding of a question; called as soon as its text is known, with what `Question` will have."""
-        known, started = self.at_hand(text, previous), time.perf_counter()
-        if known is not None:
+        started = time.perf_counter()
+        searched = self._transformer.transform(text, previous) or text
+        if (known := self._at_hand(searched)) is not None:
             took("embed", started)
             return known
-        task = asyncio.create_task(self._embedder.embed_query(self._transformer.transform(text, previous) or text))
+        task = asyncio.create_task(self._embedder.embed_query(searched))
         task.add_done_callback(_mark_retrieved)
         task.add_done_callback(lambda _: took("embed", started))
         await asyncio.sleep(0)  # it is handed to its thread
@@ -182,8 +186,8 @@ class Recaller:
     async def _answer(self, question: Question, embedding: asyncio.Future[Vector] | None, deadline_s: float) -> Recall:
         """From what was answered a moment ago where the scope is as it was then, else by a search.
 
-        A search that is shared ends with the last who waits for it: each leaves at a deadline of its own. One with the
-        deadline of whoever began it would end for all of them, and all would begin again.
+        Each who waits for a shared search leaves at a deadline of its own. One with the deadline of whoever began it
+        would end for all of them, and all would begin again.
         """
         began = asyncio.get_running_loop().time()
         search = partial(self._searched, question, embedding, began, deadline_s)
