@@ -1,8 +1,8 @@
 """The same work asked for by many at once, done once: a key and a coroutine's maker in, its result out for all.
 
 Who leaves takes nothing from the others. When all have left, the work is cancelled if one alone had asked for it; what
-several asked for goes on, since others will: ended each time, it would be begun each time and never be had. Faults
-reach all who wait. Keeps nothing after the landing.
+several asked for goes on for GOES_ON_S, since others will: ended each time, it would be begun each time and never be
+had. Faults reach all who wait. Keeps nothing after the landing.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+GOES_ON_S: Final = 1.0
+"""Ten times what a search takes that a slow, busy process is late with. What takes longer may be stuck: begun anew."""
 
 
 @dataclass(slots=True)
@@ -48,9 +50,11 @@ class Flights(Generic[K, T]):
             return await asyncio.shield(flight.task)
         finally:
             flight.waiting -= 1
-            if not flight.waiting and flight.asked == 1:
-                self._leave(key, flight)
-                flight.task.cancel()
+            if not flight.waiting and not flight.task.done():
+                if flight.asked == 1:
+                    self._end(key, flight)
+                else:
+                    asyncio.get_running_loop().call_later(GOES_ON_S, self._end, key, flight)
 
     def is_mine(self, key: K) -> bool:
         """Asked by the work itself: whether it is still that of the key, and not of a time before `let_go`."""
@@ -65,6 +69,11 @@ class Flights(Generic[K, T]):
         self._leave(key, flight)
         if not task.cancelled():
             task.exception()  # who waited for it has been told; who left need not be
+
+    def _end(self, key: K, flight: _Flight[T]) -> None:
+        if not flight.waiting:
+            self._leave(key, flight)
+            flight.task.cancel()
 
     def _leave(self, key: K, flight: _Flight[T]) -> None:
         if self._flights.get(key) is flight:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from memory import flights
 from memory.errors import EmbedderUnavailable
 from memory.model import Vector
 from memory.read.query_cache import ENTRY_BYTES, QueryCache
@@ -125,6 +126,21 @@ async def test_what_several_asked_for_is_computed_for_who_asks_next() -> None:
     assert (await cache.embed_query("same")).shape == (DIM,)
     assert embedder.computed == ["same"]
     assert counted(metrics) == {"hit": 1, "miss": 1, "shared": 3}
+
+
+async def test_what_several_asked_for_and_left_does_not_go_on_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flights, "GOES_ON_S", 0.02)
+    embedder = Embedder()
+    cache = QueryCache(embedder, Metrics())
+    await everybody_leaves(cache, 3)
+    staying = asyncio.create_task(cache.embed_query("same"))
+    await asyncio.sleep(0.04)
+    assert embedder.given_up == [], "somebody waits for it again"
+    staying.cancel()
+    await asyncio.sleep(0.04)
+    assert embedder.given_up == ["same"]
+    embedder.open.set()
+    assert (await cache.embed_query("same")).shape == (DIM,)
 
 
 async def test_a_fault_of_what_everybody_has_left_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
