@@ -136,7 +136,7 @@ class Remembering:
             await asyncio.sleep(0)  # Redis is asked, and answers, before the vector takes a processor for some ms
             embedding = await self._embedding(query, chat, rung) if searches else None
             if searches and asked.ask.as_of is None:
-                parts.recaller.confirm(scope)
+                parts.hot.confirm(scope)
             conversation = await finding
         finally:
             finding.cancel()

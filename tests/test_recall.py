@@ -307,8 +307,8 @@ async def test_a_store_that_is_away_at_an_announcement_is_asked_by_the_next_ques
 
 
 async def test_a_scope_is_confirmed_while_the_conversation_is_looked_for(store: Store) -> None:
-    recall, _ = recaller(store, Embedder(), staleness_ms=60_000)
-    recall.confirm(SCOPE)
+    recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
+    hot.confirm(SCOPE)
     while not store.loads:
         await asyncio.sleep(0.01)
     await recall.recall(question(), await recall.embed("q"), 5.0)

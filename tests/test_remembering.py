@@ -15,7 +15,7 @@ import pytest
 from memory.chain import chain
 from memory.config import Settings
 from memory.ids import new_id
-from memory.model import Recall, Scope, SessionRef
+from memory.model import Recall, SessionRef
 from memory.read.conversation import Conversation
 from memory.read.hot import item_of
 from memory.read.ledger import Kept
@@ -92,9 +92,6 @@ class Finds:
     def __init__(self, world: World, *, erased: bool) -> None:
         self.world, self.erased = world, erased
 
-    def confirm(self, scope: Scope) -> None:
-        """Nothing is held."""
-
     async def embed(self, *_: object) -> None:
         """No vector."""
 
@@ -115,7 +112,7 @@ async def test_what_was_recalled_before_something_was_erased_is_not_said_to_redi
     chat = ChatRequest.parse(
         json.dumps({"messages": [{"role": "user", "content": "What is my boat called?"}]}).encode()
     )
-    hot = SimpleNamespace(known_scope_ids=lambda scope: ())
+    hot = SimpleNamespace(known_scope_ids=lambda scope: (), confirm=lambda scope: None)
     parts = SimpleNamespace(
         settings=Settings(), keys=world.keys, conversations=world.conversations, hot=hot, working=None,
         ledgers=world.ledgers, capture=works, recaller=Finds(world, erased=erased),

@@ -44,7 +44,7 @@ _WEIGHTS: tuple[tuple[bytes, int], ...] = (
     (bytes(range(0xE0, 0xF0)), 200),  # three: Chinese, Japanese, Korean, Indic scripts, symbols
     (bytes(range(0xF0, 0xF5)), 290),  # four: emoji, rare ideographs
 )
-_ASCII_WEIGHTS = _WEIGHTS[:6]
+_ASCII_WEIGHTS = tuple(one for one in _WEIGHTS if one[0].isascii())
 
 
 def open_tokenizer(path: Path) -> Tokenizer:

@@ -22,7 +22,7 @@ from memory.model import Recall
 from memory.telemetry import Metrics
 
 ANSWER_TTL_S: Final = 10.0
-"""Recency is counted in days; with 1 s, 64 clients with 16 questions made 60 searches a second where 16 are enough."""
+"""Recency is counted in days: what ends an answer sooner is a change of its index."""
 ENTRIES_MAX: Final = 512
 
 

@@ -273,10 +273,8 @@ class HotScopes:
         hot = self._scopes.get(scope)
         if hot is None:
             self._begun(self.get(scope, None))
-        elif not hot.lock.locked():
-            due_s = min(CROWD_STALE_S, self._staleness_s) if self._is_crowded else self._staleness_s
-            if not hot.versions or time.monotonic() - hot.confirmed_at > due_s:
-                self._begun(self._brought_up(scope, hot, None, strict=True))
+        elif not hot.lock.locked() and not self._is_recent(hot):
+            self._begun(self._brought_up(scope, hot, None, strict=True))
 
     def _begun(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Work that goes on when who waits for it leaves."""
@@ -311,7 +309,7 @@ class HotScopes:
             await asyncio.sleep(_LISTEN_AGAIN_S)
 
     async def _follow(self, scope: Scope, hot: HotScope, announced: Announcement) -> None:
-        if self._is_crowded and self._is_usable(hot) and time.monotonic() - hot.confirmed_at <= CROWD_STALE_S:
+        if self._is_crowded and self._is_recent(hot):
             return  # a later announcement reads on, or a question that waits for it
         async with hot.lock:
             if hot.is_behind(announced) and self._scopes.get(scope) is hot:
@@ -361,7 +359,17 @@ class HotScopes:
         """Whether its last confirmation holds. With no scope known there is no announcement to ask for: only the store
         can say that there is one by now.
         """
-        return bool(hot.versions) and time.monotonic() - hot.confirmed_at <= self._staleness_s
+        return self._was_confirmed(hot, self._staleness_s)
+
+    def _is_recent(self, hot: HotScope) -> bool:
+        """Whether it need not be brought up to date yet: while many ask that is begun before its confirmation ends."""
+        return self._was_confirmed(
+            hot, min(CROWD_STALE_S, self._staleness_s) if self._is_crowded else self._staleness_s
+        )
+
+    @staticmethod
+    def _was_confirmed(hot: HotScope, within_s: float) -> bool:
+        return bool(hot.versions) and time.monotonic() - hot.confirmed_at <= within_s
 
     async def _catch_up(self, scope: Scope, hot: HotScope) -> None:
         """Read what is new of a scope. What fails in an unforeseen way is let go of, and read anew after a while; until

@@ -144,10 +144,6 @@ class Recaller:
             time.sleep(_HANDED_OVER_S)  # noqa: ASYNC251  the loop lets go of the interpreter, which is the point
         return task
 
-    def confirm(self, scope: Scope) -> None:
-        """Start to bring a scope's index up to date, where it is due; called as soon as it is known who asks."""
-        self._hot.confirm(scope)
-
     async def recall(self, question: Question, embedding: asyncio.Future[Vector] | None, deadline_s: float) -> Recall:
         """Answer within `deadline_s` seconds from now; what comes later is dropped, not awaited.
 

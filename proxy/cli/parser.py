@@ -1,6 +1,6 @@
 """The commands and their options: what `memory-proxy --help` teaches. Parses, runs nothing.
 
-Each command's module is loaded for that command alone: all of them together take half a second and 40 MB.
+Each command's module is loaded for that command alone: all of them together take .9 s on a slow core, and 30 MB.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         command = commands.add_parser(
             name, help=says, description=says, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        if words is None or [*words[:1]] == [name]:
+        if words is None or name in words[:1]:
             options(command)
     _eval(commands)
     return parser
