@@ -32,7 +32,7 @@ log = logging.getLogger("memory_proxy.memory")
 TRY_AGAIN: Final = 75
 COMMANDS: Final[Mapping[str, str]] = {
     "worker": "commands.worker_command",
-    "migrate": "commands.migrate_command",
+    "migrate": "migrate_command.command",
     "consolidate": "commands.consolidate_command",
     "prepare-model": "prepare_command.command",
     "reembed": "reembed_command.command",

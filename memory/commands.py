@@ -15,13 +15,10 @@ import uvloop
 
 from memory.adapters.language import LanguageModel
 from memory.adapters.postgres.database import NIGHTLY, Database
-from memory.adapters.postgres.migrate import check, lacks, migrate, pending
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.config import Settings
-from memory.errors import ConfigInvalid, StartFailed, StoreUnavailable
-from memory.forget_command import cleaned
+from memory.errors import ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
-from memory.settling import settle
 from memory.telemetry import Metrics
 from memory.wiring import consolidation, holder_name, prepared, step_back, work
 from memory.write.consolidate import Standing
@@ -36,49 +33,9 @@ def worker_command(settings: Settings, _: argparse.Namespace) -> int:
     return 0
 
 
-def migrate_command(settings: Settings, given: argparse.Namespace) -> int:
-    """Bring the schema up to date, or compare it. The exit code."""
-    if given.mode == "check":
-        return uvloop.run(compared(settings))
-    uvloop.run(migrated(settings))
-    return 0
-
-
 def consolidate_command(settings: Settings, given: argparse.Namespace) -> int:
     """Consolidate now, rehearse it, or show the last run. The exit code."""
     return uvloop.run(consolidated(settings, given.mode, as_json=given.json))
-
-
-async def migrated(settings: Settings) -> None:
-    """Bring the schema up to date, make the model's table. Raises StoreUnavailable, StartFailed, ModelFileInvalid."""
-    url = _owner(settings)
-    await migrate(url)
-    if lacking := await lacks(url):
-        named = ", ".join(lacking[:3])
-        raise StartFailed(
-            f"the database has no {named}{' …' if len(lacking) > 3 else ''} ({len(lacking)} in all), although every "
-            "migration is noted as applied: another build made it; remedy: `memory-proxy export` with that build, and "
-            "import into a database of its own (embedded: another data directory)"
-        )
-    await settle(settings, url)
-    await cleaned(settings)
-
-
-async def compared(settings: Settings) -> int:
-    """Say on stdout what of the live schema differs from this version's. The exit code: 1 where anything does."""
-    url = _owner(settings)
-    waiting, differences = await pending(url), await check(url)
-    if waiting:
-        differences.insert(0, f"- {waiting} migrations, which `memory-proxy migrate` applies")
-    sys.stdout.write("".join(f"{line}\n" for line in differences) or "the schema is this version's\n")
-    return 1 if differences else 0
-
-
-def _owner(settings: Settings) -> str:
-    url = settings.database.owner_url or settings.database.url
-    if url is None:
-        raise ConfigInvalid("database.url is not resolved")
-    return url.get_secret_value()
 
 
 async def consolidated(settings: Settings, mode: str, *, as_json: bool) -> int:

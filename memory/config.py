@@ -201,6 +201,11 @@ def effective_data_dir(settings: Settings, *, is_root: bool, home: Path) -> Path
     return (settings.data.dir or default).absolute()
 
 
+def effective_journal(settings: Settings, data_dir: Path) -> Path:
+    """The file of what was erased; by default beside the database, in the data directory."""
+    return settings.erasure.journal or data_dir / "erasures.ndjson"
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address; a name other than localhost counts as reachable."""
     try:

@@ -19,7 +19,7 @@ from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redis_erase import RedisErase
 from memory.artifact_wiring import blobs_of
-from memory.config import Settings
+from memory.config import Settings, effective_journal
 from memory.erasure.anew import Anew
 from memory.erasure.job import EraseParts, Erasing
 from memory.erasure.learning import Learning
@@ -84,7 +84,7 @@ def erasing_on(
             metrics=metrics,
             staleness_s=settings.recall.scope_staleness_max_ms / 1000,
             salt_rotation_min_s=settings.erasure.salt_rotation_min_s,
-            journal=settings.erasure.journal or settings.data.dir / "erasures.ndjson",
+            journal=effective_journal(settings, settings.data.dir),
             spool=settings.data.dir / "spool",
             files=BlobKeeper(database, blobs_of(settings)),
         )

@@ -164,9 +164,6 @@ async def cleaned(settings: Settings) -> None:
     """Take out of an older copy of the database what the journal says was erased since; before anybody is answered.
     Raises StoreUnavailable, QueueUnavailable, LeaseLost: then nobody may be yet.
     """
-    root = settings.data.dir
-    if root is None or settings.redis.url is None:
-        return  # a bare `memory-proxy migrate`: there is no service to make ready
     async with contextlib.AsyncExitStack() as closing:
         database, keys = await _opened(settings, closing)
         serving = await ServingStore(database).serving()

@@ -584,3 +584,11 @@ def test_what_nobody_reads_is_not_taken_from_the_one_who_writes() -> None:
                 while True:
                     taken += served.send(bytes(4096))
     assert taken < 1 << 20
+
+
+def test_a_migration_loads_nothing_of_what_a_worker_works_with() -> None:
+    """Between the stores and the first memory worker: a start waits for it."""
+    script = "import sys, memory.migrate_command; print(*sorted(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    heavy = {"memory.wiring", "memory.forget_command", "memory.write.pipeline", "redis", "onnxruntime", "aiohttp"}
+    assert heavy & set(shown.stdout.split()) == set()

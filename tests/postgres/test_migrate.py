@@ -21,9 +21,9 @@ from memory.adapters.postgres.migrate import (
     pending,
 )
 from memory.adapters.postgres.scopes import Scopes
-from memory.commands import migrated
 from memory.config import load_settings
 from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
+from memory.migrate_command import migrated
 from memory.model import Scope
 from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, TEMPLATE, Server, TestDatabase
 
