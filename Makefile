@@ -11,6 +11,9 @@ UPSTREAM ?= http://127.0.0.1:8000
 TEST_PROCESSES ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
+# Tests start some hundred processes of ours: loading them without compiled modules takes a third longer.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev run demo test types check format bench soak security faults recording test-long test-vllm audit lock image clean
 

@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 _SAID: Final = """the report of this quarter says that output rose while costs of energy fell in every plant but one
@@ -238,6 +239,7 @@ def _hostile_pdf() -> Iterator[Hostile]:
 _PAGE: Final = b"<< /Type /Page /Parent 2 0 R /Resources << /Font << /F1 3 0 R >> >> /MediaBox [0 0 612 792]"
 
 
+@cache
 def pdf_bomb() -> bytes:
     """A page whose stream unpacks to 200 MB, and one that can be read."""
     bomb = zlib.compress(b"(a) Tj " * 30_000_000, 9)

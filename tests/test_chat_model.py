@@ -8,19 +8,28 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
 
 from bench.fake_vllm.launch import running_fake_vllm
-from memory.adapters.chat_model import LiteLlmChatModel
 from memory.errors import ChatModelUnavailable
+
+if TYPE_CHECKING:
+    from memory.adapters.chat_model import LiteLlmChatModel
 
 # litellm's own pydantic models warn when they are built for the first time.
 pytestmark = pytest.mark.filterwarnings("ignore:Item 'summary' on TypedDict:UserWarning")
 
 MESSAGES = [{"role": "user", "content": "Say where the keys are."}]
+
+
+def chat_model(name: str, **more: Any) -> LiteLlmChatModel:
+    """One, loaded here: litellm takes seconds, which each process of the suite would spend on collecting this file."""
+    from memory.adapters.chat_model import LiteLlmChatModel
+
+    return LiteLlmChatModel(name, **more)
 
 
 @asynccontextmanager
@@ -58,7 +67,7 @@ def answer_of(content: str | None, finish_reason: str = "stop") -> dict[str, Any
 
 async def test_an_openai_compatible_server_answers_with_text() -> None:
     async with running_fake_vllm(model_names=("fake",)) as base_url:
-        model = LiteLlmChatModel("openai/fake", api_base=f"{base_url.rstrip('/')}/v1")
+        model = chat_model("openai/fake", api_base=f"{base_url.rstrip('/')}/v1")
         text = await model.complete(MESSAGES, max_tokens=16, timeout_s=20)
         await model.close()
     assert text
@@ -67,7 +76,7 @@ async def test_an_openai_compatible_server_answers_with_text() -> None:
 async def test_schema_and_extra_members_reach_the_server_unchanged() -> None:
     schema = {"type": "object", "properties": {"facts": {"type": "array"}}, "required": ["facts"]}
     async with scripted_server(200, answer_of('{"facts": []}')) as (base_url, bodies):
-        model = LiteLlmChatModel("openai/m", api_base=base_url, extra_body={"priority": 10})
+        model = chat_model("openai/m", api_base=base_url, extra_body={"priority": 10})
         text = await model.complete(MESSAGES, schema=schema, max_tokens=16, timeout_s=20)
         await model.close()
     assert json.loads(text) == {"facts": []}
@@ -80,7 +89,7 @@ async def test_schema_and_extra_members_reach_the_server_unchanged() -> None:
 async def test_every_refusal_is_one_fault_and_is_tried_once(status: int) -> None:
     error = {"error": {"message": "Say where the keys are.", "type": "x", "param": None, "code": status}}
     async with scripted_server(status, error) as (base_url, bodies):
-        model = LiteLlmChatModel("openai/m", api_base=base_url)
+        model = chat_model("openai/m", api_base=base_url)
         with pytest.raises(ChatModelUnavailable) as caught:
             await model.complete(MESSAGES, max_tokens=16, timeout_s=20)
         await model.close()
@@ -92,7 +101,7 @@ async def test_a_server_that_is_not_there_is_the_same_fault() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    model = LiteLlmChatModel("openai/m", api_base=f"http://127.0.0.1:{port}/v1")
+    model = chat_model("openai/m", api_base=f"http://127.0.0.1:{port}/v1")
     with pytest.raises(ChatModelUnavailable):
         await model.complete(MESSAGES, max_tokens=16, timeout_s=20)
     await model.close()
@@ -100,7 +109,7 @@ async def test_a_server_that_is_not_there_is_the_same_fault() -> None:
 
 async def test_an_answer_that_comes_too_late_is_the_same_fault() -> None:
     async with running_fake_vllm(model_names=("fake",), first_ms=60_000) as base_url:
-        model = LiteLlmChatModel("openai/fake", api_base=f"{base_url.rstrip('/')}/v1")
+        model = chat_model("openai/fake", api_base=f"{base_url.rstrip('/')}/v1")
         with pytest.raises(ChatModelUnavailable, match="within"):
             await model.complete(MESSAGES, max_tokens=16, timeout_s=1)
         await model.close()
@@ -109,7 +118,7 @@ async def test_an_answer_that_comes_too_late_is_the_same_fault() -> None:
 @pytest.mark.parametrize("answer", [answer_of(None), answer_of(""), {**answer_of("x"), "choices": []}])
 async def test_an_answer_without_text_is_the_same_fault(answer: dict[str, Any]) -> None:
     async with scripted_server(200, answer) as (base_url, _):
-        model = LiteLlmChatModel("openai/m", api_base=base_url)
+        model = chat_model("openai/m", api_base=base_url)
         with pytest.raises(ChatModelUnavailable):
             await model.complete(MESSAGES, max_tokens=16, timeout_s=20)
         await model.close()
@@ -117,7 +126,7 @@ async def test_an_answer_without_text_is_the_same_fault(answer: dict[str, Any]) 
 
 async def test_json_cut_short_is_refused_where_a_schema_was_asked_for() -> None:
     async with scripted_server(200, answer_of('{"facts": [', "length")) as (base_url, _):
-        model = LiteLlmChatModel("openai/m", api_base=base_url)
+        model = chat_model("openai/m", api_base=base_url)
         assert await model.complete(MESSAGES, max_tokens=4, timeout_s=20) == '{"facts": ['
         with pytest.raises(ChatModelUnavailable, match="cut"):
             await model.complete(MESSAGES, schema={"type": "object"}, max_tokens=4, timeout_s=20)
