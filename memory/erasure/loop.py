@@ -17,7 +17,7 @@ from uuid import UUID
 from memory.erasure.job import Erasing
 from memory.erasure.ports import EraseStore
 from memory.errors import LeaseLost, MemoryProxyFault
-from memory.telemetry import event
+from memory.telemetry import event, place_of
 
 log: Final = logging.getLogger("memory_proxy.erasure")
 LEASE_S: Final = 15.0
@@ -64,27 +64,42 @@ async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing) -> No
             erasing.parts.metrics.erasures_waiting.set(len(waiting))
             if waiting:
                 async with leading(leader) as fence:
-                    if fence is not None:
-                        await _all(erasing, waiting, fence)
-        except (MemoryProxyFault, OSError) as fault:
+                    if fence is not None and not await _all(store, erasing, waiting, fence):
+                        rest_s = _RESTED_S
+        except MemoryProxyFault as fault:
             event(log, "erasure_waits", logging.WARNING, fault=f"{type(fault).__name__}: {fault}")
             rest_s = _RESTED_S
         await asyncio.sleep(rest_s)
 
 
-async def _all(erasing: Erasing, waiting: list[tuple[UUID, UUID]], fence: int) -> None:
-    faults: list[MemoryProxyFault | OSError] = []
-    for tenant, erasure_id in waiting:
-        try:
-            job = await erasing.run(tenant, erasure_id, fence)
-        except LeaseLost:
-            raise
-        except (MemoryProxyFault, OSError) as fault:  # the journal's disk is full
-            erasing.parts.metrics.erasures.labels("stopped").inc()
-            event(log, "erasure_stopped", logging.WARNING, erasure=str(erasure_id), fault=type(fault).__name__)
-            faults.append(fault)
-            continue
-        receipt = (job.receipt if job is not None else None) or {}
-        event(log, "erased", erasure=str(erasure_id), complete=receipt.get("complete"))
-    if faults:
-        raise faults[0]
+async def _all(store: EraseStore, erasing: Erasing, waiting: list[tuple[UUID, UUID]], fence: int) -> bool:
+    """These and those behind them, each whatever becomes of the others. Whether all have ended. Raises LeaseLost."""
+    all_ended = True
+    while waiting:
+        for tenant, erasure_id in waiting:
+            all_ended &= await _one(erasing, tenant, erasure_id, fence)
+        waiting = await store.waiting(after=waiting[-1][1])
+    return all_ended
+
+
+async def _one(erasing: Erasing, tenant: UUID, erasure_id: UUID, fence: int) -> bool:
+    """Whether it has ended."""
+    metrics = erasing.parts.metrics
+    try:
+        job = await erasing.run(tenant, erasure_id, fence)
+    except LeaseLost:
+        raise
+    except (MemoryProxyFault, OSError) as fault:  # the journal's disk is full
+        said = f"{type(fault).__name__}: {fault}"
+        event(log, "erasure_stopped", logging.WARNING, erasure=str(erasure_id), fault=said)
+        metrics.erasures.labels("stopped").inc()
+        return False
+    except Exception as fault:  # noqa: BLE001 - the worker loop, one of the three named places
+        said, at = type(fault).__name__, place_of(fault)  # its text may quote what is to be forgotten
+        event(log, "erasure_stopped", logging.ERROR, erasure=str(erasure_id), fault=said, at=at)
+        metrics.erasures.labels("stopped").inc()
+        metrics.work.labels("unforeseen").inc()
+        return False
+    receipt = (job.receipt if job is not None else None) or {}
+    event(log, "erased", erasure=str(erasure_id), complete=receipt.get("complete"))
+    return True

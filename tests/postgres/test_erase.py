@@ -974,6 +974,50 @@ async def test_a_full_disk_stops_no_erasure_for_good(
     assert {one.erasure for one in journal.entries(in_the_way / "erasures.ndjson")} == set(asked)
 
 
+async def test_erasures_that_cannot_end_hide_none_that_was_asked_for_later(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eve = bench.stores.scope("eve")
+    now, digest = datetime.now(UTC), b"d" * 32
+    for _ in range(205):  # what was asked is sealed under a key that is gone: two pages, and some
+        await bench.parts.store.add(bench.stores.tenant, new_id(), "user", b"unreadable", digest, now)
+    last = await bench.ask("user", "eve", eve)
+    monkeypatch.setattr(loop, "_RESTED_S", 0.05)
+    erasing = asyncio.create_task(loop.keep_erasing(bench.parts.store, bench.leader, Erasing(bench.parts)))
+    assert await ended_in_time(bench, last)
+    erasing.cancel()
+
+
+async def test_an_erasure_that_fails_in_an_unforeseen_way_is_in_no_others_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    stuck = await bench.ask("user", "ada", ada)
+    last = await bench.ask("user", "eve", eve)
+
+    class Defective(Erasing):
+        async def run(self, tenant: UUID, erasure_id: UUID, *args: Any, **keywords: Any) -> Any:
+            if erasure_id == stuck:
+                raise ValueError("a defect of ours")
+            return await super().run(tenant, erasure_id, *args, **keywords)
+
+    monkeypatch.setattr(loop, "_RESTED_S", 0.05)
+    erasing = asyncio.create_task(loop.keep_erasing(bench.parts.store, bench.leader, Defective(bench.parts)))
+    assert await ended_in_time(bench, last)
+    assert not erasing.done(), "and the loop goes on"
+    erasing.cancel()
+    assert bench.parts.metrics.erasures.labels("stopped")._value.get() >= 1
+
+
+async def ended_in_time(bench: Bench, erasure_id: UUID) -> bool:
+    for _ in range(400):
+        job = await bench.parts.store.get(bench.stores.tenant, erasure_id)
+        if job is not None and job.finished_at is not None:
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
 async def test_a_store_that_is_away_leaves_the_job(bench: Bench) -> None:
     ada = bench.stores.scope("ada")
     await bench.commit(ada, "s")

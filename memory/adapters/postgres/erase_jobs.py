@@ -18,6 +18,7 @@ from memory.model import TombstoneKind
 
 JOB = "erasure"
 LANE = lane_of_job(JOB)
+_FIRST = UUID(int=0)
 
 
 class EraseJobs:
@@ -51,11 +52,11 @@ class EraseJobs:
             row = await tx.row("erasure_by_id", tenant, erasure_id)
         return None if row is None else Job(**row)
 
-    async def waiting(self, limit: int = 100) -> list[tuple[UUID, UUID]]:
-        """Jobs of all tenants that have not ended: tenant and id, oldest first."""
+    async def waiting(self, limit: int = 100, *, after: UUID = _FIRST) -> list[tuple[UUID, UUID]]:
+        """Jobs of all tenants that have not ended: tenant and id, oldest first; those behind `after`."""
         async with self._database.transaction(None) as tx:
             await tx.run("see_all_erasures")
-            return [(row["tenant_id"], row["erasure_id"]) for row in await tx.fetch("open_erasures", limit)]
+            return [(row["tenant_id"], row["erasure_id"]) for row in await tx.fetch("open_erasures", after, limit)]
 
     async def items(self, job: Job) -> Items:
         """What a job is about."""

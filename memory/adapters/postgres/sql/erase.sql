@@ -32,14 +32,14 @@ FROM erasures
 WHERE tenant_id = $1 AND erasure_id = $2;
 
 -- name: open_erasures
--- Jobs that have not ended, oldest first.
--- $1 limit int8
+-- Jobs that have not ended, oldest first: their ids are ordered by time.
+-- $1 after uuid, $2 limit int8
 -- Uses: none. Rows: tenant_id, erasure_id.
 SELECT tenant_id, erasure_id
 FROM erasures
-WHERE finished_at IS NULL
-ORDER BY requested_at
-LIMIT $1;
+WHERE finished_at IS NULL AND erasure_id > $1
+ORDER BY erasure_id
+LIMIT $2;
 
 -- name: advance_erasure
 -- A step is done, and this was counted.
