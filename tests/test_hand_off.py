@@ -325,6 +325,31 @@ async def test_a_hung_disk_does_not_hold_answers_and_loses_nothing_when_it_wakes
         assert queue.ids() == [entry.exchange_id]
 
 
+class DefectiveSpool(HungSpool):
+    """A disk that hangs, and a defect of ours behind it."""
+
+    async def append(self, entry: Entry) -> None:
+        await gate.wait()
+        raise KeyError("a defect")
+
+
+async def test_a_hung_disk_that_fails_in_an_unforeseen_way_loses_nothing(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    gate.clear()
+    hand_off = a_hand_off(queue, DefectiveSpool(tmp_path / "own.spool", MIB), counts, spool_hold_ms=20.0)
+    queue.up = False
+    entry = an_entry()
+    assert await asyncio.wait_for(hand_off.hand_off(entry), 10) == "none"
+    gate.set()
+    await asyncio.sleep(0.01)
+    assert (hand_off.held(), counts["spool_failed"]) == (1, 1)
+    queue.up = True
+    async with draining(hand_off):
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+        assert queue.ids() == [entry.exchange_id]
+
+
 async def test_an_unforeseen_failure_of_the_queue_does_not_reach_the_answer(
     spool: Spool, counts: Counts, caplog: pytest.LogCaptureFixture
 ) -> None:

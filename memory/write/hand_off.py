@@ -252,9 +252,11 @@ class HandOff:
     async def _append_or_hold(self, spool: Spooled, entry: Entry) -> bool:
         try:
             await spool.append(entry)
-        except SpoolUnavailable as exc:
+        except Exception as exc:  # the capture hand-off is one of the three named places; nobody may wait here any more
             self._meter.count("spool_failed")
-            if not self._spool_refused:
+            if not isinstance(exc, SpoolUnavailable):
+                log.exception("the spool failed in an unforeseen way, exchange %s stays in memory", entry.exchange_id)
+            elif not self._spool_refused:
                 log.error("queue and spool both refuse, exchanges stay in memory: %s", exc)
             self._spool_refused = True
             self._hold(entry)
