@@ -237,6 +237,11 @@ class KeyRing:
         if (old := self._salts.pop(tenant, None)) is not None:
             self._old_salts[tenant] = old
 
+    def drop_salts(self) -> None:
+        """Ask the store for every tenant's again."""
+        for tenant in {*self._salts, *self._salts_read}:
+            self.drop_salt(tenant)
+
     def drop_subject(self, tenant: UUID, subject_id: UUID) -> None:
         """Seal nothing more under a subject's key: it was retired. What it sealed can still be read."""
         self._current.pop((tenant, subject_id), None)

@@ -2,8 +2,9 @@
 
 Drops ids of scopes, keys of subjects, indexes of hot scopes, vectors of questions, answers to them, and what is being
 made of conversations; says how many of the forgotten ids it had found in its indexes behind the second word of a job,
-when none may be there. A process that cannot hear says nothing, and is waited for in vain: what it holds is confirmed
-with the store within the staleness bound anyway (DESIGN section 6). Ids only.
+when none may be there. A process that cannot hear says that it lives and no more, and is waited for in vain: what it
+holds is confirmed with the store within the staleness bound anyway (DESIGN section 6). Where it hears again it lets go
+of all that is not confirmed so, since it may have missed anything. Ids only.
 """
 
 from __future__ import annotations
@@ -46,13 +47,15 @@ class HoldsKeys(Protocol):
     def drop_subject(self, tenant: UUID, subject_id: UUID) -> None: ...
     def drop(self, tenant: UUID, key_id: UUID) -> None: ...
     def drop_salt(self, tenant: UUID) -> None: ...
+    def drop_salts(self) -> None: ...
     async def salt_key(self, tenant: UUID) -> bytes: ...
 
 
 class HoldsIndexes(Protocol):
-    """Hot scopes in process."""
+    """Hot scopes in process, and what is known of conversations."""
 
     def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None: ...
+    def let_go_of_all(self) -> None: ...
     def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int: ...
 
 
@@ -126,21 +129,26 @@ class Follower:
 
     async def follow(self) -> None:
         """For ever; run as a task."""
+        alive = asyncio.create_task(self._say_alive())
         try:
             while True:
-                hears = asyncio.Event()
-                alive = asyncio.create_task(self._say_alive(hears))
-                try:
-                    with contextlib.suppress(QueueUnavailable):
-                        async for raw in self._signals.listen(hears.set):
-                            if raw is not None and (word := Word.unpacked(raw)) is not None:
-                                await self.heard(word)
-                finally:
-                    alive.cancel()
+                with contextlib.suppress(QueueUnavailable):
+                    async for raw in self._signals.listen(self._hears):
+                        if raw is not None and (word := Word.unpacked(raw)) is not None:
+                            await self.heard(word)
                 await asyncio.sleep(_AGAIN_S)
         finally:
+            alive.cancel()
             with contextlib.suppress(QueueUnavailable):
                 await self._signals.say_gone(self._process)
+
+    def _hears(self) -> None:
+        """Let go of what may have been erased while nothing was heard here."""
+        self._keys.drop_salts()
+        for held_of_queries in self._queries:
+            held_of_queries.let_go()
+        if self._indexes is not None:
+            self._indexes.let_go_of_all()
 
     async def heard(self, word: Word) -> None:
         """Let go, and say so."""
@@ -163,10 +171,12 @@ class Follower:
         except QueueUnavailable as fault:
             event(log, "erasure_not_confirmed", logging.WARNING, erasure=str(word.erasure), fault=str(fault))
 
-    async def _say_alive(self, hears: asyncio.Event) -> None:
-        """Only while it hears: nobody waits for one that cannot."""
-        await hears.wait()
+    async def _say_alive(self) -> None:
+        """From the beginning, whether it hears or not: what it holds meanwhile may be what is being erased."""
         while True:
-            with contextlib.suppress(QueueUnavailable):
+            rest_s = _ALIVE_EVERY_S
+            try:
                 await self._signals.say_alive(self._process)
-            await asyncio.sleep(_ALIVE_EVERY_S)
+            except QueueUnavailable:
+                rest_s = _AGAIN_S
+            await asyncio.sleep(rest_s)

@@ -212,6 +212,12 @@ class Conversations:
         self._erasures += 1
         self._erased.append((tenant, frozenset(scope_ids)))
 
+    def let_go_of_all(self) -> None:
+        """The same of all scopes: nobody knows what was erased."""
+        self._answers.clear()
+        self._erased.clear()
+        self._erasures += 1
+
     def _was_erased(self, tenant: UUID, conversation: Conversation) -> bool:
         """Whether anything was erased that this conversation may be of, since it began."""
         since = self._erasures - conversation.erasures

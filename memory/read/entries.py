@@ -124,6 +124,12 @@ class EntryCache:
         for place in [place for place in self._held if place[0] == tenant]:
             self._drop(place)
 
+    def let_go_of_all(self) -> None:
+        """Have nothing at hand."""
+        self.drops += 1
+        self._held.clear()
+        self._bytes = 0
+
     def holding(self, tenant: UUID, memory_ids: frozenset[UUID]) -> int:
         """How many entries of a tenant quote one of these."""
         entries = (entry for (owner, _, _), (_, entry) in self._held.items() if owner == tenant and entry is not None)

@@ -148,6 +148,10 @@ class Ledgers:
         """Hold nothing of a tenant's in process: something was erased."""
         self._entries.let_go(tenant)
 
+    def let_go_of_all(self) -> None:
+        """Hold nothing of any tenant's."""
+        self._entries.let_go_of_all()
+
     @property
     def drops(self) -> int:
         """How often something was let go of: for `note`, of what is recalled from now on."""

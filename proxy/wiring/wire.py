@@ -161,6 +161,11 @@ class Wired:
         self.reading.conversations.let_go(tenant, scope_ids)
         self.reading.ledgers.let_go(tenant)
 
+    def let_go_of_all(self) -> None:
+        """The same of everybody's, but for indexes: the store says of each what was erased of it."""
+        self.reading.conversations.let_go_of_all()
+        self.reading.ledgers.let_go_of_all()
+
     def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int:
         """How often these ids are held in process."""
         return self.reading.hot.holding(tenant, memory_ids) + self.reading.ledgers.holding(tenant, memory_ids)

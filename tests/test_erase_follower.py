@@ -1,0 +1,147 @@
+"""A process that did not hear of an erasure, against a real Valkey: it is waited for, and lets go of what it held."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from memory.adapters.redis_client import connect
+from memory.adapters.redis_erase import RedisErase
+from memory.chain import Digest, chain
+from memory.erasure.follower import Follower, HoldsIndexes, Word
+from memory.errors import QueueUnavailable
+from memory.ids import new_id
+from memory.keys import KeyRing
+from memory.read.entries import EntryCache
+from tests.test_conversation import KEY, SCOPE, Client, said
+from tests.test_structural_keys import Table
+from tests.valkey_fixture import ValkeyServer
+
+TENANT = SCOPE.tenant
+
+
+class Salted(Table):
+    """Keys, and a salt that is rotated."""
+
+    generation = 0
+
+    async def salt_generation(self, tenant: UUID) -> int:
+        return self.generation
+
+
+class Scopes:
+    """No scopes."""
+
+    def drop_ids(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
+        return
+
+
+class Held:
+    """What a proxy worker holds of conversations and their ledgers, as its wiring has it."""
+
+    def __init__(self) -> None:
+        self.client = Client()
+        self.entries = EntryCache()
+
+    def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
+        self.client.conversations.let_go(tenant, scope_ids)
+        self.entries.let_go(tenant)
+
+    def let_go_of_all(self) -> None:
+        self.client.conversations.let_go_of_all()
+        self.entries.let_go_of_all()
+
+    def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int:
+        return 0
+
+
+class Vectors:
+    """Counts how often it let go."""
+
+    times = 0
+
+    def let_go(self) -> None:
+        self.times += 1
+
+
+@pytest.fixture
+async def erase(valkey: ValkeyServer) -> AsyncIterator[RedisErase]:
+    erase = RedisErase(valkey.url, valkey.url)
+    yield erase
+    await erase.close()
+
+
+@asynccontextmanager
+async def following(
+    signals: RedisErase, keys: KeyRing, held: HoldsIndexes | None, *more: Vectors
+) -> AsyncIterator[None]:
+    task = asyncio.create_task(Follower(signals, "tester", Scopes(), keys, held, more).follow())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@pytest.fixture
+async def admin(valkey: ValkeyServer) -> AsyncIterator[Any]:
+    admin = connect(valkey.url)
+    yield admin
+    await admin.aclose()
+
+
+async def until(true: Callable[[], Any]) -> None:
+    async with asyncio.timeout(10):
+        while not await true():
+            await asyncio.sleep(0.02)
+
+
+async def test_what_was_missed_while_the_link_was_cut_is_let_go_of_when_it_stands_again(
+    erase: RedisErase, admin: Any
+) -> None:
+    table, held, vectors = Salted(), Held(), Vectors()
+    keys, messages = KeyRing(table, bytes(32)), said("hi")
+    async with following(erase, keys, held, vectors):
+        await until(lambda: _listeners(admin))
+        salt = await keys.salt_key(TENANT)
+        begun = await held.client.conversations.find(SCOPE, KEY, "divorce", messages, tuple(chain(KEY, messages)), [7])
+        held.entries.put(TENANT, new_id(), Digest(b"d" * 32), b"sealed", None)
+        drops, times = held.entries.drops, vectors.times
+        await admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        table.generation = 1
+        await erase.announce(Word(TENANT, new_id(), 2, (7,)).packed())  # nobody listens
+        await until(lambda: _listeners(admin))
+        await asyncio.sleep(0.1)
+        await held.client.conversations.remember(SCOPE, KEY, begun, [Digest(b"a" * 32)], {})
+        assert not held.client.hot.answers, "the name of a conversation that may be erased"
+        assert held.entries.drops > drops and held.entries.holding(TENANT, frozenset()) == 0
+        assert vectors.times > times
+        assert await keys.salt_key(TENANT) != salt
+
+
+async def _listeners(admin: Any) -> bool:
+    (_, count) = await admin.execute_command("PUBSUB", "NUMSUB", "mp:h:erased")
+    return bool(count)
+
+
+async def test_a_process_that_lives_and_cannot_hear_yet_is_waited_for(erase: RedisErase, valkey: ValkeyServer) -> None:
+    class Deaf(RedisErase):
+        async def listen(self, ready: Callable[[], None]) -> AsyncIterator[bytes | None]:
+            raise QueueUnavailable("no subscription to be had")
+            yield None
+
+    async def living() -> bool:
+        return await erase.living() == {"tester"}
+
+    deaf = Deaf(valkey.url, valkey.url)
+    try:
+        async with following(deaf, KeyRing(Salted(), bytes(32)), None):
+            await until(living)
+    finally:
+        await deaf.close()
+    assert await erase.living() == set(), "and not once it has ended"
