@@ -93,7 +93,7 @@ async def test_entries_go_from_every_page_of_every_lane(erase: RedisErase, valke
             await queue.put(Entry(uuid4(), tenant, subject, "exchange", lane_class, f"{number}".encode()))
     await queue.close()
 
-    async def is_even(entry: Entry) -> bool:
+    async def is_even(entry: Entry, is_dead: bool) -> bool:
         return int(entry.envelope) % 2 == 0
 
     assert await erase.purge(TENANT, [theirs], is_even) == SEVERAL_PAGES // 2

@@ -26,7 +26,7 @@ _PAGE: Final = 50  # of each of some dozen streams at once
 _BATCH: Final = 250
 _SCANNED: Final = 1000
 _REWRITE_POLL_S: Final = 0.1
-Judge = Callable[[Entry], Awaitable[bool]]
+Judge = Callable[[Entry, bool], Awaitable[bool]]
 
 
 class RedisErase:
@@ -122,7 +122,7 @@ class RedisErase:
 
     async def purge(self, tenant: UUID, subjects: Sequence[UUID] | None, judge: Judge) -> int:
         """Take entries out of every lane and its dead letters: those of these subjects (None: of anybody) of whom
-        `judge` says so. How many.
+        `judge` says so, told whether it is a dead letter. How many.
         """
         gone = 0
         lanes = {key: lane for lane in await self._known_lanes() for key in (_key(lane), _dead_key(lane))}
@@ -130,7 +130,7 @@ class RedisErase:
             for entry_id, fields in found:
                 entry = _delivery(lanes[key], entry_id, fields, 1).entry
                 ours = entry.tenant_id == tenant and (subjects is None or entry.subject_id in subjects)
-                if ours and await judge(entry):
+                if ours and await judge(entry, key == _dead_key(lanes[key])):
                     with faults("take an entry out"):
                         pipe = self._queue.pipeline(transaction=True)
                         pipe.execute_command("XACK", key, _GROUP, entry_id)

@@ -21,20 +21,18 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from memory import payload
-from memory.envelope import Binding, key_id_of, unseal
+from memory.envelope import key_id_of, unseal
 from memory.erasure import journal
 from memory.erasure.asking import binding_of
 from memory.erasure.follower import Word
+from memory.erasure.letters import Letters
 from memory.erasure.model import WHOLE, Items, Job, Named, Plan, Step, Target, Traces, added
 from memory.erasure.ports import EraseStore, GoesThrough, Hots, MakesAnew, TakesFiles
 from memory.erasure.receipt import signed
 from memory.erasure.shingles import Shingles
 from memory.erasure.wanted import Wanted
-from memory.errors import EnvelopeUnreadable
 from memory.keys import KeyRing
 from memory.model import Scope, TombstoneKind
-from memory.ports import Entry
 from memory.read.conversation import scope_key
 from memory.telemetry import Metrics
 from memory.write.tombstones import digest, memory_marks, session_digest, turn_digests
@@ -340,28 +338,11 @@ class Erasing:
         gone: Counter[str] = Counter()
         subject = await self._subject(target)
         subjects = None if target.kind == "project" else [await self._parts.keys.subject_id(tenant, target.scope.user)]
-
-        async def judge(entry: Entry) -> bool:
-            return await self._is_theirs(entry, target, job.requested_at)
-
-        gone["queue_entries"] += await redis.purge(tenant, [subject] if subject else subjects, judge)
+        marks = frozenset(await self._tombstones(job, known))
+        goes = Letters(self._parts.keys, target, job.requested_at, marks).goes
+        gone["queue_entries"] += await redis.purge(tenant, [subject] if subject else subjects, goes)
         gone["redis_keys"] += await redis.drop_hot(tenant, known.hot)
         return gone
-
-    async def _is_theirs(self, entry: Entry, target: Target, at: datetime) -> bool:
-        """Whether an entry of the queue is of what goes, and came before it was to go."""
-        try:
-            key = await self._parts.keys.by_id(entry.tenant_id, key_id_of(entry.envelope))
-            purpose: Any = entry.kind
-            binding = Binding(entry.tenant_id, entry.subject_id, entry.exchange_id, purpose)
-            raw = unseal(key, binding, entry.envelope)
-            if entry.kind == "import":
-                chunk = payload.unpack_import(raw)
-                return chunk.arrived_at <= at and _covers(target, chunk.scope, None)
-            captured = payload.unpack_captured(raw)
-        except EnvelopeUnreadable:
-            return target.kind == "user"
-        return captured.arrived_at <= at and _covers(target, captured.scope, captured.session.label)
 
     async def _tell(self, word: Word, known: Known) -> int:
         """Tell every process and wait until each has confirmed, or twice the staleness bound has passed: by then none
@@ -453,14 +434,6 @@ _BY_ID: Final = ("session", "turn", "memory")
 _FILLED: Final = re.compile(rb"[^\0]{64,}")
 _PIECE_BYTES: Final = 1 << 20
 _ZEROS: Final = bytes(_PIECE_BYTES)
-
-
-def _covers(target: Target, scope: Scope, label: str | None) -> bool:
-    if target.kind == "user":
-        return scope.user == target.value
-    if target.kind == "project":
-        return scope.project == target.value
-    return target.kind == "session" and scope == target.scope and label == target.value
 
 
 def _in_files(directory: Path, wanted: Wanted) -> int:

@@ -14,6 +14,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from memory import payload
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.adapters.postgres import batch
 from memory.adapters.postgres import facts as fact_store
@@ -34,8 +35,11 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sharing import Sharing
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
+from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.audit import noted
+from memory.chain import Digest
 from memory.checkpoints import NewCheckpoint
+from memory.envelope import Binding, seal
 from memory.erasure import journal, loop
 from memory.erasure.anew import Anew
 from memory.erasure.asking import Asking
@@ -47,7 +51,19 @@ from memory.erasure.receipt import is_genuine, public_key
 from memory.errors import Conflict, LeaseLost, StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Commit, LedgerNode, Placed, Scope, SealedToken, SessionRef, Unless
+from memory.model import (
+    Captured,
+    Commit,
+    ImportChunk,
+    ImportLine,
+    LedgerNode,
+    Placed,
+    Scope,
+    SealedToken,
+    SessionRef,
+    Unless,
+)
+from memory.ports import Entry as PortEntry
 from memory.read.conversation import scope_key
 from memory.read.working import Known
 from memory.stored import MemoryChange
@@ -929,6 +945,75 @@ async def test_the_probe_finds_what_an_erasure_has_left(bench: Bench) -> None:
     job = await bench.run(await bench.ask("user", "ada", ada))
     assert not job.receipt["complete"]
     assert job.receipt["probe"]["found"] == {"sessions.attributes": 1}
+
+
+async def queued(bench: Bench, scope: Scope, digests: Sequence[bytes], *given: UUID) -> PortEntry:
+    """A request of this user's whose history stands at these places, given a block of these memories; sealed."""
+    keys, exchange_id = bench.parts.keys, new_id()
+    record = retrieval(exchange_id, *given).record if given else None
+    captured = Captured(
+        exchange_id=exchange_id, scope=scope, session=SessionRef(new_id(), "other"), mode="on", status="complete",
+        reason=None, http_status=200, model="m", arrived_at=T0, finished_at=T0, request=b"{}", answer={},
+        digests=tuple(map(Digest, digests)), retrieval=record,
+    )  # fmt: skip
+    subject = await keys.subject_id(scope.tenant, scope.user)
+    binding = Binding(scope.tenant, subject, exchange_id, "exchange")
+    sealed = seal(await keys.subject_key(scope.tenant, scope.user), binding, payload.pack_captured(captured))
+    return PortEntry(exchange_id, scope.tenant, subject, "exchange", "live", sealed)
+
+
+async def imported(bench: Bench, scope: Scope, *lines: ImportLine) -> PortEntry:
+    keys, exchange_id = bench.parts.keys, new_id()
+    chunk = ImportChunk(exchange_id, new_id(), 0, scope, True, "error", T0, lines)
+    subject = await keys.subject_id(scope.tenant, scope.user)
+    binding = Binding(scope.tenant, subject, exchange_id, "import")
+    sealed = seal(await keys.subject_key(scope.tenant, scope.user), binding, payload.pack_import(chunk))
+    return PortEntry(exchange_id, scope.tenant, subject, "import", "live", sealed)
+
+
+def line_of(content: str, source_id: str | None = None, session: str = "s") -> ImportLine:
+    return ImportLine(1, session, "user", None, content, T0, source_id, b"l" * 32)
+
+
+@pytest.mark.parametrize("kind", ["memory", "source_id", "query", "session"])
+async def test_dead_letters_that_hold_what_is_forgotten_go_and_others_stay(
+    bench: Bench, valkey: ValkeyServer, kind: Any
+) -> None:
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    one = exchange(ada, "s", 0, WORDS)
+    said = replace(one.turns[0], source_id="their-1")
+    one = replace(one, turns=(said, *one.turns[1:]))
+    await bench.stores.write.commit(one, now=T0)
+    memory, elsewhere = one.memories[0].memory_id, [b"o" * 32, b"p" * 32]
+    goes = [
+        await queued(bench, ada, [b"o" * 32, said.chain]),
+        await queued(bench, ada, elsewhere, memory),
+        await imported(bench, ada, line_of("of another turn"), line_of(WORDS[0])),
+        await imported(bench, ada, line_of("worded in another way", "their-1")),
+    ]
+    stays = [
+        await queued(bench, ada, elsewhere, new_id()),
+        await imported(bench, ada, line_of("nothing of it is said here", "their-2", "t")),
+        await queued(bench, eve, [said.chain]),
+    ]
+    queue = RedisQueue(valkey.url, lanes=1)
+    try:
+        for entry in (*goes, *stays):
+            await queue.put(entry)
+        for delivery in await queue.take(lane_names(1), count=9, block_ms=0):
+            await queue.bury(delivery, "a test")
+        waits = await queued(bench, ada, [said.chain])
+        await queue.put(waits)
+        value = {"memory": str(memory), "source_id": "their-1", "query": "herons", "session": "s"}[kind]
+        target = Target(kind, value, ada, memory_ids=(memory,) if kind == "query" else ())
+        job = await bench.run(await bench.asking.ask(target, datetime.now(UTC)))
+        assert job.receipt["complete"] and job.receipt["counts"]["queue_entries"] == len(goes)
+        left = {letter.exchange_id for letter in await queue.dead_letters(9)}
+        assert left == {entry.exchange_id for entry in stays}
+        (delivery,) = await queue.take(lane_names(1), count=9, block_ms=0)
+        assert delivery.entry == waits, "what waits is stored without what is forgotten"
+    finally:
+        await queue.close()
 
 
 def test_a_torn_line_of_the_journal_is_passed_over(tmp_path: Path) -> None:
