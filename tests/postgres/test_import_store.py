@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -10,8 +11,10 @@ from uuid import UUID
 
 import pytest
 
+from memory.adapters.postgres import batch
 from memory.adapters.postgres.outbox import Feed
-from memory.errors import LeaseLost
+from memory.erasure.job import SETTLED_WITHIN_S
+from memory.errors import LeaseLost, StoreUnavailable
 from memory.ids import new_id
 from memory.model import LineConflict, Scope
 from memory.stored import Digests, LifecycleEvent
@@ -229,3 +232,19 @@ async def test_a_chunk_of_a_lost_lane_leaves_nothing(store: Stores, postgres: Te
     assert (await store.imports.import_progress(store.scope(), made[0].import_id)).chunks == 0
     renamed = dataclasses.replace(made[0], import_id=new_id())
     assert (await keep(store, (renamed, made[1])))[0].new_turns == 4
+
+
+async def test_a_chunk_that_is_held_up_is_given_up_before_an_erasure_waits_for_it_no_more(
+    store: Stores, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its statements may last a minute, and what it found no tombstone of may be forgotten meanwhile."""
+    assert batch.COMMIT_MS / 1000 < SETTLED_WITHIN_S
+    monkeypatch.setattr(batch, "COMMIT_MS", 300)
+    committed, _ = await keep(store, chunk(store.scope(), LINES))
+    async with store.database.transaction(store.tenant, [committed.scope_id]) as other:
+        await other.value("bump_scope", store.tenant, committed.scope_id)
+        began_s = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await keep(store, chunk(store.scope(), [("s", "late", "z")], start=10))
+        assert time.monotonic() - began_s < 5, "not by the time of one statement"
+    assert postgres.psql("SELECT count(*) FROM turns") == "4"

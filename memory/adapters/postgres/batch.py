@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import rows
@@ -25,6 +25,8 @@ from memory.stored import Digests
 from policies.labels import Sensitivity, derived_sensitivity
 from policies.text import storable
 
+COMMIT_MS: Final = 70_000
+"""A little longer than a worker's longest statement: a lane waits for no longer, and an erasure for a little longer."""
 _NOBODY = UUID(int=0)
 _FOR_EVER = frozenset({"content", "source", "memory", "chain"})
 

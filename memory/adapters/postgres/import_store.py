@@ -133,7 +133,7 @@ class ImportStore:
             return Committed(ScopeId(0), 0, 0, False, len(items)), (*refused, *_all_forgotten(items))
         place = Place(tenant, scope_id, subject_id, chunk.exchange_id, now)
         try:
-            async with self._database.transaction(tenant, [scope_id]) as tx:
+            async with self._database.transaction(tenant, [scope_id], within_ms=batch.COMMIT_MS) as tx:
                 await hold_fence(tx, lane, fence)
                 known = await tx.row("chunk_known", tenant, chunk.import_id, chunk.chunk)
                 if known is not None:

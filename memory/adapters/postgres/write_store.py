@@ -31,7 +31,6 @@ from memory.model import Commit, Committed, NewMemory, Scope, ScopeId, SealedRet
 from memory.stored import Digests, StoredTurn, SummaryState
 
 _SCOPES_AT_ONCE: Final = 1_000
-_COMMIT_MS: Final = 70_000  # a little longer than a worker's longest statement: a lane waits for no longer
 _NOTHING_FORGOTTEN: Final = Digests()
 _NO_BOUNDS: Final = Budgets()
 
@@ -88,7 +87,7 @@ class WriteStore:
             return _refused(ScopeId(0), commit)
         place = Place(tenant, scope_id, exchange.subject_id, exchange.exchange_id, now)
         try:
-            async with self._database.transaction(tenant, [scope_id], within_ms=_COMMIT_MS, generic=True) as tx:
+            async with self._database.transaction(tenant, [scope_id], within_ms=batch.COMMIT_MS, generic=True) as tx:
                 await hold_fence(tx, commit.lane, commit.fence)
                 if await tx.value("exchange_known", tenant, exchange.exchange_id):
                     return Committed(scope_id, await tx.value("scope_version", tenant, scope_id), 0, True)
