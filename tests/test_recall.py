@@ -658,3 +658,17 @@ async def test_a_wish_that_a_later_one_changed_is_told_by_no_half_read_index(sto
     await reading
     assert [found.content for found in await one.styles(question(), 3, 5)] == [wishes[1].content]
     hot.close()
+
+
+async def test_no_style_is_told_of_an_index_that_can_no_longer_be_confirmed(store: Store) -> None:
+    about = {"category": "preference", "predicate": "prefers", "object": "short answers"}
+    wish = row("The user prefers short answers.", unit(1, 0, 0, 0), kind="semantic")
+    store.rows.append(replace(wish, attributes=about))
+    one, hot = recaller(store, Embedder(), staleness_ms=300)
+    await hot.get(SCOPE, None, strict=True)
+    assert len(await one.styles(question(), 3, 5)) == 1
+    store.away = True
+    await asyncio.sleep(0.31)
+    assert (await one.recall(question(), await one.embed("q"), 5.0)).reason == "store"
+    assert await one.styles(question(), 3, 5) == ()
+    hot.close()

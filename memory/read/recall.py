@@ -215,9 +215,10 @@ class Recaller:
 
     async def styles(self, question: Question, most: int, within_s: float) -> tuple[Candidate, ...]:
         """How the user of a question likes answers to be, by facts of their own scope that are held in this process;
-        nothing where the recall thread does not come to it `within_s`, or their index is read anew.
+        nothing where the recall thread does not come to it `within_s`, or their index is read anew, or was confirmed
+        too long ago: an erasure may not have been heard of.
         """
-        hot = self._hot.held(question.scope) if most else None
+        hot = self._hot.late(question.scope) if most else None
         if hot is None:
             return ()
         index = hot.index
