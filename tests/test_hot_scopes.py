@@ -10,7 +10,7 @@ import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -212,6 +212,36 @@ async def test_who_waits_for_a_reading_that_is_let_go_of_gets_the_next_one(store
     store.opens.set()
     index = (await asking).index
     assert erased not in index and len(index) == 2
+
+
+class Halting(Store):
+    """A store of which a reading halts behind its first batch until `goes_on` is set."""
+
+    goes_on: asyncio.Event | None = None
+
+    async def index_rows(self, *given: Any, **more: Any) -> AsyncIterator[list[IndexRow]]:
+        goes_on = self.goes_on
+        async for batch in super().index_rows(*given, **more):
+            yield batch
+            if goes_on is not None:
+                await goes_on.wait()
+
+
+async def test_what_had_to_make_room_while_it_was_read_gives_nothing_that_was_erased_meanwhile() -> None:
+    store = Halting()
+    store.goes_on = goes_on = asyncio.Event()
+    erased, left = store.tell(1, "a secret that is to be forgotten " * 2_000), store.tell(1, "the cat sleeps all day")
+    hot = hot_of(store, bytes_max=100_000)
+    asking = asyncio.create_task(hot.get(SCOPE, None))
+    while not hot.holding(SCOPE.tenant, [erased]):
+        await asyncio.sleep(0.001)
+    store.goes_on = None
+    await hot.get(Scope(SCOPE.tenant, "other"), None)
+    assert hot.holding(SCOPE.tenant, [erased]) == 1, "the index that is being read had to make room"
+    hot.let_go(SCOPE.tenant, [store.erase(erased)])
+    goes_on.set()
+    index = (await asking).index
+    assert erased not in index and left in index
 
 
 async def test_what_is_read_of_the_past_while_something_is_erased_is_read_again(store: Store) -> None:

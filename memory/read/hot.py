@@ -253,17 +253,18 @@ class HotScopes:
         """The index of a scope, as new as it must be; `strict` confirms always (a search reads its own writes).
 
         What is read goes on when who waits for it leaves: an index read in part is read anew from its beginning. One
-        that is let go of meanwhile may have read what was erased: then who waits gets what is read behind that.
+        that is let go of meanwhile may have read what was erased: then who waits gets what is read behind that. So it
+        is with one that had to make room while it was read: no erasure finds it, so any of its tenant counts.
         """
         while True:
             self._refuse_given_up(scope)
-            hot = self._scopes.get(scope)
+            drops, hot = self._drops[scope.tenant], self._scopes.get(scope)
             if hot is None:
                 hot = self._scopes[scope] = HotScope(self._empty())
             self._scopes.move_to_end(scope)
             if strict or self.fresh(scope, announced) is None:
                 await asyncio.shield(self._begun(self._brought_up(scope, hot, announced, strict=strict)))
-            if not hot.is_let_go:
+            if not hot.is_let_go and (self._scopes.get(scope) is hot or drops == self._drops[scope.tenant]):
                 return hot
 
     def confirm(self, scope: Scope) -> None:
