@@ -672,3 +672,45 @@ async def test_no_style_is_told_of_an_index_that_can_no_longer_be_confirmed(stor
     assert (await one.recall(question(), await one.embed("q"), 5.0)).reason == "store"
     assert await one.styles(question(), 3, 5) == ()
     hot.close()
+
+
+@dataclass
+class Opened(Embedder):
+    """Vectors that are there once `opens` is set."""
+
+    opens: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def embed_query(self, text: str) -> Vector:
+        await self.opens.wait()
+        return await super().embed_query(text)
+
+
+async def test_what_is_erased_while_a_question_of_the_past_is_embedded_is_in_no_answer(store: Store) -> None:
+    embedder = Opened()
+    one, hot = recaller(store, embedder)
+    asking = asyncio.create_task(one.recall(question(as_of=NOW), await one.embed("q"), 30))
+    await asyncio.sleep(0.1)  # its index is there
+    store.rows = store.rows[1:]
+    hot.let_go(SCOPE.tenant, [1])
+    embedder.opens.set()
+    found = await asking
+    assert [one.memory_id for one in found.candidates] == [one.memory_id for one in store.rows]
+    hot.close()
+
+
+async def test_what_is_erased_while_rows_of_the_store_wait_to_be_ranked_is_in_no_answer(store: Store) -> None:
+    one, hot = recaller(store, Embedder(), bytes_max=1)
+    assert len((await one.recall(question(), await one.embed("q"), 30)).candidates) == 2
+    opens, before = threading.Event(), store.nearest_asked
+    busy = asyncio.create_task(hot.run(opens.wait))
+    asking = asyncio.create_task(one.recall(question(), await one.embed("q"), 30))
+    while store.nearest_asked == before:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0)  # its rows are there
+    store.rows = store.rows[1:]
+    hot.let_go(SCOPE.tenant, [1])
+    opens.set()
+    found = await asking
+    assert [one.memory_id for one in found.candidates] == [one.memory_id for one in store.rows]
+    await busy
+    hot.close()

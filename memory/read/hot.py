@@ -225,6 +225,10 @@ class HotScopes:
                 del self._scopes[scope]
                 hot.is_let_go = True
 
+    def drops(self, tenant: UUID) -> int:
+        """How often something of a tenant was let go of: what was read before may hold it, wherever it lies."""
+        return self._drops[tenant]
+
     def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int:
         """How many of these ids any index of the tenant holds."""
         held = [hot.index for scope, hot in self._scopes.items() if scope.tenant == tenant]

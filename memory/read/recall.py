@@ -278,26 +278,17 @@ class Recaller:
     async def _searched(
         self, question: Question, embedding: asyncio.Future[Vector] | None, began: float, deadline_s: float
     ) -> Found:
-        """The answer of a search whose deadline is `deadline_s` after `began`, seconds of the event loop's clock."""
-        loading = self._loading(question)
-        preparing: asyncio.Task[Prepared] | None = None
-        if embedding is not None and not embedding.done():  # else there is nothing to do it beside
-            preparing = asyncio.create_task(self._prepared(question, loading))
-            preparing.add_done_callback(_mark_retrieved)
+        """The answer of a search whose deadline is `deadline_s` after `began`, seconds of the event loop's clock. Where
+        something of its tenant was erased meanwhile it is made anew: an index of the past and rows of the store are
+        held for this one question, where no erasure finds them.
+        """
+        tenant = question.scope.tenant
         try:
-            vector = await self._vector(embedding, began + deadline_s * _EMBEDDING_SHARE)
-            until = began + deadline_s * self._index_share(question)
-            while (hot := await self._index_or_none(question, loading, vector, until)) is not None:
-                prepared = await preparing if preparing is not None else None
-                if question.as_of is None:
-                    self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
-                index, started = hot.index, time.perf_counter()
-                found = await self._hot.run_at_once(hot, partial(_ranked, question, hot, prepared, vector))
-                took("search", started)
-                if hot.answers_by(index):
-                    return replace(found, by_words=True) if embedding is None else found
-                loading = self._loading(question)  # it was whole when it was given, and is not any more
-            return Found(await self._from_store(question, vector), question.now)
+            while True:
+                drops = self._hot.drops(tenant)
+                found = await self._search(question, embedding, began, deadline_s)
+                if drops == self._hot.drops(tenant):
+                    return found
         except StoreUnavailable:
             return Found(Recall(reason="store"), None)
         except MemoryProxyFault:
@@ -305,6 +296,28 @@ class Recaller:
         finally:
             if embedding is not None:
                 embedding.cancel()  # nobody waits for it any more: where it has not begun it need not
+
+    async def _search(
+        self, question: Question, embedding: asyncio.Future[Vector] | None, began: float, deadline_s: float
+    ) -> Found:
+        loading = self._loading(question)
+        preparing: asyncio.Task[Prepared] | None = None
+        if embedding is not None and not embedding.done():  # else there is nothing to do it beside
+            preparing = asyncio.create_task(self._prepared(question, loading))
+            preparing.add_done_callback(_mark_retrieved)
+        vector = await self._vector(embedding, began + deadline_s * _EMBEDDING_SHARE)
+        until = began + deadline_s * self._index_share(question)
+        while (hot := await self._index_or_none(question, loading, vector, until)) is not None:
+            prepared = await preparing if preparing is not None else None
+            if question.as_of is None:
+                self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
+            index, started = hot.index, time.perf_counter()
+            found = await self._hot.run_at_once(hot, partial(_ranked, question, hot, prepared, vector))
+            took("search", started)
+            if hot.answers_by(index):
+                return replace(found, by_words=True) if embedding is None else found
+            loading = self._loading(question)  # it was whole when it was given, and is not any more
+        return Found(await self._from_store(question, vector), question.now)
 
     async def _prepared(self, question: Question, loading: asyncio.Task[HotScope]) -> Prepared:
         """The question as far as it can be prepared without its vector; runs while that is computed.
