@@ -714,3 +714,28 @@ async def test_what_is_erased_while_rows_of_the_store_wait_to_be_ranked_is_in_no
     assert [one.memory_id for one in found.candidates] == [one.memory_id for one in store.rows]
     await busy
     hot.close()
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_nobody_reads_the_past_on_for_a_question_that_is_over(store: Store, leaves: bool) -> None:
+    reading, ended = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_: Any, **__: Any) -> AsyncIterator[list[IndexRow]]:
+        try:
+            reading.set()
+            await asyncio.sleep(30)
+            yield store.rows
+        finally:
+            ended.set()
+
+    store.index_rows = slow  # type: ignore[method-assign]
+    one, hot = recaller(store, Embedder())
+    asking = asyncio.create_task(one.recall(question(as_of=NOW), await one.embed("q"), 20 if leaves else 0.2))
+    await reading.wait()
+    if leaves:
+        asking.cancel()
+    await asyncio.wait([asking])
+    assert asking.cancelled() if leaves else asking.result().reason == "deadline"
+    async with asyncio.timeout(5):
+        await ended.wait()
+    hot.close()

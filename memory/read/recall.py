@@ -305,19 +305,23 @@ class Recaller:
         if embedding is not None and not embedding.done():  # else there is nothing to do it beside
             preparing = asyncio.create_task(self._prepared(question, loading))
             preparing.add_done_callback(_mark_retrieved)
-        vector = await self._vector(embedding, began + deadline_s * _EMBEDDING_SHARE)
-        until = began + deadline_s * self._index_share(question)
-        while (hot := await self._index_or_none(question, loading, vector, until)) is not None:
-            prepared = await preparing if preparing is not None else None
-            if question.as_of is None:
-                self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
-            index, started = hot.index, time.perf_counter()
-            found = await self._hot.run_at_once(hot, partial(_ranked, question, hot, prepared, vector))
-            took("search", started)
-            if hot.answers_by(index):
-                return replace(found, by_words=True) if embedding is None else found
-            loading = self._loading(question)  # it was whole when it was given, and is not any more
-        return Found(await self._from_store(question, vector), question.now)
+        try:
+            vector = await self._vector(embedding, began + deadline_s * _EMBEDDING_SHARE)
+            until = began + deadline_s * self._index_share(question)
+            while (hot := await self._index_or_none(question, loading, vector, until)) is not None:
+                prepared = await preparing if preparing is not None else None
+                if question.as_of is None:
+                    self._metrics.scope_staleness_seconds.observe(time.monotonic() - hot.confirmed_at)
+                index, started = hot.index, time.perf_counter()
+                found = await self._hot.run_at_once(hot, partial(_ranked, question, hot, prepared, vector))
+                took("search", started)
+                if hot.answers_by(index):
+                    return replace(found, by_words=True) if embedding is None else found
+                loading = self._loading(question)  # it was whole when it was given, and is not any more
+            return Found(await self._from_store(question, vector), question.now)
+        finally:
+            if question.as_of is not None:
+                loading.cancel()  # an index of the past is read for this question alone
 
     async def _prepared(self, question: Question, loading: asyncio.Task[HotScope]) -> Prepared:
         """The question as far as it can be prepared without its vector; runs while that is computed.
