@@ -163,6 +163,19 @@ async def test_what_is_seen_no_more_counts_for_nothing(store: Store) -> None:
     assert nothing.bytes_held == nothing.index.bytes_held < full
 
 
+@pytest.mark.parametrize("away", [False, True])
+async def test_scopes_of_which_nothing_is_read_are_bounded_too(away: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store({1: 1} if away else {})
+    hot = hot_of(store, bytes_max=10 * HotScope(hot_of(store)._empty()).weigh())
+    if away:
+        monkeypatch.setattr(hot, "_apply", applied_not)
+    scopes = [Scope(SCOPE.tenant, str(number)) for number in range(30)]
+    for one in scopes:
+        with contextlib.suppress(StoreUnavailable):
+            await hot.get(one, None)
+    assert [one for one in scopes if one in hot._scopes] == scopes[-10:]
+
+
 async def test_what_was_erased_after_a_reading_broke_off_is_in_no_index(store: Store) -> None:
     hot, erased = await broken_off(store)
     assert hot.holding(SCOPE.tenant, [erased]) == 1
@@ -352,6 +365,10 @@ async def test_what_was_let_go_of_is_freed_and_given_back(store: Store, monkeypa
     finally:
         gc.enable()
     assert await asyncio.to_thread(trimmed.wait, 20)
+
+
+async def applied_not(hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
+    raise StoreUnavailable("away")
 
 
 async def applied(hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:

@@ -265,6 +265,8 @@ class HotScopes:
             drops, hot = self._drops[scope.tenant], self._scopes.get(scope)
             if hot is None:
                 hot = self._scopes[scope] = HotScope(self._empty())
+                hot.weigh()  # nothing may ever be read into it: it is bounded all the same
+                self._evict(scope)
             self._scopes.move_to_end(scope)
             if strict or self.fresh(scope, announced) is None:
                 await asyncio.shield(self._begun(self._brought_up(scope, hot, announced, strict=strict)))
