@@ -281,6 +281,22 @@ async def test_a_reading_that_fails_behind_who_left_says_nothing_and_the_next_on
     assert not caplog.records
 
 
+async def test_what_is_being_read_when_a_process_ends_ends_with_it_and_is_no_defect(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    hot, store.opens = hot_of(store), asyncio.Event()
+    before = asyncio.all_tasks()
+    hot.confirm(SCOPE)
+    while not store.asked:
+        await asyncio.sleep(0)
+    begun = asyncio.all_tasks() - before
+    hot.close()
+    store.opens.set()
+    await asyncio.wait(begun, timeout=5)
+    assert begun and all(reading.cancelled() for reading in begun)
+    assert not caplog.records
+
+
 async def test_what_a_request_leaves_behind_is_collected_though_indexes_grow(store: Store) -> None:
     hot = hot_of(store)
     left: list[weakref.ref[Store]] = []

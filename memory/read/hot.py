@@ -167,7 +167,9 @@ class HotScopes:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
 
     def close(self) -> None:
-        """Stop the thread; what runs is finished, what waits is dropped."""
+        """Stop the thread and what is being read; what runs there is finished, what waits is dropped."""
+        for reading in self._reading:
+            reading.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @contextlib.contextmanager
