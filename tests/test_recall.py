@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from memory.chain import Digest
-from memory.errors import EmbedderUnavailable, QueueUnavailable, StoreUnavailable
+from memory.errors import EmbedderUnavailable, QueueUnavailable, StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Announcement, IndexRow, Injections, Scope, ScopeId, ScopeVersion, Vector
 from memory.read import recall as module
@@ -304,6 +304,26 @@ async def test_a_store_that_is_away_at_an_announcement_is_asked_by_the_next_ques
     store.away = False
     found = await recall.recall(question(announced={1: 2}), await recall.embed("q"), 5.0)
     assert "the boat was sold" in {c.content for c in found.candidates}
+
+
+async def test_rows_that_the_store_refuses_end_nobody_elses_updates(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall, hot = recaller(store, Embedder(), staleness_ms=60_000)
+    await recall.recall(question(), await recall.embed("q"), 5.0)
+    rows = store.index_rows
+
+    async def refused(*given: Any, **more: Any) -> AsyncIterator[list[IndexRow]]:
+        monkeypatch.setattr(store, "index_rows", rows)
+        raise StoreRefused("a value out of range")
+        yield []
+
+    monkeypatch.setattr(store, "index_rows", refused)
+    store.rows.append(row("the boat was sold", unit(1, 0, 0, 0), version=2))
+    store.version = 2
+    await announcing(store, hot, Announcement(SCOPE.tenant, 1, 2), Announcement(SCOPE.tenant, 1, 2))
+    held = hot.late(SCOPE)
+    assert held is not None and held.versions == {1: 2}
 
 
 async def test_a_scope_is_confirmed_while_the_conversation_is_looked_for(store: Store) -> None:

@@ -24,7 +24,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
-from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
+from memory.errors import MemoryProxyFault, QueueUnavailable
 from memory.model import Announcement, IndexRow, Injections, Quoted, Scope, ScopeVersion
 from memory.ports import Evaluator
 from memory.read.index import ScopeIndex
@@ -322,7 +322,7 @@ class HotScopes:
             return  # a later announcement reads on, or a question that waits for it
         async with hot.lock:
             if hot.is_behind(announced) and self._scopes.get(scope) is hot:
-                with contextlib.suppress(StoreUnavailable, ScopeTooLarge, IndexUnreadable):
+                with contextlib.suppress(MemoryProxyFault):
                     await self._catch_up(scope, hot)
 
     async def as_of(self, scope: Scope, moment: datetime) -> HotScope:
