@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from memory.bounded import bounded_at
 from memory.chain import Digest, chain
 from memory.checkpoints import Restored
 from memory.config import Settings
-from memory.errors import MemoryProxyFault, NotFound
+from memory.errors import MemoryProxyFault
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Entry, Recall, Rung, Vector, Withdrawn
@@ -124,30 +124,38 @@ class Remembering:
 
     async def remember(self, asked: Asked, chat: ChatRequest, rung: Rung) -> Remembered:
         """The conversation, what its ledger keeps, what a checkpoint restores and what memory has to say, all inside
-        the deadline and from `rung` down. Raises NotFound for a checkpoint that is not there, and nothing else.
+        the deadline and from `rung` down. Raises NotFound for a checkpoint that is not there, and nothing else. What
+        was begun for it and is not done ends with it, also where its client leaves.
         """
+        under_way: list[asyncio.Future[Any]] = []
+        try:
+            return await self._remembered(asked, chat, rung, under_way)
+        finally:
+            for one in under_way:
+                one.cancel()
+
+    async def _remembered(
+        self, asked: Asked, chat: ChatRequest, rung: Rung, under_way: list[asyncio.Future[Any]]
+    ) -> Remembered:
         parts, scope = self._parts, asked.ask.scope
         drops = parts.ledgers.drops
         wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
         query = chat.query_text if wanted and chat.placeable else ""
         searches = bool(query) and rung not in ("ledger", "none")
         finding = asyncio.create_task(self._conversation(asked, chat))
-        try:
-            await asyncio.sleep(0)  # Redis is asked, and answers, before the vector takes a processor for some ms
-            embedding = await self._embedding(query, chat, rung) if searches else None
-            if searches and asked.ask.as_of is None:
-                parts.hot.confirm(scope)
-            conversation = await finding
-        finally:
-            finding.cancel()
+        under_way.append(finding)
+        await asyncio.sleep(0)  # Redis is asked, and answers, before the vector takes a processor for some ms
+        embedding = await self._embedding(query, chat, rung) if searches else None
+        if embedding is not None:
+            under_way.append(embedding)
+        if searches and asked.ask.as_of is None:
+            parts.hot.confirm(scope)
+        conversation = await finding
         lap("find")
-        try:
-            restored = await self._restored(asked, chat, conversation, marks_of(conversation), rung)
-        except NotFound:
-            if embedding is not None:
-                embedding.cancel()
-            raise
+        restored = await self._restored(asked, chat, conversation, marks_of(conversation), rung)
         keeping = self._keeping(asked, chat, conversation) if rung != "none" else None
+        if keeping is not None:
+            under_way.append(keeping)
         has = Remembered(conversation, Kept(), Recall(), restored, drops)
         if not query or self._has_decided(chat, conversation):
             return await self._kept_too(asked, chat, has, keeping, rung)
@@ -173,6 +181,8 @@ class Remembering:
             known = parts.recaller.known(question)
             recall = Recall(rung=rung, reason="overload") if known is None else let_through(known, holder)
             return await self._kept_too(asked, chat, replace(has, recall=recall), keeping, rung)
+        if embedding is not None:
+            under_way.remove(embedding)  # its search ends it, which others may share
         recall = await parts.recaller.recall(question, embedding, self._left_s(asked))
         recall = await with_working(recall, reading, self._left_s(asked))
         recall = let_through(recall, holder)
@@ -255,7 +265,9 @@ class Remembering:
         where = within(self._where, holder_of(asked.credential, session))
         newest = chat.newest_user if chat.newest_user == len(chat.messages) - 1 else None  # else it has been read
         work = self._parts.ledgers.kept(asked.ask.scope, conversation, places, newest, where, asked.arrived_at)
-        return asyncio.create_task(work)
+        keeping = asyncio.create_task(work)
+        keeping.add_done_callback(_mark_retrieved)
+        return keeping
 
     def _has_decided(self, chat: ChatRequest, conversation: Conversation) -> bool:
         """Whether it is known already what stands in the newest user message: it was sent before, or the model went on
@@ -416,6 +428,12 @@ class Remembering:
         scope, session, found = asked.ask.scope, has.conversation.session, has.kept.found
         work = self._parts.ledgers.note(scope, session, entries, found, withdrawn, anew=anew, cut=cut, drops=has.drops)
         return self._parts.capture.in_background(noted(work))
+
+
+def _mark_retrieved(keeping: asyncio.Task[Kept]) -> None:
+    """It may fail when its client has left already: then nobody is told."""
+    if not keeping.cancelled():
+        keeping.exception()
 
 
 def marks_of(conversation: Conversation) -> Marks:

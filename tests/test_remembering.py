@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -14,6 +16,7 @@ import pytest
 
 from memory.chain import chain
 from memory.config import Settings
+from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.model import Recall, SessionRef
 from memory.read.conversation import Conversation
@@ -38,6 +41,9 @@ TALK: Messages = (
     {"role": "assistant", "content": "hello"},
     {"role": "user", "content": "weather?"},
 )
+
+
+QUESTION: Messages = ({"role": "user", "content": "What is my boat called?"},)
 
 
 class Works:
@@ -106,20 +112,25 @@ class Finds:
         return Recall((as_candidate(item_of(row("My boat is called Halcyon.", unit(1, 0, 0, 0)))),), "full")
 
 
-@pytest.mark.parametrize("erased", [False, True])
-async def test_what_was_recalled_before_something_was_erased_is_not_said_to_redis_behind_that(erased: bool) -> None:
-    world, works = World(), Works()
-    chat = ChatRequest.parse(
-        json.dumps({"messages": [{"role": "user", "content": "What is my boat called?"}]}).encode()
-    )
+def remembering_of(
+    world: World, recaller: object, messages: Messages, works: Works
+) -> tuple[Remembering, Asked, ChatRequest]:
+    """What reads memory for a request, and the request."""
+    chat = ChatRequest.parse(json.dumps({"messages": list(messages)}).encode())
     hot = SimpleNamespace(known_scope_ids=lambda scope: (), confirm=lambda scope: None)
     parts = SimpleNamespace(
         settings=Settings(), keys=world.keys, conversations=world.conversations, hot=hot, working=None,
-        ledgers=world.ledgers, capture=works, recaller=Finds(world, erased=erased),
+        ledgers=world.ledgers, capture=works, recaller=recaller,
     )  # fmt: skip
     asking, credential = Ask(world.scope), Credential(world.scope.tenant)
     asked = Asked(new_id(), datetime.now(UTC), perf_counter(), chat.body, chat, asking, None, credential)
-    remembering = Remembering(cast(Any, parts))
+    return Remembering(cast(Any, parts)), asked, chat
+
+
+@pytest.mark.parametrize("erased", [False, True])
+async def test_what_was_recalled_before_something_was_erased_is_not_said_to_redis_behind_that(erased: bool) -> None:
+    world, works = World(), Works()
+    remembering, asked, chat = remembering_of(world, Finds(world, erased=erased), QUESTION, works)
     has = await remembering.remember(asked, chat, "full")
     said = assemble(
         chat, has.recall, has.kept, Room(10_000), RULES, chain=has.conversation.digests[0], retrieval_id=new_id(),
@@ -130,3 +141,74 @@ async def test_what_was_recalled_before_something_was_erased_is_not_said_to_redi
     for work in works.under_way:
         await work
     assert bool(world.hot.ledger) is not erased
+
+
+class Hangs(Finds):
+    """A recaller whose search takes for ever; `vectors` are those that it was asked for."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, erased=False)
+        self.vectors: list[asyncio.Future[None]] = []
+        self.searches = asyncio.Event()
+
+    async def embed(self, *_: object) -> Any:
+        """A vector that never comes."""
+        self.vectors.append(asyncio.get_running_loop().create_future())
+        return self.vectors[-1]
+
+    async def recall(self, *_: object) -> Recall:
+        """Never."""
+        self.searches.set()
+        await asyncio.Event().wait()
+        return Recall()
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+async def test_who_leaves_while_the_store_fails_leaves_nothing_behind(
+    when: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reading of the ledger fails before its client leaves, or would behind that."""
+    world, fails, ended = World(), asyncio.Event(), asyncio.Event()
+
+    async def kept(*_: object) -> Kept:
+        try:
+            await fails.wait()
+            raise StoreUnavailable("away")
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(world.ledgers, "kept", kept)
+    hangs = Hangs(world)
+    remembering, asked, chat = remembering_of(world, hangs, QUESTION, Works())
+    reading = asyncio.create_task(remembering.remember(asked, chat, "full"))
+    await hangs.searches.wait()
+    if when == "before":
+        fails.set()
+        await ended.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    del reading
+    await asyncio.sleep(0)
+    assert ended.is_set()
+    assert [vector.cancelled() for vector in hangs.vectors] == [False], "others may wait for the same search"
+    gc.collect()
+    assert not caplog.records
+
+
+async def test_nobody_embeds_a_question_of_which_it_is_decided_already_what_stands_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    found = Conversation(
+        SessionRef(new_id(), "s"), tuple(chain(b"k" * 32, list(TALK + TOOL))), None, False, None, False
+    )
+
+    async def find(*_: object) -> Conversation:
+        return found
+
+    monkeypatch.setattr(world.conversations, "find", find)
+    hangs = Hangs(world)
+    remembering, asked, chat = remembering_of(world, hangs, TALK + TOOL, Works())
+    assert (await remembering.remember(asked, chat, "full")).recall == Recall()
+    assert [vector.cancelled() for vector in hangs.vectors] == [True]
