@@ -759,3 +759,32 @@ async def test_nobody_reads_the_past_on_for_a_question_that_is_over(store: Store
     async with asyncio.timeout(5):
         await ended.wait()
     hot.close()
+
+
+async def test_questions_that_come_while_a_reading_hangs_wait_for_one_other_and_leave_nothing(store: Store) -> None:
+    one, hot = recaller(store, Embedder(), staleness_ms=0)
+    await hot.get(SCOPE, None)
+    before = asyncio.all_tasks()
+
+    async def hangs(*_: Any, **__: Any) -> AsyncIterator[list[IndexRow]]:
+        await asyncio.sleep(30)
+        yield []
+
+    store.index_rows, store.version = hangs, 2  # type: ignore[method-assign]
+    for number in range(20):
+        await one.recall(question(f"{number}"), await one.embed("q"), 0.02)
+    await asyncio.sleep(0.05)
+    assert len(asyncio.all_tasks() - before) == 2, "the reading that hangs and the next"
+    hot.close()
+
+
+async def test_many_who_begin_to_confirm_a_scope_at_once_confirm_it_once(store: Store) -> None:
+    _, hot = recaller(store, Embedder(), staleness_ms=0)
+    held = await hot.get(SCOPE, None)
+    before = store.asked
+    for _ in range(20):
+        hot.confirm(SCOPE)
+    assert await hot.get(SCOPE, None) is held and store.asked == before + 1
+    await asyncio.gather(*(hot.get(SCOPE, None, strict=True) for _ in range(20)))
+    assert store.asked == before + 2, "each of them behind its own beginning"
+    hot.close()

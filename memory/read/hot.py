@@ -94,7 +94,8 @@ class HotScope:
     is not known by `versions` yet. `chains` maps a turn's chain digest to what was made of that turn
     alone, `visibility` a scope to why it is seen, `quoted` is what conversations were given and no prompt gets now:
     of kinds that the index does not follow until anything in its scopes moves; `is_let_go`: something of it was erased,
-    so it answers nobody any more, not even who has it already.
+    so it answers nobody any more, not even who has it already. `next` is the reading that waits for its turn, `wanted`
+    the versions and `strict` whether it is wanted in any case, by all who wait for it.
     """
 
     index: ScopeIndex
@@ -107,6 +108,9 @@ class HotScope:
     bytes_held: int = 0
     confirmed_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    next: asyncio.Task[None] | None = None
+    wanted: dict[int, int] = field(default_factory=dict)
+    strict: bool = False
 
     def weigh(self) -> int:
         """Estimate its memory, bytes, and keep that in `bytes_held`: each exchange adds those of all scopes up, and to
@@ -271,7 +275,7 @@ class HotScopes:
                 self._evict(scope)
             self._scopes.move_to_end(scope)
             if strict or self.fresh(scope, announced) is None:
-                await asyncio.shield(self._begun(self._brought_up(scope, hot, announced, strict=strict)))
+                await asyncio.shield(self._next(scope, hot, announced or {}, strict=strict))
             if not hot.is_let_go and (self._scopes.get(scope) is hot or drops == self._drops[scope.tenant]):
                 return hot
 
@@ -283,7 +287,18 @@ class HotScopes:
         if hot is None:
             self._begun(self.get(scope, None))
         elif not hot.lock.locked() and not self._is_recent(hot):
-            self._begun(self._brought_up(scope, hot, None, strict=True))
+            self._next(scope, hot, {}, strict=False)
+
+    def _next(self, scope: Scope, hot: HotScope, announced: Mapping[int, int], *, strict: bool) -> asyncio.Task[None]:
+        """The reading of this index that begins next, one for all who come before it does: one for each of them, where
+        the store hangs, would be as many as there are questions.
+        """
+        hot.strict |= strict
+        for scope_id, version in announced.items():
+            hot.wanted[scope_id] = max(version, hot.wanted.get(scope_id, version))
+        if hot.next is None:
+            hot.next = self._begun(self._brought_up(scope, hot))
+        return hot.next
 
     def _begun(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Work that goes on when who waits for it leaves."""
@@ -292,11 +307,11 @@ class HotScopes:
         reading.add_done_callback(self._read)
         return reading
 
-    async def _brought_up(
-        self, scope: Scope, hot: HotScope, announced: Mapping[int, int] | None, *, strict: bool
-    ) -> None:
+    async def _brought_up(self, scope: Scope, hot: HotScope) -> None:
         async with hot.lock:
-            if strict or not self._is_fresh(hot, announced):
+            strict, wanted = hot.strict, hot.wanted
+            hot.next, hot.strict, hot.wanted = None, False, {}
+            if strict or not self._is_recent(hot) or not self._is_fresh(hot, wanted):
                 await self._catch_up(scope, hot)
 
     def _read(self, reading: asyncio.Task[Any]) -> None:

@@ -211,7 +211,10 @@ class Recaller:
             return
         reading = asyncio.create_task(self._hot.get(scope, announced))
         reading.add_done_callback(_mark_retrieved)
-        await asyncio.wait((reading,), timeout=until - asyncio.get_running_loop().time())
+        try:
+            await asyncio.wait((reading,), timeout=until - asyncio.get_running_loop().time())
+        finally:
+            reading.cancel()  # nobody waits for it any more; what it reads goes on
 
     async def styles(self, question: Question, most: int, within_s: float) -> tuple[Candidate, ...]:
         """How the user of a question likes answers to be, by facts of their own scope that are held in this process;
@@ -320,8 +323,7 @@ class Recaller:
                 loading = self._loading(question)  # it was whole when it was given, and is not any more
             return Found(await self._from_store(question, vector), question.now)
         finally:
-            if question.as_of is not None:
-                loading.cancel()  # an index of the past is read for this question alone
+            loading.cancel()  # nobody waits for it any more; what it reads of now goes on, for others
 
     async def _prepared(self, question: Question, loading: asyncio.Task[HotScope]) -> Prepared:
         """The question as far as it can be prepared without its vector; runs while that is computed.
