@@ -45,9 +45,14 @@ class LoadControl:
         return self._place.rung
 
     def embedding_took(self, seconds: float) -> None:
-        """A question had its vector, or was given up, after so long."""
+        """A question had its vector after so long."""
         self._embedded = True
         self._embedding_s += _NEWEST * (seconds - self._embedding_s)
+
+    def embedding_left(self, seconds: float) -> None:
+        """A question was given up after so long: its vector takes longer, nobody knows by how much."""
+        if seconds > self._embedding_s:
+            self.embedding_took(seconds)
 
     def look(self, late_s: float) -> None:
         """Once each LOOK_S, with how late it is."""

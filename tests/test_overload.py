@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextlib import AsyncExitStack
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.breaker import Breaker, Patience
+from memory.errors import EmbedderBusy, EmbedderUnavailable
 from memory.ids import new_id
-from memory.model import Recall
+from memory.model import Recall, Vector
+from memory.read.guarded import GuardedEmbedder
 from memory.telemetry import Metrics
 from policies.overload import LADDER, Place, Rung, Steps, fair_share, lower, may_wait, moved, next_of, pressure
 from proxy.chat import _status_header
@@ -172,6 +176,36 @@ async def test_a_late_loop_steps_down_and_a_punctual_one_up_again() -> None:
         load.look(0.0)
     assert load.rung == "full"
     assert metrics.registry.get_sample_value("memory_proxy_overload_steps_total", {"to": "up"}) == 3
+
+
+class Crowded(Embedder):
+    """An embedder that refuses where `full`, and else takes 30 ms."""
+
+    full = False
+
+    async def embed_query(self, text: str) -> Vector:
+        if self.full:
+            raise EmbedderBusy("overload")
+        await asyncio.sleep(0.03)
+        return await super().embed_query(text)
+
+
+@pytest.mark.parametrize("how", ["refused", "given up"])
+async def test_questions_that_have_no_vector_do_not_make_an_embedder_look_quick(how: str) -> None:
+    now, embedder, metrics = [0.0], Crowded(), Metrics()
+    load = LoadControl(0.05, metrics, clock=lambda: now[0])
+    breaker = Breaker("embedder", Patience(EmbedderUnavailable, 1.0, busy=(EmbedderBusy,)), metrics)
+    guarded = GuardedEmbedder(embedder, breaker, load.embedding_took, load.embedding_left)
+    for _ in range(12):
+        embedder.full = False
+        await guarded.embed_query("q")
+        embedder.full = how == "refused"
+        for _ in range(5):
+            with contextlib.suppress(EmbedderBusy, TimeoutError):
+                await asyncio.wait_for(guarded.embed_query("q"), 0.001)
+        now[0] += 0.1
+        load.look(0.0)
+    assert load.rung != "full"
 
 
 async def test_a_slow_embedder_steps_down_and_is_forgotten_when_nobody_asks_it() -> None:

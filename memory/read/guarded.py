@@ -6,6 +6,7 @@ for behind that scope's lock, so it is given up too; the others are bounded by w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from time import perf_counter
@@ -190,12 +191,17 @@ class GuardedHints:
 
 
 class GuardedEmbedder:
-    """Implements Embedder in front of another; `took` hears how long each question took or was waited for, seconds."""
+    """Implements Embedder in front of another; `took` hears how long each question took, `left` how long one was waited
+    for in vain, seconds. One that is refused at once says nothing of either.
+    """
 
-    def __init__(self, embedder: Embedder, breaker: Breaker, took: Callable[[float], None]) -> None:
+    def __init__(
+        self, embedder: Embedder, breaker: Breaker, took: Callable[[float], None], left: Callable[[float], None]
+    ) -> None:
         self._embedder = embedder
         self._breaker = breaker
         self._took = took
+        self._left = left
 
     @property
     def model(self) -> str:
@@ -211,9 +217,12 @@ class GuardedEmbedder:
         """One unit vector, shape [dim]. Raises EmbedderUnavailable."""
         began = perf_counter()
         try:
-            return await self._breaker.call(lambda: self._embedder.embed_query(text))
-        finally:
-            self._took(perf_counter() - began)
+            vector = await self._breaker.call(lambda: self._embedder.embed_query(text))
+        except asyncio.CancelledError:
+            self._left(perf_counter() - began)
+            raise
+        self._took(perf_counter() - began)
+        return vector
 
     async def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors, shape [len(texts), dim]. Raises EmbedderUnavailable."""

@@ -244,7 +244,8 @@ def _reading(base: Base, reranker: CrossEncoder | None) -> Reading:
         clean=law.cleaned,
     )
     load = LoadControl(settings.recall.deadline_ms / 1000, metrics)
-    queries = QueryCache(GuardedEmbedder(kept.embedder, breakers.embedder, load.embedding_took), metrics)
+    embedder = GuardedEmbedder(kept.embedder, breakers.embedder, load.embedding_took, load.embedding_left)
+    queries = QueryCache(embedder, metrics)
     answers = Answers(metrics)
     return Reading(
         hot=hot,
