@@ -184,7 +184,7 @@ def assemble(
     sent; `cuts`: from now on. `restored` comes before what is owed and what was recalled.
     """
     blocks = {at: one for at, one in kept.blocks.items() if at not in (*room.give_way, *room.left_out)}
-    gone = tuple(Withdrawn(kept.blocks[at].chain, "overflow") for at in room.give_way)
+    gone = (*kept.withdrawn, *(Withdrawn(kept.blocks[at].chain, "overflow") for at in room.give_way))
     position = chat.newest_user
     candidates = recall.candidates
     before = blocks.get(position) if position is not None else None
@@ -196,14 +196,15 @@ def assemble(
     block = rules.block(candidates, recall.terms, room.budget, standing)
     reason = "overflow" if cuts else _reason(recall, kept, room, block, restored)
     if block.text and open_to_new and position is not None and chain is not None and not _says_no_more(block, before):
-        blocks[position] = Placed(position, chain, entry_of(block, retrieval_id), anew=before is not None)
+        blocks[position] = Placed(position, chain, entry_of(block, retrieval_id), anew=position in kept.known)
     else:
         block = Block("", 0, (), block.left_out)
     if not blocks:
         status: Status = "degraded" if reason and not candidates else "empty"
         bare = bare_prompt(chat, candidates, status, reason, recall.rung, salt, cut)
-        return replace(bare, withdrawn=(*kept.withdrawn, *gone), cuts=cuts, fits=room.fits)
+        return replace(bare, withdrawn=gone, cuts=cuts, fits=room.fits)
     placed = tuple(blocks[at] for at in sorted(blocks))
+    renewed = {one.chain for one in placed if not one.kept}  # another block stands there from now on
     body = edits_of(chat, salt, {one.position: one.text for one in placed}, cut)
     return Prompt(
         body=body,
@@ -214,7 +215,7 @@ def assemble(
         block=block,
         candidates=candidates,
         placed=placed,
-        withdrawn=(*kept.withdrawn, *gone),
+        withdrawn=tuple(one for one in gone if one.chain not in renewed),
         cut=cut,
         cuts=cuts,
         fits=room.fits,

@@ -15,7 +15,7 @@ import pytest
 from memory.chain import Digest
 from memory.ids import new_id
 from memory.keys import tenant_salt
-from memory.model import Entry, Placed, Recall, Scope, Shown
+from memory.model import Entry, Placed, Recall, Scope, Shown, Withdrawn
 from memory.read.extract import SentenceCompressor
 from memory.read.ledger import Kept
 from memory.read.route import ByLength
@@ -231,6 +231,16 @@ def test_a_message_that_the_ledger_has_decided_about_gets_nothing_new() -> None:
     assert placed(request(*TALK), kept=kept_at(known=[2])).body == request(*TALK).body
     again = placed(request(*TALK), kept=kept_at(stands(2, 5)))
     assert json.loads(again.body)["messages"][2]["content"] == again.placed[0].text + "two"
+
+
+def test_what_an_opening_is_given_in_place_of_what_was_withdrawn_stays_there() -> None:
+    kept = replace(kept_at(known=[0]), withdrawn=(Withdrawn(CHAIN, "hidden"), Withdrawn(Digest(b"o" * 32), "hidden")))
+    prompt = assemble(
+        request(user("hi")), FOUND, kept, Room(1000), RULES, chain=CHAIN, retrieval_id=new_id(), salt=None, opens=True
+    )
+    (new,) = prompt.newly_placed
+    assert (new.chain, new.anew) == (CHAIN, True)
+    assert [one.chain for one in prompt.withdrawn] == [b"o" * 32]
 
 
 def test_what_takes_the_place_of_something_that_stands_is_said_in_the_newest_message() -> None:

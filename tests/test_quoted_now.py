@@ -202,6 +202,19 @@ async def test_a_block_of_a_scope_that_the_index_has_not_heard_of_is_not_withdra
     hot.close()
 
 
+async def test_another_attempt_keeps_what_it_was_given_in_place_of_what_the_law_took() -> None:
+    world, asked = World(), "Where does the boat lie?"
+    opening = [{"role": "user", "content": asked}]
+    first = await world.blocks(opening)
+    world.store.rows.clear()
+    world.recalled[asked] = row("It lies in Bergen.", unit(0, 1, 0, 0))
+    again = await world.blocks(opening)
+    assert "Bergen" in again[0] and "Bergen" not in first[0]
+    went_on = [*opening, {"role": "assistant", "content": "In Bergen."}, {"role": "user", "content": "Since when?"}]
+    await world.answers(went_on)
+    assert (await world.blocks(went_on))[0] == again[0]
+
+
 async def asking(table: Reading, world: World) -> Ledgers:
     """Ledgers of a process that knows the tenant and no key of its users, which are on their way from now on."""
     keys = KeyRing(table, bytes(32))

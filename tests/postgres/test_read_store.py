@@ -367,7 +367,10 @@ async def test_where_nothing_was_placed_a_later_attempt_may_place(store: Stores)
     }
 
 
-async def test_what_is_withdrawn_never_comes_back(store: Stores) -> None:
+@pytest.mark.parametrize("anew", [False, True])
+async def test_what_is_withdrawn_never_comes_back_and_another_attempt_is_given_something_else(
+    store: Stores, anew: bool
+) -> None:
     commit = exchange(store.scope(), "s", 0)
     placed = with_block(commit.nodes[0], b"sealed")
     await store.write.commit(dataclasses.replace(commit, nodes=(placed,)), now=T0)
@@ -377,6 +380,7 @@ async def test_what_is_withdrawn_never_comes_back(store: Stores) -> None:
     said = dataclasses.replace(again, retrieval=dataclasses.replace(record, record=gone))
     await store.write.commit(said, now=T0)
     late = exchange(store.scope(), "s", 4)
-    await store.write.commit(dataclasses.replace(late, nodes=(with_block(placed, b"more"), *late.nodes)), now=T0)
+    more = dataclasses.replace(with_block(placed, b"more"), anew=anew)
+    await store.write.commit(dataclasses.replace(late, nodes=(more, *late.nodes)), now=T0)
     found = await store.read.ledger(store.scope(), commit.session.session_id, [placed.chain])
-    assert found == {placed.chain: WITHDRAWN}
+    assert found == {placed.chain: b"more" if anew else WITHDRAWN}
