@@ -20,20 +20,22 @@ KEPT_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Messages `start` to `upto`, which is a user's, `upto` itself excluded, are not sent."""
+    """Messages `start` to `upto`, which is a user's, `upto` itself excluded, are not sent, but for what instructs: of
+    that the summary says nothing.
+    """
 
     start: int
     upto: int
 
 
-def is_cut(cut: Cut | None, at: int) -> bool:
+def is_cut(chat: ChatRequest, cut: Cut | None, at: int) -> bool:
     """Whether a message is not sent."""
-    return cut is not None and cut.start <= at < cut.upto
+    return cut is not None and cut.start <= at < cut.upto and not chat.messages[at].instructs
 
 
 def first_turn(chat: ChatRequest) -> int:
     """The index of the first message behind the leading system and developer messages."""
-    leading = (at for at, view in enumerate(chat.messages) if view.role not in ("system", "developer"))
+    leading = (at for at, view in enumerate(chat.messages) if not view.instructs)
     return next(leading, len(chat.messages))
 
 
@@ -54,12 +56,12 @@ def cut_for(chat: ChatRequest, counted: int, before: Cut | None, room: int) -> C
     if newest is None or newest <= first:
         return before
     sizes = [view.end - view.start for view in chat.messages]
-    sent = sum(sizes[:start]) + sum(sizes[first:])
+    sent = sum(size for at, size in enumerate(sizes) if not is_cut(chat, before, at))
     left = float(counted)
     for at in range(first, newest + 1):
         if at > first and chat.messages[at].takes_block and (left / KEPT_SHARE <= room or at == newest):
             return Cut(start, at)
-        left -= counted * sizes[at] / max(sent, 1)
+        left -= 0 if chat.messages[at].instructs else counted * sizes[at] / max(sent, 1)
     return before
 
 
@@ -67,11 +69,11 @@ def members_of(chat: ChatRequest, cut: Cut | None) -> dict[str, Any]:
     """The body's members as they are counted, without what is cut out."""
     members = {member.key: member.value for member in chat.root.members}
     if cut is not None and isinstance(said := members.get("messages"), list):
-        members["messages"] = [*said[: cut.start], *said[cut.upto :]]
+        members["messages"] = [one for at, one in enumerate(said) if not is_cut(chat, cut, at)]
     return members
 
 
 def bytes_of(chat: ChatRequest, cut: Cut | None) -> int:
     """Bytes of the body without what is cut out, about."""
-    gone = chat.messages[cut.upto].start - chat.messages[cut.start].start if cut else 0
-    return len(chat.body) - gone
+    gone = [at for at in range(cut.start, cut.upto) if is_cut(chat, cut, at)] if cut else []
+    return len(chat.body) - sum(chat.messages[at + 1].start - chat.messages[at].start for at in gone)

@@ -307,7 +307,7 @@ class Remembering:
         conversation, recall = has.conversation, has.recall
         cut, cuts = await self._cut(asked, chat, conversation, has.kept)
         kept = await self._behind(asked, chat, has, cut) if cuts else has.kept
-        kept = replace(kept, blocks={at: one for at, one in kept.blocks.items() if not is_cut(cut, at)})
+        kept = replace(kept, blocks={at: one for at, one in kept.blocks.items() if not is_cut(chat, cut, at)})
         restored = has.restored
         if kept.owed or restored.candidates or any(candidate.admitted for candidate in recall.candidates):
             most, cap = parts.settings.recall.budget_tokens_max, asked.credential.limits.injected_tokens_max

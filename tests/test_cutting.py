@@ -82,6 +82,19 @@ def test_what_is_sent_is_what_the_client_sent_without_the_part(
     assert bytes_of(chat, cut) == len(edits_of(chat, None, {}, cut))
 
 
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_what_instructs_in_the_middle_of_a_talk_is_sent_for_as_long_as_the_client_sends_it(role: str) -> None:
+    messages = talk(20)
+    messages.insert(7, {"role": role, "content": "From now on answer in French."})
+    chat = chat_of(*messages)
+    cut = cut_for(chat, 4_000, None, 3_000)
+    assert cut is not None and cut.upto > 8
+    sent = edits_of(chat, None, {}, cut)
+    assert json.loads(sent)["messages"] == [SYSTEM, messages[7], *messages[cut.upto :]]
+    assert members_of(chat, cut)["messages"] == json.loads(sent)["messages"]
+    assert bytes_of(chat, cut) == len(sent)
+
+
 @pytest.mark.parametrize("leading", [0, 1, 3])
 def test_leading_system_messages_are_not_cut(leading: int) -> None:
     chat = chat_of(*[SYSTEM] * leading, *talk(2)[1:])

@@ -52,6 +52,11 @@ class MessageView:
             self.role == "user" and isinstance(self.value, dict) and isinstance(self.value.get("content"), (str, list))
         )
 
+    @property
+    def instructs(self) -> bool:
+        """Whether it is no part of what was said but tells the model how to answer."""
+        return self.role in ("system", "developer")
+
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
@@ -166,7 +171,7 @@ class ChatRequest:
         left_out: tuple[int, int] | None = None,
     ) -> bytes:
         """The body with each block before the client's own text of the message at its index in `messages`, and without
-        the messages from the first to the second index of `left_out`, the second excluded.
+        the messages from the first to the second index of `left_out`, the second excluded, but for what instructs.
 
         drop_memory removes every top-level `memory` object; a cache_salt takes the place of all the client sent.
         Returns the received bytes object itself when nothing changes. Raises ValueError for an index whose message
@@ -174,8 +179,7 @@ class ChatRequest:
         """
         edits = [self._block_edit(index, block) for index, block in blocks.items() if block]
         if left_out is not None:
-            first, upto = left_out
-            edits.append(Edit(self.messages[first].start, self.messages[upto].start, ""))
+            edits += self._left_out(*left_out)
         removed = set(self._memory_indices()) if drop_memory else set()
         appended: list[tuple[str, str]] = []
         if cache_salt is not None:
@@ -193,6 +197,10 @@ class ChatRequest:
         if not 0 <= index < len(self.messages) or not self.messages[index].takes_block:
             raise ValueError(f"message {index} does not take a block")
         return block_edit(self.text, self.messages[index].start, block)
+
+    def _left_out(self, first: int, upto: int) -> list[Edit]:
+        both = zip(self.messages[first:upto], self.messages[first + 1 : upto + 1], strict=True)
+        return [Edit(view.start, behind.start, "") for view, behind in both if not view.instructs]
 
     def _memory_indices(self) -> list[int]:
         return [index for index in self.root.indices("memory") if isinstance(self.root.members[index].value, dict)]
