@@ -157,7 +157,7 @@ class Remembering:
         if keeping is not None:
             under_way.append(keeping)
         has = Remembered(conversation, Kept(), Recall(), restored, drops)
-        if not query or self._has_decided(chat, conversation):
+        if not query or self._has_decided(asked, chat, conversation):
             return await self._kept_too(asked, chat, has, keeping, rung)
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         replay = self._replay(asked, conversation)
@@ -229,7 +229,7 @@ class Remembering:
         wants = ask.inserts and ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
         if not (name or mark or given or ask.persona) or not wants or rung == "none" or not chat.placeable:
             return NOTHING_RESTORED
-        if self._has_decided(chat, conversation):
+        if self._has_decided(asked, chat, conversation):
             return NOTHING_RESTORED
         session = conversation.session.session_id
         holder = holder_of(asked.credential, session if asked.credential.session else None)
@@ -269,16 +269,19 @@ class Remembering:
         keeping.add_done_callback(_mark_retrieved)
         return keeping
 
-    def _has_decided(self, chat: ChatRequest, conversation: Conversation) -> bool:
+    def _has_decided(self, asked: Asked, chat: ChatRequest, conversation: Conversation) -> bool:
         """Whether it is known already what stands in the newest user message: it was sent before, or the model went on
-        from it, and what would be placed there now would change what it has read.
+        from it, and what would be placed there now would change what it has read. That it was sent before, `as_of`
+        does not read.
         """
         newest = chat.newest_user
         if newest is None:
             return False
         if newest < len(chat.messages) - 1 and not conversation.is_new:
             return True
-        return not conversation.opens and conversation.digests[newest] in conversation.ledger
+        if conversation.opens or asked.ask.as_of is not None:
+            return False
+        return conversation.digests[newest] in conversation.ledger
 
     def _replay(self, asked: Asked, conversation: Conversation) -> tuple[UUID, int] | None:
         """The session whose last turns are to be quoted, and how many: its client named it and sent no answer of it."""
@@ -327,7 +330,7 @@ class Remembering:
             chain=conversation.digests[newest] if newest is not None else None,
             retrieval_id=asked.retrieval_id,
             salt=asked.salt,
-            may_place=not self._has_decided(chat, conversation),
+            may_place=not self._has_decided(asked, chat, conversation),
             opens=conversation.opens,
             cut=cut,
             cuts=cuts,
@@ -387,7 +390,7 @@ class Remembering:
         entries: dict[Digest, Entry | None] = {one.chain: one.entry for one in prompt.newly_placed}
         undecided = chain is not None and chain not in entries and newest not in kept.known
         whole = prompt.reason is None and prompt.fits and asked.ask.budget != 0
-        if chain is not None and undecided and whole and not self._has_decided(chat, conversation):
+        if chain is not None and undecided and whole and not self._has_decided(asked, chat, conversation):
             entries[chain] = None
         if has.restored.pending and self._is_placed(conversation, has.restored, prompt):
             work = self._parts.ledgers.mark_restore(asked.ask.scope, conversation.session.session_id, b"")

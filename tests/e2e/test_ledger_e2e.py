@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -175,6 +176,18 @@ def test_as_of_neither_reads_nor_writes_the_ledger(talk: Talk) -> None:
     talk.history = history
     talk.say("say: now")
     assert talk.sent[: len(before)] == before
+
+
+def test_as_of_shows_what_was_known_then_to_a_message_that_was_sent_before(talk: Talk) -> None:
+    talk.say("say: hello")
+    then = datetime.now(UTC).isoformat()
+    talk.history.append(turn("user", QUESTION))
+    history = list(talk.history)
+    talk.again()
+    talk.history = history
+    said = talk.again(as_of=then)
+    assert said.verdict == "injected"
+    assert "Lofthus" in talk.sent[-1]["content"]
 
 
 def test_postgres_answers_where_redis_has_lost_the_ledger(own_service: OwnService, upstream: str, user: str) -> None:
