@@ -204,6 +204,7 @@ class Retrieval:
     withdrawn: tuple[Withdrawn, ...] = ()
     left_out: tuple[int, int] | None = None  # messages from..upto that did not fit and were not sent
     cut: Digest | None = None  # the first message behind them, where that is new
+    apart: bool = False  # asked as of another moment: the conversation's ledger says nothing of it
 
 
 # ---------------------------------------------------------------- capture and the write path

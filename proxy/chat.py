@@ -276,6 +276,7 @@ class ChatCompletions:
             millis=ready.millis,
             now=asked.arrived_at,
             new_cut=new_cut(conversation, prompt),
+            apart=asked.ask.as_of is not None,
         )
 
     async def _forward(self, request: web.Request, ready: Ready, prompt: Prompt) -> web.StreamResponse:

@@ -363,8 +363,11 @@ def retrieval_record(
     millis: float,
     now: datetime,
     new_cut: Digest | None = None,
+    apart: bool = False,
 ) -> Retrieval:
-    """The record of what this request was given; `new_cut` is the first message that is sent from now on."""
+    """The record of what this request was given; `new_cut` is the first message that is sent from now on, `apart`: it
+    was asked as of another moment.
+    """
     left_out = prompt.block.left_out if prompt.block else {}
     placed = frozenset(prompt.block.memory_ids if prompt.block else ())
     return Retrieval(
@@ -385,6 +388,7 @@ def retrieval_record(
         withdrawn=prompt.withdrawn,
         left_out=(prompt.cut.start, prompt.cut.upto) if prompt.cut else None,
         cut=new_cut,
+        apart=apart,
     )
 
 

@@ -471,9 +471,11 @@ class WritePath:
         return SealedRetrieval(record, captured.model, sealed)
 
     async def _ledger_nodes(self, captured: Captured, turns: Sequence[Turn]) -> tuple[LedgerNode, ...]:
-        """A node for each new chain position, with what was placed at it; in mode `read` for the block alone."""
-        placed = [one for one in captured.retrieval.placed if not one.kept] if captured.retrieval else []
-        blocks = {one.chain: one for one in placed}
+        """A node for each new chain position, with what was placed at it; in mode `read` for the block alone. Of what
+        was asked as of another moment without it.
+        """
+        record = captured.retrieval if captured.retrieval and not captured.retrieval.apart else None
+        blocks = {one.chain: one for one in record.placed if not one.kept} if record else {}
         position = {digest: index for index, digest in enumerate(captured.digests) if digest is not None}
         tokens = {turn.chain: turn.token_count for turn in turns}
         nodes = []
@@ -492,8 +494,8 @@ class WritePath:
                     anew=block.anew if block else False,
                 )
             )
-        if captured.retrieval and (cut := captured.retrieval.cut) is not None:
-            found = captured.retrieval.retrieval_id
+        if record and (cut := record.cut) is not None:
+            found = record.retrieval_id
             nodes.append(LedgerNode(CUT, -1, None, cut, hashlib.sha256(cut).digest(), 0, found, anew=True))
         return tuple(nodes)
 

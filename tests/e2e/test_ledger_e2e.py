@@ -178,6 +178,15 @@ def test_as_of_neither_reads_nor_writes_the_ledger(talk: Talk) -> None:
     assert talk.sent[: len(before)] == before
 
 
+def test_what_as_of_was_given_stands_in_no_later_prompt(talk: Talk) -> None:
+    talk.say("say: hello")
+    assert talk.say(QUESTION, as_of=datetime.now(UTC).isoformat()).verdict == "injected"
+    assert "Lofthus" in talk.sent[-1]["content"]
+    talk.service.settle()
+    talk.say("say: now")
+    assert talk.sent[:-1] == talk.history[:-2]
+
+
 def test_as_of_shows_what_was_known_then_to_a_message_that_was_sent_before(talk: Talk) -> None:
     talk.say("say: hello")
     then = datetime.now(UTC).isoformat()
