@@ -339,8 +339,11 @@ class Remembering:
         return await off_loop(len(asked.body), work)
 
     def _summarises(self, asked: Asked) -> bool:
-        """Whether the oldest turns give way where the conversation does not fit; without that all of it is sent."""
-        return (asked.credential.limits.overflow or self._parts.settings.overflow) == "summarise"
+        """Whether the oldest turns give way where the conversation does not fit; without that all of it is sent, and
+        where nothing may be put into the prompt: their summary is memory.
+        """
+        chosen = asked.credential.limits.overflow or self._parts.settings.overflow
+        return asked.ask.inserts and chosen == "summarise"
 
     async def _cut(
         self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept

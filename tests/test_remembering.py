@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter
@@ -18,16 +18,17 @@ from memory.chain import chain
 from memory.config import Settings
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
-from memory.model import Recall, SessionRef
+from memory.model import IndexRow, Recall, Scope, SessionRef
 from memory.read.conversation import Conversation
 from memory.read.hot import item_of
 from memory.read.ledger import Kept
 from memory.read.recall import as_candidate
+from policies.key_limits import NO_LIMITS, KeyLimits
 from proxy.identity import Ask, Credential
 from proxy.prompt import Prompt, Room, assemble, bare_prompt
 from proxy.remembering import Asked, Remembered, Remembering
 from proxy.wire.chat_request import ChatRequest
-from tests.product_ledger import RULES, World
+from tests.product_ledger import RULES, Store, World
 from tests.test_recall import row, unit
 
 Messages = tuple[dict[str, Any], ...]
@@ -212,3 +213,49 @@ async def test_nobody_embeds_a_question_of_which_it_is_decided_already_what_stan
     remembering, asked, chat = remembering_of(world, hangs, TALK + TOOL, Works())
     assert (await remembering.remember(asked, chat, "full")).recall == Recall()
     assert [vector.cancelled() for vector in hangs.vectors] == [True]
+
+
+LONG = tuple({"role": role, "content": "w" * 400} for _ in range(4) for role in ("user", "assistant"))
+
+
+class SumsUp(Store):
+    """Postgres that has a rolling summary of every conversation."""
+
+    async def summary(self, *_: object) -> IndexRow | None:
+        return row("They spoke of goats.", unit(1, 0, 0, 0), kind="summary")
+
+
+class Narrow:
+    """Served models with a window that the long talk does not fit; two characters are a token."""
+
+    def window(self, model: str | None) -> int | None:
+        return 1_510
+
+    async def prompt_tokens(self, body: Mapping[str, Any], within_s: float | None = None) -> int | None:
+        return sum(len(one["content"]) for one in body["messages"]) // 2
+
+
+async def summed_up_for(ask: Ask, limits: KeyLimits = NO_LIMITS) -> tuple[ChatRequest, Prompt]:
+    """A talk that does not fit, and its prompt where its oldest turns may give way to their summary."""
+    world = World()
+    world.store = SumsUp()
+    world.another_process()
+    messages = [*LONG, {"role": "user", "content": "And now?"}]
+    chat = ChatRequest.parse(json.dumps({"model": "m", "max_tokens": 10, "messages": messages}).encode())
+    settings = Settings().model_copy(update={"overflow": "summarise"})
+    parts = SimpleNamespace(settings=settings, ledgers=world.ledgers, models=Narrow(), rules=RULES)
+    found = Conversation(SessionRef(new_id(), "s"), tuple(chain(b"k" * 32, messages)), None, False, None, False)
+    credential = Credential(world.scope.tenant, limits=limits)
+    asked = Asked(new_id(), datetime.now(UTC), perf_counter(), chat.body, chat, ask, None, credential)
+    has = Remembered(found, Kept(), Recall())
+    return chat, await Remembering(cast(Any, parts)).assemble(asked, chat, has)
+
+
+async def test_what_does_not_fit_gives_way_to_its_summary() -> None:
+    _, prompt = await summed_up_for(Ask(Scope(new_id())))
+    assert (prompt.cuts, prompt.count, b"goats" in prompt.body) == (True, 1, True)
+
+
+async def test_where_nothing_may_be_put_into_a_prompt_nothing_gives_way_to_a_summary() -> None:
+    chat, prompt = await summed_up_for(Ask(Scope(new_id()), mode="write"))
+    assert (prompt.body, prompt.cuts, prompt.count) == (chat.body, False, 0)
