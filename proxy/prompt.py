@@ -262,9 +262,12 @@ def summed_up(
     before: Placed | None,
     rules: Rules,
     retrieval_id: UUID,
+    tokens_max: int,
 ) -> Placed | None:
-    """The block of a message that has become the first that is sent: what came before it, then what stood there."""
-    block = rules.block(summary, {}, SUMMARY_TOKENS_MAX)
+    """The block of a message that has become the first that is sent: what came before it, in so many tokens at most,
+    then what stood there.
+    """
+    block = rules.block(summary, {}, tokens_max)
     if not block.text:
         return before
     entry = entry_of(block, retrieval_id)

@@ -45,13 +45,13 @@ from proxy.prompt import (
     COUNTED_BYTES_MAX,
     NOTHING_RESTORED,
     PERSONA_TOKENS_MAX,
+    SUMMARY_TOKENS_MAX,
     Prompt,
     Rules,
     ServedModels,
     assemble,
     room_for,
     summed_up,
-    wanted_tokens,
 )
 from proxy.wire.chat_request import ChatRequest
 
@@ -313,11 +313,12 @@ class Remembering:
         kept = replace(kept, blocks={at: one for at, one in kept.blocks.items() if not is_cut(chat, cut, at)})
         restored = has.restored
         if kept.owed or restored.candidates or any(candidate.admitted for candidate in recall.candidates):
-            most, cap = parts.settings.recall.budget_tokens_max, asked.credential.limits.injected_tokens_max
+            most, cap = parts.settings.recall.budget_tokens_max, _cap(asked)
             sections = {one.section for one in restored.candidates}
             most += PERSONA_TOKENS_MAX if "persona" in sections else 0
             most += parts.settings.checkpoint.tokens_max if sections - {"persona", "given"} else 0
-            wanted = wanted_tokens(asked.ask, most if cap is None else min(most, cap))
+            new = sum(one.tokens for one in kept.blocks.values() if not one.kept)
+            wanted = most if cap is None else max(0, min(most, cap - new))
         room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models, cut)
         newest = chat.newest_user
         work = partial(
@@ -377,7 +378,9 @@ class Remembering:
         chain = conversation.digests[cut.upto]
         if cut.upto == chat.newest_user or chain is None:
             return replace(kept, owed=(*summary, *kept.owed))
-        placed = summed_up(cut.upto, chain, summary, kept.blocks.get(cut.upto), parts.rules, asked.retrieval_id)
+        cap, before = _cap(asked), kept.blocks.get(cut.upto)
+        most = SUMMARY_TOKENS_MAX if cap is None else min(cap, SUMMARY_TOKENS_MAX)
+        placed = summed_up(cut.upto, chain, summary, before, parts.rules, asked.retrieval_id, most)
         return replace(kept, blocks={**kept.blocks, cut.upto: placed}) if placed else kept
 
     def note(self, asked: Asked, chat: ChatRequest, has: Remembered, prompt: Prompt) -> list[asyncio.Task[None]]:
@@ -440,6 +443,12 @@ def _mark_retrieved(keeping: asyncio.Task[Kept]) -> None:
     """It may fail when its client has left already: then nobody is told."""
     if not keeping.cancelled():
         keeping.exception()
+
+
+def _cap(asked: Asked) -> int | None:
+    """The most tokens that may be newly placed as far as the request and its key go; None where neither says."""
+    said = (asked.ask.budget, asked.credential.limits.injected_tokens_max)
+    return min((one for one in said if one is not None), default=None)
 
 
 def marks_of(conversation: Conversation) -> Marks:

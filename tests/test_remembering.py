@@ -259,3 +259,12 @@ async def test_what_does_not_fit_gives_way_to_its_summary() -> None:
 async def test_where_nothing_may_be_put_into_a_prompt_nothing_gives_way_to_a_summary() -> None:
     chat, prompt = await summed_up_for(Ask(Scope(new_id()), mode="write"))
     assert (prompt.body, prompt.cuts, prompt.count) == (chat.body, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("budget", "limits"), [(0, NO_LIMITS), (None, KeyLimits(injected_tokens_max=0)), (120, NO_LIMITS)]
+)
+async def test_a_summary_is_newly_placed_memory_and_within_its_cap(budget: int | None, limits: KeyLimits) -> None:
+    _, prompt = await summed_up_for(Ask(Scope(new_id()), budget=budget), limits)
+    assert prompt.cuts
+    assert prompt.tokens <= (budget or 0)
