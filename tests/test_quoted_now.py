@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from memory.chain import Digest
+from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Entry, IndexRow, Quoted, Scope, ScopeVersion, SessionRef, Shown, Withdrawn
@@ -213,6 +214,33 @@ async def test_another_attempt_keeps_what_it_was_given_in_place_of_what_the_law_
     went_on = [*opening, {"role": "assistant", "content": "In Bergen."}, {"role": "user", "content": "Since when?"}]
     await world.answers(went_on)
     assert (await world.blocks(went_on))[0] == again[0]
+
+
+class MayBeAway(Store):
+    """A store that does not say what the ledger has, while it is away."""
+
+    away = False
+
+    async def ledger(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        if self.away:
+            raise StoreUnavailable("away")
+        return await super().ledger(scope, session_id, chains)
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_what_another_process_has_withdrawn_stays_so_when_redis_has_forgotten_it(away: bool) -> None:
+    world, store = World(), MayBeAway()
+    world.store = store
+    world.another_process()
+    opening = [{"role": "user", "content": "Where does the boat lie?"}]
+    first = await world.blocks(opening)
+    (place,) = (place for place, value in store.places.items() if value)
+    store.places[place] = WITHDRAWN
+    world.hot.ledger.clear()
+    went_on = [*opening, {"role": "assistant", "content": "In Bergen."}, {"role": "user", "content": "Since when?"}]
+    await world.answers(went_on)
+    store.away = away
+    assert (await world.blocks(went_on)).get(0) == (first[0] if away else None)
 
 
 async def asking(table: Reading, world: World) -> Ledgers:

@@ -75,7 +75,9 @@ def _unpacked_json(raw: bytes) -> Entry:
 
 
 class EntryCache:
-    """Entries at hand, sealed and open, least recently used first out. They answer where Redis has lost them, too."""
+    """Entries at hand, sealed and open, least recently used first out. They answer where Redis has lost them, too, and
+    the store is away or behind.
+    """
 
     def __init__(self, bytes_max: int = _BYTES_MAX) -> None:
         self._bytes_max = bytes_max

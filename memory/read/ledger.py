@@ -207,19 +207,35 @@ class Ledgers:
         """What there is at these places, sealed; and what of it Redis did not know.
 
         The store is asked only where Redis has lost some of the history: that it knows nothing of the newest message is
-        what happens at every turn, unless the model has read it already.
+        what happens at every turn, unless the model has read it already. What it has goes before what is at hand, which
+        another process may have withdrawn or placed anew since; what it has not may not be stored yet.
         """
         session = conversation.session
         wanted = (*MARKS, *places.values())
         raw = {digest: conversation.ledger[digest] for digest in wanted if digest in conversation.ledger}
         unknown = [digest for digest in wanted if digest not in raw]
         found = self._entries.raw(scope.tenant, session.session_id, unknown)
-        asked = [digest for digest in unknown if digest not in found]
         undecided = places.get(newest) if newest is not None else None
-        if not conversation.is_new and any(digest not in (undecided, *MARKS) for digest in asked):
-            stored = await self._store.ledger(scope, session.session_id, asked)
-            found |= {Digest(chain): value for chain, value in stored.items() if value or chain != undecided}
+        lost = [digest for digest in unknown if digest not in (undecided, *MARKS)]
+        if lost and not conversation.is_new:
+            sure = {one for one, value in found.items() if value == WITHDRAWN or one == RESTORE}
+            asked = [digest for digest in unknown if digest not in sure]  # of these it hears late, or never
+            stored = await self._stored(scope, session.session_id, asked, at_hand=found.keys() >= set(lost))
+            may_be_newer = (undecided, *found)
+            found |= {Digest(chain): value for chain, value in stored.items() if value or chain not in may_be_newer}
         return {**raw, **found}, found
+
+    async def _stored(
+        self, scope: Scope, session_id: UUID, chains: Sequence[Digest], *, at_hand: bool
+    ) -> Mapping[bytes, bytes]:
+        """What the store has at these places. Where all is `at_hand` it has no time to lose and may be away."""
+        try:
+            async with asyncio.timeout(CONFIRM_S if at_hand else None):
+                return await self._store.ledger(scope, session_id, chains)
+        except (StoreUnavailable, TimeoutError):
+            if not at_hand:
+                raise
+            return {}
 
     async def note(
         self,
