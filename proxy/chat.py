@@ -396,8 +396,11 @@ class ChatCompletions:
         chain_key = await self._parts.keys.chain_key(asked.ask.scope.tenant)
 
         def known_by() -> Known:
-            answers = outcome.digests(chain_key, conversation.tip)
-            return answers, outcome.pairs(chain_key, asked.last_said(conversation), conversation, answers)
+            answers, said = outcome.digests(chain_key, conversation.tip), asked.last_said(conversation)
+            pairs = outcome.pairs(chain_key, said, conversation, answers)
+            if ready.chat.continue_final_message:
+                answers += outcome.joined(chain_key, conversation.before_tip, said)
+            return answers, pairs
 
         try:
             await self._parts.capture.exchange(captured, conversation, known_by, ready.noting)

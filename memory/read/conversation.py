@@ -100,6 +100,12 @@ class Conversation:
         """The digest of the last chained message."""
         return _tip(self.digests)
 
+    @property
+    def before_tip(self) -> Digest | None:
+        """The digest of the one before it."""
+        chained = [digest for digest in self.digests if digest is not None]
+        return chained[-2] if len(chained) > 1 else None
+
 
 class HotState(Protocol):
     """Session state that may be lost."""

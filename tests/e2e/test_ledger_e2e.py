@@ -139,6 +139,17 @@ def test_a_tool_loop_changes_nothing_that_the_model_has_read(talk: Talk) -> None
         before = sent(talk.upstream)
 
 
+def test_an_answer_that_its_client_had_begun_is_one_message_of_the_same_conversation(talk: Talk) -> None:
+    begun = "It is in"
+    talk.history += [turn("user", QUESTION), turn("assistant", begun)]
+    first = talk.again(body={"continue_final_message": True, "add_generation_prompt": False})
+    talk.history = [*talk.history[:-2], turn("assistant", begun + first.text)]
+    before = talk.sent[:-1]
+    second = talk.say("say: thanks")
+    assert second.session == first.session
+    assert talk.sent[: len(before)] == before
+
+
 @pytest.mark.parametrize("mode", ["off", "write"])
 def test_modes_without_memory_send_none_and_lose_none(talk: Talk, mode: str) -> None:
     talk.say(QUESTION)
