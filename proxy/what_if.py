@@ -52,13 +52,14 @@ DEADLINE_S: Final = 30.0
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is to be different. `in_prompt`: memories taken as being in the prompt already, so that they are not placed
-    anew.
+    anew; `contained`: the conversation that the prompt holds whole, of which nothing is recalled.
     """
 
     as_of: datetime
     without: frozenset[UUID] = frozenset()
     config: Mapping[str, int] = field(default_factory=dict)
     in_prompt: frozenset[UUID] = frozenset()
+    contained: UUID | None = None
 
 
 class WhatIf:
@@ -134,7 +135,7 @@ class WhatIf:
         now: datetime,
     ) -> Question:
         """The question that the live path asked, of the store as it stood at `asked.as_of`."""
-        where = self.where(asked, holder, now)
+        where = replace(self.where(asked, holder, now), exclude_session_id=asked.contained)
         turns = settings.session.replay_turns
         opens = not any(view.role == "assistant" for view in chat.messages)
         quoted = bool(turns) and captured.named and opens and where.ceiling is not Sensitivity.PUBLIC

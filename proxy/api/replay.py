@@ -20,6 +20,7 @@ from uuid import UUID
 from aiohttp import web
 
 from memory import payload
+from memory.chain import chain
 from memory.envelope import Binding, key_id_of, unseal
 from memory.errors import EnvelopeUnreadable, Gone, MemoryInvalid, NotFound
 from memory.ids import is_words
@@ -200,6 +201,7 @@ class Replay:
             without=without,
             config=asked.config,
             in_prompt=frozenset(map(UUID, before)),
+            contained=await self._contained(caller, kept),
         )
         ask = replace(caller.ask, budget=_budget(caller.ask, kept.chat))
         restored = await self._restored(caller, holder, kept, question)
@@ -232,6 +234,16 @@ class Replay:
                 "notes": notes,
             }
         )
+
+    async def _contained(self, caller: Caller, kept: Kept) -> UUID | None:
+        """The conversation that the prompt held whole; None where its client may have sent only a part of it."""
+        captured = kept.captured
+        if captured.named or kept.cut is not None:
+            return None
+        key = await self._parts.keys.chain_key(caller.scope.tenant)
+        messages = [one.value for one in kept.chat.messages]
+        digests = await off_loop(len(captured.request), lambda: tuple(chain(key, messages)))
+        return captured.session.session_id if digests == captured.digests else None
 
     async def _restored(self, caller: Caller, holder: Holder, kept: Kept, asked: Asked) -> tuple[Candidate, ...]:
         """What of a checkpoint the request was given, less what is left out, in the words of the moment asked about."""

@@ -304,6 +304,19 @@ def test_the_same_recall_of_the_store_as_it_stood_gives_the_same_bytes(
     assert before["block"] is None and before["request"].encode() == of_one(json.dumps(QUESTION))
 
 
+def test_the_same_recall_tells_a_branch_nothing_of_another(service: Service, upstream: str, user: str) -> None:
+    first = ask(service, "say: hello", user)
+    history = [turn("user", "say: hello"), turn("assistant", first.text)]
+    ask(service, [*history, turn("user", f"{FACT}\nsay: Noted.")], user)
+    service.settle()
+    retrieval = ask(service, [*history, turn("user", QUESTION)], user).memory("retrieval")
+    (seen,) = last(upstream)
+    assert b"Lofthus" not in seen.body
+    service.settle()
+    said = service.call("POST", f"/memory/v1/replay/{retrieval}", {}, X_Memory_User=user)
+    assert (said["diff"]["added"], said["request"].encode()) == ([], seen.body)
+
+
 def test_another_configuration_places_what_it_allows(service: Service, user: str) -> None:
     tell(service, FACT, user)
     retrieval = post(service, user, of_one(json.dumps(QUESTION)))
