@@ -336,6 +336,15 @@ async def test_a_window_that_slides_stays_one_conversation() -> None:
         assert (await client.ask(window, LONG[(2 * turn + 1) % 12])).session == whole.session
 
 
+async def test_a_long_window_of_which_only_the_last_answer_is_known_stays_one_conversation() -> None:
+    client, texts = Client(), [f"this is what was said at place {number}, at some length" for number in range(42)]
+    for turn in range(20):
+        whole = await client.ask(said(*texts[: 2 * turn + 1]), texts[2 * turn + 1])
+    client.hot.pairs = dict(list(client.hot.pairs.items())[-1:])  # the others were said more than a day ago
+    found = await client.ask(said(*texts[2:41]), texts[41])
+    assert (found.session, found.digests[-1]) == (whole.session, chain(KEY, said(*texts[:41]))[-1])
+
+
 async def test_a_history_with_its_middle_cut_out_goes_on_behind_the_cut() -> None:
     client = Client()
     whole = await talked(client, 5)

@@ -8,14 +8,16 @@ been dropped: what was placed stands again, and what was stored is not stored an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from typing import Final
 
 from memory.chain import Digest, extend, message_text, pair_digest
 from memory.model import SessionRef
 
-# The first answers that are looked for, in one trip: a client drops from the front or cuts out of the middle.
+# The first answers that are looked for, and the last, in one trip: a client drops from the front or cuts out of the
+# middle, and of a talk that goes on for days Redis has forgotten what was said first.
 PAIRS_LOOKED_UP_MAX: Final = 16
 # Characters that a pair must have to be told from others: "Thanks." and "You are welcome." end many conversations.
 PAIR_CHARACTERS_MIN: Final = 48
@@ -40,19 +42,19 @@ def pair_of(chain_key: bytes, before: object, answer: object) -> Digest | None:
 def pairs_of(
     chain_key: bytes, messages: Sequence[object], digests: Sequence[Digest | None], known: int
 ) -> dict[int, Digest]:
-    """The pairs behind place `known`, by the place of their answer, the first PAIRS_LOOKED_UP_MAX."""
-    found: dict[int, Digest] = {}
-    previous: object = None
-    for at, (message, digest) in enumerate(zip(messages, digests, strict=True)):
-        if digest is None:
-            continue
-        is_answer = isinstance(message, Mapping) and message.get("role") == "assistant"
-        if at > known and is_answer and previous is not None and (pair := pair_of(chain_key, previous, message)):
-            found[at] = pair
-            if len(found) == PAIRS_LOOKED_UP_MAX:
-                break
-        previous = message
-    return found
+    """The pairs behind place `known`, by the place of their answer, PAIRS_LOOKED_UP_MAX from either end."""
+    chained = [at for at, digest in enumerate(digests) if digest is not None]
+    answers = [(before, at) for before, at in pairwise(chained) if at > known and _is_answer(messages[at])]
+
+    def first(places: Iterable[tuple[int, int]]) -> list[tuple[int, Digest]]:
+        said = ((at, pair_of(chain_key, messages[before], messages[at])) for before, at in places)
+        return list(islice(((at, pair) for at, pair in said if pair is not None), PAIRS_LOOKED_UP_MAX))
+
+    return dict(sorted({*first(answers), *first(reversed(answers))}))
+
+
+def _is_answer(message: object) -> bool:
+    return isinstance(message, Mapping) and message.get("role") == "assistant"
 
 
 def rejoined(
