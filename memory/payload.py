@@ -182,7 +182,7 @@ def _retrieval(raw: dict[str, Any] | None) -> Retrieval | None:
             "candidates": tuple(raw["candidates"]),
             "placed": placed,
             "left_out": tuple(raw["left_out"]) if raw.get("left_out") else None,
-            "cut": Digest(base64.b64decode(raw["cut"])) if raw.get("cut") else None,
+            "cut": base64.b64decode(raw["cut"]) if raw.get("cut") else None,
             "withdrawn": tuple(
                 Withdrawn(Digest(base64.b64decode(one["chain"])), one["reason"]) for one in raw.get("withdrawn", ())
             ),

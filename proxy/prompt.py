@@ -365,7 +365,7 @@ def retrieval_record(
     exact: bool,
     millis: float,
     now: datetime,
-    new_cut: Digest | None = None,
+    new_cut: bytes | None = None,
     apart: bool = False,
 ) -> Retrieval:
     """The record of what this request was given; `new_cut` is the first message that is sent from now on, `apart`: it

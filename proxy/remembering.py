@@ -17,7 +17,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.bounded import bounded_at
-from memory.chain import Digest, chain
+from memory.chain import DIGEST_BYTES, Digest, chain
 from memory.checkpoints import Restored
 from memory.config import Settings
 from memory.errors import MemoryProxyFault
@@ -26,7 +26,7 @@ from memory.keys import KeyRing
 from memory.model import Entry, Recall, Rung, Vector, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import lap
-from memory.read.conversation import CUT, GIVEN, RESTORE, Conversation, Conversations, Marks
+from memory.read.conversation import CUT, CUTS_KNOWN, GIVEN, RESTORE, Conversation, Conversations, Marks, newest_cut
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
 from memory.read.ledger import Kept, Ledgers, in_time, noted
@@ -353,8 +353,7 @@ class Remembering:
         parts = self._parts
         if not self._summarises(asked):
             return None, False
-        known = kept.cut is not None and kept.cut in conversation.digests
-        before = cut_at(chat, conversation.digests.index(kept.cut)) if known else None
+        before = cut_at(chat, conversation.digests.index(kept.cut)) if kept.cut else None
         window, size = parts.models.window(chat.model), bytes_of(chat, before)
         room = (window or 0) - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
         if window is None or size // 2 <= room or size > COUNTED_BYTES_MAX:
@@ -432,7 +431,7 @@ class Remembering:
         withdrawn: Sequence[Withdrawn],
         *,
         anew: bool = False,
-        cut: Digest | None = None,
+        cut: bytes | None = None,
     ) -> asyncio.Task[None]:
         scope, session, found = asked.ask.scope, has.conversation.session, has.kept.found
         work = self._parts.ledgers.note(scope, session, entries, found, withdrawn, anew=anew, cut=cut, drops=has.drops)
@@ -467,12 +466,14 @@ def _contained(conversation: Conversation, summarises: bool) -> UUID | None:
 
 def _sent(conversation: Conversation, summarises: bool) -> list[bytes]:
     """The turns that the prompt contains: what was cut out of it before may be recalled."""
-    first = conversation.ledger.get(CUT) if summarises else None
     digests = conversation.digests
-    from_here = digests.index(Digest(first)) if first and first in digests else 0
+    first = newest_cut(conversation.ledger.get(CUT, b""), digests) if summarises else None
+    from_here = digests.index(first) if first else 0
     return [digest for digest in digests[from_here:] if digest is not None]
 
 
-def new_cut(conversation: Conversation, prompt: Prompt) -> Digest | None:
-    """The first message that is sent from this request on; None where nothing was cut now."""
-    return conversation.digests[prompt.cut.upto] if prompt.cuts and prompt.cut else None
+def new_cut(conversation: Conversation, prompt: Prompt) -> bytes | None:
+    """The first message that is sent from now on, and those of other branches; None where nothing was cut now."""
+    here = conversation.digests[prompt.cut.upto] if prompt.cuts and prompt.cut else None
+    others = conversation.ledger.get(CUT, b"")[: (CUTS_KNOWN - 1) * DIGEST_BYTES]
+    return None if here is None else here + others

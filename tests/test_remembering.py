@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -21,6 +22,7 @@ from memory.ids import new_id
 from memory.model import IndexRow, Recall, Scope, SessionRef
 from memory.read.conversation import Conversation
 from memory.read.hot import item_of
+from memory.read.items import Filter
 from memory.read.ledger import Kept
 from memory.read.recall import as_candidate
 from policies.key_limits import NO_LIMITS, KeyLimits
@@ -221,8 +223,11 @@ LONG = tuple({"role": role, "content": "w" * 400} for _ in range(4) for role in 
 class SumsUp(Store):
     """Postgres that has a rolling summary of every conversation."""
 
-    async def summary(self, *_: object) -> IndexRow | None:
-        return row("They spoke of goats.", unit(1, 0, 0, 0), kind="summary")
+    async def summary(self, tenant: UUID, scope_ids: Sequence[int], session_id: UUID) -> IndexRow | None:
+        if not self.rows:
+            told = row("They spoke of goats.", unit(1, 0, 0, 0), kind="summary")
+            self.rows[told.memory_id] = told
+        return next(iter(self.rows.values()))
 
 
 class Narrow:
@@ -235,20 +240,42 @@ class Narrow:
         return sum(len(one["content"]) for one in body["messages"]) // 2
 
 
+class LongTalk:
+    """A conversation that does not fit and whose oldest turns may give way to their summary."""
+
+    def __init__(self) -> None:
+        self.world, self.works, self.session = World(), Works(), SessionRef(new_id(), "s")
+        self.world.store = SumsUp()
+        self.world.another_process()
+        settings = Settings().model_copy(update={"overflow": "summarise"})
+        parts = SimpleNamespace(
+            settings=settings, ledgers=self.world.ledgers, models=Narrow(), rules=RULES, capture=self.works
+        )
+        self.remembering = Remembering(cast(Any, parts))
+
+    async def sent(self, messages: Messages, ask: Ask, limits: KeyLimits = NO_LIMITS) -> tuple[ChatRequest, Prompt]:
+        """One request of it and its prompt, of which the ledger is told."""
+        chat = ChatRequest.parse(json.dumps({"model": "m", "max_tokens": 10, "messages": list(messages)}).encode())
+        digests = tuple(chain(b"k" * 32, list(messages)))
+        ledger = {place: value for (_, place), value in self.world.hot.ledger.items()}
+        found = Conversation(self.session, digests, None, False, None, False, ledger=ledger)
+        kept = await self.world.ledgers.kept(
+            ask.scope, found, chat.places(digests), chat.newest_user, Filter(), datetime.now(UTC)
+        )
+        credential = Credential(ask.scope.tenant, limits=limits)
+        asked = Asked(new_id(), datetime.now(UTC), perf_counter(), chat.body, chat, ask, None, credential)
+        has = Remembered(found, kept, Recall())
+        prompt = await self.remembering.assemble(asked, chat, has)
+        self.remembering.note(asked, chat, has, prompt)
+        for work in self.works.under_way:
+            await work
+        self.works.under_way.clear()
+        return chat, prompt
+
+
 async def summed_up_for(ask: Ask, limits: KeyLimits = NO_LIMITS) -> tuple[ChatRequest, Prompt]:
-    """A talk that does not fit, and its prompt where its oldest turns may give way to their summary."""
-    world = World()
-    world.store = SumsUp()
-    world.another_process()
-    messages = [*LONG, {"role": "user", "content": "And now?"}]
-    chat = ChatRequest.parse(json.dumps({"model": "m", "max_tokens": 10, "messages": messages}).encode())
-    settings = Settings().model_copy(update={"overflow": "summarise"})
-    parts = SimpleNamespace(settings=settings, ledgers=world.ledgers, models=Narrow(), rules=RULES)
-    found = Conversation(SessionRef(new_id(), "s"), tuple(chain(b"k" * 32, messages)), None, False, None, False)
-    credential = Credential(world.scope.tenant, limits=limits)
-    asked = Asked(new_id(), datetime.now(UTC), perf_counter(), chat.body, chat, ask, None, credential)
-    has = Remembered(found, Kept(), Recall())
-    return chat, await Remembering(cast(Any, parts)).assemble(asked, chat, has)
+    """A talk that does not fit and its prompt."""
+    return await LongTalk().sent((*LONG, {"role": "user", "content": "And now?"}), ask, limits)
 
 
 async def test_what_does_not_fit_gives_way_to_its_summary() -> None:
@@ -268,3 +295,18 @@ async def test_a_summary_is_newly_placed_memory_and_within_its_cap(budget: int |
     _, prompt = await summed_up_for(Ask(Scope(new_id()), budget=budget), limits)
     assert prompt.cuts
     assert prompt.tokens <= (budget or 0)
+
+
+async def test_a_branch_that_does_not_fit_moves_nothing_in_another() -> None:
+    talk, ask = LongTalk(), Ask(Scope(new_id()))
+    one = (*LONG, {"role": "user", "content": "And now?"})
+    apart = ({**said, "content": "v" * 400} for said in LONG[2:])
+    other = (*LONG[:2], *apart, {"role": "user", "content": "And here?"})
+    _, first = await talk.sent(one, ask)
+    _, elsewhere = await talk.sent(other, ask)
+    assert first.cuts and elsewhere.cuts
+    on = ({"role": "assistant", "content": "Aye."}, {"role": "user", "content": "And then?"})
+    for messages, before in ((one, first), (other, elsewhere)):
+        _, then = await talk.sent((*messages, *on), ask)
+        assert (then.cut, then.cuts) == (before.cut, False)
+        assert then.placed[0].text == before.placed[0].text

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final, Protocol
 from uuid import UUID
 
-from memory.chain import Digest
+from memory.chain import DIGEST_BYTES, Digest
 from memory.errors import MemoryProxyFault
 from memory.ids import keyed_id, new_id
 from memory.model import Scope, SessionRef
@@ -25,7 +25,8 @@ from memory.read.at_hand import AnswersAtHand
 from memory.read.dropped import Joint, pairs_of, rejoined
 
 CUT: Final = Digest(b"cut".ljust(32, b"\x00"))
-"""The place in a conversation's ledger that says from which message on it is sent: that one's digest."""
+"""The place in a conversation's ledger that says from which message on it is sent: that one's digest, and behind it
+those of other branches, the newest first."""
 RESTORE: Final = Digest(b"restore".ljust(32, b"\x00"))
 """The place in a conversation's ledger that says which checkpoint its next message is to be given."""
 GIVEN: Final = Digest(b"given".ljust(32, b"\x00"))
@@ -37,6 +38,8 @@ WITHDRAWN: Final = b"-"
 
 # The answers to look a prefix up by, newest first: one round trip, and a client that edits goes back a few turns.
 ANSWERS_LOOKED_UP_MAX: Final = 32
+# Branches of a conversation of which it is known from which message on they are sent.
+CUTS_KNOWN: Final = 8
 # Erasures that are told apart: what began before them counts as erased.
 ERASURES_KNOWN: Final = 256
 
@@ -343,6 +346,12 @@ def _asked(
 
 def _tip(digests: Sequence[Digest | None]) -> Digest | None:
     return next((digest for digest in reversed(digests) if digest is not None), None)
+
+
+def newest_cut(cuts: bytes, digests: Sequence[Digest | None]) -> Digest | None:
+    """The message from which on this branch is sent; None where it is sent whole."""
+    known = {cuts[at : at + DIGEST_BYTES] for at in range(0, len(cuts), DIGEST_BYTES)}
+    return next((digest for digest in reversed(digests) if digest in known), None)
 
 
 def session_ref(chain_key: bytes, scope: Scope, label: str) -> SessionRef:

@@ -24,7 +24,16 @@ from memory.errors import EnvelopeUnreadable, MemoryProxyFault, StoreUnavailable
 from memory.ids import is_words
 from memory.keys import KeyRing
 from memory.model import Candidate, Entry, IndexRow, Placed, Quoted, Scope, ScopeVersion, SessionRef, Withdrawn
-from memory.read.conversation import CUT, GIVEN, MARKS, RESTORE, WITHDRAWN, Conversation, scope_key
+from memory.read.conversation import (
+    CUT,
+    GIVEN,
+    MARKS,
+    RESTORE,
+    WITHDRAWN,
+    Conversation,
+    newest_cut,
+    scope_key,
+)
 from memory.read.entries import EntryCache, packed, print_of, unpacked
 from memory.read.hot import HotScope, HotScopes, IndexUnreadable, ScopeTooLarge, item_of
 from memory.read.items import Filter, IndexItem
@@ -183,7 +192,7 @@ class Ledgers:
         }
         entries = {at: entry for at, entry in opened.items() if entry is not None}
         known = frozenset(at for at, digest in places.items() if digest in raw)
-        cut, restore = Digest(raw[CUT]) if raw.get(CUT) else None, raw.get(RESTORE) or None
+        cut, restore = newest_cut(raw.get(CUT, b""), conversation.digests), raw.get(RESTORE) or None
         kept = Kept(known=known, found=found, cut=cut, restore=restore, given=bool(raw.get(GIVEN)))
         if not entries and not conversation.dropped:
             return kept
@@ -246,7 +255,7 @@ class Ledgers:
         withdrawn: Sequence[Withdrawn],
         *,
         anew: bool = False,
-        cut: Digest | None = None,
+        cut: bytes | None = None,
         drops: int | None = None,
     ) -> None:
         """Have every process know what is placed now (None: nothing), what was `found` in the store and what was
