@@ -226,12 +226,20 @@ def _tool_call(call: object) -> bytes:
 def _arguments(arguments: object) -> bytes:
     if arguments is None:
         return b""
-    if not isinstance(arguments, str):
-        return _stable_dump(arguments)
+    text = arguments if isinstance(arguments, str) else _stable_dump(arguments).decode()
     try:
-        return _stable_dump(json.loads(arguments))
+        return _stable_dump(_ARGUMENTS.decode(text))
     except (ValueError, RecursionError):
-        return _utf8(arguments)
+        return _utf8(text)
+
+
+def _number(raw: str) -> float:
+    """A client that parses 20.0 and writes it again may write 20: JavaScript has one kind of number."""
+    value = float(raw)
+    return int(value) if value.is_integer() else value
+
+
+_ARGUMENTS = json.JSONDecoder(parse_float=_number)
 
 
 def _stable_dump(value: object) -> bytes:

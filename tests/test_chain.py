@@ -115,6 +115,14 @@ def picture(url: str, kind: str = "image_url") -> dict[str, object]:
     return user([{"type": kind, kind: {"url": url, "detail": "low"}}])
 
 
+def test_numbers_that_javascript_writes_otherwise_are_equal() -> None:
+    written = '{"x": 20.0, "y": [1e2, -0.0, 0.5, 1e400]}'
+    again = calling('{"x":20,"y":[100,0,0.5,1e999]}')
+    assert canonical_message(calling(written)) == canonical_message(again)
+    assert canonical_message(calling(json.loads(written))) == canonical_message(again)
+    assert canonical_message(calling('{"x":20.5}')) != canonical_message(calling('{"x":20}'))
+
+
 def test_equal_files_are_equal_however_they_are_sent() -> None:
     encoded = base64.b64encode(PNG).decode()
     expected = picture(f"data:image/png;base64,{encoded}")
