@@ -196,7 +196,7 @@ def assemble(
     block = rules.block(candidates, recall.terms, room.budget, standing)
     reason = "overflow" if cuts else _reason(recall, kept, room, block, restored)
     if block.text and open_to_new and position is not None and chain is not None and not _says_no_more(block, before):
-        blocks[position] = Placed(position, chain, entry_of(block, retrieval_id), anew=position in kept.known)
+        blocks[position] = Placed(position, chain, entry_of(block, retrieval_id), anew=opens)
     else:
         block = Block("", 0, (), block.left_out)
     if not blocks:

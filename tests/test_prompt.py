@@ -233,6 +233,14 @@ def test_a_message_that_the_ledger_has_decided_about_gets_nothing_new() -> None:
     assert json.loads(again.body)["messages"][2]["content"] == again.placed[0].text + "two"
 
 
+def test_what_an_opening_is_given_goes_before_what_an_earlier_attempt_was_given() -> None:
+    """Of a named conversation it is not asked what that was."""
+    prompt = assemble(
+        request(user("hi")), FOUND, Kept(), Room(9999), RULES, chain=CHAIN, retrieval_id=new_id(), salt=None, opens=True
+    )
+    assert [one.anew for one in prompt.placed] == [True]
+
+
 def test_what_an_opening_is_given_in_place_of_what_was_withdrawn_stays_there() -> None:
     kept = replace(kept_at(known=[0]), withdrawn=(Withdrawn(CHAIN, "hidden"), Withdrawn(Digest(b"o" * 32), "hidden")))
     prompt = assemble(

@@ -367,6 +367,17 @@ async def test_where_nothing_was_placed_a_later_attempt_may_place(store: Stores)
     }
 
 
+async def test_of_two_attempts_at_an_opening_the_later_one_stands_whichever_is_stored_first(store: Stores) -> None:
+    commit, again = exchange(store.scope(), "s", 0), exchange(store.scope(), "s", 2)
+    earlier, later = (
+        dataclasses.replace(with_block(commit.nodes[0], sealed), anew=True) for sealed in (b"earlier", b"later")
+    )
+    await store.write.commit(dataclasses.replace(commit, nodes=(later,)), now=T0)
+    await store.write.commit(dataclasses.replace(again, nodes=(earlier, *again.nodes)), now=T0)
+    found = await store.read.ledger(store.scope(), commit.session.session_id, [later.chain])
+    assert found == {later.chain: b"later"}
+
+
 @pytest.mark.parametrize("anew", [False, True])
 async def test_what_is_withdrawn_never_comes_back_and_another_attempt_is_given_something_else(
     store: Stores, anew: bool

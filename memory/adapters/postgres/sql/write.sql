@@ -245,7 +245,8 @@ ON CONFLICT DO NOTHING;
 
 -- name: add_ledger_node
 -- One chain position of the ledger: what was placed once stays as it was, where nothing was something may be. Another
--- attempt at an opening may be given something else (anew), also in place of what was withdrawn.
+-- attempt at an opening may be given something else (anew), also in place of what was withdrawn: the later one, whichever
+-- is stored first. Places that are no message's (-1) have other ids than retrievals.
 -- $1 tenant uuid, $2 session_id uuid, $3 chain bytea, $4 scope_id int8, $5 epoch int4, $6 position int4,
 -- $7 token_count int4, $8 placed_sealed bytea, $9 placed_sha256 bytea, $10 placed_tokens int4, $11 retrieval_id uuid,
 -- $12 now timestamptz, $13 anew bool
@@ -256,7 +257,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (tenant_id, session_id, chain) DO UPDATE
 SET placed_sealed = EXCLUDED.placed_sealed, placed_sha256 = EXCLUDED.placed_sha256,
     placed_tokens = EXCLUDED.placed_tokens, retrieval_id = EXCLUDED.retrieval_id, withdrawn_at = NULL
-WHERE EXCLUDED.retrieval_id IS NOT NULL AND ($13 OR (ledger.retrieval_id IS NULL AND ledger.withdrawn_at IS NULL));
+WHERE EXCLUDED.retrieval_id IS NOT NULL
+  AND CASE WHEN $13 THEN ledger.retrieval_id IS NULL OR ledger.position < 0 OR ledger.retrieval_id < EXCLUDED.retrieval_id
+      ELSE ledger.retrieval_id IS NULL AND ledger.withdrawn_at IS NULL END;
 
 -- name: withdraw_places
 -- What was placed here is never sent again.
