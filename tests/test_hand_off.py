@@ -297,28 +297,32 @@ async def test_a_dead_sibling_s_spool_is_drained_and_removed(
         assert hand_off.where() == "queue"
 
 
-gate = asyncio.Event()
-
-
 class HungSpool(Spool):
     """A disk that does not answer until it is let go."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, MIB)
+        self.gate = asyncio.Event()
+
     async def append(self, entry: Entry) -> None:
-        await gate.wait()
+        await self.gate.wait()
         await super().append(entry)
+
+    async def peek(self, *, count: int, bytes_max: int) -> list[Entry]:
+        await self.gate.wait()
+        return await super().peek(count=count, bytes_max=bytes_max)
 
 
 async def test_a_hung_disk_does_not_hold_answers_and_loses_nothing_when_it_wakes(
     queue: SwitchedQueue, counts: Counts, tmp_path: Path
 ) -> None:
-    gate.clear()
-    spool = HungSpool(tmp_path / "own.spool", MIB)
+    spool = HungSpool(tmp_path / "own.spool")
     hand_off = a_hand_off(queue, spool, counts, spool_hold_ms=20.0)
     queue.up = False
     entry = an_entry()
     assert await asyncio.wait_for(hand_off.hand_off(entry), 10) == "none"
     assert (hand_off.where(), hand_off.held()) == ("none", 1)
-    gate.set()
+    spool.gate.set()
     queue.up = True
     async with draining(hand_off):
         await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
@@ -329,24 +333,84 @@ class DefectiveSpool(HungSpool):
     """A disk that hangs, and a defect of ours behind it."""
 
     async def append(self, entry: Entry) -> None:
-        await gate.wait()
+        await self.gate.wait()
         raise KeyError("a defect")
 
 
 async def test_a_hung_disk_that_fails_in_an_unforeseen_way_loses_nothing(
     queue: SwitchedQueue, counts: Counts, tmp_path: Path
 ) -> None:
-    gate.clear()
-    hand_off = a_hand_off(queue, DefectiveSpool(tmp_path / "own.spool", MIB), counts, spool_hold_ms=20.0)
+    spool = DefectiveSpool(tmp_path / "own.spool")
+    hand_off = a_hand_off(queue, spool, counts, spool_hold_ms=20.0)
     queue.up = False
     entry = an_entry()
     assert await asyncio.wait_for(hand_off.hand_off(entry), 10) == "none"
-    gate.set()
+    spool.gate.set()
     await asyncio.sleep(0.01)
     assert (hand_off.held(), counts["spool_failed"]) == (1, 1)
     queue.up = True
     async with draining(hand_off):
         await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+        assert queue.ids() == [entry.exchange_id]
+
+
+async def test_behind_a_hung_disk_memory_holds_a_bounded_amount(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    spool = HungSpool(tmp_path / "own.spool")
+    hand_off = a_hand_off(queue, spool, counts, spool_hold_ms=20.0, memory_bytes_max=50_000)
+    queue.up = False
+    entries = [an_entry(10_000) for _ in range(10)]
+    assert [await hand_off.hand_off(entry) for entry in entries] == ["none"] * 10
+    assert (hand_off.held(), counts["dropped"]) == (6, 4)  # one is on its way to the disk
+    spool.gate.set()
+    queue.up = True
+    while not spool.pending:
+        await asyncio.sleep(0.01)
+    async with draining(hand_off):
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+        assert queue.ids() == [entry.exchange_id for entry in (entries[0], *entries[5:])]
+
+
+@pytest.mark.parametrize("spooled", [0, 1])
+async def test_a_queue_that_is_back_is_used_although_the_disk_hangs(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path, spooled: int
+) -> None:
+    spool = HungSpool(tmp_path / "own.spool")
+    spool.gate.set()
+    hand_off = a_hand_off(queue, spool, counts, spool_hold_ms=300.0)
+    async with draining(hand_off):
+        queue.up = False
+        assert [await hand_off.hand_off(an_entry()) for _ in range(spooled)] == ["spool"] * spooled
+        spool.gate.clear()
+        waiting = asyncio.create_task(hand_off.hand_off(an_entry()))
+        while not hand_off.held():
+            await asyncio.sleep(0.01)
+        queue.up = True  # while the append may still come
+        assert await waiting == "none"
+        async with asyncio.timeout(10):
+            while await hand_off.hand_off(an_entry()) != "queue":
+                await asyncio.sleep(0.01)
+        queue.up = False
+        assert await hand_off.hand_off(an_entry()) == hand_off.where() == "none"
+        spool.gate.set()
+
+
+async def test_what_waits_here_is_moved_although_the_spools_of_others_hang(
+    queue: SwitchedQueue, spool: Spool, counts: Counts
+) -> None:
+    async def hang() -> Sequence[Spool]:
+        await asyncio.Event().wait()
+        return ()
+
+    hand_off = HandOff(queue, spool, hold_ms=50.0, memory_bytes_max=MIB, meter=counts, orphans=hang, retry_s=0.01)
+    async with draining(hand_off):
+        await asyncio.sleep(0.05)  # they are being looked for
+        queue.up = False
+        entry = an_entry()
+        assert await hand_off.hand_off(entry) == "spool"
+        queue.up = True
+        await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 10)
         assert queue.ids() == [entry.exchange_id]
 
 

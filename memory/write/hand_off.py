@@ -6,6 +6,7 @@
 
 Fails open: it never raises and the answer's last byte is never held longer than the bounds. Once something waits here,
 new entries queue up behind it (spool, then memory), so that a subject's exchanges reach the queue in their order.
+Behind a disk that hangs they do not: the queue is asked for each, and only a bounded amount waits.
 Refuses to lose silently: what memory must drop is the oldest, counted and logged with its id, never its content.
 """
 
@@ -146,20 +147,9 @@ class HandOff:
 
     async def keep_draining(self) -> None:
         """Move what waits here, and what dead siblings left, for ever; run as a task, cancel it before `close`."""
-        self._wake.set()
-        pause_s = self._retry_s
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._orphans_each_s):
-                    await self._wake.wait()
-            self._wake.clear()
-            own = await self._attempt(self._drain_own)
-            if await self._attempt(self._drain_orphans) and own:
-                pause_s = self._retry_s
-                continue
-            self._wake.set()
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, self._retry_s_max)
+        async with asyncio.TaskGroup() as both:  # whoever looks for orphans waits for a disk that hangs
+            both.create_task(self._keep_moving(self._drain_own, self._wake))
+            both.create_task(self._keep_moving(self._drain_orphans, asyncio.Event()))
 
     async def close(self, *, drain_s: float = 5.0) -> int:
         """Stop, after up to `drain_s` seconds of moving what is held. Returns what only memory had: lost and logged."""
@@ -181,8 +171,8 @@ class HandOff:
         """The forecast for an answer's head: where an exchange that ended now would go."""
         if not self._behind:
             return "queue"
-        usable = self._spool is not None and not self._spool_refused and self._spool.has_room(_FORECAST_ROOM_BYTES)
-        return "spool" if usable else "none"
+        usable = self._spool is not None and self._spool.has_room(_FORECAST_ROOM_BYTES)
+        return "spool" if usable and not self._spool_refused and not self._stuck else "none"
 
     def held(self) -> int:
         """Entries that only memory has; part of `pending`, as are the spool's."""
@@ -195,8 +185,7 @@ class HandOff:
             return "none"
         until_s = asyncio.get_running_loop().time() + self._hold_s
         try:
-            await self._let_the_drain_end(until_s)
-            if not self._behind and await self._put(entry, until_s):
+            if await self._may_put(until_s) and await self._put(entry, until_s):
                 return "queue"
             self._behind = True
             self._wake.set()
@@ -210,6 +199,20 @@ class HandOff:
         return "none"
 
     # ------------------------------------------------------------ one entry
+
+    async def _may_put(self, until_s: float) -> bool:
+        """Whether to try the queue: where nothing waits here, or where the disk hangs and the queue answers (a put that
+        is given up goes on, so what is put to one that hangs too has no bound).
+        """
+        if not self._stuck:
+            await self._let_the_drain_end(until_s)
+            return not self._behind
+        try:
+            async with bounded_at(until_s):
+                await self._queue.ping()
+        except (QueueUnavailable, TimeoutError):
+            return False
+        return True
 
     async def _let_the_drain_end(self, until_s: float) -> None:
         """Stand back while the last few are moved: a steady stream would keep the spool in use for ever."""
@@ -232,9 +235,12 @@ class HandOff:
         return True
 
     async def _append(self, entry: Entry) -> bool:
-        """Try the spool; what it refuses, memory holds. False when nothing durable has it in time."""
-        if self._spool is None:
-            self._hold(entry)
+        """Try the spool; what it refuses, memory holds. False when nothing durable has it in time.
+
+        Behind an append that takes too long nothing is added: what waits for the disk has no bound.
+        """
+        if self._spool is None or self._stuck:
+            self._hold(entry, behind=len(self._stuck))
             return False
         task = asyncio.create_task(self._append_or_hold(self._spool, entry))
         self._late.add(task)
@@ -278,8 +284,9 @@ class HandOff:
             *(entry.exchange_id, len(entry.envelope), self._entry_bytes_max),
         )
 
-    def _hold(self, entry: Entry) -> None:
-        self._held.append(_Held(entry, self._spool.appended if self._spool is not None else 0))
+    def _hold(self, entry: Entry, *, behind: int = 0) -> None:
+        """Hold it in memory, behind what the spool has and so many records that are on their way to it."""
+        self._held.append(_Held(entry, self._spool.appended + behind if self._spool is not None else 0))
         self._held_bytes += len(entry.envelope)
         self._behind = True
         self._wake.set()
@@ -293,6 +300,22 @@ class HandOff:
         log.error("exchange %s is lost: %s while queue and spool refuse", entry.exchange_id, why)
 
     # ------------------------------------------------------------ the way back
+
+    async def _keep_moving(self, step: Callable[[], Awaitable[None]], due: asyncio.Event) -> None:
+        """Take this step now, when it is due and every so often, for ever; again soon where it did not succeed."""
+        due.set()
+        pause_s = self._retry_s
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._orphans_each_s):
+                    await due.wait()
+            due.clear()
+            if await self._attempt(step):
+                pause_s = self._retry_s
+                continue
+            due.set()
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, self._retry_s_max)
 
     async def _attempt(self, step: Callable[[], Awaitable[None]]) -> bool:
         try:
@@ -338,8 +361,8 @@ class HandOff:
             return await self._move_held()
         if self._spool is not None and self._spool.pending:
             return await self._move_spooled(self._spool, min(before_held, _BATCH_ITEMS_MAX))
-        if self._late:
-            await asyncio.wait(self._late, return_when=asyncio.FIRST_COMPLETED)
+        if self._late:  # none of them for longer than it is waited for: then it is late no more
+            await asyncio.wait(self._late, timeout=self._spool_hold_s, return_when=asyncio.FIRST_COMPLETED)
         return 0
 
     async def _move_held(self) -> int:
