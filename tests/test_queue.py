@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -195,6 +197,38 @@ async def test_a_server_that_is_gone_is_a_named_fault_and_its_return_is_noticed(
     valkey.start()
     await queue.put(an_entry())
     assert len(await drain(queue)) == 2
+
+
+STEPS: dict[str, Callable[[RedisQueue], Awaitable[object]]] = {
+    "put": lambda queue: queue.put(an_entry()),
+    "put_all": lambda queue: queue.put_all([an_entry(), an_entry()]),
+    "take": lambda queue: queue.take(lane_names(LANES), count=1, block_ms=0),
+    "done": lambda queue: queue.done(Delivery(an_entry(), the_lane(), "1-1", 1)),
+}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+async def test_a_server_that_was_demoted_is_left_for_the_one_that_has_its_address(
+    valkey: ValkeyServer, step: Callable[[RedisQueue], Awaitable[object]]
+) -> None:
+    """A failover that moves an address cuts no connection: the old primary goes on to answer, and takes nothing."""
+    with tempfile.TemporaryDirectory(prefix="vk-", dir="/tmp") as directory:
+        other, address = ValkeyServer(Path(directory)), Path(directory) / "address"
+        address.symlink_to(valkey.socket_path)
+        queue, client = RedisQueue(f"unix://{address}", lanes=LANES), connect(valkey.url)
+        try:
+            other.start()
+            await step(queue)
+            await client.execute_command("REPLICAOF", "127.0.0.1", "1")
+            address.unlink()
+            address.symlink_to(other.socket_path)
+            with pytest.raises(QueueUnavailable, match="read only"):
+                await step(queue)
+            await step(queue)
+        finally:
+            await queue.close()
+            await client.aclose()
+            other.stop()
 
 
 async def test_a_server_without_replicas_cannot_promise_replication(valkey: ValkeyServer) -> None:

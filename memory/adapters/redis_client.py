@@ -5,14 +5,14 @@ Refuses to retry by itself: what failed is said at once, and the caller has a sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisClusterException, RedisError
+from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError
 
 from memory.errors import QueueUnavailable
 
@@ -25,6 +25,7 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
 
     `url` begins with redis://, rediss:// or unix://. `timeout_s` bounds one answer and one connection attempt, and
     must exceed the longest `block_ms` of a take by a second. RESP2, so that replies have one shape on every server.
+    What a primary of before refuses, since it is a replica now, costs its connection: the address may lead elsewhere.
     """
     options: dict[str, Any] = {
         "protocol": 2,
@@ -35,7 +36,13 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
     }
     if cluster:
         return RedisCluster.from_url(url, **options)
-    return Redis.from_url(url, **options)
+    return Redis.from_url(url, **options, retry_on_error=[ReadOnlyError])  # no retry is left: closed, and raised
+
+
+async def leave_replica(client: Client, replies: Iterable[Any]) -> None:
+    """Close the connections at rest where one of these replies says that a replica was asked."""
+    if isinstance(client, Redis) and any(isinstance(reply, ReadOnlyError) for reply in replies):
+        await client.connection_pool.disconnect(inuse_connections=False)
 
 
 @contextmanager

@@ -4,8 +4,9 @@ A `Line` writes what it is asked behind what is on its way and waits for no free
 oldest question, whether anybody still waits for it or not; nothing is sent twice. A question without an answer in its
 time fails alone, once what lay in the socket by then was read: a loop that is late takes no reply for a late one.
 Where nothing at all was heard in that time the connection may be half open: from then on a new one is used, and the
-old one is left to the questions that are still in their time. What breaks, or says what was not asked, fails all that
-is on it. Refuses, with QueueUnavailable, more than OUTSTANDING_MAX questions at once.
+old one is left to the questions that are still in their time. So is one to a primary that has become a replica: where
+the address has moved, a new one leads to the primary of now. What breaks, or says what was not asked, fails all that is
+on it. Refuses, with QueueUnavailable, more than OUTSTANDING_MAX questions at once.
 
 A trip of two commands takes 75 us of CPU time over redis-py and 9 over a Line; TLS and clusters go over redis-py.
 """
@@ -20,7 +21,7 @@ from typing import Any, Final, Protocol, cast
 import hiredis
 from redis.asyncio.connection import UnixDomainSocketConnection, parse_url
 
-from memory.adapters.redis_client import Client, faults, refused
+from memory.adapters.redis_client import Client, faults, leave_replica, refused
 
 Command = tuple[str | bytes | int, ...]
 
@@ -31,6 +32,7 @@ CONNECTIONS_MAX: Final = 8
 CONNECT_S: Final = 1.0
 _UNREAD_BYTES_MAX: Final = 1 << 20  # written and not taken by the server: then nothing more is written
 _PORT: Final = 6379
+_REPLICA: Final = "READONLY"
 _MORE: Final = object()
 _pack: Final[Any] = hiredis.pack_command  # its annotation is of tuples of one
 
@@ -72,7 +74,9 @@ class Pooled:
             pipe.execute_command(*command)
         with faults(doing):
             async with asyncio.timeout(timeout_s):
-                return list(await pipe.execute(raise_on_error=False))
+                replies = list(await pipe.execute(raise_on_error=False))
+            await leave_replica(self._client, replies)
+        return replies
 
     async def close(self) -> None:
         """See Asks."""
@@ -250,6 +254,8 @@ class _Connection(asyncio.Protocol):
 
     def _answered(self, question: _Question, reply: Any) -> None:
         question.replies.append(reply)
+        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith(_REPLICA):
+            self.usable = False
         if len(question.replies) == question.count:
             self._asked.popleft()
             question.end(None)
