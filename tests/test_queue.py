@@ -186,6 +186,24 @@ async def test_lanes_of_a_larger_configuration_are_still_read(queue: RedisQueue,
         await fewer.close()
 
 
+async def test_lanes_of_a_larger_configuration_are_read_from_a_server_that_lost_everything(
+    queue: RedisQueue, valkey: ValkeyServer
+) -> None:
+    await queue.prepare()
+    fewer, client = RedisQueue(valkey.url, lanes=1), connect(valkey.url)
+    try:
+        lanes = await fewer.prepare()
+        await client.execute_command("FLUSHALL")
+        entry = an_entry(subject=UUID(int=5))
+        await queue.put(entry)
+        assert the_lane(entry.subject_id) in set(lanes) - set(lane_names(1))
+        assert ids(await fewer.take(lanes, count=1, block_ms=0)) == [entry.exchange_id]
+        assert set(await fewer.prepare()) == set(lanes)
+    finally:
+        await fewer.close()
+        await client.aclose()
+
+
 async def test_a_server_that_is_gone_is_a_named_fault_and_its_return_is_noticed(
     queue: RedisQueue, valkey: ValkeyServer
 ) -> None:

@@ -99,10 +99,12 @@ class RedisQueue:
         await self._line.close()
         await self._client.aclose()
 
-    async def prepare(self) -> tuple[str, ...]:
-        """Create what readers need and return every lane to be read, those of an earlier configuration included."""
+    async def prepare(self, read: Sequence[str] = ()) -> tuple[str, ...]:
+        """Create what readers need and return every lane to be read, those of an earlier configuration included, and
+        what is `read` already: a server that has lost its data names none of these.
+        """
         with faults("prepare lanes"):
-            names = lane_names(self._lanes)
+            names = tuple(dict.fromkeys((*lane_names(self._lanes), *read)))
             await self._client.execute_command("SADD", _LANES_KEY, *names)
             known = {raw.decode() for raw in await self._client.execute_command("SMEMBERS", _LANES_KEY)}
             lanes = (*names, *sorted(known.difference(names)))
@@ -177,7 +179,7 @@ class RedisQueue:
         except QueueUnavailable as exc:
             if not (isinstance(exc.__cause__, ResponseError) and str(exc.__cause__).startswith("NOGROUP")):
                 raise
-        await self.prepare()
+        await self.prepare(lanes)
         return await self._take(lanes, count, block_ms)
 
     async def _take(self, lanes: Sequence[str], count: int, block_ms: int) -> list[Delivery]:
