@@ -9,6 +9,7 @@ import re
 import unicodedata
 from functools import partial
 from itertools import groupby
+from math import isfinite
 from typing import Any, Final, Literal
 
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
@@ -40,9 +41,11 @@ def storable(text: str) -> str:
 
 
 def storable_json(value: Any) -> Any:
-    """A JSON value whose strings, keys included, are all storable."""
+    """A JSON value whose strings, keys included, are all storable; null for NaN and infinities, which are no JSON."""
     if isinstance(value, str):
         return storable(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else None
     if isinstance(value, list | tuple):
         return [storable_json(item) for item in value]
     if isinstance(value, dict):

@@ -210,6 +210,20 @@ async def test_text_that_postgres_cannot_hold_is_stored_all_the_same(store: Stor
     assert turns[0].content.startswith("nul \ufffd and half \ufffd")
 
 
+async def test_numbers_that_are_no_json_are_stored_as_null(store: Stores, postgres: TestDatabase) -> None:
+    """Python reads NaN and 1e400, so vLLM answers what holds them, and they come here."""
+    commit, odd = exchange(store.scope(), "s", 0), {"a": [float("nan"), 1.5, {"b": float("-inf")}]}
+    commit = dataclasses.replace(
+        commit,
+        turns=(dataclasses.replace(commit.turns[0], tool_calls=[odd]), commit.turns[1]),
+        exchange=dataclasses.replace(commit.exchange, usage={"total_tokens": float("inf")}),
+    )
+    await store.write.commit(commit, now=T0)
+    [turn, _] = await store.write.turns_since(store.scope(), commit.session.session_id, 0)
+    assert turn.tool_calls == [{"a": [None, 1.5, {"b": None}]}]
+    assert postgres.psql("SELECT usage FROM exchanges") == '{"total_tokens": null}'
+
+
 async def test_a_session_known_by_its_label_keeps_its_id(store: Stores, postgres: TestDatabase) -> None:
     first = exchange(store.scope(), "s", 0)
     await store.write.commit(first, now=T0)

@@ -382,8 +382,13 @@ def _named(exc: BaseException) -> str:
 
 
 def dump_json(value: Any) -> str:
-    """JSON as jsonb can hold it; a \\u0000 inside would be refused."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if "\\u0000" in text:
-        text = json.dumps(storable_json(value), ensure_ascii=False, separators=(",", ":"))
-    return storable(text)
+    """JSON as jsonb can hold it; a \\u0000 inside would be refused, and so would a NaN, which clients and vLLM send."""
+    try:
+        text = _dumped(value)
+    except ValueError:
+        return _dumped(storable_json(value))
+    return _dumped(storable_json(value)) if "\\u0000" in text else storable(text)
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
