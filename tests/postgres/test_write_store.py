@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from memory.adapters.postgres.database import Bounds
@@ -281,6 +282,45 @@ async def test_sealed_parts_die_with_their_retention(store: Stores, postgres: Te
     assert await store.write.drop_expired_sealed(T0 + timedelta(days=6), week) == 0
     assert await store.write.drop_expired_sealed(T0 + timedelta(days=8), week) == 4
     assert postgres.psql("SELECT count(*) FROM exchanges WHERE sealed IS NULL AND sealed_sha256 IS NOT NULL") == "2"
+
+
+NO_MORE_THAN_1000 = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF (SELECT count(*) FROM touched) > 1000 THEN RAISE EXCEPTION USING ERRCODE = '57014'; END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER refuse AFTER UPDATE ON exchanges REFERENCING OLD TABLE AS touched EXECUTE FUNCTION refuse();
+INSERT INTO exchanges (tenant_id, exchange_id, scope_id, session_id, subject_id, origin, status, arrived_at,
+                       finished_at, recorded_at, sealed)
+    SELECT tenant_id, gen_random_uuid(), scope_id, session_id, subject_id, origin, status, arrived_at, finished_at,
+           recorded_at, sealed FROM exchanges, generate_series(1, 2499)"""
+
+
+async def test_no_number_of_sealed_parts_is_too_many_for_one_statement(store: Stores, postgres: TestDatabase) -> None:
+    await store.write.commit(exchange(store.scope(), "s", 0), now=T0)
+    postgres.psql(NO_MORE_THAN_1000)  # as the time-out of statements does
+    assert await store.write.drop_expired_sealed(T0 + timedelta(days=8), timedelta(days=7)) == 2501
+    assert postgres.psql("SELECT count(*) FROM exchanges WHERE sealed IS NOT NULL") == "0"
+
+
+@pytest.mark.parametrize("stuck", ["default", "other"])
+async def test_a_tenant_whose_rows_are_held_keeps_no_other_s_sealed_parts(postgres: TestDatabase, stuck: str) -> None:
+    async with stores(postgres, Bounds(statement_timeout_ms=1000)) as store:
+        other = await store.keys.ensure_tenant("other", T0)
+        for tenant in (store.tenant, other):
+            scope = dataclasses.replace(store.scope(), tenant=tenant)
+            await store.write.commit(exchange(scope, "s", 0), now=T0)
+        holder = await asyncpg.connect(postgres.owner)
+        try:
+            async with holder.transaction():
+                held = "SELECT FROM exchanges JOIN tenants USING (tenant_id) WHERE name = $1 FOR UPDATE OF exchanges"
+                await holder.execute(held, stuck)
+                with pytest.raises(StoreUnavailable):
+                    await store.write.drop_expired_sealed(T0 + timedelta(days=8), timedelta(days=7))
+        finally:
+            await holder.close()
+    sealed = "SELECT name FROM exchanges JOIN tenants USING (tenant_id) WHERE sealed IS NOT NULL"
+    assert postgres.psql(sealed) == stuck
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ from memory.model import Commit, Committed, NewMemory, Scope, ScopeId, SealedRet
 from memory.stored import Digests, StoredTurn, SummaryState
 
 _SCOPES_AT_ONCE: Final = 1_000
+_SEALED_AT_ONCE: Final = 1_000
 _NOTHING_FORGOTTEN: Final = Digests()
 _NO_BOUNDS: Final = Budgets()
 
@@ -298,26 +299,46 @@ class WriteStore:
 
         Old lines of the lifecycle feed go with them, after their own time (memory.adapters.postgres.outbox).
 
-        Ids, digests and labels stay. The ledger's sealed blocks stay too: conversations still send them.
+        Ids, digests and labels stay. The ledger's sealed blocks stay too: conversations still send them. A tenant at
+        which it fails holds up no other; what it failed with is raised behind the last.
         """
-        dropped, before = 0, now - retention
+        dropped = 0
+        fault: StoreUnavailable | None = None
         async with self._database.transaction(None, read_only=True) as tx:
             tenants = [row["tenant_id"] for row in await tx.fetch("all_tenants")]
         for tenant in tenants:
-            after = -1
-            while True:
-                async with self._database.transaction(tenant) as tx:
-                    found = await tx.fetch("scopes_of_tenant", tenant, after, _SCOPES_AT_ONCE)
-                    ids = [row["scope_id"] for row in found]
-                    await tx.see(tenant, ids)
-                    dropped += await tx.run("drop_sealed_exchanges", tenant, before)
-                    dropped += await tx.run("drop_sealed_retrievals", tenant, before)
-                    await tx.run("drop_source_writes", tenant, now - timedelta(days=1))
-                await drop_old_events(self._database, tenant, ids, now)
-                if len(ids) < _SCOPES_AT_ONCE:
-                    break
-                after = ids[-1]
+            try:
+                dropped += await self._drop_expired_of(tenant, now, now - retention)
+            except StoreUnavailable as exc:
+                fault = exc
+        if fault is not None:
+            raise fault
         return dropped
+
+    async def _drop_expired_of(self, tenant: UUID, now: datetime, before: datetime) -> int:
+        dropped, after = 0, -1
+        while True:
+            async with self._database.transaction(tenant) as tx:
+                found = await tx.fetch("scopes_of_tenant", tenant, after, _SCOPES_AT_ONCE)
+                ids = [row["scope_id"] for row in found]
+                await tx.see(tenant, ids)
+                await tx.run("drop_source_writes", tenant, now - timedelta(days=1))
+            for what in ("drop_sealed_exchanges", "drop_sealed_retrievals"):
+                dropped += await self._drop_sealed(what, tenant, ids, before)
+            await drop_old_events(self._database, tenant, ids, now)
+            if len(ids) < _SCOPES_AT_ONCE:
+                return dropped
+            after = ids[-1]
+
+    async def _drop_sealed(self, what: str, tenant: UUID, scope_ids: Sequence[int], before: datetime) -> int:
+        """Some at a time: each is as large as a conversation, and a statement that takes too long has dropped none."""
+        dropped = 0
+        while True:
+            async with self._database.transaction(tenant, scope_ids) as tx:
+                gone = await tx.run(what, tenant, before, _SEALED_AT_ONCE)
+            dropped += gone
+            if gone < _SEALED_AT_ONCE:
+                return dropped
 
 
 async def _forgotten(tx: Transaction, place: Place, commit: Commit, digests: Digests) -> batch.Forgotten:

@@ -344,17 +344,25 @@ SET summary_memory_id = $3, summarised_seq = $4
 WHERE tenant_id = $1 AND session_id = $2;
 
 -- name: drop_sealed_exchanges
--- Sealed parts of exchanges past their retention.
--- $1 tenant uuid, $2 before timestamptz
--- Uses: exchanges_sealed_age. Rows: none.
+-- Sealed parts of some exchanges past their retention.
+-- $1 tenant uuid, $2 before timestamptz, $3 limit int8
+-- Uses: exchanges_sealed_age, exchanges_pkey. Rows: none.
 UPDATE exchanges
 SET sealed = NULL
-WHERE tenant_id = $1 AND finished_at < $2 AND sealed IS NOT NULL;
+WHERE tenant_id = $1 AND exchange_id IN (
+    SELECT exchange_id
+    FROM exchanges
+    WHERE tenant_id = $1 AND finished_at < $2 AND sealed IS NOT NULL
+    LIMIT $3);
 
 -- name: drop_sealed_retrievals
--- Sealed parts of retrievals past their retention.
--- $1 tenant uuid, $2 before timestamptz
--- Uses: retrievals_sealed_age. Rows: none.
+-- Sealed parts of some retrievals past their retention.
+-- $1 tenant uuid, $2 before timestamptz, $3 limit int8
+-- Uses: retrievals_sealed_age, retrievals_pkey. Rows: none.
 UPDATE retrievals
 SET sealed = NULL
-WHERE tenant_id = $1 AND created_at < $2 AND sealed IS NOT NULL;
+WHERE tenant_id = $1 AND retrieval_id IN (
+    SELECT retrieval_id
+    FROM retrievals
+    WHERE tenant_id = $1 AND created_at < $2 AND sealed IS NOT NULL
+    LIMIT $3);
