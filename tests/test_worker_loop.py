@@ -18,6 +18,7 @@ from memory.adapters.redis_queue import RedisQueue, lane_names, lane_of
 from memory.errors import EnvelopeUnreadable, LeaseLost, NotFound, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.ports import Delivery, Entry, QueueDepth
+from memory.write import worker
 from memory.write.lanes import HeldLanes
 from memory.write.lanes import Leases as AnyLeases
 from memory.write.meter import NoMeter
@@ -493,6 +494,24 @@ async def test_a_worker_goes_on_when_the_queue_has_lost_everything(
         assert len(store.stored) == 2
     finally:
         await client.aclose()
+
+
+async def test_lanes_of_a_larger_configuration_that_came_later_are_worked_on(
+    queue: RedisQueue, valkey: ValkeyServer, leases: SharedLeases, store: FencedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration is rolled out: proxies with more lanes run beside workers that began with fewer."""
+    monkeypatch.setattr(worker, "LANES_EACH_S", 0.1)
+    more = RedisQueue(valkey.url, lanes=2 * LANES)
+    try:
+        async with working(queue, leases, store.handle, lease_s=1.0), asyncio.timeout(20):
+            await until_depth(queue, is_empty)
+            await more.prepare()
+            entries = [an_entry(subject) for subject in range(20)]
+            await more.put_all(entries)
+            await until_depth(more, is_empty)
+        assert set(store.stored) == {entry.exchange_id for entry in entries}
+    finally:
+        await more.close()
 
 
 async def test_what_a_lane_s_former_holder_was_given_is_done_by_the_next_one(

@@ -105,6 +105,10 @@ class HeldLanes:
             return iter(())
         return iter([lane for name in self._want if (lane := self._lanes.get(name)) is not None and not lane.lost])
 
+    def want(self, lanes: Sequence[str]) -> None:
+        """Work on these as well from the next beat on."""
+        self._want = tuple(sorted(dict.fromkeys((*self._want, *lanes)), key=is_bulk))
+
     def distrust(self) -> None:
         """Every lane is reclaimed before it is read again, also those whose lease has lapsed by our clock: a process
         that slept finds them its own again, with the same fence, where nobody took them meanwhile.

@@ -35,6 +35,8 @@ _BLOCK_MS: Final = 500
 # A lane's former holder may be given an entry once more: the read it had begun goes on for `_BLOCK_MS`, and one that
 # was stopped in front of its read sends it when it wakes. Its commit is refused; nobody else would ask for the entry.
 _LOOK_EACH_S: Final = 2.0
+LANES_EACH_S: Final = 30.0
+"""How long entries lie in a lane of a larger configuration, where that came before its workers."""
 _STOP_S: Final = 20.0
 _IN_HAND_BYTES_MAX: Final = 64 << 20  # aimed at, by the size of what came before
 # An entry whose handling never ends with a verdict kills its worker. It is handled alone from the second time on, and
@@ -177,12 +179,14 @@ class Worker:
         self._bulk_owed = 0.0
         self._entry_bytes = 1024.0
         self._solo = True
+        self._lanes_look_s = asyncio.get_running_loop().time() + LANES_EACH_S
         self._nag = Nag()
         self._wait_nag = Nag()
 
     async def round(self, stop: asyncio.Event) -> None:
         """Take what there is and set it going, or wait a little. Never raises but for cancellation."""
         try:
+            await self._look_for_lanes()
             if not await self._set_going():
                 await self._wait(stop)
         except QueueUnavailable as exc:
@@ -192,6 +196,12 @@ class Worker:
             self._meter.count("unforeseen")
             log.exception("a round of the worker failed in an unforeseen way; it goes on")
             await self._distrust(stop)
+
+    async def _look_for_lanes(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._lanes_look_s:
+            self._held.want(await self._queue.prepare())
+            self._lanes_look_s = now_s + LANES_EACH_S
 
     async def finish(self) -> None:
         """Let what is in hand end by itself; after some seconds end it."""
