@@ -195,6 +195,16 @@ async def test_calls_side_by_side_and_entries_of_a_call_are_bounded(
     assert max(len(batch) for _, batch in store.batches) == 8
 
 
+async def test_a_new_worker_takes_few_entries_before_it_knows_how_large_they_are(
+    queue: RedisQueue, leases: SharedLeases, store: FencedStore
+) -> None:
+    await queue.put_all([an_entry() for _ in range(400)])
+    async with working(queue, leases, store.handle, batch_max=64):
+        await until_depth(queue, is_empty)
+    taken = [len(batch) for _, batch in store.batches]
+    assert max(taken[:3]) < 16 < max(taken)
+
+
 async def test_what_a_dead_worker_left_is_done_before_anything_newer(
     queue: RedisQueue, leases: SharedLeases, store: FencedStore
 ) -> None:

@@ -39,6 +39,8 @@ LANES_EACH_S: Final = 30.0
 """How long entries lie in a lane of a larger configuration, where that came before its workers."""
 _STOP_S: Final = 20.0
 _IN_HAND_BYTES_MAX: Final = 64 << 20  # aimed at, by the size of what came before
+# Before anything came: else who was killed because large ones were too many at once takes as many of them again.
+_FIRST_BYTES: Final = 8 << 20
 # An entry whose handling never ends with a verdict kills its worker. It is handled alone from the second time on, and
 # given up only after this many times `attempts_max`, since an operator's kill -9 looks the same.
 _DEATHS_FACTOR: Final = 4
@@ -177,7 +179,7 @@ class Worker:
         self._meter = meter
         self._busy: dict[asyncio.Task[None], Lane] = {}
         self._bulk_owed = 0.0
-        self._entry_bytes = 1024.0
+        self._entry_bytes = float(_FIRST_BYTES)
         self._solo = True
         self._lanes_look_s = asyncio.get_running_loop().time() + LANES_EACH_S
         self._nag = Nag()
