@@ -59,6 +59,8 @@ EARLIER: dict[str, str] = {
     "an image that is none": '{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:;base64,%%%"}}]}',
     "tool calls an object": '{"role":"assistant","content":"a","tool_calls":{"id":1}}',
     "tool calls of numbers": '{"role":"assistant","tool_calls":[1,{"function":7},{"function":{"arguments":7}}]}',
+    "tool calls with what is no number": '{"role":"assistant","content":"a","tool_calls":[{"id":"a","type":"function",'
+    '"function":{"name":"f","arguments":"{}"},"weight":NaN,"bound":1e400}]}',
     "arguments too deep": '{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"'
     + deep(2_000)
     + '"}}]}',
