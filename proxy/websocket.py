@@ -63,7 +63,8 @@ async def _refused(request: web.Request, refusal: aiohttp.WSServerHandshakeError
     given = refusal.headers.items() if refusal.headers else ()
     raw = [(name.encode("latin-1"), value.encode("utf-8", "surrogateescape")) for name, value in given]
     headers = answer_headers((n, v) for n, v in raw if n.lower() != b"content-length")
-    response = RelayResponse(status=refusal.status, headers={**headers, "Content-Length": "0"})
+    headers["Content-Length"] = "0"
+    response = RelayResponse(status=refusal.status, headers=headers)
     await response.prepare(request)
     await response.write_eof()
     return response

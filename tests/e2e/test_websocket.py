@@ -203,3 +203,14 @@ async def test_refusal_of_the_upstream_is_the_clients_refusal(scripted: Scripted
             async with opened(url):
                 pass
     assert raised.value.status == 403
+
+
+async def test_refusal_of_the_upstream_keeps_both_of_two_headers(scripted: Scripted) -> None:
+    head = b"Set-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
+    scripted.upstream.then_whole(b"no", "401 Unauthorized", head)
+    with pytest.raises(aiohttp.WSServerHandshakeError) as raised:
+        async with opened(scripted.service.url + "/socket"):
+            pass
+    assert raised.value.headers is not None
+    assert raised.value.headers.getall("Set-Cookie") == ["a=1", "b=2"]
+    assert raised.value.headers.getall("Content-Length") == ["0"]
