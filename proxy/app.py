@@ -26,7 +26,7 @@ from proxy.chat import CREDENTIAL, USE, ChatCompletions, within_limits
 from proxy.generation import Generation
 from proxy.identity import Credential
 from proxy.in_flight import BODY, InFlight, read_body
-from proxy.limits import KeyUse, require_model, tokens_by_size
+from proxy.limits import KeyUse, require_model, spent_by_size
 from proxy.passages import Passages, answered
 from proxy.relay import Upstream, cut, pass_through
 from proxy.websocket import is_websocket, tunnel
@@ -117,11 +117,9 @@ class Front:
         if credential.limits.models is not None and request.body_exists:
             body = await read_body(request)
             require_model(credential, await off_loop(len(body), partial(model_in, body)))
-        response = await pass_through(request, self._upstream, body=body)
-        if request.body_exists:
-            sent = request.content_length or (0 if body is None else len(body))
-            self._use.spend(credential, tokens_by_size(sent, response))
-        return response
+        sent = request.content_length or (0 if body is None else len(body))
+        with spent_by_size(self._use if request.body_exists else None, request, credential, sent):
+            return await pass_through(request, self._upstream, body=body)
 
     async def _tunnel(self, request: web.Request) -> web.StreamResponse:
         await within_limits(request)

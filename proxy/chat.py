@@ -44,7 +44,7 @@ from proxy.copies import Copies
 from proxy.gated import mode_within
 from proxy.identity import Credential, identify, openai_user_of, require_clear
 from proxy.in_flight import read_body
-from proxy.limits import KeyUse, require_model, tokens_by_size, tokens_used
+from proxy.limits import KeyUse, require_model, spent_by_size, tokens_used
 from proxy.outside import Came, LooksOutside, before, require
 from proxy.prompt import (
     Prompt,
@@ -235,13 +235,12 @@ class ChatCompletions:
         head = CIMultiDict({"X-Memory-Status": status, "X-Memory-Capture": capture})
         answering = Answering(self._parts.upstream, self._parts.metrics, copy_bytes_max=0)
         try:
-            outcome = await answering.send(request, body, head)
+            with spent_by_size(self._parts.use, request, request[CREDENTIAL], len(body)):
+                outcome = await answering.send(request, body, head)
             if outcome.status != "complete":
                 note(outcome=outcome.status)
         finally:
             self._parts.metrics.statuses.inc(status.partition(";")[0], "" if status == "off" else "store")
-        if self._parts.use is not None:
-            self._parts.use.spend(request[CREDENTIAL], tokens_by_size(len(body), outcome.response))
         return outcome.response
 
     def _watch(self, asked: Asked, credential: Credential, prompt: Prompt) -> None:

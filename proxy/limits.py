@@ -12,7 +12,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -25,6 +26,7 @@ from memory.telemetry import event
 from policies.key_limits import KeyLimits
 from policies.rate import WINDOW_S, Used, admits, retry_after_s
 from proxy.identity import Credential
+from proxy.relay import STREAMED
 from proxy.wire.answer import Answer
 
 log: Final = logging.getLogger("memory_proxy.limits")
@@ -173,10 +175,25 @@ def require_model(credential: Credential, model: object) -> None:
     raise CapabilityMissing(f"this key may not use {named}; it may use: {known}", param="model")
 
 
-def tokens_by_size(sent_bytes: int, response: web.StreamResponse) -> int:
+@contextmanager
+def spent_by_size(use: KeyUse | None, request: web.Request, credential: Credential, sent_bytes: int) -> Iterator[None]:
+    """Count the tokens of an exchange that nobody reads, by its bytes; up to where its client left, once it had sent
+    all of its request. Of what is refused nothing is counted.
+    """
+    try:
+        yield
+    except (asyncio.CancelledError, ConnectionError):
+        if use is not None and request.content.is_eof():
+            use.spend(credential, _tokens_by_size(sent_bytes, request))
+        raise
+    if use is not None:
+        use.spend(credential, _tokens_by_size(sent_bytes, request))
+
+
+def _tokens_by_size(sent_bytes: int, request: web.Request) -> int:
     """Tokens of an exchange that nobody read, by its bytes."""
-    each = STREAM_BYTES_PER_TOKEN if response.content_type == "text/event-stream" else BYTES_PER_TOKEN
-    return sent_bytes // BYTES_PER_TOKEN + response.body_length // each
+    each = STREAM_BYTES_PER_TOKEN if request.get(STREAMED) else BYTES_PER_TOKEN
+    return sent_bytes // BYTES_PER_TOKEN + request.writer.output_size // each
 
 
 def tokens_used(sent_bytes: int, answer: Answer | None) -> int:

@@ -30,6 +30,8 @@ _TRACE_HEADERS: Final = frozenset((b"traceparent", b"tracestate"))
 _AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _ADDED_HEADERS: Final = ("Content-Type", "Date", "Server")  # to answers, by aiohttp
 LINE_BYTES_MAX: Final = 65_536
+STREAMED: Final = web.RequestKey("streamed", bool)
+"""Whether the answer that is carried is a stream of events."""
 
 
 class RelayResponse(web.StreamResponse):
@@ -186,6 +188,7 @@ def begin(answer: UpstreamAnswer, extra: CIMultiDict[str] | None = None) -> Rela
 
 async def open_to(request: web.Request, answer: UpstreamAnswer, response: RelayResponse) -> None:
     """Make ready for the body. The head goes with its first bytes where they are here already, else at once."""
+    request[STREAMED] = answer.content_type == "text/event-stream"
     await response.prepare(request)
     if not answer.is_here():
         await response.write(b"")

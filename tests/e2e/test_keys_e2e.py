@@ -28,7 +28,7 @@ from memory.key_command import keys
 from policies.capability_token import Caveat, attenuated
 from policies.labels import Sensitivity
 from proxy.cli.parser import build_parser
-from tests.e2e.raw_http import RawAnswer, send
+from tests.e2e.raw_http import RawAnswer, connect, request_bytes, send
 from tests.e2e.talk import rows
 from tests.e2e.upstreams import last, wait_until
 from tests.service_fixture import Service, serving
@@ -276,6 +276,22 @@ def test_tokens_a_day_end_the_day(keyed: Keyed) -> None:
     with pytest.raises(openai.RateLimitError) as fault:
         keyed.ask(secret, "say: in")
     assert 1 <= int(fault.value.response.headers["retry-after"]) <= 86_400
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_tokens_of_an_answer_that_its_client_left_are_counted(keyed: Keyed, path: str, mode: str) -> None:
+    secret = keyed.make(f"left {path} {mode}", "--tokens-per-day", "40")["secret"]
+    own = [(b"Authorization", b"Bearer " + secret.encode()), (b"X-Memory-Mode", mode.encode())]
+    slow = [(b"Content-Type", b"application/json"), (b"x-fake-tokens", b"4000"), (b"x-fake-token-ms", b"5")]
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "long"}], "prompt": "long", "stream": True}
+    with connect(keyed.service.url) as sock:
+        sock.sendall(request_bytes("POST", path, [*own, *slow], json.dumps(body).encode()))
+        data = b""
+        while data.count(b"data:") < 200:
+            data += sock.recv(65_536)
+    time.sleep(0.5)
+    assert send(keyed.service.url, "GET", "/v1/models", own).status == 429
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/embeddings", "/v1/chat/completions"])
