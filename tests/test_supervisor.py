@@ -306,6 +306,24 @@ def test_a_rolling_restart_replaces_all_workers_without_a_refused_request(place:
         assert service.stop() == 0
 
 
+@pytest.mark.long
+def test_a_worker_whose_successor_does_not_serve_stays(place: Path) -> None:
+    script = f'if test -e {place}/broken; then exit 1; fi; exec "$0" "$@"'
+    workers = ["/bin/sh", "-c", script, *python(PROXY_WORKER, place)]
+    with supervised(place, overrides={"listen.workers": 2}, commands={"proxy_worker": workers}) as service:
+        service.until_ready()
+        (place / "broken").touch()
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: "rolled" in service.log)
+        assert not (place / "order").exists(), "the ones that serve were stopped"
+        until(lambda: len(recorded(service.data)) == 3)
+        (place / "broken").unlink()
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: service.log.count("supervisor: rolled") == 2)
+        assert service.ask()
+        assert service.stop() == 0
+
+
 def test_a_second_sigterm_hurries(place: Path) -> None:
     overrides = {"listen.drain_s": 600}
     with supervised(place, overrides=overrides, commands={"proxy_worker": python(PROXY_WORKER, place, 1)}) as service:

@@ -1,7 +1,8 @@
 """The serving processes: proxy workers in front, memory workers behind, and how they are replaced and stopped.
 
 Every process has a slot number that no other living process of its kind has. A rolling restart starts the new one,
-waits until it serves, and only then lets the old one drain; so for a moment there is one more than configured.
+waits until it serves, and only then lets the old one drain; so for a moment there is one more than configured. A new
+one that does not serve ends the roll, and the old ones go on.
 """
 
 from __future__ import annotations
@@ -45,13 +46,16 @@ class Pool:
             self._add()
 
     async def roll(self) -> None:
-        """Replace every process, one at a time, the new one first."""
-        for slot in list(self._keepers):
+        """Replace every process, one at a time, the new one first. The others stay where one does not serve."""
+        for former in list(self._keepers.values()):
             fresh = self._add(replaces=True)
-            serves = await fresh.until_serving(READY_SILENT_S * 2)
-            self.journal.note("rolled", child=self._keepers[slot].command.name, by=fresh.command.name, serves=serves)
-            await self._keepers[slot].stop((signal.SIGTERM, self.patience_s))
-            del self._keepers[slot]
+            names = {"child": former.command.name, "by": fresh.command.name}
+            if not await fresh.until_serving(READY_SILENT_S * 2):
+                self.journal.note("not_rolled", level="error", **names, reason="the new one does not serve")
+                await self._remove(fresh)
+                return
+            self.journal.note("rolled", **names)
+            await self._remove(former)
 
     @property
     def complete(self) -> bool:
@@ -69,6 +73,10 @@ class Pool:
         keepers = list(self._keepers.values())
         self._keepers.clear()
         await asyncio.gather(*(keeper.stop((signal.SIGTERM, self.patience_s), hurry=hurry) for keeper in keepers))
+
+    async def _remove(self, keeper: Keeper) -> None:
+        await keeper.stop((signal.SIGTERM, self.patience_s))
+        self._keepers = {slot: kept for slot, kept in self._keepers.items() if kept is not keeper}
 
     def _add(self, *, replaces: bool = False) -> Keeper:
         slot = next(number for number in count() if number not in self._keepers)
