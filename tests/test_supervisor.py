@@ -540,6 +540,17 @@ def test_files_of_commands_that_ended_are_folded_and_those_of_running_ones_stay(
     assert [sample.value for metric in samples for sample in metric.samples] == [2.0 * len(ended) + 1.0]
 
 
+def test_a_process_whose_end_is_noticed_twice_counts_once(tmp_path: Path) -> None:
+    metrics = MetricsDir(tmp_path / "metrics")
+    metrics.clear()
+    for pid in range(5_000_000, 5_000_000 + DEAD_MAX + 1):
+        write_metric(metrics.path / f"counter_{pid}.db", "requests_total", 2.0)
+        metrics.tidy()
+        metrics.reap(pid)
+    samples = MultiProcessCollector(CollectorRegistry(), str(metrics.path)).collect()  # type: ignore[no-untyped-call]
+    assert [sample.value for metric in samples for sample in metric.samples] == [2.0 * (DEAD_MAX + 1)]
+
+
 def test_the_empty_file_of_a_worker_that_was_killed_at_its_start_spoils_no_sum(tmp_path: Path) -> None:
     metrics = MetricsDir(tmp_path / "metrics")
     metrics.clear()

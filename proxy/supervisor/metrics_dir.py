@@ -40,7 +40,7 @@ class MetricsDir:
             # Empty is the one of a process that was killed before it had taken its room: nobody can read it.
             if file.name.startswith("gauge_") or not file.stat().st_size:
                 file.unlink(missing_ok=True)
-        if any(self.path.glob(f"*_{pid}.db")):
+        if pid not in self._dead and any(self.path.glob(f"*_{pid}.db")):
             self._dead.append(pid)
         if len(self._dead) > DEAD_MAX:
             with suppress(OSError, RuntimeError):  # a full disk or a torn file: the files stay, the sums are right
