@@ -397,6 +397,19 @@ def test_a_taken_port_is_named_and_nothing_is_left(place: Path) -> None:
             assert not alive_below(service.data)
 
 
+@contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    """A disk of 32 MiB for the data directory."""
+    place.mkdir(mode=0o700)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,mode=700", "none", place], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
 def test_a_migration_that_fails_for_good_ends_the_start(place: Path) -> None:
     with supervised(place, commands={"migrate": ["/bin/sh", "-c", "exit 3"]}) as service:
         assert service.process.wait(30) == 1
@@ -549,6 +562,20 @@ def test_a_process_whose_end_is_noticed_twice_counts_once(tmp_path: Path) -> Non
         metrics.reap(pid)
     samples = MultiProcessCollector(CollectorRegistry(), str(metrics.path)).collect()  # type: ignore[no-untyped-call]
     assert [sample.value for metric in samples for sample in metric.samples] == [2.0 * (DEAD_MAX + 1)]
+
+
+def test_an_end_is_taken_note_of_on_a_disk_that_has_become_read_only(place: Path) -> None:
+    with small_disk(place / "data") as data:
+        metrics = MetricsDir(data / "metrics")
+        metrics.clear()
+        for pid in range(5_000_000, 5_000_000 + DEAD_MAX + 1):
+            write_metric(metrics.path / f"counter_{pid}.db", "requests_total", 2.0)
+            write_metric(metrics.path / f"gauge_livesum_{pid}.db", "busy", 1.0)
+        subprocess.run(["mount", "-o", "remount,ro", data], check=True)
+        metrics.tidy()
+        subprocess.run(["mount", "-o", "remount,rw", data], check=True)
+        metrics.tidy()
+        assert {file.name for file in metrics.path.iterdir()} == {f"counter_{ARCHIVE}.db"}
 
 
 def test_the_empty_file_of_a_worker_that_was_killed_at_its_start_spoils_no_sum(tmp_path: Path) -> None:

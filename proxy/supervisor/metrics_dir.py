@@ -36,10 +36,11 @@ class MetricsDir:
 
     def reap(self, pid: int) -> None:
         """Take note that a process has ended."""
-        for file in self.path.glob(f"*_{pid}.db"):
-            # Empty is the one of a process that was killed before it had taken its room: nobody can read it.
-            if file.name.startswith("gauge_") or not file.stat().st_size:
-                file.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only disk: they go once it can be written
+            for file in self.path.glob(f"*_{pid}.db"):
+                # Empty is the one of a process that was killed before it had taken its room: nobody can read it.
+                if file.name.startswith("gauge_") or not file.stat().st_size:
+                    file.unlink(missing_ok=True)
         if pid not in self._dead and any(self.path.glob(f"*_{pid}.db")):
             self._dead.append(pid)
         if len(self._dead) > DEAD_MAX:
@@ -47,10 +48,12 @@ class MetricsDir:
                 self._fold()
 
     def tidy(self) -> None:
-        """Take note of processes that ended and were none of ours: a command beside the service counts here too."""
+        """Take note of processes that ended and were none of ours (a command beside the service counts here too), and
+        once more of those whose files could not be folded or removed.
+        """
         endings = {file.stem.rpartition("_")[2] for file in self.path.glob("*.db")}
         pids = {int(ending) for ending in endings if ending.isdigit()}
-        for pid in pids.difference(self._dead):
+        for pid in pids:
             if not _is_alive(pid):
                 self.reap(pid)
 
