@@ -13,9 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -397,17 +398,42 @@ def test_a_taken_port_is_named_and_nothing_is_left(place: Path) -> None:
             assert not alive_below(service.data)
 
 
+@pytest.mark.parametrize("of", ["bytes", "files"])
+def test_a_full_disk_at_a_start_is_named_with_the_remedy(place: Path, of: str) -> None:
+    with small_disk(place / "data") as data:
+        with supervised(place) as service:
+            service.until_ready()
+            assert service.stop() == 0
+        fill_up(data / "run", of)
+        with supervised(place) as service:
+            assert service.process.wait(30) == 1
+            assert "cannot be written: No space left on device; free some space" in service.log
+            assert "Traceback" not in service.log
+
+
 @contextmanager
 def small_disk(place: Path) -> Iterator[Path]:
-    """A disk of 32 MiB for the data directory."""
+    """A disk of 32 MiB and 1,024 files for the data directory."""
     place.mkdir(mode=0o700)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,mode=700", "none", place], check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=32m,nr_inodes=1k,mode=700", "none", place], check=False
+    )
     if mounted.returncode != 0:
         pytest.skip("this machine lets nobody mount")
     try:
         yield place
     finally:
         subprocess.run(["umount", place], check=True)
+
+
+def fill_up(directory: Path, of: str) -> None:
+    with suppress(OSError):
+        for number in count():
+            (directory / f"filler-{number}").write_bytes(bytes(65_536) if of == "bytes" else b"")
+    if of == "bytes":
+        with suppress(OSError), (directory / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
 
 
 def test_a_migration_that_fails_for_good_ends_the_start(place: Path) -> None:

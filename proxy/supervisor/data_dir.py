@@ -93,6 +93,18 @@ def claimed(root: Path, account: Account | None, environ: Mapping[str, str]) -> 
         os.close(lock)
 
 
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """What is written in the block, below this path. Raises StartFailed where it cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise StartFailed(
+            f"{error.filename or path} cannot be written: {error.strerror}; free some space, give it to the account "
+            "that runs memory-proxy, or choose another --data-dir"
+        ) from error
+
+
 def make_owned(path: Path, account: Account | None) -> None:
     """Make a directory, or take one that is there, for an account (None: ourselves) alone, 0700. Raises StartFailed."""
     try:
@@ -181,7 +193,8 @@ def _lay_out(root: Path, account: Account | None, environ: Mapping[str, str]) ->
         )
     for name in ("run", "logs", "valkey"):
         make_owned(root / name, None)
-    return DataDir(root, _socket_dir(root, account, environ), account)
+    with written(root):
+        return DataDir(root, _socket_dir(root, account, environ), account)
 
 
 def _closed_parent(path: Path, account: Account) -> Path | None:

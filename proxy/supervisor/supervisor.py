@@ -27,7 +27,7 @@ from typing import TextIO
 from memory.config import ENV_PREFIX, Settings, effective_data_dir, write_private
 from memory.errors import StartFailed
 from proxy.supervisor.children import Child, Command, describe_exit, run_to_end
-from proxy.supervisor.data_dir import DataDir, claimed, server_account
+from proxy.supervisor.data_dir import DataDir, claimed, server_account, written
 from proxy.supervisor.fleet import DRAIN_MARGIN_S, LISTEN_FD, WORKER_PATIENCE_S, Pool
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.leftovers import Record, stop_leftovers
@@ -132,8 +132,9 @@ class Service:
         self._orders = orders
         self._record = Record(data.run / "children.json")
         self._metrics = MetricsDir(data.run / "metrics")
-        self._metrics.clear()
-        write_private(resolved(settings, data), data.run / "settings.json")
+        with written(data.run):
+            self._metrics.clear()
+            write_private(resolved(settings, data), data.run / "settings.json")
         self._env = _child_environment(environ, data)
         self._stores = Stores(settings, data, journal, self._record)
         self._proxies = self._pool(
