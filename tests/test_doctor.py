@@ -10,9 +10,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -170,6 +172,26 @@ def test_a_port_that_a_stranger_holds_fails(used_port: int, tmp_path: Path) -> N
     finding = check_machine.port(settings, tmp_path)[0]
     assert finding.level == "FAIL"
     assert str(used_port) in finding.mend
+
+
+def test_a_stranger_that_answers_every_path_with_json_is_not_taken_for_the_service(tmp_path: Path) -> None:
+    class Stranger(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b'{"timestamp": "2026-01-01", "status": 404, "error": "Not Found", "path": "/memory/health"}'
+            self.send_response(404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever).start()
+        finding = check_machine.port(settings_with(listen={"port": server.server_port}), tmp_path)[0]
+        server.shutdown()
+    assert finding.level == "FAIL", finding
+    assert str(server.server_port) in finding.mend
 
 
 def test_little_memory_is_a_warning(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def port(settings: Settings, root: Path) -> Findings:
         mend = "its port differs from this configuration: pass the same --config and --port"
         return [Finding("warn", what, f"free, though a service runs on {root}", mend)]
     base = f"http://{_local(host)}:{number}"
-    if _asked(f"{base}/memory/health") is None:
+    if (_asked(f"{base}/memory/health") or {}).get("status") != "ok":  # many a server answers any path with JSON
         found = _can_listen(host, number) or "in use"
         mend = f"`ss -ltnp 'sport = :{number}'` (or `lsof -i :{number}`) names what listens there"
         return [Finding("FAIL", what, f"{host}: {found}", mend)]
