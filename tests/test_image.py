@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from memory.adapters.model_files import default_cache_dir
 from memory.config import effective_data_dir
 from proxy.cli import parser
 from proxy.cli.serve import settings_of
+from proxy.supervisor.data_dir import claimed
 
 DOCKERFILE = (Path(__file__).parent.parent / "Dockerfile").read_text()
 
@@ -29,3 +31,12 @@ def test_the_image_starts_with_what_it_is_given(monkeypatch: pytest.MonkeyPatch)
     assert program == "memory-proxy"
     assert settings.listen.port == int(instruction("EXPOSE"))
     assert str(effective_data_dir(settings, is_root=False, home=Path("/nowhere"))) == instruction("VOLUME")
+
+
+def test_a_volume_in_which_only_the_doctor_was_is_still_an_empty_one(tmp_path: Path) -> None:
+    environ = dict(pair.split("=", 1) for pair in shlex.split(instruction("ENV")))
+    volume = tmp_path / "volume"
+    cache = volume / default_cache_dir(environ).relative_to(instruction("VOLUME"))
+    cache.mkdir(parents=True)
+    with claimed(volume, None, {}) as data:
+        assert data.root == volume

@@ -31,7 +31,8 @@ from proxy.supervisor.children import Account
 SOCKET_PATH_BYTES_MAX = 90  # the kernel's own bound is 107 (Linux) or 103 (macOS)
 LONGEST_SOCKET_NAME = "pg/.s.PGSQL.5432"
 SERVER_ACCOUNT = "nobody"
-IGNORED_WHEN_EMPTY = frozenset({"lost+found", ".gitkeep"})
+# `cache`: in the image that of the models lies in the volume, and the doctor may have made it before the first start.
+IGNORED_WHEN_EMPTY = frozenset({"lost+found", ".gitkeep", "cache"})
 
 
 @dataclass(frozen=True, slots=True)
