@@ -55,6 +55,7 @@ _FIRST: Final = Place(-1, -1, UUID(int=0))  # before every row
 # An unfinished run that is older began under terms of another day.
 RESUMED_WITHIN: Final = timedelta(hours=24)
 ASK_EVERY_S: Final = 60.0
+RUNS_LOOKED_AT: Final = 14  # for one that ended
 
 Say = Callable[[UUID, Counted], None]
 
@@ -184,8 +185,13 @@ class Consolidation:
         return Standing(latest.started_at, None, tuple(one.as_json() for one in totals.values()))
 
     async def is_due(self, at: str, since: datetime) -> bool:
-        """Whether a run should begin or go on: none has since the clock last struck `at` (the first waits for it)."""
-        latest = next(iter(await self._store.runs(1)), None)
+        """Whether a run should begin or go on: none has since the clock last struck `at` (the first waits for it).
+        Shows on the way when the last one ended: another process may have done it, or this one before it was replaced.
+        """
+        runs = await self._store.runs(RUNS_LOOKED_AT)
+        if (ended := next((run.finished_at for run in runs if run.finished_at is not None), None)) is not None:
+            self._parts.metrics.consolidation_end_seconds.set(ended.timestamp())
+        latest = next(iter(runs), None)
         began = since if latest is None else latest.started_at
         return began < latest_due(at, self._parts.clock()) or await self.unfinished() is not None
 

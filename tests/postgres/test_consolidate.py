@@ -851,6 +851,17 @@ async def test_a_scope_of_more_rows_than_a_window_is_walked_to_its_end(
     assert await night.run(MUCH_LATER) == {}
 
 
+async def test_a_process_shows_when_the_last_run_ended_whoever_it_was_and_whatever_began_since(night: Night) -> None:
+    await night.run(ended_at := T0 + timedelta(hours=15))
+    night.now += DAY
+    await night.store.begin(night.now)  # and was broken off
+    night.now += DAY
+    one = night.on(night.store)
+    await one.is_due("03:00", night.now)
+    shown = one._parts.metrics.registry.get_sample_value("memory_proxy_consolidation_end_seconds")
+    assert shown == ended_at.timestamp()
+
+
 async def test_a_run_is_due_once_after_the_clock_struck_and_at_once_when_it_was_broken_off(night: Night) -> None:
     one, noon = night.on(night.store), T0
     night.now = noon
