@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
@@ -203,12 +203,16 @@ def _remedy(said: str) -> str:
 
 
 def _url(dsn: str) -> str:
-    """The DSN in the form dbmate takes: over a unix socket TLS is off, which its driver would otherwise ask for."""
+    """The DSN in the form dbmate takes: over a unix socket TLS is off, which its driver would otherwise ask for, and
+    user and password are quoted: it refuses what asyncpg takes as it is, and quotes the whole url in saying so.
+    """
     parts = urlsplit(dsn)
+    who, at, where = parts.netloc.rpartition("@")
+    who = ":".join(quote(unquote(part), safe="") for part in who.split(":", 1))
     query = dict(parse_qsl(parts.query))
     if query.get("host", "").startswith("/"):
         query.setdefault("sslmode", "disable")
-    return urlunsplit(("postgres", parts.netloc, parts.path, urlencode(query), ""))
+    return urlunsplit(("postgres", f"{who}{at}{where}", parts.path, urlencode(query), ""))
 
 
 def _binary() -> Path:
