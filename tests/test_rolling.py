@@ -84,10 +84,11 @@ async def test_of_all_workers_one_asks_for_the_roll_and_notes_the_model(tmp_path
     assert read_note(tmp_path) == SECOND
 
 
-async def test_a_roll_that_was_not_heard_is_asked_for_again(tmp_path: Path, hups: list[int]) -> None:
+@pytest.mark.parametrize("clocks", [1, -1], ids=["right", "turned back since"])
+async def test_a_roll_that_was_not_heard_is_asked_for_again(tmp_path: Path, hups: list[int], clocks: int) -> None:
     store = Store()
     await followed(follower(store, tmp_path), store=store)
-    long_ago = time.time() - rolling.CLAIM_S
+    long_ago = time.time() - clocks * (rolling.CLAIM_S + 10)
     os.utime(tmp_path / "rolled-to-2", (long_ago, long_ago))
     await followed(follower(store, tmp_path), store=store)
     assert len(hups) == 2
