@@ -83,15 +83,19 @@ class ServedModels:
         """Ask which models are served. LoRA cards lack a window (FACTS) and take their parent's."""
         try:
             answer = await self._ask("/v1/models", None, ANSWER_TIMEOUT_S)
-        except (OSError, ValueError) as fault:  # TimeoutError is an OSError
+        except (OSError, ValueError, RecursionError) as fault:  # TimeoutError is an OSError
             event(log, "models_not_known", logging.DEBUG, fault=str(fault))
             return
-        cards = [card for card in answer.get("data", []) if isinstance(card, dict)]
-        windows = {str(c.get("id")): c["max_model_len"] for c in cards if isinstance(c.get("max_model_len"), int)}
-        for card in cards:
+        data = answer.get("data")
+        cards = [card for card in data if isinstance(card, dict)] if isinstance(data, list) else []
+        named = {card["id"]: card for card in cards if isinstance(card.get("id"), str)}
+        windows = {
+            name: card["max_model_len"] for name, card in named.items() if isinstance(card.get("max_model_len"), int)
+        }
+        for name, card in named.items():
             parent = card.get("parent")
-            if card.get("id") not in windows and parent in windows:
-                windows[str(card.get("id"))] = windows[parent]
+            if name not in windows and isinstance(parent, str) and parent in windows:
+                windows[name] = windows[parent]
         self._windows = windows
 
     async def prompt_tokens(self, body: Mapping[str, Any], within_s: float | None = None) -> int | None:

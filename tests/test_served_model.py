@@ -88,3 +88,33 @@ async def test_a_tokenizer_that_does_not_answer_is_left_alone_and_one_that_refus
             assert await models.prompt_tokens(body, COUNT_SLOW_S * 1.5) is None
         await upstream.close()
     assert asked == Rule().faults_max + (2 if again else 0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"data": null}',
+        '{"data": 7}',
+        '{"data": [{"id": ["m"], "max_model_len": 9}]}',
+        '{"data": [{"id": "m", "parent": {}}]}',
+        '{"data": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        "[]",
+    ],
+    ids=["null", "number", "id", "parent", "deep", "list"],
+)
+async def test_models_that_cannot_be_read_are_not_known_and_nothing_fails(said: str) -> None:
+    async def models_of(_: web.Request) -> web.StreamResponse:
+        return web.Response(text=said, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models_of)
+    async with TestServer(app) as server:
+        url = str(server.make_url("/")).rstrip("/")
+        upstream = Upstream(url, api_key=None, replace_auth=False, connect_timeout_s=1, keepalive_s=1)
+        breaker = breakers_of(Settings(), Metrics()).tokenizer
+        models = ServedModels(upstream, api_key=None, counts=UpstreamTokenizer, breaker=breaker)
+        try:
+            await models.refresh()
+            assert models.window("m") is None
+        finally:
+            await upstream.close()
