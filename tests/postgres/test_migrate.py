@@ -126,6 +126,14 @@ async def test_a_password_that_is_not_quoted_is_taken_and_never_said(password: s
     assert "staple" not in str(caught.value)
 
 
+@pytest.mark.parametrize("password", ["horse/staple", "horse?staple", "horse#staple", "horse[staple"])
+async def test_a_password_that_ends_the_address_is_refused_with_the_remedy_and_never_said(password: str) -> None:
+    with pytest.raises(StartFailed, match="%2F") as caught:
+        await migrate(f"postgresql://somebody:{password}@127.0.0.1:1/nothing")
+    assert "horse" not in str(caught.value)
+    assert "staple" not in str(caught.value)
+
+
 async def test_an_unreachable_database_is_named() -> None:
     with pytest.raises(StoreUnavailable):
         await check("postgresql://nobody@/none?host=/nonexistent&port=5432")

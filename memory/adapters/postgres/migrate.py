@@ -28,6 +28,7 @@ SCHEMA_FILE: Final = MIGRATIONS_DIR / "schema.txt"
 _RUN_TIMEOUT_S: Final = 600.0
 _CONNECT_TIMEOUT_S: Final = 10.0
 _DROP_LOCK_TIMEOUT_S: Final = 5
+_ADDRESS: Final = re.compile(r"[^:]*|.*\]|.*:\d*")
 _CATALOGUE: Final = tuple(
     f"catalogue_{part}"
     for part in ("tables", "columns", "indexes", "constraints", "policies", "functions", "grants", "roles")
@@ -206,8 +207,15 @@ def _url(dsn: str) -> str:
     """The DSN in the form dbmate takes: over a unix socket TLS is off, which its driver would otherwise ask for, and
     user and password are quoted: it refuses what asyncpg takes as it is, and quotes the whole url in saying so.
     """
-    parts = urlsplit(dsn)
-    who, at, where = parts.netloc.rpartition("@")
+    try:
+        parts = urlsplit(dsn)
+        who, at, where = parts.netloc.rpartition("@")
+        if not _ADDRESS.fullmatch(where):
+            raise ValueError("the port is none")
+    except ValueError:  # its text, and dbmate's, would quote a part of the password
+        raise StartFailed(
+            "database.url cannot be read; remedy: in its password write %2F for /, %3F for ?, %23 for #, %5B for ["
+        ) from None
     who = ":".join(quote(unquote(part), safe="") for part in who.split(":", 1))
     query = dict(parse_qsl(parts.query))
     if query.get("host", "").startswith("/"):
