@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 TURNS: Final = 4
 """Of the loop, after the time is over: one reads, one tells who asked, one those on whose behalf that asked."""
@@ -42,3 +42,9 @@ class bounded_at:
             self._timer = loop.call_soon(self._due, turns - 1)
         else:
             self._timeout.reschedule(loop.time())
+
+
+def unheard(task: asyncio.Future[Any]) -> None:
+    """A done callback: what outlives whoever waited for it may fail unseen, its fault was answered for by then."""
+    if not task.cancelled():
+        task.exception()

@@ -49,7 +49,8 @@ def pack_captured(captured: Captured) -> bytes:
     if not captured.looked:  # rare, and a worker of an older version knows no such field
         del head["looked"]
     if captured.retrieval is not None and not captured.retrieval.apart:  # likewise
-        head["retrieval"] = {name: one for name, one in _plain(captured.retrieval).items() if name != "apart"}
+        head["retrieval"] = _plain(captured.retrieval)
+        del head["retrieval"]["apart"]
     body = zlib.compress(captured.request, 1) if compress else captured.request
     return _join(head, body)
 

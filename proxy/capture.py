@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, Protocol
 from uuid import UUID
 
 from memory import payload
+from memory.bounded import unheard
 from memory.chain import Digest
 from memory.envelope import Binding, DataKey, Purpose, seal
 from memory.errors import MemoryProxyFault
@@ -149,7 +150,7 @@ class Capture:
         done, _ = await asyncio.wait([asking], timeout=KEY_HOLD_S)
         if done:
             return asking.result()
-        asking.add_done_callback(_seen)  # it goes on: the next exchange finds the key at hand
+        asking.add_done_callback(unheard)  # it goes on: the next exchange finds the key at hand
         return await self._keys.tenant_key(tenant)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -179,12 +180,6 @@ class Capture:
             await self._conversations.remember(scope, chain_key, conversation, answers, pairs)
         except MemoryProxyFault as fault:  # the store finds the session later, by the same digests
             event(log, "session_not_remembered", logging.WARNING, fault=str(fault))
-
-
-def _seen(task: asyncio.Task[DataKey]) -> None:
-    """A fault that nobody waits for any more."""
-    if not task.cancelled():
-        task.exception()
 
 
 def packed_within(captured: Captured, bounds: Bounds) -> bytes:

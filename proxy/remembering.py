@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any, Final
 from uuid import UUID
 
-from memory.bounded import bounded_at
+from memory.bounded import bounded_at, unheard
 from memory.chain import DIGEST_BYTES, Digest, chain
 from memory.checkpoints import Restored
 from memory.config import Settings
@@ -266,7 +266,7 @@ class Remembering:
         newest = chat.newest_user if chat.newest_user == len(chat.messages) - 1 else None  # else it has been read
         work = self._parts.ledgers.kept(asked.ask.scope, conversation, places, newest, where, asked.arrived_at)
         keeping = asyncio.create_task(work)
-        keeping.add_done_callback(_mark_retrieved)
+        keeping.add_done_callback(unheard)
         return keeping
 
     def _has_decided(self, asked: Asked, chat: ChatRequest, conversation: Conversation) -> bool:
@@ -436,12 +436,6 @@ class Remembering:
         scope, session, found = asked.ask.scope, has.conversation.session, has.kept.found
         work = self._parts.ledgers.note(scope, session, entries, found, withdrawn, anew=anew, cut=cut, drops=has.drops)
         return self._parts.capture.in_background(noted(work))
-
-
-def _mark_retrieved(keeping: asyncio.Task[Kept]) -> None:
-    """It may fail when its client has left already: then nobody is told."""
-    if not keeping.cancelled():
-        keeping.exception()
 
 
 def _cap(asked: Asked) -> int | None:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
+from memory.bounded import unheard
 from memory.errors import EmbedderUnavailable, MemoryProxyFault, StoreUnavailable
 from memory.model import Candidate, IndexRow, Recall, Rung, Scope, ScopeVersion, Vector
 from memory.passage import took
@@ -137,7 +138,7 @@ class Recaller:
             took("embed", started)
             return known
         task = asyncio.create_task(self._embedder.embed_query(searched))
-        task.add_done_callback(_mark_retrieved)
+        task.add_done_callback(unheard)
         task.add_done_callback(lambda _: took("embed", started))
         await asyncio.sleep(0)  # it is handed to its thread
         if not task.done():
@@ -210,7 +211,7 @@ class Recaller:
         if self._hot.held(scope) is None or self._hot.fresh(scope, announced) is not None:
             return
         reading = asyncio.create_task(self._hot.get(scope, announced))
-        reading.add_done_callback(_mark_retrieved)
+        reading.add_done_callback(unheard)
         try:
             await asyncio.wait((reading,), timeout=until - asyncio.get_running_loop().time())
         finally:
@@ -307,7 +308,7 @@ class Recaller:
         preparing: asyncio.Task[Prepared] | None = None
         if embedding is not None and not embedding.done():  # else there is nothing to do it beside
             preparing = asyncio.create_task(self._prepared(question, loading))
-            preparing.add_done_callback(_mark_retrieved)
+            preparing.add_done_callback(unheard)
         try:
             vector = await self._vector(embedding, began + deadline_s * _EMBEDDING_SHARE)
             until = began + deadline_s * self._index_share(question)
@@ -337,7 +338,7 @@ class Recaller:
 
     def _loading(self, question: Question) -> asyncio.Task[HotScope]:
         loading = asyncio.create_task(self._index(question))
-        loading.add_done_callback(_mark_retrieved)
+        loading.add_done_callback(unheard)
         return loading
 
     async def _index(self, question: Question) -> HotScope:
@@ -483,12 +484,6 @@ def _words(text: str) -> str:
 def _repeats(content: str, asked: str | None) -> bool:
     """Whether a text says the words of the question and no more; looks only at texts of about its length."""
     return asked is not None and len(asked) <= len(content) <= len(asked) + 16 and _words(content) == asked
-
-
-def _mark_retrieved(task: asyncio.Task[Vector] | asyncio.Task[HotScope] | asyncio.Task[Prepared]) -> None:
-    """A task that outlives its deadline may fail unseen; its fault was answered for by the deadline."""
-    if not task.cancelled():
-        task.exception()
 
 
 def candidate_of(hit: Scored) -> Candidate:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from memory.bounded import unheard
 from memory.errors import MemoryProxyFault
 from memory.model import Candidate, Recall
 from memory.ports import Reranker
@@ -53,7 +54,7 @@ class Reranking:
             await asyncio.wait({task}, timeout=limit_s)
         finally:
             if not task.done():
-                task.add_done_callback(_mark_retrieved)
+                task.add_done_callback(unheard)
                 task.cancel()
         if not task.done() or task.cancelled():
             return None
@@ -104,9 +105,3 @@ def _shown(candidate: Candidate) -> str:
     """What of a candidate is read: its best window."""
     start, end = candidate.shown
     return candidate.content[start : min(end, start + SHOWN_CHARS_MAX)]
-
-
-def _mark_retrieved(task: asyncio.Future[Sequence[float]]) -> None:
-    """A call that was left may fail unseen; the rung has said that there were no scores."""
-    if not task.cancelled():
-        task.exception()
