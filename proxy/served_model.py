@@ -58,16 +58,20 @@ class ServedModels:
         self._counts = counts(self._post)
         self._breaker = breaker
         self._windows: dict[str, int] = {}
+        self._default: str | None = None
         self._asked_at = float("-inf")
         self._refreshing: asyncio.Task[None] | None = None
 
     def window(self, model: str | None) -> int | None:
-        """The context window of a model in tokens; None while unknown. A stale answer is refreshed behind it."""
+        """The context window of a model in tokens; None while unknown. A stale answer is refreshed behind it.
+
+        A request may name no model: vLLM answers as the first one that it lists.
+        """
         if time.monotonic() - self._asked_at > REFRESH_S and self._refreshing is None:
             self._asked_at = time.monotonic()
             self._refreshing = asyncio.create_task(self.refresh())
             self._refreshing.add_done_callback(self._refreshed)
-        return self._windows.get(model or "")
+        return self._windows.get(model or self._default or "")
 
     async def ping(self) -> None:
         """Raise UpstreamUnreachable unless vLLM answers at all."""
@@ -96,13 +100,14 @@ class ServedModels:
             parent = card.get("parent")
             if name not in windows and isinstance(parent, str) and parent in windows:
                 windows[name] = windows[parent]
-        self._windows = windows
+        self._windows, self._default = windows, next(iter(named), None)
 
     async def prompt_tokens(self, body: Mapping[str, Any], within_s: float | None = None) -> int | None:
         """The exact count of a chat body under the served template, tools included; None where it cannot be had in
         time, or a member is of a type that vLLM will refuse.
         """
         model, messages = body.get("model"), body.get("messages")
+        model = self._default if model in (None, "") else model
         tools, kwargs = body.get("tools"), body.get("chat_template_kwargs")
         if not isinstance(model, str) or not isinstance(messages, list):
             return None

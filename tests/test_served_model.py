@@ -118,3 +118,35 @@ async def test_models_that_cannot_be_read_are_not_known_and_nothing_fails(said: 
             assert models.window("m") is None
         finally:
             await upstream.close()
+
+
+@pytest.mark.parametrize("model", [None, ""])
+async def test_a_request_that_names_no_model_is_measured_as_the_first_that_is_served(model: str | None) -> None:
+    """vLLM 0.32 answers it as `base_model_paths[0]`, which its list begins with."""
+    counted_for: list[object] = []
+
+    async def models_of(_: web.Request) -> web.StreamResponse:
+        cards = [{"id": "first", "max_model_len": 512}, {"id": "other", "max_model_len": 512}]
+        return web.json_response({"data": [*cards, {"id": "lora", "parent": "other"}]})
+
+    async def tokenize(request: web.Request) -> web.StreamResponse:
+        counted_for.append((await request.json())["model"])
+        return web.json_response({"count": 7, "max_model_len": 512})
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models_of)
+    app.router.add_post("/tokenize", tokenize)
+    async with TestServer(app) as server:
+        url = str(server.make_url("/")).rstrip("/")
+        upstream = Upstream(url, api_key=None, replace_auth=False, connect_timeout_s=1, keepalive_s=1)
+        breaker = breakers_of(Settings(), Metrics()).tokenizer
+        models = ServedModels(upstream, api_key=None, counts=UpstreamTokenizer, breaker=breaker)
+        try:
+            await models.refresh()
+            assert models.window(model) == 512
+            named = {} if model is None else {"model": model}
+            assert await models.prompt_tokens({**named, "messages": [{"role": "user", "content": "hi"}]}) == 7
+            assert counted_for == ["first"]
+            assert models.window("unknown") is None
+        finally:
+            await upstream.close()

@@ -14,11 +14,14 @@ from urllib.parse import quote
 
 import asyncpg
 
+from proxy.prompt import COUNTED_BYTES_MAX
 from tests.e2e.raw_http import RawAnswer, send
 from tests.service_fixture import Service
 
 MODEL = "fake-model"
 Message = dict[str, Any]
+# Members of a body that is too large to be counted: vLLM says whether it fits.
+UNCOUNTED = {"padding": "x" * COUNTED_BYTES_MAX}
 
 
 @dataclass(frozen=True, slots=True)

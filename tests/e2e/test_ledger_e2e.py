@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.e2e.talk import Message, Said, ask, tell, turn
+from tests.e2e.talk import UNCOUNTED, Message, Said, ask, tell, turn
 from tests.e2e.test_memory_e2e import FACT, QUESTION, sent
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service
@@ -413,11 +413,13 @@ def too_long(talk: Talk, text: str, **body: Any) -> Said:
     return ask(talk.service, messages, talk.user, body=body)
 
 
-@pytest.mark.parametrize("model", ["fake-model", None], ids=["window known", "window unknown"])
-def test_a_request_that_is_too_long_by_itself_costs_the_conversation_nothing(talk: Talk, model: str | None) -> None:
+@pytest.mark.parametrize(
+    "more", [{"model": "fake-model"}, {"model": None}, UNCOUNTED], ids=["named", "not named", "large"]
+)
+def test_a_request_that_is_too_long_by_itself_costs_the_conversation_nothing(talk: Talk, more: dict[str, Any]) -> None:
     talk.say(QUESTION)
     before = talk.sent
-    refused = too_long(talk, ASKS_OTHER, model=model)
+    refused = too_long(talk, ASKS_OTHER, **more)
     assert (refused.status, refused.memory("status")) == (400, "empty")
     assert (refused.memory("count"), refused.memory("kept"), refused.memory("tokens")) == ("0", "0", "0")
     said = talk.say(ASKS_OTHER)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.conftest import Scripted
 from tests.e2e.raw_http import send
-from tests.e2e.talk import ask, completion, exchanges, found, rows, sessions, tell, turn
+from tests.e2e.talk import UNCOUNTED, ask, completion, exchanges, found, rows, sessions, tell, turn
 from tests.e2e.upstreams import last, wait_until
 from tests.service_fixture import Service, frozen
 from tests.test_api_e2e import Api
@@ -375,9 +375,9 @@ def long_chat(tokens: int) -> list[Any]:
 def test_prompt_that_only_memory_made_too_long_is_sent_again_without_it(
     service: Service, upstream: str, user: str
 ) -> None:
-    """Without a model in the body the window is unknown to the proxy, so its block overflows."""
+    """A body that is too large to be counted may leave the block no room."""
     fill(service, user)
-    body = json.dumps({"messages": long_chat(8100), "max_tokens": 5}).encode()
+    body = json.dumps({"messages": long_chat(8100), "max_tokens": 5, **UNCOUNTED}).encode()
     pairs = [(b"Content-Type", b"application/json"), (b"X-Memory-User", user.encode())]
     answer = send(service.url, "POST", "/v1/chat/completions", pairs, body)
     assert answer.status == 200, answer

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.raw_http import send
-from tests.e2e.talk import ask, connected, rows, tell, turn
+from tests.e2e.talk import UNCOUNTED, ask, connected, rows, tell, turn
 from tests.e2e.upstreams import Seen, last, wait_until
 from tests.service_fixture import Service, serving, stand_in
 
@@ -152,7 +152,7 @@ def test_an_overflow_is_rebuilt_as_it_went_the_second_time(service: Service, ups
     for number in range(3):
         tell(service, f"{FACT} Note {number}: {'the fjord lies below it. ' * 40}", user)
     long = [turn("system", "w " * 8100), turn("user", QUESTION)]
-    body = json.dumps({"messages": long, "max_tokens": 5}).encode()  # no model: its window is unknown to the proxy
+    body = json.dumps({"messages": long, "max_tokens": 5, **UNCOUNTED}).encode()
     raw = send(
         service.url, "POST", CHAT, [(b"X-Memory-User", user.encode()), (b"Content-Type", b"application/json")], body
     )
