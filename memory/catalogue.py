@@ -458,7 +458,7 @@ class LawMetrics:
         )
         self.erasures_waiting = Gauge(
             "memory_proxy_erasures_waiting",
-            "Erasures that were asked for and have no receipt yet.",
+            "Erasures that were asked for and have no receipt yet, of which 100 are counted.",
             registry=own,
             multiprocess_mode="mostrecent",
         )
