@@ -350,19 +350,28 @@ class Remembering:
         self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept
     ) -> tuple[Cut | None, bool]:
         """What of the conversation is not sent since it does not fit; and whether that begins with this request."""
-        parts = self._parts
         if not self._summarises(asked):
             return None, False
-        before = cut_at(chat, conversation.digests.index(kept.cut)) if kept.cut else None
-        window, size = parts.models.window(chat.model), bytes_of(chat, before)
-        room = (window or 0) - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
-        if window is None or size // 2 <= room or size > COUNTED_BYTES_MAX:
-            return before, False
-        counted = await parts.models.prompt_tokens(members_of(chat, before), CUT_COUNT_S)
-        if counted is None or counted <= room:
+        room = (self._parts.models.window(chat.model) or 0) - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
+        before = _cut_at(chat, conversation, kept.cut)
+        counted = await self._too_many(chat, before, room)
+        if counted is not None and not conversation.is_new and CUT not in conversation.ledger:
+            stored = await self._parts.ledgers.stored_cut(asked.ask.scope, conversation)
+            if stored is not None and stored != kept.cut:
+                before = _cut_at(chat, conversation, stored)
+                counted = await self._too_many(chat, before, room)
+        if counted is None:
             return before, False
         cut = cut_for(chat, counted, before, room)
         return cut, cut != before
+
+    async def _too_many(self, chat: ChatRequest, cut: Cut | None, room: int) -> int | None:
+        """The tokens of what a cut leaves where they are known and more than there is room for."""
+        size = bytes_of(chat, cut)
+        if self._parts.models.window(chat.model) is None or size // 2 <= room or size > COUNTED_BYTES_MAX:
+            return None
+        counted = await self._parts.models.prompt_tokens(members_of(chat, cut), CUT_COUNT_S)
+        return counted if counted is not None and counted > room else None
 
     async def _behind(self, asked: Asked, chat: ChatRequest, has: Remembered, cut: Cut | None) -> Kept:
         """What stands behind a new cut: first of all the summary of what is not sent any more."""
@@ -447,6 +456,11 @@ def _cap(asked: Asked) -> int | None:
 def marks_of(conversation: Conversation) -> Marks:
     """What Redis says the conversation is to be given."""
     return Marks(conversation.ledger.get(RESTORE), bool(conversation.ledger.get(GIVEN)))
+
+
+def _cut_at(chat: ChatRequest, conversation: Conversation, first: Digest | None) -> Cut | None:
+    """The cut before the message of a digest."""
+    return cut_at(chat, conversation.digests.index(first)) if first else None
 
 
 def _contained(conversation: Conversation, summarises: bool) -> UUID | None:

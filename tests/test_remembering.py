@@ -20,7 +20,7 @@ from memory.config import Settings
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.model import IndexRow, Recall, Scope, SessionRef
-from memory.read.conversation import Conversation
+from memory.read.conversation import CUT, Conversation
 from memory.read.hot import item_of
 from memory.read.items import Filter
 from memory.read.ledger import Kept
@@ -246,6 +246,10 @@ class LongTalk:
     def __init__(self) -> None:
         self.world, self.works, self.session = World(), Works(), SessionRef(new_id(), "s")
         self.world.store = SumsUp()
+        self.process()
+
+    def process(self) -> None:
+        """Go on in a process that has nothing of it at hand."""
         self.world.another_process()
         settings = Settings().model_copy(update={"overflow": "summarise"})
         parts = SimpleNamespace(
@@ -310,3 +314,19 @@ async def test_a_branch_that_does_not_fit_moves_nothing_in_another() -> None:
         _, then = await talk.sent((*messages, *on), ask)
         assert (then.cut, then.cuts) == (before.cut, False)
         assert then.placed[0].text == before.placed[0].text
+
+
+async def test_a_cut_that_redis_has_lost_before_the_messages_around_it_is_not_made_a_second_time() -> None:
+    """Its mark lives for a day from the cut; the entries of older messages are looked up anew and live on."""
+    talk, ask = LongTalk(), Ask(Scope(new_id()))
+    messages: Messages = (*LONG, {"role": "user", "content": "And now?"})
+    _, first = await talk.sent(messages, ask)
+    mark = (talk.session.session_id, CUT)
+    talk.world.store.places[mark] = talk.world.hot.ledger.pop(mark)
+    for digest in filter(None, chain(b"k" * 32, list(messages))):
+        talk.world.hot.ledger.setdefault((talk.session.session_id, digest), b"")
+    talk.process()
+    messages = (*messages, {"role": "assistant", "content": "Aye."}, {"role": "user", "content": "w" * 400})
+    _, then = await talk.sent(messages, ask)
+    assert (then.cut, then.cuts) == (first.cut, False)
+    assert talk.world.hot.ledger[mark] == talk.world.store.places[mark]

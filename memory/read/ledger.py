@@ -280,6 +280,16 @@ class Ledgers:
         if known or gone:
             await self._hot.note(scope, scope_key(chain_key, scope), session.session_id, known, gone, anew=anew)
 
+    async def stored_cut(self, scope: Scope, conversation: Conversation) -> Digest | None:
+        """The first message that is sent, as the store has it, for every process to know again: Redis' mark ends a day
+        after the cut, and what it knows of older messages may have been looked up since. None where nobody can say.
+        """
+        session_id = conversation.session.session_id
+        cuts = (await self._stored(scope, session_id, [CUT], at_hand=True)).get(CUT, b"")
+        if cuts:
+            await noted(self._mark(scope, session_id, CUT, cuts))
+        return newest_cut(cuts, conversation.digests)
+
     async def mark_restore(self, scope: Scope, session_id: UUID, mark: bytes) -> None:
         """Have a conversation's next message be given what this mark says; b"": nothing any more. Raises
         QueueUnavailable, StoreUnavailable.
