@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -64,6 +65,27 @@ def test_a_forgotten_user_is_gone_and_the_others_stay(forgetting: Service) -> No
     assert forgetting.call("GET", "/memory/v1/sessions", X_Memory_User="ana")["data"] == []
     assert forgetting.call("GET", "/memory/v1/memories?limit=100", X_Memory_User="bor") == before
     assert found(forgetting, "bor", "bees")
+
+
+SECRET_NAME = "sk-proj-A1b2C3d4E5f6G7h8I9j0K1l2M3n4"
+
+
+@pytest.mark.parametrize("name", ["Zoe\u0301", SECRET_NAME], ids=["decomposed", "a secret"])
+@pytest.mark.parametrize("kind", ["user", "project", "session"])
+def test_what_a_name_takes_goes_however_it_is_written(forgetting: Service, kind: str, name: str) -> None:
+    scope = {"X-Memory-User": "fran", f"X-Memory-{kind.capitalize()}": quote(name)}
+    told = take_in(forgetting, "fran", {"role": "user", "content": f"I keep bees, {kind} {len(name)}."}, **scope)
+    assert told[-1]["done"] == 1, told
+    named = {one.replace("-", "_"): value for one, value in scope.items()}
+    receipt = forgetting.forget({kind: name, "dry_run": False}, **named)
+    assert (receipt["complete"], receipt["counts"].get("turns")) == (True, 1), receipt
+    assert forgetting.call("GET", "/memory/v1/sessions", **named)["data"] == []
+
+
+@pytest.mark.parametrize("kind", ["user", "project", "session", "source_id"])
+def test_a_name_that_nothing_can_have_is_refused_by_its_member(forgetting: Service, kind: str) -> None:
+    error = forget(forgetting, "fran", **{kind: "a\x00b"})["error"]
+    assert (error["code"], error["param"]) == ("unprocessable", kind)
 
 
 def test_the_forgotten_does_not_come_back_by_import_and_the_user_may(forgetting: Service) -> None:

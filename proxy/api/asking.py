@@ -31,7 +31,7 @@ from memory.keys import KeyRing
 from memory.model import Scope, SessionRef
 from memory.read.conversation import session_ref
 from policies.gate import Holder
-from policies.text import storable
+from policies.text import normalised, storable
 from proxy.api.json_bounds import too_much
 from proxy.app import Door
 from proxy.auth import UNKNOWN_TENANT
@@ -64,6 +64,10 @@ class Caller:
     def scope(self) -> Scope:
         """The scope of the call."""
         return self.ask.scope
+
+    def kept(self, name: str) -> str:
+        """A name that a body, a path or a parameter says, as names are kept: NFC, and a secret by another name."""
+        return self.credential.hide(normalised("NFC", storable(name)))
 
 
 def caller_of(request: web.Request, door: Door, capability: str) -> Caller:

@@ -119,6 +119,8 @@ class Forget:
 
     async def _target(self, asked: ForgetAsked, caller: Caller, holder: Holder) -> Target:
         kind, value = asked.named()
+        if kind in WHOLE or kind == "session":
+            value = caller.kept(value)
         if kind in WHOLE:
             _refuse_beyond(caller, kind, value)
             return Target(kind, value, caller.scope)
@@ -184,7 +186,7 @@ def _refuse_beyond(caller: Caller, kind: str, value: str) -> None:
         raise ScopeDenied(f"this token is for one session: it cannot forget a {kind}", param=kind)
     if credential.key_id is None or credential.can("memory:admin"):
         return
-    if kind in fixed and fixed[kind] != value:
+    if kind in fixed and caller.kept(fixed[kind]) != value:
         raise ScopeDenied(f"this key fixes the {kind}", param=kind)
     beyond = {"user": ("project", "agent"), "project": ("user", "agent")}[kind]
     if any(name in fixed for name in beyond):

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from memory.erasure.model import KINDS, Step, TargetKind
 from proxy.api.schemas import QUERY_CHARS_MAX, Asked, Said
 
-Name = Annotated[str, Field(min_length=1, max_length=256)]
+
+def _named(value: str) -> str:
+    if "\x00" in value:
+        raise ValueError("it holds a NUL character, which nothing is named with")
+    return value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_named)]
 
 
 class ForgetAsked(Asked):
@@ -21,7 +28,7 @@ class ForgetAsked(Asked):
     memory: Name | None = Field(
         default=None, description="One memory, with the turns it rests on and all made of these."
     )
-    source_id: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
+    source_id: Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(_named)] | None = Field(
         default=None, description="The turn that was imported under this name."
     )
     query: Annotated[str, Field(min_length=1, max_length=QUERY_CHARS_MAX)] | None = Field(
