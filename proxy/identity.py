@@ -61,8 +61,9 @@ class Credential:
 
     @property
     def session(self) -> str | None:
-        """The one conversation that a token is for."""
-        return self.fixed.get("session")
+        """The one conversation that a token is for, as its name is kept."""
+        named = self.fixed.get("session")
+        return None if named is None else self.hide(named)
 
     @property
     def actor(self) -> str:
@@ -122,7 +123,7 @@ def identify(
     return Ask(
         scope=Scope(tenant=credential.tenant, **names),
         mode=_mode(given.get("mode", "on")),
-        session=None if session is None else credential.hide(session),
+        session=session,
         checkpoint=given.get("checkpoint"),
         persona=_style(given.get("persona")),
         as_of=_as_of(given.get("as_of"), now),
@@ -246,10 +247,10 @@ def _scope_value(member: str, given: Mapping[str, str], credential: Credential, 
 
 
 def _session(asked: str | None, credential: Credential) -> str | None:
-    fixed = credential.session
-    if fixed is not None and asked is not None and asked != fixed:
+    fixed, named = credential.session, None if asked is None else credential.hide(asked)
+    if fixed is not None and named not in (None, fixed):
         raise ScopeDenied("this token is for one session; leave it out", param="X-Memory-Session")
-    return fixed or asked
+    return fixed or named
 
 
 def _mode(value: str) -> Mode:

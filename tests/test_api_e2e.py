@@ -352,6 +352,27 @@ def test_a_session_is_found_by_any_label(api: Api) -> None:
         assert [turn["content"] for turn in found.json["turns"]] == [f"in {label}"]
 
 
+@pytest.mark.parametrize("name", ["Cafe\u0301", "sk-proj-A1b2C3d4E5f6G7h8I9j0K1l2M3n4"], ids=["decomposed", "a secret"])
+def test_a_session_is_one_however_a_path_a_parameter_or_a_body_writes_its_name(api: Api, name: str) -> None:
+    line = json.dumps({"role": "user", "content": "The boat lies at berth nine."}).encode()
+    assert api.call("POST", "/memory/v1/import", line, X_Memory_Session=quote(name)).lines[-1]["done"] == 1
+    (kept,) = [one["id"] for one in api.get("/memory/v1/sessions").json["data"]]
+    shown = api.get(f"/memory/v1/sessions/{quote(name)}")
+    assert (shown.status, shown.json["id"], shown.json["turn_count"]) == (200, kept, 1)
+    assert api.call("POST", f"/memory/v1/sessions/{quote(name)}/end").json["id"] == kept
+    assert len(api.search("boat", session=name)["candidates"]) == 1
+    head = {"X_Memory_Session": quote(name)}
+    task = api.call("POST", "/memory/v1/tasks", {"tasks": [{"title": "Paint it"}], "session": name}, **head)
+    assert task.json["data"][0]["session"] == kept
+    saved = api.call("POST", "/memory/v1/checkpoints", {"name": "berth", "notes": "Nine.", "session": name})
+    assert saved.json["session"] == kept
+    loaded = api.call("POST", "/memory/v1/checkpoints/berth/load", {"session": name})
+    assert loaded.json["session"] == kept
+    for what in ("memories", "tasks", "checkpoints"):
+        assert api.get(f"/memory/v1/{what}", session=name).json["data"], what
+    assert [one["id"] for one in api.get("/memory/v1/sessions").json["data"]] == [kept]
+
+
 def test_a_session_is_ended_by_its_client_and_by_nobody_else(api: Api, service: Service) -> None:
     api.take_in(*TALK)
     path = "/memory/v1/sessions/bees"

@@ -245,3 +245,11 @@ def test_a_head_is_clear_where_it_can_be_understood_and_nowhere_else(said: list[
 
 def test_differing_case_is_another_user() -> None:
     assert asked({"X-Memory-User": "Ann"}).scope.user != asked({"X-Memory-User": "ann"}).scope.user
+
+
+def test_a_tokens_session_is_known_by_the_name_it_is_kept_by() -> None:
+    token = Credential(TENANT, key_id=UUID(int=9), fixed={"session": "secret"}, hide=lambda name: name.upper())
+    assert token.session == "SECRET"
+    for headers in ({}, {"X-Memory-Session": "secret"}, {"X-Memory-Session": "SECRET"}):
+        assert asked(headers, credential=token).session == "SECRET"
+    assert refused(ScopeDenied, headers={"X-Memory-Session": "other"}, credential=token) == "X-Memory-Session"

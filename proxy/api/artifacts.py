@@ -131,7 +131,7 @@ class ArtifactCalls:
         session_id: UUID | None = None
         if "session" in given:
             try:
-                session_id = (await self._parts.records.session(caller.scope, given["session"])).session_id
+                session_id = (await self._parts.records.session(caller.scope, caller.kept(given["session"]))).session_id
             except NotFound:
                 return said(ArtifactList(data=[], next_cursor=None))
         store = self._parts.artifacts.store

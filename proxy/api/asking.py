@@ -105,7 +105,7 @@ async def holder_for(caller: Caller, keys: KeyRing) -> Holder:
 async def session_named(caller: Caller, keys: KeyRing, in_body: str | None) -> SessionRef | None:
     """The conversation that a call names: in its body, by its token, by its head. Raises MemoryConflict for two."""
     of_token, in_head = caller.credential.session, caller.ask.session
-    named = caller.credential.hide(storable(in_body)) if in_body is not None else None
+    named = caller.kept(in_body) if in_body is not None else None
     if named is not None and (of_token or in_head) not in (None, named):
         raise MemoryConflict("the body and the request name different sessions", param="session")
     label = of_token or named or in_head

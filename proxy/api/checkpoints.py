@@ -7,7 +7,6 @@ Conflict, TooLarge, VersionRequired, Unprocessable, StoreUnavailable.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +35,6 @@ from policies.checkpoint import name_of
 from policies.gate import Holder, Item
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
-from policies.text import storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters, require
 from proxy.api.checkpoint_words import checkpoint_said, diff_said, listed, readable_parts, row_item
@@ -90,7 +88,8 @@ class Checkpoints:
         """Keep a conversation, and what is said as somebody's words, under a name."""
         name = caller.credential.hide(asked.name)
         holder = await holder_for(caller, self._parts.keys)
-        session = await self._session(caller, holder, asked.session or caller.ask.session)
+        label = caller.ask.session if asked.session is None else caller.kept(asked.session)
+        session = await self._session(caller, holder, label)
         named = asked.model_copy(update={"name": name})
         new, trimmed = await self._saving.made_new(caller, holder, named, session, integrity)
         note = self._note(caller, "save", name)
@@ -122,7 +121,7 @@ class Checkpoints:
         session_id: UUID | None = None
         if "session" in given:
             try:
-                session_id = (await self._parts.records.session(caller.scope, given["session"])).session_id
+                session_id = (await self._parts.records.session(caller.scope, caller.kept(given["session"]))).session_id
             except NotFound:
                 return said(CheckpointList(data=[], next_cursor=None))
         found = await self._parts.checkpoints.store.page(
@@ -269,7 +268,7 @@ class Checkpoints:
 
     async def _given_to(self, caller: Caller, holder: Holder, named: str) -> SessionRef:
         """The conversation that is to be given one. Raises NotFound, CapabilityMissing."""
-        label = caller.credential.hide(named)
+        label = caller.kept(named)
         session = session_ref(await self._parts.keys.chain_key(caller.scope.tenant), caller.scope, label)
         item = Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id)
         require_writable(holder, item, "session")
@@ -294,7 +293,7 @@ class Checkpoints:
         require(caller.credential, ANY_PROJECT)
         if {"project", "session"}.intersection(caller.credential.fixed):
             raise ScopeDenied("this key is for one project", param="from_project")
-        project = caller.credential.hide(unicodedata.normalize("NFC", storable(taking.project)))
+        project = caller.kept(taking.project)
         source = replace(caller.scope, project=project)
         if source == caller.scope:
             raise Unprocessable("from_project is this very project: leave it out", param="from_project")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-import unicodedata
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -103,7 +102,7 @@ class Documents:
         session_id: UUID | None = None
         if "session" in given:
             try:
-                session_id = (await self._parts.records.session(caller.scope, given["session"])).session_id
+                session_id = (await self._parts.records.session(caller.scope, caller.kept(given["session"]))).session_id
             except NotFound:
                 return said(DocumentList(data=[], next_cursor=None))
         found = await self._parts.documents.records.documents(
@@ -225,7 +224,7 @@ class Documents:
         """The conversation that alone is to have it, and the one that it is given in."""
         of_token, in_head, in_form = caller.credential.session, caller.ask.session, None
         if asked.session is not None:
-            in_form = caller.credential.hide(unicodedata.normalize("NFC", storable(asked.session)))
+            in_form = caller.kept(asked.session)
         if of_token is not None and (asked.save != "session" or in_form not in (None, of_token)):
             raise ScopeDenied("this token is for one session: save for it alone", param="save")
         if in_form is not None and in_head not in (None, in_form):

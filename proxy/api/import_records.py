@@ -166,7 +166,7 @@ class RecordTaker:
         return None if known else replace(copy, unless=unless)
 
     async def _unless(self, ids: Sequence[UUID], session: str | None, happened: datetime | None) -> Unless:
-        label = self._caller.credential.hide(session) if session is not None else None
+        label = self._caller.kept(session) if session is not None else None
         return await self._parts.forgets.unless(self._caller.scope, ids, label, happened or self._caller.now)
 
     async def _entity_here(self, named: str) -> str:

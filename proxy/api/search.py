@@ -92,12 +92,13 @@ class Search:
 
     async def _where(self, caller: Caller, asked: SearchAsked) -> Filter:
         filters, scope = asked.filters, caller.scope
-        if caller.credential.session is not None and asked.session not in (None, caller.credential.session):
+        named = None if asked.session is None else caller.kept(asked.session)
+        if caller.credential.session is not None and named not in (None, caller.credential.session):
             raise ScopeDenied("this token is for one session; leave it out", param="session")
         session_id: UUID | None = None
-        if asked.session is not None:
+        if named is not None:
             chain_key = await self._parts.keys.chain_key(scope.tenant)
-            session_id = session_ref(chain_key, scope, asked.session).session_id
+            session_id = session_ref(chain_key, scope, named).session_id
         ceiling = filters.sensitivity_max if filters else None
         return Filter(
             kinds=frozenset(asked.kinds) if asked.kinds else RECALLED_KINDS,

@@ -60,7 +60,7 @@ class Sessions:
     async def show(self, request: web.Request) -> web.Response:
         """One conversation: its turns in order, a page at a time, its summary and its working context."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
-        label = request.match_info["id"]
+        label = caller.kept(request.match_info["id"])
         page = page_of(parameters(request, _PAGE_OF_ONE), "turns", default="asc", limit=TURNS_DEFAULT)
         after = _seq(page.cursor)
         records = self._parts.records
@@ -92,11 +92,12 @@ class Sessions:
         """Its client says that a conversation has ended."""
         caller = caller_of(request, self._parts.door, "memory:write")
         parameters(request, ())
+        label = caller.kept(request.match_info["id"])
         holder = await holder_for(caller, self._parts.keys)
         if holder.capabilities is not None:
-            known = await self._parts.records.session(caller.scope, request.match_info["id"])
+            known = await self._parts.records.session(caller.scope, label)
             require_writable(holder, _item(caller.scope, known), "session")
-        return said(_listed(await self._parts.records.end_session(caller.scope, request.match_info["id"], caller.now)))
+        return said(_listed(await self._parts.records.end_session(caller.scope, label, caller.now)))
 
     async def _summary(self, scope: Scope, holder: Holder, memory_id: UUID | None) -> str | None:
         if memory_id is None:

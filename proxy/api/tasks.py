@@ -122,7 +122,7 @@ class TaskCalls:
         session_id: UUID | None = None
         if "session" in given:
             try:
-                session_id = (await self._parts.records.session(caller.scope, given["session"])).session_id
+                session_id = (await self._parts.records.session(caller.scope, caller.kept(given["session"]))).session_id
             except NotFound:
                 return said(TaskList(data=[], next_cursor=None))
         found = await self._parts.tasks.page(
