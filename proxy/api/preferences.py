@@ -52,7 +52,7 @@ class PreferenceCalls:
         known = {one.memory_id: one for one in found}
         wanted = [one.memory_id for one in readable(holder, found, partial(_item, caller))]
         if asked.memories is not None:
-            wanted = [as_id(one, "preference") for one in asked.memories]
+            wanted = list(dict.fromkeys(as_id(one, "preference") for one in asked.memories))
         for memory_id in wanted:
             if memory_id not in known:
                 raise NotFound(f"there is no preference {memory_id} in this scope", param="memories")

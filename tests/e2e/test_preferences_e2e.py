@@ -54,6 +54,14 @@ def test_a_reset_hides_and_can_be_undone(service: Service, user: str) -> None:
     ask(service, "What do I like?", user)
 
 
+def test_one_that_is_named_twice_is_reset_once(service: Service, user: str) -> None:
+    tell(service, "I like green tea.", user)
+    (tea,) = [one["memory_id"] for one in listed(service, user)]
+    gone = service.call("POST", f"{BASE}/reset", {"memories": [tea, tea.upper()]}, X_Memory_User=user)
+    assert gone.get("memories") == [tea], gone
+    assert listed(service, user) == []
+
+
 def test_the_command_shows_and_resets(service: Service, user: str) -> None:
     def run(*words: str) -> str:
         argv = [sys.executable, "-m", "proxy", "preferences", *words, "--url", service.url, "--user", user]
