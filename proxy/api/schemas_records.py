@@ -1,4 +1,8 @@
-"""The lines of records in an import, as an export writes them; a member that a line leaves out has its usual value."""
+"""The lines of records in an import, as an export writes them; a member that a line leaves out has its usual value.
+
+What is kept may be longer than what a call may say: a secret's place may be longer than the secret, and one has the
+names of all that were merged into it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from policies.checkpoint import Part
+from policies.entity import ALIASES_MAX, NAME_CHARS_MAX
+from policies.entity import NOTES_CHARS_MAX as ENTITY_CHARS_MAX
+from policies.persona import DESCRIPTION_CHARS_MAX, INTEREST_CHARS_MAX, INTERESTS_MAX
+from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
 from proxy.api.schemas import Asked, Moment, SensitivityName
 from proxy.api.schemas_checkpoint import NOTES_CHARS_MAX, Id, Name
 from proxy.api.schemas_entity import EntityAsked, RelationshipAsked
@@ -14,6 +22,9 @@ from proxy.api.schemas_persona import PersonaAsked
 from proxy.api.schemas_task import TaskAsked
 
 IntegrityName = Literal["admin", "user", "assistant", "tool", "web", "imported"]
+_Name = Annotated[str, Field(min_length=1, max_length=2 * NAME_CHARS_MAX)]
+_Interest = Annotated[str, Field(min_length=1, max_length=2 * INTEREST_CHARS_MAX)]
+_Words = Annotated[str, Field(max_length=2 * WORDS_CHARS_MAX)]
 
 
 class _Exported(Asked):
@@ -29,9 +40,16 @@ class _Exported(Asked):
 class PersonaLine(_Exported, PersonaAsked):
     """A persona."""
 
+    description: Annotated[str, Field(max_length=2 * DESCRIPTION_CHARS_MAX)] = ""
+    interests: list[_Interest] = Field(default_factory=list, max_length=INTERESTS_MAX)
+
 
 class EntityLine(_Exported, EntityAsked):
     """A person or a thing."""
+
+    name: _Name
+    aliases: list[_Name] = Field(default_factory=list, max_length=64 * ALIASES_MAX)
+    notes: Annotated[str, Field(max_length=2 * ENTITY_CHARS_MAX)] = ""
 
 
 class RelationshipLine(_Exported, RelationshipAsked):
@@ -40,6 +58,11 @@ class RelationshipLine(_Exported, RelationshipAsked):
 
 class TaskLine(_Exported, TaskAsked):
     """A task, and by the ids that they had what it needs."""
+
+    title: Annotated[str, Field(min_length=1, max_length=2 * TITLE_CHARS_MAX)]
+    notes: _Words = ""
+    input: _Words = ""
+    output: _Words = ""
 
     session: str | None = Field(default=None, min_length=1, max_length=256)
     integrity: IntegrityName = "user"

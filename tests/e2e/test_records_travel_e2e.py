@@ -81,6 +81,21 @@ def test_records_are_taken_to_another_scope_once_in_whatever_order(api: Api, oth
     assert not {line["id"] for line in records(other)} & {line["id"] for line in lines}
 
 
+def test_what_is_kept_travels_also_where_a_call_may_not_say_as_much(api: Api, other: Api) -> None:
+    hidden = " My password is hunter2x."
+    words = "I like ships. ".ljust(500 - len(hidden), "!") + hidden
+    make(api, "POST", "personas", {"name": "desk", "description": words})
+    make(api, "POST", "tasks", {"tasks": [{"title": "Paint it. ".ljust(200 - len(hidden), "!") + hidden}]})
+    ana, bea = [
+        make(api, "POST", "entities", {"name": name, "type": "person", "aliases": [f"{name} {n}" for n in range(32)]})
+        for name in ("Ana", "Bea")
+    ]
+    make(api, "POST", f"entities/{ana['id']}/merge", {"into": bea["id"]})
+    lines = records(api)
+    assert send(other, lines) == ([], {"accepted": 3, "done": 3, "failed": 0, "complete": True})
+    assert said(records(other)) == said(lines)
+
+
 def test_a_task_is_taken_without_a_checkpoint_that_does_not_come(api: Api, other: Api) -> None:
     furnished(api)
     tasks = [line for line in records(api) if line["type"] == "task"]
