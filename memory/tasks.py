@@ -25,13 +25,16 @@ class CheckpointNamed:
 
 @dataclass(frozen=True, slots=True)
 class NewTask:
-    """What is to be stored; `memory` says it in the words a prompt is given, `needs` are tasks to be done first."""
+    """What is to be stored; `memory` says it in the words a prompt is given, `needs` are tasks to be done first.
+    `as_it_stood`: it got where it is elsewhere, and what it needs may have been taken up again since.
+    """
 
     task_id: UUID
     status: Status
     memory: NewMemory
     needs: frozenset[UUID]
     checkpoint_id: UUID | None = None
+    as_it_stood: bool = False
 
 
 @dataclass(frozen=True, slots=True)

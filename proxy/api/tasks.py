@@ -311,7 +311,7 @@ def _origin(integrity: Integrity) -> Origin:
 
 
 def _as_copy(new: NewTask, copy: Copy) -> NewTask:
-    return replace(new, task_id=copy.record_id, memory=copy.memory(new.memory))
+    return replace(new, task_id=copy.record_id, memory=copy.memory(new.memory), as_it_stood=True)
 
 
 def _words(one: TaskAsked) -> dict[str, str]:

@@ -96,6 +96,15 @@ def test_what_is_kept_travels_also_where_a_call_may_not_say_as_much(api: Api, ot
     assert said(records(other)) == said(lines)
 
 
+def test_tasks_are_taken_as_they_stand_where_one_was_taken_up_again(api: Api, other: Api) -> None:
+    both = [{"title": "Sand it", "name": "sand", "status": "done"}, {"title": "Paint it", "needs": ["sand"]}]
+    sand, paint = make(api, "POST", "tasks", {"tasks": both})["data"]
+    for task, status in ((paint, "done"), (sand, "queued")):
+        assert api.call("PATCH", f"/memory/v1/tasks/{task['id']}", {"status": status}, If_Match="1").status == 200
+    assert send(other, records(api)) == ([], {"accepted": 2, "done": 2, "failed": 0, "complete": True})
+    assert said(records(other)) == said(records(api))
+
+
 def test_a_task_is_taken_without_a_checkpoint_that_does_not_come(api: Api, other: Api) -> None:
     furnished(api)
     tasks = [line for line in records(api) if line["type"] == "task"]

@@ -80,7 +80,8 @@ class TaskStore:
             await _require_checkpoints(tx, scope, {one.checkpoint_id for one in new})
             status |= {one.task_id: one.status for one in new}
             for one in new:
-                _refused(one.status, one.status, [str(need) for need in sorted(one.needs) if status[need] != "done"])
+                waits_for = [str(need) for need in sorted(one.needs) if status[need] != "done"]
+                _refused(one.status, one.status, () if one.as_it_stood else waits_for)
             for one in new:
                 place = Place(scope.tenant, scope_id, subject_id, one.task_id, now)
                 await add_own_memory(
