@@ -42,6 +42,7 @@ EDGES_MAX: Final = 1_000
 """Relationships read around the ones that are asked about, at each hop."""
 HISTORY_MAX: Final = 10_000
 _NONE: Final = "there is no such entity in this scope"
+_NO_TIE: Final = "there is no such relationship in this scope"
 Seen = Callable[[Entity], bool]
 
 
@@ -230,8 +231,11 @@ class EntityStore:
             await tx.run("add_relationship", *row, new.valid_from, new.valid_to, now)
             await announce(tx, scope.tenant, scope_id, "created", [memory.memory_id], by="api", at=now)
             await witness(tx)
-        around = await self.around(scope, [source], at=None)
-        return next(one for one in around if one.relationship_id == new.relationship_id)
+        just_before = str(UUID(int=new.relationship_id.int - 1))
+        for one in (await self.tied(scope, [source], limit=1, cursor=just_before)).rows:
+            if one.relationship_id == new.relationship_id:
+                return one
+        raise NotFound(_NO_TIE)
 
     async def unrelate(
         self,
@@ -250,7 +254,7 @@ class EntityStore:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await tx.row("lock_relationship", scope.tenant, scope_id, relationship_id)
             if known is None:
-                raise NotFound("there is no such relationship in this scope")
+                raise NotFound(_NO_TIE)
             said = (await standing_by_id(tx, scope.tenant, scope_id, [known["memory_id"]])).get(known["memory_id"])
             may(Sensitivity(said["sensitivity"]) if said is not None else Sensitivity.SECRET)
             await tx.run("mark_relationship_deleted", scope.tenant, relationship_id, now)
@@ -282,6 +286,20 @@ class EntityStore:
                 seen |= front
                 front = {end for one in new for end in (one.source, one.target)} - seen
         return list(found.values())
+
+    async def tied(
+        self, scope: Scope, entity_ids: Sequence[UUID], *, limit: int, cursor: str | None
+    ) -> Page[Relationship]:
+        """All that ties these to others as it is said of these, each once, by pages."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return Page((), None)
+        after = UUID(cursor) if cursor else UUID(int=0)
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            everybody = await _with_members(tx, scope, entity_ids)
+            rows = await tx.fetch("relationships_from", scope.tenant, everybody, after, limit + 1)
+            found = await _said(tx, scope, scope_id, rows[:limit])
+        return Page(tuple(found), str(rows[limit - 1]["relationship_id"]) if len(rows) > limit else None)
 
     # ------------------------------------------------------------ reading
 
@@ -389,10 +407,20 @@ async def _require_free(tx: Transaction, scope: Scope, scope_id: int, entity_id:
 
 async def _ties(tx: Transaction, scope: Scope, scope_id: int, roots: Iterable[UUID]) -> list[Relationship]:
     """What ties these, and what is merged into them, to others."""
+    everybody = await _with_members(tx, scope, roots)
+    rows = await tx.fetch("relationships_around", scope.tenant, everybody, EDGES_MAX) if everybody else []
+    return await _said(tx, scope, scope_id, rows)
+
+
+async def _with_members(tx: Transaction, scope: Scope, roots: Iterable[UUID]) -> list[UUID]:
+    """These, and what is merged into them."""
     ids = list(roots)
     members = await tx.fetch("merged_into_entities", scope.tenant, ids) if ids else []
-    everybody = [*ids, *(row["entity_id"] for row in members)]
-    rows = await tx.fetch("relationships_around", scope.tenant, everybody, EDGES_MAX) if ids else []
+    return [*ids, *(row["entity_id"] for row in members)]
+
+
+async def _said(tx: Transaction, scope: Scope, scope_id: int, rows: Sequence[Any]) -> list[Relationship]:
+    """Relationships with what their memories say, as far as those are shown."""
     standing = await standing_of(tx, scope, scope_id, {row["memory_id"] for row in rows})
     said = ((row, standing.get(row["memory_id"])) for row in rows if row["source"] != row["target"])
     return [relationship(row, words) for row, words in said if words is not None and not words["hidden"]]

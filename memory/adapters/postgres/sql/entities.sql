@@ -169,6 +169,20 @@ JOIN entities t ON t.tenant_id = $1 AND t.entity_id = r.target_entity AND t.dele
 ORDER BY r.created_at DESC, r.relationship_id
 LIMIT $3;
 
+-- name: relationships_from
+-- What ties these to others as it is said of these, by its id, from behind one on.
+-- $1 tenant uuid, $2 entity_ids uuid[], $3 after uuid, $4 limit int8
+-- Uses: relationships_of_source, entities_pkey. Rows: relationship_id, source, type, target, memory_id, valid_from,
+-- valid_to, created_at.
+SELECT r.relationship_id, coalesce(s.merged_into, s.entity_id) AS source, r.type,
+       coalesce(t.merged_into, t.entity_id) AS target, r.memory_id, r.valid_from, r.valid_to, r.created_at
+FROM relationships r
+JOIN entities s ON s.tenant_id = $1 AND s.entity_id = r.source_entity AND s.deleted_at IS NULL
+JOIN entities t ON t.tenant_id = $1 AND t.entity_id = r.target_entity AND t.deleted_at IS NULL
+WHERE r.tenant_id = $1 AND r.source_entity = ANY ($2) AND r.relationship_id > $3 AND r.deleted_at IS NULL
+ORDER BY r.relationship_id
+LIMIT $4;
+
 -- name: ties_by_hand
 -- What was said by hand of what ties one to others, hidden or not, and since when the other end is deleted.
 -- $1 tenant uuid, $2 entity_id uuid

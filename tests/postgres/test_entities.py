@@ -1,0 +1,83 @@
+"""People and things in Postgres: what ties them is answered and leaves whole, however much it is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from memory.adapters.postgres import entity_store
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.entity_store import EntityStore
+from memory.audit import Note, noted
+from memory.entities import CARD, NewEntity, NewRelationship, Relationship
+from memory.ids import new_id
+from memory.model import NewMemory, Scope
+from policies.entity import Told
+from policies.labels import Integrity, Sensitivity
+from tests.postgres.seed import SUBJECT, T0, stores
+from tests.postgres_fixture import DIM, TestDatabase
+
+
+def memory(text: str, attributes: dict[str, Any]) -> NewMemory:
+    return NewMemory(
+        memory_id=new_id(),
+        kind="semantic",
+        content=text,
+        content_key=b"",
+        role="user",
+        integrity=Integrity.USER,
+        sensitivity=Sensitivity.INTERNAL,
+        origin="entity",
+        importance=0.5,
+        confidence=1.0,
+        occurred_at=T0,
+        extractor_version="test",
+        source_turns=(),
+        windows=((0, len(text)),),
+        vectors=np.full((1, DIM), 0.05, np.float32),
+        attributes=attributes,
+    )
+
+
+@dataclass(frozen=True)
+class Held:
+    """A store of people and things."""
+
+    store: EntityStore
+    scope: Scope
+
+    async def add(self, name: str) -> UUID:
+        card = memory(f"{name} (host).", {CARD: {"name": name, "type": "host"}})
+        new = NewEntity(new_id(), Told(name, "host"), card, False)
+        return (await self.store.add(self.scope, SUBJECT, new, "open", now=T0, note=self.note())).entity_id
+
+    async def tie(self, source: UUID, target: UUID) -> Relationship:
+        said = memory("one: feeds another.", {"relationship": {"type": "feeds"}})
+        new = NewRelationship(new_id(), source, "feeds", target, said, None, None)
+        return await self.store.relate(self.scope, SUBJECT, new, now=T0, note=self.note())
+
+    def note(self) -> Note:
+        return noted(self.scope.tenant, "test", "entity.add", at=T0)
+
+
+@pytest.fixture
+async def held(postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Held]:
+    async def key_of(_: UUID) -> bytes:
+        return bytes(32)
+
+    monkeypatch.setattr(entity_store, "EDGES_MAX", 3)
+    async with stores(postgres) as made:
+        audit = AuditLog(made.database, key_of)
+        yield Held(EntityStore(made.database, made.scopes, postgres.embeddings, audit), made.scope())
+
+
+async def test_a_tie_is_answered_beyond_what_a_hop_looks_at(held: Held) -> None:
+    hub, *others = [await held.add(name) for name in ("hub", "one", "two", "three", "four", "five")]
+    for other in others:
+        made = await held.tie(hub, other)
+        assert (made.source, made.target) == (hub, other)
