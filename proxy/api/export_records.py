@@ -6,9 +6,10 @@ Raises StoreUnavailable.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from memory.checkpoints import Checkpoint, StoredPart
 from memory.entities import Entity, Relationship
@@ -53,16 +54,26 @@ async def record_lines(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
 
 
 async def _entities(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIterator[list[Line]]:
-    item, cursor, ties = _item_in(scope), None, dict[Any, Relationship]()
+    item, cursor, ids = _item_in(scope), None, list[UUID]()
     while True:
         page = await parts.entities.page(scope, limit=_PAGE_ROWS, cursor=cursor, types=TYPES)
         seen = readable(holder, page.rows, item)
         yield [entity_line(one) for one in seen if one.card_id is not None and not one.hidden]
-        around = await parts.entities.around(scope, [one.entity_id for one in seen], at=None)
-        ties |= {one.relationship_id: one for one in readable(holder, around, item) if not one.learnt}
+        ids += [one.entity_id for one in seen]
         if (cursor := page.next_cursor) is None:
             break
-    yield [relationship_line(one) for one in ties.values()]
+    for first in range(0, len(ids), _PAGE_ROWS):
+        async for ties in _ties(parts, scope, ids[first : first + _PAGE_ROWS]):
+            yield [relationship_line(one) for one in readable(holder, ties, item) if not one.learnt]
+
+
+async def _ties(parts: OwnParts, scope: Scope, ids: Sequence[UUID]) -> AsyncIterator[Sequence[Relationship]]:
+    cursor = None
+    while True:
+        page = await parts.entities.tied(scope, ids, limit=_PAGE_ROWS, cursor=cursor)
+        yield page.rows
+        if (cursor := page.next_cursor) is None:
+            break
 
 
 async def _checkpoints(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIterator[list[Line]]:

@@ -88,6 +88,11 @@ class KeepsEntities(Protocol):
     ) -> list[Relationship]:
         """What ties these to others, so many hops far."""
 
+    async def tied(
+        self, scope: Scope, entity_ids: Sequence[UUID], *, limit: int, cursor: str | None
+    ) -> Page[Relationship]:
+        """All that ties these to others as it is said of these, each once, by pages."""
+
     async def one(self, scope: Scope, entity_id: UUID) -> Entity:
         """One. Raises NotFound."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -17,8 +18,11 @@ from memory.audit import Note, noted
 from memory.entities import CARD, NewEntity, NewRelationship, Relationship
 from memory.ids import new_id
 from memory.model import NewMemory, Scope
+from memory.stored import Page
 from policies.entity import Told
+from policies.gate import Holder
 from policies.labels import Integrity, Sensitivity
+from proxy.api import export_records
 from tests.postgres.seed import SUBJECT, T0, stores
 from tests.postgres_fixture import DIM, TestDatabase
 
@@ -81,3 +85,30 @@ async def test_a_tie_is_answered_beyond_what_a_hop_looks_at(held: Held) -> None:
     for other in others:
         made = await held.tie(hub, other)
         assert (made.source, made.target) == (hub, other)
+
+
+async def test_an_export_has_every_tie_once_beyond_what_a_hop_looks_at(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nobody(_: Scope) -> list[Any]:
+        return []
+
+    async def nothing(*_: Any, **__: Any) -> Page[Any]:
+        return Page((), None)
+
+    monkeypatch.setattr(export_records, "_PAGE_ROWS", 2)
+    hub, *others = [await held.add(name) for name in ("hub", "one", "two", "three", "four", "five", "six")]
+    for other in others:
+        await held.tie(hub, other)
+    await held.tie(others[0], hub)
+    await held.store.merge(held.scope, others[0], others[1], "open", now=T0, note=held.note())
+    empty, personas = SimpleNamespace(page=nothing), SimpleNamespace(all_of=nobody)
+    checkpoints = SimpleNamespace(store=empty)
+    parts: Any = SimpleNamespace(
+        personas=personas, entities=held.store, tasks=empty, checkpoints=checkpoints, records=None
+    )
+    pages = export_records.record_lines(parts, held.scope, Holder(held.scope.tenant))
+    lines = [line async for page in pages for line in page]
+    ties = [line["id"] for line in lines if line["type"] == "relationship"]
+    assert (len(ties), len(set(ties))) == (7, 7)
+    assert sum(line["type"] == "entity" for line in lines) == 6
