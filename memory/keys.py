@@ -245,6 +245,7 @@ class KeyRing:
     def drop_subject(self, tenant: UUID, subject_id: UUID) -> None:
         """Seal nothing more under a subject's key: it was retired. What it sealed can still be read."""
         self._current.pop((tenant, subject_id), None)
+        self._read_at.pop((tenant, subject_id), None)
         self._let_go_of_readings()
 
     def drop(self, tenant: UUID, key_id: UUID) -> None:
@@ -252,6 +253,7 @@ class KeyRing:
         self._by_id.pop((tenant, key_id), None)
         for owner in [owner for owner, key in self._current.items() if owner[0] == tenant and key.key_id == key_id]:
             del self._current[owner]
+            self._read_at.pop(owner, None)
         self._let_go_of_readings()
 
     def _let_go_of_readings(self) -> None:
@@ -319,34 +321,34 @@ class KeyRing:
         return self._keep(tenant, subject, await self._unwrapped(tenant, found), drops)
 
     async def _replaced(self, tenant: UUID, subject: UUID | None, cached: DataKey) -> bool:
-        """Whether a subject's key was rotated or shredded since; asked once in CURRENT_STALE_S, and no while the store
+        """Whether a subject's key was rotated or shredded since; asked once in CURRENT_STALE, and no while the store
         is away. A tenant's key is what its ids are made from, so it never is.
         """
         now = self._clock()
         if subject is None or not self._is_stale(tenant, subject, now):
             return False
-        before, self._read_at[tenant, subject] = self._read_at[tenant, subject], now
+        self._read_at[tenant, subject] = now
         try:
             found = await self._table.current(tenant, subject)
         except StoreUnavailable:
             return False
         except asyncio.CancelledError:  # who leaves has heard nothing
-            self._read_at[tenant, subject] = before
+            self._read_at.pop((tenant, subject), None)
             raise
         return found is None or found.key_id != cached.key_id
 
     def _is_stale(self, tenant: UUID, subject: UUID, now: datetime) -> bool:
-        return now - self._read_at.get((tenant, subject), now) >= CURRENT_STALE
+        read_at = self._read_at.get((tenant, subject))
+        return read_at is None or now - read_at >= CURRENT_STALE
 
     def _keep(self, tenant: UUID, subject: UUID | None, key: DataKey, drops: int) -> DataKey:
         """The key, remembered unless any was dropped since it was asked for."""
         if drops != self._drops.count:
             return key
-        _remember(self._current, (tenant, subject), key)
+        for owner in _remember(self._current, (tenant, subject), key):
+            self._read_at.pop(owner, None)
         if subject is not None:
             self._read_at[tenant, subject] = self._clock()
-            while len(self._read_at) > CACHE_KEYS_MAX:
-                del self._read_at[next(iter(self._read_at))]
         if (tenant, None) in self._current:  # what seals while the store is away must not be the one that is dropped
             self._current.move_to_end((tenant, None))
         _remember(self._by_id, (tenant, key.key_id), key)
@@ -382,8 +384,8 @@ def _binding(tenant: UUID, subject: UUID | None, key_id: UUID) -> Binding:
     return Binding(tenant, subject or _NO_SUBJECT, key_id, "key")
 
 
-def _remember(cache: OrderedDict[K, DataKey], name: K, key: DataKey) -> None:
+def _remember(cache: OrderedDict[K, DataKey], name: K, key: DataKey) -> list[K]:
+    """Hold a key; the names that had to go for it."""
     cache[name] = key
     cache.move_to_end(name)
-    while len(cache) > CACHE_KEYS_MAX:
-        cache.popitem(last=False)
+    return [cache.popitem(last=False)[0] for _ in range(len(cache) - CACHE_KEYS_MAX)]

@@ -111,3 +111,19 @@ async def test_who_leaves_while_a_key_is_confirmed_has_not_confirmed_it() -> Non
     await asyncio.wait([leaving])
     table.arrives.set()
     assert (await ring.subject_key(tenant, "ada")).key_id == renewed.key_id
+
+
+async def test_a_rotated_key_is_noticed_however_many_others_came_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memory.keys.CACHE_KEYS_MAX", 4)
+    now = [datetime(2026, 11, 1, tzinfo=UTC)]
+    tenant, table = new_id(), Table()
+    ring = KeyRing(table, bytes(32), clock=lambda: now[0])
+    await ring.subject_key(tenant, "ada")
+    ada = await ring.subject_id(tenant, "ada")
+    for number in range(8):
+        await ring.subject_key(tenant, f"other {number}")
+        await ring.subject_key(tenant, "ada")
+    renewed = table.keys[ada] = await ring.renew(tenant, ada)
+    now[0] += CURRENT_STALE
+    assert ring.at_hand(tenant, ada) is None
+    assert (await ring.subject_key(tenant, "ada")).key_id == renewed.key_id
