@@ -338,8 +338,9 @@ class KeyRing:
         return found is None or found.key_id != cached.key_id
 
     def _is_stale(self, tenant: UUID, subject: UUID, now: datetime) -> bool:
+        """A time that is yet to come says nothing: the clock was turned back."""
         read_at = self._read_at.get((tenant, subject))
-        return read_at is None or now - read_at >= CURRENT_STALE
+        return read_at is None or not timedelta() <= now - read_at < CURRENT_STALE
 
     def _keep(self, tenant: UUID, subject: UUID | None, key: DataKey, drops: int) -> DataKey:
         """The key, remembered unless any was dropped since it was asked for."""

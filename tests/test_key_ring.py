@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -126,4 +126,15 @@ async def test_a_rotated_key_is_noticed_however_many_others_came_since(monkeypat
     renewed = table.keys[ada] = await ring.renew(tenant, ada)
     now[0] += CURRENT_STALE
     assert ring.at_hand(tenant, ada) is None
+    assert (await ring.subject_key(tenant, "ada")).key_id == renewed.key_id
+
+
+async def test_a_rotated_key_is_noticed_though_the_clock_was_turned_back() -> None:
+    now = [datetime(2026, 11, 1, tzinfo=UTC)]
+    tenant, table = new_id(), Table()
+    ring = KeyRing(table, bytes(32), clock=lambda: now[0])
+    await ring.subject_key(tenant, "ada")
+    ada = await ring.subject_id(tenant, "ada")
+    renewed = table.keys[ada] = await ring.renew(tenant, ada)
+    now[0] -= timedelta(days=1)
     assert (await ring.subject_key(tenant, "ada")).key_id == renewed.key_id
