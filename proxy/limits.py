@@ -59,7 +59,9 @@ class _Own:
     current: int = 0
     day: int = 0
     tokens: int = 0
-    closed_until: float = 0.0  # Unix seconds: before then nothing fits within `closed_by`, whatever the others do
+    # Unix seconds: between the two nothing fits within `closed_by`, whatever the others do.
+    closed_at: float = 0.0
+    closed_until: float = 0.0
     closed_by: KeyLimits | None = None
     closed_why: str = ""
 
@@ -92,9 +94,9 @@ class KeyUse:
         if credential.key_id is None or not credential.limits.counted:
             return None
         own = self._of(credential.key_id)
-        left_s = own.closed_until - self._clock().timestamp()
-        if left_s > 0 and own.closed_by == credential.limits:
-            raise RateLimited(own.closed_why, retry_after_s=math.ceil(left_s))
+        now = self._clock().timestamp()
+        if own.closed_at <= now < own.closed_until and own.closed_by == credential.limits:
+            raise RateLimited(own.closed_why, retry_after_s=math.ceil(own.closed_until - now))
         return self._kept(asyncio.create_task(self._take(credential.key_id, credential.limits)))
 
     async def admit(self, credential: Credential) -> None:
@@ -122,7 +124,8 @@ class KeyUse:
         elapsed_s = now.timestamp() % WINDOW_S
         if not used.admitted:
             refusal = _refusal(used, limits, now, elapsed_s)
-            own.closed_until = now.timestamp() + (refusal.retry_after_s or 0)
+            own.closed_at = now.timestamp()
+            own.closed_until = own.closed_at + (refusal.retry_after_s or 0)
             own.closed_by, own.closed_why = limits, refusal.message
             raise refusal
         own.current += 1

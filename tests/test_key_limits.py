@@ -214,3 +214,14 @@ async def test_a_flood_of_refused_requests_asks_nobody(rates: RedisRates) -> Non
             use.begin(credential)
     raised = Credential(credential.tenant, credential.key_id, limits=KeyLimits(requests_per_minute=9))
     await use.admit(raised)  # what an operator allows holds at once
+
+
+async def test_a_clock_that_was_turned_back_keeps_nobody_out(rates: RedisRates) -> None:
+    clock = Clock()
+    use, credential = KeyUse(rates, clock), of(KeyLimits(tokens_per_day=100))
+    use.spend(credential, 100)
+    await settled([use])
+    with pytest.raises(RateLimited):
+        await use.admit(credential)
+    clock.now -= timedelta(days=1)
+    await use.admit(credential)
