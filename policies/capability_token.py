@@ -96,7 +96,7 @@ def minted(prefix: str, root: bytes, nonce: bytes, caveat: Caveat) -> str:
     if caveat.until is None:
         raise TokenRefused("a token needs an end: say until when it holds")
     part = _written(caveat)
-    return f"{head}.{part}.{_signature(root, head, (part,))}"
+    return _short_enough(f"{head}.{part}.{_signature(root, head, (part,))}")
 
 
 def attenuated(token: str, caveat: Caveat) -> str:
@@ -106,10 +106,7 @@ def attenuated(token: str, caveat: Caveat) -> str:
         raise TokenRefused(f"a token has at most {CAVEATS_MAX} caveats")
     part = _written(caveat)
     signature = _encoded(_link(_decoded(known.signature), part))
-    made = ".".join((known.head, *known.parts, part, signature))
-    if len(made) > TOKEN_CHARS_MAX:
-        raise TokenRefused(f"the token would have {len(made)} characters; at most {TOKEN_CHARS_MAX}")
-    return made
+    return _short_enough(".".join((known.head, *known.parts, part, signature)))
 
 
 def read(token: str) -> Token:
@@ -182,6 +179,12 @@ def _fixed(held: Authority, caveat: Caveat) -> Mapping[str, str]:
     if asked != held.defaults.get("user", "default"):
         raise TokenRefused(f"it names a user, and its key lacks the capability {ANY_USER}")
     return fixed
+
+
+def _short_enough(made: str) -> str:
+    if len(made) > TOKEN_CHARS_MAX:
+        raise TokenRefused(f"the token would have {len(made)} characters; at most {TOKEN_CHARS_MAX}")
+    return made
 
 
 def _signature(root: bytes, head: str, parts: Sequence[str]) -> str:

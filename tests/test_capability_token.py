@@ -112,6 +112,12 @@ def test_no_sequence_of_attenuations_widens(key: Authority, several: list[Caveat
         held = after
 
 
+def test_no_token_is_made_that_is_too_long_to_be_read() -> None:
+    models = frozenset(f"organisation/{number:0>48}" for number in range(64))
+    with pytest.raises(TokenRefused, match="at most 4096"):
+        minted("01020304", ROOT, NONCE, Caveat(until=UNTIL, models=models))
+
+
 def test_a_user_cannot_be_named_once_the_right_to_was_given_up() -> None:
     key = Authority(capabilities=frozenset({"act:any_user", "memory:read:own"}))
     given_up = narrowed(key, Caveat(capabilities=frozenset({"memory:read:own"})))
