@@ -117,8 +117,7 @@ class Front:
         if credential.limits.models is not None and request.body_exists:
             body = await read_body(request)
             require_model(credential, await off_loop(len(body), partial(model_in, body)))
-        sent = request.content_length or (0 if body is None else len(body))
-        with spent_by_size(self._use if request.body_exists else None, request, credential, sent):
+        with spent_by_size(self._use if request.body_exists else None, request, credential):
             return await pass_through(request, self._upstream, body=body)
 
     async def _tunnel(self, request: web.Request) -> web.StreamResponse:

@@ -235,7 +235,7 @@ class ChatCompletions:
         head = CIMultiDict({"X-Memory-Status": status, "X-Memory-Capture": capture})
         answering = Answering(self._parts.upstream, self._parts.metrics, copy_bytes_max=0)
         try:
-            with spent_by_size(self._parts.use, request, request[CREDENTIAL], len(body)):
+            with spent_by_size(self._parts.use, request, request[CREDENTIAL]):
                 outcome = await answering.send(request, body, head)
             if outcome.status != "complete":
                 note(outcome=outcome.status)

@@ -179,7 +179,7 @@ def require_model(credential: Credential, model: object) -> None:
 
 
 @contextmanager
-def spent_by_size(use: KeyUse | None, request: web.Request, credential: Credential, sent_bytes: int) -> Iterator[None]:
+def spent_by_size(use: KeyUse | None, request: web.Request, credential: Credential) -> Iterator[None]:
     """Count the tokens of an exchange that nobody reads, by its bytes; up to where its client left, once it had sent
     all of its request. Of what is refused nothing is counted.
     """
@@ -187,16 +187,16 @@ def spent_by_size(use: KeyUse | None, request: web.Request, credential: Credenti
         yield
     except (asyncio.CancelledError, ConnectionError):
         if use is not None and request.content.is_eof():
-            use.spend(credential, _tokens_by_size(sent_bytes, request))
+            use.spend(credential, _tokens_by_size(request))
         raise
     if use is not None:
-        use.spend(credential, _tokens_by_size(sent_bytes, request))
+        use.spend(credential, _tokens_by_size(request))
 
 
-def _tokens_by_size(sent_bytes: int, request: web.Request) -> int:
-    """Tokens of an exchange that nobody read, by its bytes."""
+def _tokens_by_size(request: web.Request) -> int:
+    """Tokens of an exchange that nobody read, by its bytes as they came and went: no length need be announced."""
     each = STREAM_BYTES_PER_TOKEN if request.get(STREAMED) else BYTES_PER_TOKEN
-    return sent_bytes // BYTES_PER_TOKEN + request.writer.output_size // each
+    return request.content.total_bytes // BYTES_PER_TOKEN + request.writer.output_size // each
 
 
 def tokens_used(sent_bytes: int, answer: Answer | None) -> int:

@@ -28,7 +28,7 @@ from memory.key_command import keys
 from policies.capability_token import Caveat, attenuated
 from policies.labels import Sensitivity
 from proxy.cli.parser import build_parser
-from tests.e2e.raw_http import RawAnswer, connect, request_bytes, send
+from tests.e2e.raw_http import RawAnswer, chunked, connect, request_bytes, send
 from tests.e2e.talk import rows
 from tests.e2e.upstreams import last, wait_until
 from tests.service_fixture import Service, serving
@@ -290,6 +290,15 @@ def test_tokens_of_an_answer_that_its_client_left_are_counted(keyed: Keyed, path
         data = b""
         while data.count(b"data:") < 200:
             data += sock.recv(65_536)
+    time.sleep(0.5)
+    assert send(keyed.service.url, "GET", "/v1/models", own).status == 429
+
+
+def test_tokens_of_a_body_whose_length_nobody_said_are_counted(keyed: Keyed) -> None:
+    secret = keyed.make("chunked", "--tokens-per-day", "1000")["secret"]
+    own = [(b"Authorization", b"Bearer " + secret.encode())]
+    body = chunked([json.dumps({"model": MODEL, "input": "word " * 2000}).encode()])
+    assert send(keyed.service.url, "POST", "/v1/embeddings", [*own, (b"Transfer-Encoding", b"chunked")], body).whole
     time.sleep(0.5)
     assert send(keyed.service.url, "GET", "/v1/models", own).status == 429
 
