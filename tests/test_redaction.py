@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 
 from memory.adapters.secret_rules import PackageDetector, secret_detectors
 from memory.write.redact import Redactor
+from policies.api_key import secret_of
+from policies.capability_token import NONCE_BYTES, Caveat, minted
 from policies.redaction import (
     FAMILIES,
     PLACEHOLDER,
@@ -77,6 +79,8 @@ def shaped() -> dict[str, str]:
         "vault": "hvs" + "." + a(90),
         "telegram": made_up("123456789", 10) + ":AA" + a(33),
         "jwt": "eyJhbGciOiJIUzI1NiJ9" + "." + "eyJzdWIiOiIx" + a(30) + "." + a(43),
+        "our own key": secret_of(b"\x01\x02\x03\x04", bytes(range(32))),
+        "our own token": minted("01020304", bytes(32), bytes(NONCE_BYTES), Caveat(until=1_800_000_000)),
         "age": "AGE-SECRET-KEY-1" + made_up(UPPER + DIGITS, 58),
     }
 

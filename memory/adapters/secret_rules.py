@@ -212,7 +212,16 @@ def _many(rule: str, anchors: str, body: str, accept: Callable[[str], bool] = _a
 
 def shape_rules() -> tuple[ShapeRule, ...]:
     """Formats as their providers publish them; lengths are lower bounds where formats grew."""
-    return (*_forge_rules(), *_model_rules(), *_cloud_rules(), *_service_rules(), *_tool_rules(), *_carrier_rules())
+    providers = (*_forge_rules(), *_model_rules(), *_cloud_rules(), *_service_rules(), *_tool_rules())
+    return (*_own_rules(), *providers, *_carrier_rules())
+
+
+def _own_rules() -> list[ShapeRule]:
+    """Keys of this proxy and the tokens made of them (policies/api_key.py, policies/capability_token.py)."""
+    return [
+        _shape("api-key", "mp-", r"[0-9a-f]{8}-[\w-]{51}", filler=False),
+        _shape("token", "mpt-", r"[0-9a-f]{8}-[\w-]{16}(?:\.[\w-]{16,4000}+){2,17}+", filler=False),
+    ]
 
 
 def _forge_rules() -> list[ShapeRule]:
