@@ -31,7 +31,7 @@ SOURCES = (
     "memory/adapters/secret_hidden.py",
     "memory/adapters/secret_samples.py",
 )
-KNOWN = {"3": "8cf62ba84225fe09"}
+KNOWN = {"3": "ff1e86093a660bc3"}
 REDACTOR = Redactor(secret_detectors())
 KEY = "ghp" + "_" + "a1B" + "".join(random.Random(8).choices(string.ascii_letters + string.digits, k=33))
 

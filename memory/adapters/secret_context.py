@@ -74,6 +74,10 @@ _DIGIT, _LETTER, _SPECIAL = re.compile(r"\d"), re.compile(r"[^\W\d_]"), re.compi
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
+# Quotation marks and blanks as word processors, telephones and other languages write them.
+_TYPED = str.maketrans("“”„‟«»「」『』‘’‚‛\u00a0\u2007\u202f\u3000", '"' * 10 + "'" * 4 + " " * 4)
+
+
 def _folded(text: str) -> str:
     """Lower case of the same length: İ is the one character whose lower case is longer."""
     return text.replace("İ", "i").lower()
@@ -96,6 +100,7 @@ class KeyValueDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield values of secret-sounding keys, and random strings within 60 characters after such a word."""
+        text = text if text.isascii() else text.translate(_TYPED)
         folded = _folded(text)
         for word, kind in _KEY_WORDS.items():
             at = folded.find(word)
@@ -138,6 +143,7 @@ def _value_span(text: str, key: _Key) -> tuple[int, int] | None:
         return None
     quoted = match["quoted"] is not None
     start, end = match.span("quoted" if quoted else "bare")
+    start += quoted and text[start] == " "  # as French sets one on both sides
     end = _trimmed_end(text, start, end, quoted=quoted)
     value = text[start : min(end, start + JUDGED_CHARS)]
     if not quoted and text.startswith("...", end):  # cut short by its writer
@@ -154,7 +160,7 @@ def _value_span(text: str, key: _Key) -> tuple[int, int] | None:
 
 def _trimmed_end(text: str, start: int, end: int, *, quoted: bool) -> int:
     if quoted:
-        return end
+        return end - (text[end - 1] == " ")
     for stop in ("&", "\\n", "\\r"):  # of a query string, of escaped text
         cut = text.find(stop, start + 1, end)
         if cut >= 0 and (stop != "&" or "=" in text[cut:end]):
