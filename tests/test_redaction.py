@@ -192,6 +192,12 @@ def test_user_and_host_of_a_connection_string_stay_readable() -> None:
     assert text == "postgres://bob:[redacted:connection]@db.local/shop"
 
 
+@pytest.mark.parametrize("password", ["P@ss" + "w0rd1", "p@" + "ss", "Secret" + "9@home@2"])
+def test_a_password_with_an_at_sign_goes_whole_out_of_a_url(password: str) -> None:
+    done = REDACTOR.redact(f"postgres://app:{password}@db.local:5432/x, mail ada@example.com").text
+    assert done == "postgres://app:[redacted:connection]@db.local:5432/x, mail ada@example.com"
+
+
 @pytest.mark.parametrize("offset", range(16_384 - 60, 16_384 + 20, 7))
 def test_secret_across_a_window_border_is_found_once(offset: int) -> None:
     token = "sq0csp" + "-" + made_up(ALNUM, 43)

@@ -213,7 +213,7 @@ def is_random(value: str) -> bool:
     return cases and sum(c.isdigit() for c in value) >= 3 and shannon_bits(value) >= STRAY_BITS_MIN
 
 
-_URL = re.compile(r"://(?P<user>[^\s:/?#\[\]@'\"<>]{0,128}+):(?P<secret>[^\s@/'\"<>]{3,256}+)@(?=[\w.\[{$-])")
+_URL = re.compile(r"://(?P<user>[^\s:/?#\[\]@'\"<>]{0,128}+):(?P<secret>[^\s/'\"<>]{3,256})@(?=[\w.\[{$-])")
 
 
 @dataclass(frozen=True, slots=True)
