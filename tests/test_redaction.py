@@ -30,6 +30,7 @@ from policies.redaction import (
     PLACEHOLDER,
     Finding,
     Redacted,
+    looks_like_placeholder,
     merge_findings,
     outside_placeholders,
     replace_findings,
@@ -165,6 +166,34 @@ def test_no_secret_survives_beside_its_key(context: str) -> None:
     redacted = REDACTOR.redact(context.format(p=PASSWORD, t=TOKEN)).text
     assert PASSWORD not in redacted
     assert TOKEN not in redacted
+
+
+@pytest.mark.parametrize("password", ["P@$$w0" + "rd!2024", "ab%def" + "9x!", "100%s" + "3cret"])
+@pytest.mark.parametrize("context", [one for one in CONTEXTS if "{p}" in one])
+def test_a_password_with_signs_of_a_variable_in_it_is_one(context: str, password: str) -> None:
+    assert password not in REDACTOR.redact(context.format(p=password)).text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "$TOKEN",
+        "$$TOKEN",
+        "${TOKEN}",
+        "$(cat x)",
+        "$1",
+        "$this->x",
+        "$row.x",
+        "$HOME/.pw",
+        "%s",
+        "%(x)s",
+        "a-%s",
+        "%s:%s",
+    ],
+)
+def test_a_reference_is_no_secret(value: str) -> None:
+    assert looks_like_placeholder(value)
+    assert REDACTOR.redact(f"password: {value}").text == f"password: {value}"
 
 
 @pytest.mark.parametrize("text", ORDINARY)
