@@ -114,6 +114,12 @@ CONTEXTS = [
     "パスワードは{p}です",
     "пароль: {p}",
     "비밀번호는 {p}",
+    "login: bob, pw: {p}",
+    "password:\n{p}",
+    "Username: bob\r\nPassword:\r\n{p}\r\n",
+    "**Password:**\n`{p}`",
+    "password – {p}",
+    "password → {p}",
     "my password is “{p}”",
     "Password: ‘{p}’",
     "Passwort: „{p}“",
@@ -150,6 +156,9 @@ ORDINARY = [
     "My secret to success is hard work; the key is 42; secret santa 2024.",
     "-----BEGIN PUBLIC KEY-----\n" + made_up(ALNUM, 64) + "\n-----END PUBLIC KEY-----",
     "pwd: /home/user1/project",
+    "snowflake.password=\njdbc.snowflake.url1=",
+    "Password:\nUsername: bob1\nToken:\nurl=https://a.b/c1\n",
+    "Your password:\nuse at least 8 characters, 1 digit",
     "const TOKEN_RE = /[a-z0-9]+/; if token == '==':",
 ]
 

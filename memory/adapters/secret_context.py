@@ -27,7 +27,7 @@ STRAY_BITS_MIN = 3.8
 """A string that only stands near a key word must be this random: git ids (hex) stay below, base64 of 20+ is above."""
 
 _KEYS_OF_PEOPLE = (
-    'passw|pwd|psk|passphrase|passcode|_pass|-pass|pass=|pass:|pass"|credentials|creds|mot de passe|motdepasse'
+    'passw|pwd|pw:|pw=|psk|passphrase|passcode|_pass|-pass|pass=|pass:|pass"|credentials|creds|mot de passe|motdepasse'
     "|contraseña|contrasena|senha|kennwort|wachtwoord|lösenord|hasło|haslo|parola|şifre|salasana|adgangskode|пароль"
     "|密码|密碼|口令|パスワード|비밀번호|पासवर्ड|كلمة المرور|mật khẩu"
 )
@@ -53,11 +53,12 @@ _TAIL = r"(?P<tail>(?:[_-]?(?:value|plain|base64|b64|prod|production|dev|staging
 _GAP = r"""(?:\[\d{0,4}\]|\\{0,3}["'`\]*_]){0,4}"""
 _TYPE = r"""(?:\s{0,2}:\s{0,2}&?'?[A-Za-z_][\w.\[\]<>| ]{0,40}?(?=\s{0,4}=)|[ ]string(?=[ ]=))?"""
 _SIGN = (
-    r"""(?P<sign>\s{0,8}(?:===?|!=|:=|=>|=|:|：|->|＝)(?:\*{0,2}[ \t]{0,8}|\s{0,16}(?=["']))"""
+    r"""(?P<sign>\s{0,8}(?:===?|!=|:=|=>|=|:|：|->|＝)(?:\*{0,2}[ \t]{0,8}|\*{0,2}\s{0,16}(?=["'`]))"""
+    r"""|[:：]\*{0,2}[ \t]{0,8}(?:\r?\n){1,2}[ \t]{0,8}(?=[^\s:=]{4,512}+[ \t]{0,8}(?:[\r\n]|\Z))"""  # on a line
     r"""|\s{0,4},\s{0,4}(?=\\{0,3}["'])|\((?=\\{0,3}["'])|\s{0,4}\|\s{0,4}"""
     r"""|["']?\s{1,4}(?:value|content)\s{0,2}=\s{0,2}|>(?=[^<\s]{4,})|["']?\s{0,8}\n\s{0,16}value:\s{0,4}"""
     r"""|(?:\s+(?:for|to|of|für|pour|para|per)\s[^\n:=]{1,40}?)?\s{1,3}"""
-    r"""(?:is|was|ist|lautet|war|est|es|era|é|è|jest|är|er|to|это|—|-):?\s{1,3}(?:now\s|:\s)?"""
+    r"""(?:is|was|ist|lautet|war|est|es|era|é|è|jest|är|er|to|это|—|–|→|-):?\s{1,3}(?:now\s|:\s)?"""
     r"""|[ \t]?(?:是|为|為|は|：|는|은)[ \t]{0,2}|[ \t]{1,3}|\s{0,2}\n\s{0,4})"""
 )
 _FLAG_SIGN = r"(?P<flag_sign>[ \t]{1,4}|\s{0,2}\\\n\s{0,16})"
