@@ -190,10 +190,18 @@ def is_iban(value: str) -> bool:
 _CARD: Final = re.compile(r"(?<![\w.-])(?<![A-Z]\d\d )[2-6](?:[ -]?\d){12,18}+(?![\w-]|\.\d)", re.ASCII)
 
 
+# In the groups that it is embossed in, whatever digits stand before and after: its end, its check number, a year.
+_EMBOSSED: Final = re.compile(
+    r"(?<![\w.-])(?=([2-6]\d{3}([ -])\d{4}\2\d{4}\2\d{4}|3[47]\d\d([ -])\d{6}\3\d{5}|[2-6]\d{12,18})(?![\w-]|\.\d))",
+    re.ASCII,
+)
+
+
 def _cards(text: str) -> Iterator[tuple[int, int]]:
-    for match in _CARD.finditer(text):
-        if is_card(match.group()):
-            yield match.span()
+    whole = [match.span() for match in _CARD.finditer(text)]
+    for start, end in (*whole, *(match.span(1) for match in _EMBOSSED.finditer(text))):
+        if is_card(text[start:end]):
+            yield start, end
 
 
 def is_card(value: str) -> bool:

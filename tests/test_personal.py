@@ -66,6 +66,12 @@ def test_a_number_with_its_name_before_it_is_one() -> None:
     assert done == "my phone is [redacted:phone] and my PESEL: [redacted:national-id]"
 
 
+@pytest.mark.parametrize("card", FOUND["card"])
+@pytest.mark.parametrize("beside", ["{} 12/27", "{} 12/27 123", "{} 123", "12/27 {}", "{} 0928, Ada"])
+def test_a_card_is_found_beside_its_end_and_its_check_number(card: str, beside: str) -> None:
+    assert redactor("mask").redact(beside.format(card)).text == beside.format("[redacted:card]")
+
+
 def test_by_default_personal_data_stays_and_secrets_go() -> None:
     token = "ghp_" + "".join(random.Random(3).choices("abcDEF0123456789", k=36))
     keeping = PersonalRedactor(SECRETS, PersonalPolicy())
