@@ -191,6 +191,14 @@ def test_the_same_words_are_shown_once() -> None:
     assert {len(hit.folded) for hit in found} == {0, 1}
 
 
+@pytest.mark.parametrize("vector", [None, unit(1)])
+def test_what_is_said_every_day_hides_nothing_else(vector: NDArray[np.float32] | None) -> None:
+    daily = [item(f"d{n}", "Check the server, please", occurred_at=NOW - timedelta(days=n)) for n in range(200)]
+    index = index_of(*daily, item("disk", "The server runs again"), item("cause", "Its disk was full"))
+    assert ask(index, "check the server", k=3, vector=vector) == ["d0", "disk", "cause"]
+    assert len(ask(index, "check the server", vector=vector)) == 3
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [

@@ -49,8 +49,9 @@ _KEPT: Final = np.empty((0, 0), np.float32)
 # Python objects around one item beside its text and arrays (dataclass, tuples, ids, dict entries): measured with
 # tracemalloc on LoCoMo, bytes.
 _BYTES_PER_ITEM: Final = 1_300
-# Candidates looked at beyond k, so that folding duplicates does not leave the list short.
+# Candidates looked at beyond k, so that folding duplicates seldom leaves the list short; then so many times more are.
 _FOLD_SLACK: Final = 32
+_DEEPER: Final = 4
 # A query of so few terms that names a time asks for that time: "what did I say yesterday?"
 TIMELY_TERMS_MAX: Final = 3
 # Turns of the named and of the others that are compared, best first.
@@ -296,9 +297,7 @@ class ScopeIndex:
             return []
         arms = self._arms(prepared, query_vector)
         scores, parts = self._scores(prepared, arms)
-        occurred, identity = self._columns.occurred, self._columns.identity
-        order = best(scores, k + _FOLD_SLACK, prepared.visible.pick, occurred, identity)
-        settled, later = self._newest.first(self._fold(order, prepared.visible), prepared)
+        settled, later = self._newest.first(self._found(scores, k, prepared.visible), prepared)
         settled, later = self._vouched.first(settled, later, arms.dense)
         chosen = settled[:k]
         positions = [found.at for found in chosen]
@@ -411,6 +410,16 @@ class ScopeIndex:
             return None
         start, end = span.start.timestamp(), (span.end + SAID_AFTER).timestamp()
         return ((occurred >= start) & (occurred < end)).astype(np.float32)
+
+    def _found(self, scores: Floats, k: int, visible: Visible) -> list[Found]:
+        """The best in rank order, the same words folded: k at least, where there are so many."""
+        count, (occurred, identity) = k + _FOLD_SLACK, (self._columns.occurred, self._columns.identity)
+        while True:
+            order = best(scores, count, visible.pick, occurred, identity)
+            found = self._fold(order, visible)
+            if len(found) >= k or len(order) < count:
+                return found
+            count *= _DEEPER  # what is said over and over must not hide all else
 
     def _fold(self, order: NDArray[np.intp], visible: Visible) -> list[Found]:
         """What is found, in rank order; later ones that say the same words fold into the first."""
