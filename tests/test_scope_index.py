@@ -161,6 +161,22 @@ def test_the_newer_of_two_values_comes_first_when_one_is_asked_for() -> None:
     assert ask(index, "When was the first sprint deadline to plan?", vector=near[0])[:2] == ["old", "new"]
 
 
+def test_a_value_that_was_taken_back_is_not_given_for_todays() -> None:
+    near, first = unit(9)[None, :], "The sprint deadline is April 1, please plan the sprint"
+    asked = "When is the sprint deadline to plan?"
+    before = item("before", first, vectors=near, occurred_at=NOW - timedelta(days=60), context=asked)  # ranks first
+    moved = item("moved", "We moved the sprint deadline, it is April 5", vectors=near)
+    again = item("again", first.upper(), vectors=near, occurred_at=NOW)
+    found = index_of(before, moved, again).search(asked, near[0], 10, now=NOW, where=EVERYTHING)
+    assert names(found) == ["again", "moved"]
+    assert [hit.later for hit in found] == [None, again.memory_id]
+    assert found[0].folded == (before.memory_id,)
+    then = "What was the sprint deadline to plan at first?"
+    assert ask(index_of(before, moved, again), then, vector=near[0])[0] == "before"
+    echoed = replace(again, role="assistant")
+    assert ask(index_of(before, moved, echoed), asked, vector=near[0])[:2] == ["moved", "before"]
+
+
 def test_standing_instructions_take_a_few_places_whatever_is_asked() -> None:
     talk = [item(f"t{n}", f"On day {n} the weather was fine") for n in range(30)]
     talk.append(item("t", "The garden needs much water"))

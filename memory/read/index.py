@@ -42,6 +42,7 @@ from memory.read.vouched import Vouched
 from memory.read.words import OwnWords, date_words, fingerprint
 from policies import admission, ranking
 from policies.labels import Sensitivity
+from policies.newest import asks_of_the_past
 from policies.timespan import SAID_AFTER, asked_span, asks_what_was, names_time
 
 # The index has the vectors, and the terms of the context: an item must not hold them a second time.
@@ -49,6 +50,7 @@ _KEPT: Final = np.empty((0, 0), np.float32)
 # Python objects around one item beside its text and arrays (dataclass, tuples, ids, dict entries): measured with
 # tracemalloc on LoCoMo, bytes.
 _BYTES_PER_ITEM: Final = 1_300
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 # Candidates looked at beyond k, so that folding duplicates seldom leaves the list short; then so many times more are.
 _FOLD_SLACK: Final = 32
 _DEEPER: Final = 4
@@ -297,7 +299,7 @@ class ScopeIndex:
             return []
         arms = self._arms(prepared, query_vector)
         scores, parts = self._scores(prepared, arms)
-        settled, later = self._newest.first(self._found(scores, k, prepared.visible), prepared)
+        settled, later = self._newest.first(self._found(scores, k, prepared), prepared)
         settled, later = self._vouched.first(settled, later, arms.dense)
         chosen = settled[:k]
         positions = [found.at for found in chosen]
@@ -411,28 +413,36 @@ class ScopeIndex:
         start, end = span.start.timestamp(), (span.end + SAID_AFTER).timestamp()
         return ((occurred >= start) & (occurred < end)).astype(np.float32)
 
-    def _found(self, scores: Floats, k: int, visible: Visible) -> list[Found]:
+    def _found(self, scores: Floats, k: int, query: Prepared) -> list[Found]:
         """The best in rank order, the same words folded: k at least, where there are so many."""
         count, (occurred, identity) = k + _FOLD_SLACK, (self._columns.occurred, self._columns.identity)
         while True:
-            order = best(scores, count, visible.pick, occurred, identity)
-            found = self._fold(order, visible)
+            order = best(scores, count, query.visible.pick, occurred, identity)
+            found = self._fold(order, query)
             if len(found) >= k or len(order) < count:
                 return found
             count *= _DEEPER  # what is said over and over must not hide all else
 
-    def _fold(self, order: NDArray[np.intp], visible: Visible) -> list[Found]:
+    def _fold(self, order: NDArray[np.intp], query: Prepared) -> list[Found]:
         """What is found, in rank order; later ones that say the same words fold into the first."""
-        slots = visible.slots(order)
+        slots = query.visible.slots(order)
         prints = self._prints[slots].tolist()
         if len(set(prints)) == len(prints):
             return [Found(at, slot, ()) for at, slot in zip(order.tolist(), slots, strict=True)]
+        of_now = "in_time" not in query.parts and not asks_of_the_past(judged(query.query))
         groups: dict[int, list[tuple[int, int]]] = {}
         for at, slot, words in zip(order.tolist(), slots, prints, strict=True):
             groups.setdefault(words, []).append((at, slot))
-        return [
-            Found(*group[0], tuple(self._items[slot].memory_id for _, slot in group[1:])) for group in groups.values()
-        ]
+        return [self._folded([slot for _, slot in group], group[0][0], of_now) for group in groups.values()]
+
+    def _folded(self, slots: Sequence[int], at: int, of_now: bool) -> Found:
+        """These slots as one, which ranks at the first one's position. `of_now`: it is shown as its speaker said it
+        last, since what was said between the two may have been taken back by it.
+        """
+        speaker = _said_by(self._items[slots[0]])
+        same = (slot for slot in slots if _said_by(self._items[slot]) == speaker)
+        shown = max(same, key=lambda slot: _said_at(self._items[slot])) if of_now else slots[0]
+        return Found(at, shown, tuple(self._items[slot].memory_id for slot in slots if slot != shown))
 
     def _features_of(self, positions: list[int], query: Prepared, arms: Arms, gap: float) -> list[admission.Features]:
         """What admission looks at, for what ranks at these positions."""
@@ -504,6 +514,15 @@ class ScopeIndex:
             return self._items[slot].windows[int(np.argmax(lexical))]
         dense = ranking.rescale(arms.unit_dense[units], float(arms.dense.min()), float(arms.dense.max()))
         return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical * weights.lexical, weights)))]
+
+
+def _said_by(item: IndexItem) -> tuple[object, ...]:
+    """What two have in common where the same words are the same person's."""
+    return item.kind, item.role, item.speaker, item.scope_id, item.integrity
+
+
+def _said_at(item: IndexItem) -> tuple[datetime, datetime, int]:
+    return item.occurred_at or _LONG_AGO, item.created_at or _LONG_AGO, item.seq
 
 
 def _has(attributes: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
