@@ -186,6 +186,17 @@ def test_standing_instructions_take_a_few_places_whatever_is_asked() -> None:
     assert found[0].startswith("t")
 
 
+def test_of_equal_standing_instructions_the_latest_take_the_places_however_they_were_loaded() -> None:
+    talk = [item(f"t{n}", f"On day {n} the weather was fine", role="assistant") for n in range(30)]
+    rules = [
+        item(f"rule{n}", f"Always show diagram {n} when I ask about geometry", occurred_at=NOW - timedelta(days=n))
+        for n in range(6)
+    ]
+    for loaded in (rules, rules[::-1]):
+        found = index_of(*talk, *loaded).search("Does the garden need water?", None, 10, now=NOW, where=EVERYTHING)
+        assert names([hit for hit in found if hit.parts["standing"]]) == ["rule0", "rule1", "rule2"]
+
+
 def test_a_models_words_are_not_held_back_where_they_are_asked_for() -> None:
     long = "You could plan the sprint in two halves and test each. " * 30
     index = index_of(item("model", long, role="assistant"), item("person", "Help me plan the sprint in halves"))

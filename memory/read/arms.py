@@ -93,12 +93,14 @@ def unaided(parts: Mapping[str, Any], weights: ranking.Weights) -> Floats:
     return score + parts["in_time"] * weights.in_time if "in_time" in parts else score
 
 
-def best_standing(places: NDArray[np.intp], scores: Floats) -> Part:
-    """1 for the few of these places that are best without it, else 0; shape of `scores`."""
+def best_standing(
+    places: NDArray[np.intp], slots: Pick, scores: Floats, occurred: NDArray[np.float64], identity: NDArray[Any]
+) -> Part:
+    """1 for the few of these places that are best without it, else 0; shape of `scores`. `slots` are theirs."""
     if not len(places):
         return 0.0
     chosen = np.zeros(len(scores), np.float32)
-    chosen[places[np.argsort(-scores[places])[: ranking.STANDING_MAX]]] = 1.0
+    chosen[places[best(scores[places], ranking.STANDING_MAX, slots, occurred, identity)]] = 1.0
     return chosen
 
 

@@ -392,7 +392,10 @@ class ScopeIndex:
             dense = ranking.rescale(arms.dense, float(arms.dense.min()), float(arms.dense.max()))
             parts = {"dense": dense, **query.parts}
             scores = ranking.fuse(dense, query.unaided, weights)
-        parts["standing"] = best_standing(traits.standing, scores)
+        slots = np.asarray(query.visible.slots(traits.standing), np.intp)
+        parts["standing"] = best_standing(
+            traits.standing, slots, scores, self._columns.occurred, self._columns.identity
+        )
         scores += parts["standing"] * weights.standing
         parts["said_next"] = said_next = query.together.said_next(scores)
         parts["session"] = session = query.together.best_of_session(scores)
