@@ -385,6 +385,20 @@ async def test_an_earlier_turn_that_asked_the_same_is_no_answer(store: Store) ->
     assert "What is my boat called?!" not in {c.content for c in found.candidates}
 
 
+async def test_what_asks_the_same_is_told_by_its_words_whatever_their_case_and_signs(store: Store) -> None:
+    turns = ("Wie heißt die große Straße?", "is x < 5 there", "क्या वह जाती है")
+    store.rows = [row(text, unit(1, 0, 0, 0)) for text in turns]
+    recall, _ = recaller(store, Embedder())
+    for text, shown in (
+        ("WIE HEISST DIE GROSSE STRASSE", set(turns[1:])),
+        ("wie heißt die große straße", set(turns[1:])),
+        ("is x > 5 there?", set(turns)),
+        ("क्या वह जाता है", set(turns)),
+    ):
+        found = await recall.recall(question(text, skip_repeats=True), await recall.embed("q"), 5.0)
+        assert {one.content for one in found.candidates} == shown
+
+
 async def test_a_cold_scope_gives_what_a_hot_one_gives(store: Store) -> None:
     words = ("boat", "called", "cat", "sleeps", "tea", "harbour", "Halcyon", "sold")
     for number in range(80):

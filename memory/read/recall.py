@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,11 +30,11 @@ from memory.read.rerank import Reranking
 from memory.read.retaught import without_retaught
 from memory.read.tiers import cascaded
 from memory.read.transform import FollowUp
+from memory.read.words import words_of
 from memory.telemetry import Metrics, event, place_of
 from policies.checkpoint import LABELS
 
 log: Final = logging.getLogger("memory_proxy.recall")
-_WORD: Final = re.compile(r"\w+")
 # Of the deadline, the part that the embedding may take before the lexical rung is taken instead: what is left is
 # enough for a lexical search of 10,000 items (bench/tune_recall.py: 4 ms) many times over.
 _EMBEDDING_SHARE: Final = 0.6
@@ -51,6 +50,8 @@ _FIRST_LOAD_SHARE: Final = 0.3
 # .647, .653; MemSim's .968, then .988 throughout. The characters bound the time: about .5 ms a thousand.
 COLD_CANDIDATES: Final = 200
 COLD_CHARS_MAX: Final = 150_000
+# A turn that only asks the same has at most so many characters more or less than the question.
+_AS_LONG_CHARS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,9 +430,9 @@ def _ranked(question: Question, hot: HotScope, prepared: Prepared | None, vector
     """What an index has, best first; a later tier adds nothing where an earlier one answers."""
     if prepared is None or not hot.index.is_of_now(prepared):  # what of it the prompt contains may have changed too
         prepared = _prepared_for(question, hot)
-    asked = _words(question.text) if question.skip_repeats else None
+    asked = words_of(question.text) if question.skip_repeats else ()
     scored = hot.index.rank(prepared, vector, question.k)
-    hits = [hit for hit in scored if not _repeats(hit.item.content, asked)]
+    hits = [hit for hit in scored if not (question.skip_repeats and _repeats(hit.item.content, question, asked))]
     replayed = _replayed(question, hot, prepared)
     shown = {candidate.memory_id for candidate in replayed}
     found = (candidate_of(hit) for hit in without_retaught(cascaded(hits, hot)) if hit.item.memory_id not in shown)
@@ -476,14 +477,11 @@ def _within(rows: Sequence[IndexRow], chars_max: int) -> Sequence[IndexRow]:
     return rows
 
 
-def _words(text: str) -> str:
-    """A text by its words alone: an earlier turn that only asked the same question answers nothing."""
-    return " ".join(_WORD.findall(text.casefold()))
-
-
-def _repeats(content: str, asked: str | None) -> bool:
-    """Whether a text says the words of the question and no more; looks only at texts of about its length."""
-    return asked is not None and len(asked) <= len(content) <= len(asked) + 16 and _words(content) == asked
+def _repeats(content: str, question: Question, asked: Sequence[str]) -> bool:
+    """Whether a text says the words of the question and no more: an earlier turn that only asked the same answers
+    nothing. Looks only at texts of about its length.
+    """
+    return abs(len(content) - len(question.text)) <= _AS_LONG_CHARS and words_of(content) == asked
 
 
 def candidate_of(hit: Scored) -> Candidate:
