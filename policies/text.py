@@ -35,6 +35,11 @@ def _in_order(form: Form, run: re.Match[str]) -> str:
     return "".join("".join(sorted(group, key=unicodedata.combining)) for _, group in groups)
 
 
+def is_sign(code: int) -> bool:
+    """Whether a character stands on another one: an accent, a vowel sign, a tone."""
+    return unicodedata.category(chr(code)) in ("Mn", "Mc")
+
+
 def storable(text: str) -> str:
     """The text with every NUL and lone surrogate replaced by U+FFFD."""
     return _UNSTORABLE.sub(REPLACEMENT, text)

@@ -110,6 +110,10 @@ def test_a_unit_number_in_use_is_refused() -> None:
         ("🎉 \x00 … !!", []),
         ("\x00nul\x00bytes", ["nul", "byte"]),
         ("\ud800lone", ["lone"]),
+        ("वह जाता है, वह जाती है", ["वह", "जाता", "है", "वह", "जाती", "है"]),
+        ("தமிழ் மொழி", ["தமிழ்", "மொழி"]),
+        ("ป้าไป", ["ป้", "า", "ไ", "ป", "ป้า", "าไ", "ไป"]),
+        ("1️⃣ ❤️", ["1"]),
     ],
 )
 def test_terms_of_a_text(text: str, terms: list[str]) -> None:
@@ -158,6 +162,8 @@ def test_context_counts_less_than_own_words() -> None:
         ("Żółć", "zołc"),
         ("ﬁne", "fine"),
         ("Straße", "strasse"),
+        ("مُحَمَّد محـــمد", "محمد محمد"),
+        ("שָׁלוֹם", "שלום"),
     ],
 )
 def test_case_and_accents_are_folded(one: str, other: str) -> None:

@@ -11,6 +11,7 @@ Refuses nothing: unknown terms score 0, an empty index scores nothing. No I/O; o
 from __future__ import annotations
 
 import math
+import operator
 import re
 import struct
 import sys
@@ -23,8 +24,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.read.stems import SNOWBALL, stem_in, without_accents
-from policies.text import normalised
+from memory.read.stems import SNOWBALL, stem_in, without_accents, without_points
+from policies.text import is_sign, normalised
 
 # k1 and b as in Lucene. `python -m bench.tune_recall --ablate`: k1 .9-2 and b .5-.9 trade LoCoMo against BEAM-100K
 # point for point, so the customary values stay.
@@ -39,7 +40,13 @@ QUERY_TERMS_MAX: Final = 64
 TERM_CHARS_MAX: Final = 64
 
 _WORD: Final = re.compile(r"[^\W_]+")
-_ACCENTED_WORD: Final = re.compile("[^\\W_]+(?:[\u0300-\u036f]+[^\\W_]*)*")
+# Signs that belong to a word and are no word characters: accents where they count, and what the scripts of South and
+# South-East Asia write vowels and tones with. Without these, words fell apart into letters that any text holds.
+_SIGNS: Final = "\u0300-\u036f" + "".join(
+    map(chr, filter(is_sign, chain(range(0x700, 0x1D00), range(0xA800, 0xAC00), range(0x11000, 0x12000))))
+)
+_SIGNED_WORD: Final = re.compile(f"[^\\W_]+(?:[{_SIGNS}]+[^\\W_]*)*")
+_SIGNED_CHARACTER: Final = re.compile(f".[{_SIGNS}]{{0,8}}", re.DOTALL)
 _CJK: Final = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0eff\U00020000-\U0003134f]+"
 )
@@ -98,10 +105,10 @@ def tokenise(text: str, language: str | None = None) -> list[str]:
     In a language of `SNOWBALL` words are stemmed by its rules and none is dropped. Scripts without spaces give single
     characters and overlapping pairs.
     """
-    words = _WORD.finditer(_folded(text))
+    words = _words(_folded(text))
     add: Callable[[str, list[str]], None] = _add_word
     if language in SNOWBALL:
-        words, add = _ACCENTED_WORD.finditer(_casefolded(text)), partial(_add_stem, language)
+        words, add = _SIGNED_WORD.finditer(_casefolded(text)), partial(_add_stem, language)
     terms: list[str] = []
     for match in words:
         word = match[0]
@@ -111,12 +118,21 @@ def tokenise(text: str, language: str | None = None) -> list[str]:
         end = 0
         for run in _CJK.finditer(word):
             add(word[end : run.start()], terms)
-            characters = run[0]
+            characters = run[0] if run[0].isalpha() else _SIGNED_CHARACTER.findall(run[0])
             terms.extend(characters)
-            terms.extend(characters[i : i + 2] for i in range(len(characters) - 1))
+            terms.extend(map(operator.add, characters, characters[1:]))
             end = run.end()
         add(word[end:], terms)
     return terms
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text, case and accents folded."""
+    return [match[0] for match in _words(_folded(text))]
+
+
+def _words(folded: str) -> Iterator[re.Match[str]]:
+    return (_WORD if folded.isascii() else _SIGNED_WORD).finditer(folded)
 
 
 def _folded(text: str) -> str:
@@ -127,7 +143,7 @@ def _folded(text: str) -> str:
 
 def _casefolded(text: str) -> str:
     """The same with accents, composed."""
-    return normalised("NFC", normalised("NFKC", text).casefold())
+    return normalised("NFC", without_points(normalised("NFKC", text).casefold()))
 
 
 def _add_word(word: str, terms: list[str]) -> None:
@@ -152,7 +168,7 @@ def _head_and_tail(text: str) -> str:
 
 def _query_words(text: str) -> Iterator[tuple[str, list[str]]]:
     """The words of a query, casefolded, each with its English terms: none for a stopword, several for CJK."""
-    for match in _ACCENTED_WORD.finditer(_casefolded(_head_and_tail(text))):
+    for match in _SIGNED_WORD.finditer(_casefolded(_head_and_tail(text))):
         yield match[0][:TERM_CHARS_MAX], tokenise(match[0])
 
 

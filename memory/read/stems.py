@@ -15,8 +15,7 @@ import Stemmer
 
 from policies.text import normalised
 
-# By the codes that the detector gives. Left out although Snowball has them: Hindi, Nepali, Tamil and Yiddish, whose
-# words are cut at their vowel signs before they come here, as they are without stems.
+# By the codes that the detector gives. Left out although Snowball has them: Hindi, Nepali, Tamil and Yiddish.
 SNOWBALL: Final = {
     "ar": "arabic",
     "ca": "catalan",
@@ -48,7 +47,13 @@ SNOWBALL: Final = {
     "sv": "swedish",
     "tr": "turkish",
 }
-_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+# Hebrew and Arabic are written with and without these: points, vowels, and the stroke that makes a word longer.
+_POINTS: Final = (
+    "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+    "\u0610-\u061a\u0640\u064b-\u0652\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"
+)
+_POINTED: Final = re.compile(f"[{_POINTS}]")
+_ACCENTS: Final = re.compile(f"[\u0300-\u036f{_POINTS}]")
 _STEMS_KEPT: Final = 32_768  # about 6 MB
 
 
@@ -58,6 +63,13 @@ def stem_in(word: str, language: str) -> str:
     return without_accents(Stemmer.Stemmer(SNOWBALL[language], 0).stemWord(word) or word)
 
 
+def without_points(text: str) -> str:
+    """Without the points of Hebrew and Arabic."""
+    return _POINTED.sub("", text)
+
+
 def without_accents(text: str) -> str:
-    """Without the accents of Latin, Greek and Cyrillic. Dakuten and Hangul stay as they are."""
+    """Without the accents of Latin, Greek and Cyrillic, and the points of Hebrew and Arabic. Dakuten, Hangul and what
+    Indic scripts write vowels with stay as they are.
+    """
     return normalised("NFC", _ACCENTS.sub("", normalised("NFD", text)))
