@@ -141,6 +141,34 @@ def test_what_the_named_person_said_comes_before_what_others_said() -> None:
     assert index.prepare("What did Tom adopt?", now=NOW, where=EVERYTHING).named is None
 
 
+def test_words_written_with_vowel_signs_are_words() -> None:
+    said = [
+        "मेरी बहन दिल्ली में रहती है",
+        "कल हम बाजार गए थे और आम खरीदे",
+        "मुझे शाम को चाय पीना पसंद है",
+        "भाई का जन्मदिन मार्च में आता है",
+    ]
+    index = index_of(*(item(text, text) for text in said))
+    found = index.search("बहन कहाँ रहती है", None, 10, now=NOW, where=EVERYTHING)
+    assert names([hit for hit in found if hit.admitted]) == said[:1]
+    unrelated = index.search("नींद नहीं आती", None, 10, now=NOW, where=EVERYTHING)  # "I cannot sleep"
+    assert not any(hit.admitted for hit in unrelated)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "is_named"),
+    [
+        ("राहुल", "राहुल ने क्या खरीदा", True),
+        ("राहुल", "वह हीरा लो", False),  # "take that diamond": it holds the letters
+        ("José", "What did Jose buy?", True),
+        ("Jose\u0301", "What did José buy?", True),
+    ],
+)
+def test_a_speaker_is_named_by_the_whole_name_however_it_is_encoded(name: str, asked: str, is_named: bool) -> None:
+    index = index_of(item("his", "A kite", speaker=name), item("hers", "A kite", speaker="Ada"))
+    assert (index.prepare(asked, now=NOW, where=EVERYTHING).named is not None) is is_named
+
+
 def test_a_question_about_one_who_never_said_it_is_less_likely_to_be_answered() -> None:
     said = [item(f"t{n}", f"Tom: my kitten number {n} sleeps", speaker="Tom") for n in range(40)]
     other = [item(f"a{n}", f"Ada: the weather on day {n} is fine", speaker="Ada") for n in range(40)]

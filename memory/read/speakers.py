@@ -7,7 +7,6 @@ refuses nothing.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -15,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.read.columns import Visible, grown
+from memory.read.lexical import words_in
 
-_WORD = re.compile(r"\w+")
 _NOBODY = -1
 
 
@@ -25,7 +24,7 @@ class Named:
     """Whom a query names, for the visible slots in their order.
 
     `theirs`: said by one whom the query names; `others`: said by one with another name; neither where the speaker has
-    none. `words` are those of the names, casefolded.
+    none. `words` are those of the names, case and accents folded.
     """
 
     theirs: NDArray[np.bool_]
@@ -45,7 +44,7 @@ class Speakers:
         """Fill a slot."""
         while slot >= len(self._of):
             self._of = grown(self._of, _NOBODY)
-        words = tuple(_WORD.findall(name.casefold())) if name else ()
+        words = tuple(words_in(name)) if name else ()
         code = self._codes.setdefault(words, len(self._codes)) if words else _NOBODY
         self._of[slot] = code
         self._items[code] += 1
@@ -57,7 +56,7 @@ class Speakers:
 
     def named(self, query: str, visible: Visible) -> Named | None:
         """Whom the query names among those who spoke; None for nobody, and where nobody else spoke."""
-        asked = frozenset(_WORD.findall(query.casefold()))
+        asked = frozenset(words_in(query))
         found = {words: code for words, code in self._codes.items() if self._items[code] and _says(asked, words)}
         if not found:
             return None
