@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,12 +141,23 @@ async def test_a_reranker_that_fails_leaves_the_order(reranker: Told) -> None:
     assert (rung, found) == ("no-rerank", (await contents(recaller(None)))[1])
 
 
-async def test_scores_that_are_not_one_for_each_text_leave_the_order() -> None:
-    class Short:
+@pytest.mark.parametrize("said", [[1.0], None, [None, None, None], ["a", "b", "c"], 0.5], ids=str)
+async def test_scores_that_are_not_one_for_each_text_leave_the_order(said: Any) -> None:
+    class Wrong:
         async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-            return [1.0]
+            scores: Sequence[float] = said
+            return scores
 
-    rung, found = await contents(recaller(Short()))
+    rung, found = await contents(recaller(Wrong()))
+    assert (rung, found) == ("no-rerank", (await contents(recaller(None)))[1])
+
+
+async def test_a_reranker_that_awaits_nothing_leaves_the_order() -> None:
+    class Plain:
+        def rerank(self, query: str, texts: Sequence[str]) -> Any:
+            raise RuntimeError("defect") if self else None
+
+    rung, found = await contents(recaller(Plain()))
     assert (rung, found) == ("no-rerank", (await contents(recaller(None)))[1])
 
 

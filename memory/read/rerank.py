@@ -49,7 +49,7 @@ class Reranking:
         """The reranker's scores, 0..1, or None."""
         if limit_s <= 0:
             return None
-        task = asyncio.ensure_future(self.reranker.rerank(query, texts))
+        task = asyncio.ensure_future(self._asked(query, texts))
         try:
             await asyncio.wait({task}, timeout=limit_s)
         finally:
@@ -62,11 +62,19 @@ class Reranking:
             if not isinstance(fault, MemoryProxyFault):
                 event(log, "rerank_failed", logging.ERROR, fault=type(fault).__name__)
             return None
-        scores = task.result()
+        return task.result()
+
+    async def _asked(self, query: str, texts: Sequence[str]) -> Sequence[float] | None:
+        """What the reranker says, 0..1; None where that is not one finite number for each text."""
+        said = await self.reranker.rerank(query, texts)
+        try:
+            scores = [float(score) for score in said]
+        except (TypeError, ValueError):
+            scores = []
         if len(scores) != len(texts) or not all(map(math.isfinite, scores)):
             event(log, "rerank_failed", logging.ERROR, fault="not one finite score for each text")
             return None
-        return [min(1.0, max(0.0, float(score))) for score in scores]
+        return [min(1.0, max(0.0, score)) for score in scores]
 
     def _ordered(self, candidates: Sequence[Candidate], scores: Sequence[float]) -> tuple[Candidate, ...]:
         """Score = (1 - weight) x depth / (depth + places before it) + weight x the reranker's.
