@@ -15,6 +15,7 @@ import pytest
 
 from memory.adapters.cross_encoder import CrossEncoder
 from memory.errors import RerankerUnavailable
+from memory.ids import new_id
 from memory.model import IndexRow
 from memory.ports import QueryTransformer, Reranker
 from memory.read.hot import HotScopes
@@ -159,6 +160,16 @@ async def test_a_reranker_that_awaits_nothing_leaves_the_order() -> None:
 
     rung, found = await contents(recaller(Plain()))
     assert (rung, found) == ("no-rerank", (await contents(recaller(None)))[1])
+
+
+async def test_turns_that_are_replayed_are_not_re_ranked_and_take_no_place_of_what_is_found() -> None:
+    session, reranker = new_id(), Told()
+    talk = [row(f"turn {at} of the talk", unit(0, 0, 0, 1), session_id=session, seq=at) for at in range(3)]
+    recall = recaller(reranker, depth=2, store=Store([*rows(), *talk]))
+    found = await recall.recall(question(ASKED, k=2, replay=(session, 3)), await recall.embed(ASKED), 5.0)
+    assert [one.content for one in found.candidates if one.replayed] == [f"turn {at} of the talk" for at in (2, 1, 0)]
+    assert [one.content for one in found.candidates if not one.replayed] == [FAR, NEAR]
+    assert set(reranker.asked[0][1]) == {NEAR, FAR}
 
 
 async def test_a_cross_encoder_that_was_closed_leaves_the_order(tmp_path: Path) -> None:

@@ -173,13 +173,17 @@ class Recaller:
     async def _reranked(
         self, reranking: Reranking, question: Question, embedding: asyncio.Future[Vector] | None, deadline: float
     ) -> Recall:
-        """The answer, its best in a better order as far as there is time. One from the store stays `no-rerank`."""
+        """The answer, its best in a better order as far as there is time. One from the store stays `no-rerank`. Turns
+        that are replayed stand before it, whatever they say, and take no place in it.
+        """
         deeper = replace(question, k=max(question.k, reranking.depth))
-        found = await self._answer(deeper, embedding, deadline - time.perf_counter())
+        answer = await self._answer(deeper, embedding, deadline - time.perf_counter())
+        replayed = tuple(one for one in answer.candidates if one.replayed)
+        found = replace(answer, candidates=answer.candidates[len(replayed) :])
         if found.rung != "no-rerank":
             asked = question.searched or question.text
             found = await reranking.applied(asked, found, deadline - time.perf_counter())
-        return replace(found, candidates=found.candidates[: question.k])
+        return replace(found, candidates=(*replayed, *found.candidates[: question.k]))
 
     async def _answer(self, question: Question, embedding: asyncio.Future[Vector] | None, deadline_s: float) -> Recall:
         """From what was answered a moment ago where the scope is as it was then, else by a search.
