@@ -329,6 +329,15 @@ def test_a_question_about_a_time_is_given_what_was_said_then() -> None:
     assert not any(hit.admitted for hit in polite)
 
 
+@pytest.mark.parametrize("wrong", [datetime(2099, 6, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+def test_a_turn_that_is_dated_wrongly_moves_no_other_time(wrong: datetime) -> None:
+    then = item("then", "The plumber came at nine", occurred_at=datetime(2025, 12, 30, 9, tzinfo=UTC))
+    index = index_of(then, item("other", "We painted the fence"), item("wrong", "We met", occurred_at=wrong))
+    for asked in ("What happened on 30 December?", "What happened last December?", "What happened 61 days ago?"):
+        found = index.search(asked, None, 5, now=NOW, where=EVERYTHING)
+        assert names([hit for hit in found if hit.parts["in_time"]]) == ["then"]
+
+
 def test_what_people_said_of_a_memory_decides_between_near_equals() -> None:
     near = "The harbour café opens at nine"
     equals = [item(name, f"{near} {name}", occurred_at=NOW) for name in ("plain", "good", "bad", "weighed")]

@@ -410,7 +410,8 @@ class ScopeIndex:
             return None
         occurred = self._columns.occurred[visible.pick]
         newest = float(occurred.max(initial=-np.inf))
-        span = asked_span(query, now, datetime.fromtimestamp(newest, UTC) if newest > -np.inf else now)
+        reached = datetime.fromtimestamp(newest, UTC) if -np.inf < newest < now.timestamp() else now
+        span = asked_span(query, now, reached)
         if span is None:
             return None
         start, end = span.start.timestamp(), (span.end + SAID_AFTER).timestamp()
