@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -33,6 +34,7 @@ _COUNT: Final = rf"(\d{{1,3}}|{'|'.join(_NUMBERS)})(?: of)?"
 SAID_AFTER: Final = timedelta(days=7)
 _OURS: Final = re.compile(r"\b(?:i|we|my|our|happen\w*|said|talk\w*|discuss\w*|told|tell you)\b")
 _ONE_DAY: Final = timedelta(days=1)
+_LEAP_YEARS_MAX: Final = 8  # between two of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,14 @@ def _number(name: str) -> int:
 
 
 def _latest(make: Callable[[int], Span], last: datetime) -> Span:
-    """The one of this year, or of the year before where the conversation does not reach it."""
-    this_year = make(last.year)
-    return this_year if this_year.start <= last else make(last.year - 1)
+    """The latest one that the conversation reaches: of this year or the one before, the 29th of February of another.
+    Raises ValueError for a day that no year has.
+    """
+    for year in range(last.year, last.year - _LEAP_YEARS_MAX - 1, -1):
+        with suppress(ValueError):
+            if (span := make(year)).start <= last:
+                return span
+    raise ValueError("no such day")
 
 
 def _ago(parts: Sequence[str], clocks: _Clocks) -> Span:

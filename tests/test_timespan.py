@@ -44,6 +44,7 @@ def days(start: str, count: int) -> Span:
         ("Who called a couple of months ago?", days("2026-09-01", 30)),
         ("What was due on Tuesday?", days("2026-11-17", 1)),
         ("Who came last Wednesday?", days("2026-11-11", 1)),
+        ("What did we do on 29 February?", days("2024-02-29", 1)),
         ("What did we talk about last time?", Span(LAST - timedelta(days=1), LAST + timedelta(days=1))),
     ],
 )
@@ -53,7 +54,7 @@ def test_a_time_is_understood(query: str, span: Span) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["What is my boat called?", "May I ask you something?", "99999 months ago", "", "2022-13-45"],
+    ["What is my boat called?", "May I ask you something?", "99999 months ago", "", "2022-13-45", "on 31 June"],
 )
 def test_what_names_no_time_names_none(query: str) -> None:
     assert asked_span(query, NOW, LAST) is None
