@@ -139,3 +139,29 @@ OLD = Fact("user", "lives_in", "berlin", "The user lives in Berlin.", (0, 1))
 )
 def test_the_object_of_a_new_sentence(sentence: str, object_: str | None) -> None:
     assert restated(OLD, sentence) == object_
+
+
+async def test_as_of_a_moment_before_the_edit_the_fact_rests_on_its_turn(store: Stores) -> None:
+    await say(store, fact("berlin"), content="I live in Berlin, at last.")
+    (before,) = await shown(store)
+    await edit(store, "berlin", "The user lives in Munich.")
+    (then,) = await shown(store, as_of=T0 + DAY)
+    assert then.content == "The user lives in berlin."
+    assert (then.event_ids, then.outdates) == (before.event_ids, ())
+    (since,) = await shown(store, as_of=T0 + 3 * DAY)
+    assert (since.event_ids, since.outdates) == ((), before.event_ids)
+
+
+async def test_as_of_a_moment_nothing_is_known_of_what_was_said_later(store: Stores) -> None:
+    await say(store, fact("berlin"))
+    (berlin,) = await shown(store)
+    await say(store, fact("paris"), day=2)
+    await say(store, fact("berlin"), day=4)
+    (now,) = await shown(store)
+    assert (len(now.event_ids), len(now.outdates)) == (2, 1)
+    (then,) = await shown(store, as_of=T0 + DAY)
+    assert (then.event_ids, then.outdates) == (berlin.event_ids, ())
+    (between,) = await shown(store, as_of=T0 + 3 * DAY)
+    assert between.attributes["object"] == "paris"
+    (again,) = await shown(store, as_of=T0 + 5 * DAY)
+    assert (again.event_ids, again.outdates) == (now.event_ids, now.outdates)

@@ -132,7 +132,7 @@ class ReadStore:
             while True:
                 async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
                     found = await self._page(tx, (tenant, scope_id, version, last, list(kinds), batch), as_of)
-                    parts = await self._parts(tx, tenant, found)
+                    parts = await self._parts(tx, tenant, found, as_of)
                 if found:
                     yield [self._index_row(row, parts) for row in found]
                 if len(found) < batch:
@@ -275,7 +275,9 @@ class ReadStore:
             return await tx.fetch("changed_memories", *arguments)
         return await tx.fetch("memories_as_of", *arguments, as_of)
 
-    async def _parts(self, tx: Transaction, tenant: UUID, found: Sequence[Any]) -> _Parts:
+    async def _parts(
+        self, tx: Transaction, tenant: UUID, found: Sequence[Any], as_of: datetime | None = None
+    ) -> _Parts:
         shown = [row for row in found if row["visible"]]
         if not shown:
             return _Parts({}, {}, {})
@@ -283,11 +285,13 @@ class ReadStore:
         outdated: dict[UUID, list[UUID]] = {}
         corrected: set[tuple[UUID, UUID]] = set()
         if facts := [row["memory_id"] for row in shown if row["kind"] in ("semantic", "procedural")]:
-            for row in await tx.fetch("turns_outdated_by", tenant, facts):
+            for row in await tx.fetch("turns_outdated_by", tenant, facts, as_of):
                 outdated.setdefault(row["memory_id"], []).append(row["event_id"])
                 if row["corrected"]:
                     corrected.add((row["memory_id"], row["event_id"]))
         sources = await sources_of(tx, tenant, ids)
+        if as_of is not None:
+            sources = {one: [turn for turn in of if _was_there(turn, as_of)] for one, of in sources.items()}
         for memory_id in {memory_id for memory_id, _ in corrected}:
             kept = [one for one in sources.get(memory_id, ()) if (memory_id, one["event_id"]) not in corrected]
             sources[memory_id] = kept
@@ -359,6 +363,11 @@ async def sources_of(tx: Transaction, tenant: UUID, ids: Sequence[UUID]) -> dict
         if len(several) > 1:
             several.sort(key=itemgetter("ordinal", "event_id"))
     return sources
+
+
+def _was_there(source: Any, moment: datetime) -> bool:
+    """Whether a source was recorded at a moment already; one whose turn is gone was."""
+    return source["recorded_at"] is None or source["recorded_at"] <= moment
 
 
 def _best_windows(found: Sequence[Any], k: int) -> dict[UUID, Any]:

@@ -78,9 +78,9 @@ LIMIT $5;
 -- times as much. Two turns: recall@10 on LoCoMo is .671 with none, .740 with one, .768 with two, .770 with three.)
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: derivations_pkey, turns_pkey, turns_tenant_id_session_id_seq_key.
--- Rows: memory_id, event_id, ordinal, source_id, chain, seq, speaker, context.
+-- Rows: memory_id, event_id, ordinal, source_id, chain, seq, speaker, recorded_at, context.
 SELECT d.derived_id AS memory_id, d.source_id AS event_id, d.ordinal, t.source_id, t.chain, t.seq,
-       t.name AS speaker,
+       t.name AS speaker, t.recorded_at,
        CASE WHEN d.ordinal = 0 THEN (
            SELECT string_agg(left(p.content, 2000), E'\n' ORDER BY p.seq)
            FROM turns p
@@ -96,17 +96,18 @@ WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn'
 -- The turns in which was said what these facts have taken the place of, at first or second hand; also where that fact is
 -- gone by now. By what facts rest on: of a fact that was said often not every saying is kept. What only says the same in
 -- other words is not out of date, what it had taken the place of is. corrected: the fact itself, or one that says the same,
--- rests on the turn, and was edited since.
--- $1 tenant uuid, $2 memory_ids uuid[]
+-- rests on the turn, and was edited since. As of a moment (null: now) what was superseded or edited later was not yet.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 moment timestamptz
 -- Uses: memories_superseded_by, derivations_pkey, outdated_turns_pkey. Rows: memory_id, event_id, corrected.
 WITH RECURSIVE replaced (memory_id, by_id, outdated) AS (
     SELECT m.memory_id, m.superseded_by, m.superseded_reason IS DISTINCT FROM 'same meaning'
     FROM memories m
-    WHERE m.tenant_id = $1 AND m.superseded_by = ANY ($2)
+    WHERE m.tenant_id = $1 AND m.superseded_by = ANY ($2) AND ($3::timestamptz IS NULL OR m.superseded_at <= $3)
     UNION
     SELECT m.memory_id, r.by_id, r.outdated OR m.superseded_reason IS DISTINCT FROM 'same meaning'
     FROM replaced r
-    JOIN memories m ON m.tenant_id = $1 AND m.superseded_by = r.memory_id)
+    JOIN memories m ON m.tenant_id = $1 AND m.superseded_by = r.memory_id
+        AND ($3::timestamptz IS NULL OR m.superseded_at <= $3))
 SELECT r.by_id AS memory_id, d.source_id AS event_id, false AS corrected
 FROM replaced r
 CROSS JOIN LATERAL (
@@ -123,6 +124,11 @@ CROSS JOIN LATERAL (
     SELECT event_id, corrected
     FROM outdated_turns
     WHERE tenant_id = $1 AND memory_id = w.memory_id
+      AND ($3::timestamptz IS NULL OR NOT corrected OR EXISTS (
+          SELECT FROM memory_versions f
+          JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = f.memory_id AND v.content <> f.content
+              AND v.recorded_from <= $3 AND (v.recorded_to IS NULL OR v.recorded_to > $3)
+          WHERE f.tenant_id = $1 AND f.memory_id = w.memory_id AND f.version = 1))
     OFFSET 0) o;
 
 -- name: vectors_of_memories
