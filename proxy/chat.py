@@ -234,13 +234,10 @@ class ChatCompletions:
         note(memory=status.partition(";")[0], reason=None if status == "off" else "store", capture=capture)
         head = CIMultiDict({"X-Memory-Status": status, "X-Memory-Capture": capture})
         answering = Answering(self._parts.upstream, self._parts.metrics, copy_bytes_max=0)
-        try:
-            with spent_by_size(self._parts.use, request, request[CREDENTIAL]):
-                outcome = await answering.send(request, body, head)
-            if outcome.status != "complete":
-                note(outcome=outcome.status)
-        finally:
-            self._parts.metrics.statuses.inc(status.partition(";")[0], "" if status == "off" else "store")
+        with spent_by_size(self._parts.use, request, request[CREDENTIAL]):
+            outcome = await answering.send(request, body, head)
+        if outcome.status != "complete":
+            note(outcome=outcome.status)
         return outcome.response
 
     def _watch(self, asked: Asked, credential: Credential, prompt: Prompt) -> None:
@@ -287,7 +284,6 @@ class ChatCompletions:
         keep = partial(self._keep_sent, ready, prompt)
         head = self._head(ready, prompt)
         parts.metrics.added_seconds.observe(ready.millis / 1000)
-        parts.metrics.statuses.inc(prompt.status, prompt.reason or "")
         refused = (lambda status, text: status == 400 and _OVERFLOW in text) if prompt.placed else None
         outcome = await answering.send(
             request, prompt.body, head, keep=keep, refused=refused, left=parts.capture.in_background

@@ -58,6 +58,8 @@ class Passages:
             AT_HAND.reset(at_hand)
             facts["bytes_in"] = request.content.total_bytes
             self._metrics.requests.inc(route, f"{facts['http'] // 100}xx")
+            if (status := facts.get("memory")) is not None:  # what the head said last
+                self._metrics.statuses.inc(status, facts.get("reason") or "")
             passage.finish(logging.DEBUG if request.path in _PROBES else logging.INFO)
 
     async def keep_writing(self) -> None:

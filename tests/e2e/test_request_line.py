@@ -181,6 +181,39 @@ def test_the_stages_are_in_the_metrics(logged: Service, user: str) -> None:
     assert searchable and float(searchable[0].split()[1]) > 0
 
 
+def counted(service: Service, series: str) -> float:
+    """A counter as the metrics have it; 0 before its first."""
+    shown = send(service, "/memory/metrics", None)[1].decode()
+    return next((float(line.split()[-1]) for line in shown.splitlines() if line.startswith(series + " ")), 0.0)
+
+
+def more_of(service: Service, series: str, before: float) -> None:
+    """Wait until a counter stands one higher."""
+    wait_until(lambda: counted(service, series) > before, 10, "it is counted")
+    assert counted(service, series) == before + 1
+
+
+def test_a_status_is_counted_as_the_answer_says_it(logged: Service, user: str) -> None:
+    said = "My grandmother's cottage is in Lofthus. " + "The fjord lies below it. " * 200
+    message = {"role": "user", "content": f"{said}\nsay: Noted."}
+    send(logged, CHAT, {"messages": [message]}, X_Memory_User=user)
+    logged.settle()
+    off, overflow = (
+        f'memory_proxy_memory_status_total{{reason="{reason}",status="{status}"}}'
+        for status, reason in (("off", ""), ("degraded", "overflow"))
+    )
+    before = counted(logged, off), counted(logged, overflow)
+    send(logged, CHAT, chat(), X_Memory_User=user, X_Memory_Mode="write")
+    more_of(logged, off, before[0])
+    long = [
+        {"role": "system", "content": "w " * 8100},
+        {"role": "user", "content": "Where is my grandmother's cottage?"},
+    ]
+    assert send(logged, CHAT, {"messages": long, "max_tokens": 5}, X_Memory_User=user)[0] == 200
+    assert lines(logged)[-1]["reason"] == "overflow"
+    more_of(logged, overflow, before[1])
+
+
 def test_without_an_endpoint_the_clients_trace_passes_as_it_came(logged: Service, upstream: str, user: str) -> None:
     send(logged, CHAT, chat(), X_Memory_User=user, traceparent=PARENT, tracestate="a=1,b=2")
     (seen,) = last(upstream)
