@@ -111,14 +111,14 @@ class Front:
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
         if self._use is None:
-            return await pass_through(request, self._upstream)
+            return await pass_through(request, self._upstream, self._metrics)
         await within_limits(request)
         credential, body = request[CREDENTIAL], None
         if credential.limits.models is not None and request.body_exists:
             body = await read_body(request)
             require_model(credential, await off_loop(len(body), partial(model_in, body)))
         with spent_by_size(self._use if request.body_exists else None, request, credential):
-            return await pass_through(request, self._upstream, body=body)
+            return await pass_through(request, self._upstream, self._metrics, body=body)
 
     async def _tunnel(self, request: web.Request) -> web.StreamResponse:
         await within_limits(request)

@@ -17,6 +17,7 @@ from yarl import URL
 
 from memory.errors import Refused, UpstreamUnreachable
 from memory.passage import lap, note, trace_headers
+from memory.telemetry import Metrics
 from proxy.connection import AnswerBroken, Pairs, UpstreamAnswer
 from proxy.pool import Pool
 
@@ -203,6 +204,7 @@ def cut(request: web.Request) -> None:
 async def pass_through(
     request: web.Request,
     upstream: Upstream,
+    metrics: Metrics,
     extra: CIMultiDict[str] | None = None,
     *,
     body: bytes | None = None,
@@ -221,13 +223,13 @@ async def pass_through(
             raise why from None
         raise
     try:
-        return await relay(request, answer, extra)
+        return await relay(request, answer, metrics, extra)
     finally:
         answer.close()
 
 
 async def relay(
-    request: web.Request, answer: UpstreamAnswer, extra: CIMultiDict[str] | None = None
+    request: web.Request, answer: UpstreamAnswer, metrics: Metrics, extra: CIMultiDict[str] | None = None
 ) -> web.StreamResponse:
     """Carry an answer to the client, each chunk as it arrives. Cuts the client when the upstream dies midway."""
     response = begin(answer, extra)
@@ -242,6 +244,7 @@ async def relay(
         await response.write_eof(piece)
     except (AnswerBroken, aiohttp.ClientConnectionError):
         note(outcome="failed")
+        metrics.upstream_failures.labels("midstream").inc()
         cut(request)
         return response
     finally:

@@ -41,9 +41,12 @@ def chunked(*pieces: bytes, ends: bool = True) -> bytes:
 
 
 @asynccontextmanager
-async def relayed(speak: Speak, *, passed: bool) -> AsyncIterator[tuple[int, list[Counted], Upstream]]:
+async def relayed(
+    speak: Speak, *, passed: bool, metrics: Metrics | None = None
+) -> AsyncIterator[tuple[int, list[Counted], Upstream]]:
     """A proxy of one step before an upstream that speaks: its port, its clients' transports, its pool."""
     counted: list[Counted] = []
+    seen = metrics or Metrics()
 
     async def upstream_speaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}")
@@ -54,9 +57,9 @@ async def relayed(speak: Speak, *, passed: bool) -> AsyncIterator[tuple[int, lis
         counted.append(Counted(request.transport))
         request.protocol.transport = counted[-1]  # type: ignore[assignment]
         if passed:
-            return await pass_through(request, upstream)
+            return await pass_through(request, upstream, seen)
         body = await request.content.readexactly(2)
-        return (await Answering(upstream, Metrics(), 0).send(request, body, CIMultiDict())).response
+        return (await Answering(upstream, seen, 0).send(request, body, CIMultiDict())).response
 
     async with await asyncio.start_server(upstream_speaks, "127.0.0.1", 0) as server:
         there = server.sockets[0].getsockname()[1]
@@ -148,7 +151,8 @@ async def test_an_upstream_that_dies_behind_its_head_never_looks_complete(passed
         writer.write(HEAD + said)
         await writer.drain()
 
-    async with relayed(dies, passed=passed) as (port, _, _), asyncio.timeout(10):
+    metrics = Metrics()
+    async with relayed(dies, passed=passed, metrics=metrics) as (port, _, _), asyncio.timeout(10):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST)
         try:
@@ -157,6 +161,7 @@ async def test_an_upstream_that_dies_behind_its_head_never_looks_complete(passed
             heard = b""
         writer.close()
     assert b"\r\n0\r\n\r\n" not in heard
+    assert metrics.registry.get_sample_value("memory_proxy_upstream_failures_total", {"phase": "midstream"}) == 1
 
 
 @ways
