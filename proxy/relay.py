@@ -242,7 +242,7 @@ async def relay(
             await response.write(piece)
             piece = await answer.read()
         await response.write_eof(piece)
-    except (AnswerBroken, aiohttp.ClientConnectionError):
+    except AnswerBroken:
         note(outcome="failed")
         metrics.upstream_failures.labels("midstream").inc()
         cut(request)

@@ -214,3 +214,25 @@ async def test_a_long_answer_to_a_slow_client_stops_and_goes_on_and_arrives_whol
             body += (await reader.readexactly(int(said, 16) + 2))[:-2]
         writer.close()
     assert body == b"".join(pieces)
+
+
+async def test_a_client_that_leaves_is_not_told_as_a_death_of_vllm() -> None:
+    """Its connection is closing before the loop has told the handler so: the write says it."""
+    metrics, gone = Metrics(), asyncio.Event()
+
+    async def goes_on(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + chunked(TOKEN, ends=False))
+        await writer.drain()
+        await gone.wait()
+        writer.write(chunked(TOKEN))
+        await writer.drain()
+
+    async with relayed(goes_on, passed=True, metrics=metrics) as (port, counted, _), asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        await reader.readuntil(TOKEN)
+        counted[0].is_closing = lambda: True  # type: ignore[attr-defined]
+        gone.set()
+        await reader.read()
+        writer.close()
+    assert metrics.registry.get_sample_value("memory_proxy_upstream_failures_total", {"phase": "midstream"}) == 0
