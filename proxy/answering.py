@@ -136,7 +136,6 @@ class Answering:
         try:
             answer = await self._upstream.send(request.method, raw_target(request), headers, body)
         except asyncio.CancelledError:
-            self._metrics.clients_left.inc()
             if keep is not None and left is not None:
                 left(self._kept(keep, Outcome(web.StreamResponse(), CLIENT_LEFT, "partial", "client_left")))
             raise
@@ -193,7 +192,6 @@ class Answering:
         except (asyncio.CancelledError, ConnectionError):
             answer.close()
             note(http=answer.status, bytes_out=copy.passed)
-            self._metrics.clients_left.inc()
             if keep is not None and left is not None:
                 left(self._keep_partial(keep, response, answer, streamed, copy.taken_over()))
             raise

@@ -50,6 +50,7 @@ class Passages:
         except (asyncio.CancelledError, ConnectionError):
             facts["outcome"] = "client_left"
             facts.setdefault("http", CLIENT_LEFT)
+            self._metrics.clients_left.inc()
             raise
         except BaseException:
             facts.update({"outcome": "unforeseen", "http": 500})

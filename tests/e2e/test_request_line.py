@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from tests.service_fixture import Service, serving
 SAID = "The lighthouse keeper's cat is called Thimblewick."
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 CHAT = "/v1/chat/completions"
+LEFT = "memory_proxy_clients_left_total"
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,18 @@ def send(service: Service, path: str, body: Any, **headers: str) -> tuple[int, b
             return answer.status, answer.read()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read()
+
+
+def counted(service: Service, series: str) -> float:
+    """A counter as the metrics have it; 0 before its first."""
+    shown = send(service, "/memory/metrics", None)[1].decode()
+    return next((float(line.split()[-1]) for line in shown.splitlines() if line.startswith(series + " ")), 0.0)
+
+
+def more_of(service: Service, series: str, before: float) -> None:
+    """Wait until a counter stands one higher."""
+    wait_until(lambda: counted(service, series) > before, 10, "it is counted")
+    assert counted(service, series) == before + 1
 
 
 def chosen(line: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +152,7 @@ def test_an_error_of_the_upstream_is_its_own_and_leaves_one_line(logged: Service
 @pytest.mark.parametrize("late", [True, False], ids=["after the first token", "before it"])
 @pytest.mark.parametrize("mode", ["on", "off"])
 def test_a_client_that_leaves_leaves_one_line(logged: Service, upstream: str, user: str, mode: str, late: bool) -> None:
-    before = len(lines(logged))
+    before, left = len(lines(logged)), counted(logged, LEFT)
     pace = (b"x-fake-token-ms", b"30") if late else (b"x-fake-first-ms", b"60000")
     head = [(b"Content-Type", b"application/json"), (b"x-fake-tokens", b"4000"), pace]
     head += [(b"X-Memory-User", user.encode()), (b"X-Memory-Mode", mode.encode())]
@@ -152,6 +166,7 @@ def test_a_client_that_leaves_leaves_one_line(logged: Service, upstream: str, us
     line = line_after(logged, before)
     assert line["outcome"] == "client_left"
     assert line["http"] == (200 if late else 499)
+    more_of(logged, LEFT, left)
     wait_until(lambda: counters(upstream)["running"] == 0, 10, "the upstream is free")
 
 
@@ -181,18 +196,6 @@ def test_the_stages_are_in_the_metrics(logged: Service, user: str) -> None:
     assert searchable and float(searchable[0].split()[1]) > 0
 
 
-def counted(service: Service, series: str) -> float:
-    """A counter as the metrics have it; 0 before its first."""
-    shown = send(service, "/memory/metrics", None)[1].decode()
-    return next((float(line.split()[-1]) for line in shown.splitlines() if line.startswith(series + " ")), 0.0)
-
-
-def more_of(service: Service, series: str, before: float) -> None:
-    """Wait until a counter stands one higher."""
-    wait_until(lambda: counted(service, series) > before, 10, "it is counted")
-    assert counted(service, series) == before + 1
-
-
 def test_a_status_is_counted_as_the_answer_says_it(logged: Service, user: str) -> None:
     said = "My grandmother's cottage is in Lofthus. " + "The fjord lies below it. " * 200
     message = {"role": "user", "content": f"{said}\nsay: Noted."}
@@ -212,6 +215,15 @@ def test_a_status_is_counted_as_the_answer_says_it(logged: Service, user: str) -
     assert send(logged, CHAT, {"messages": long, "max_tokens": 5}, X_Memory_User=user)[0] == 200
     assert lines(logged)[-1]["reason"] == "overflow"
     more_of(logged, overflow, before[1])
+
+
+def test_a_client_that_leaves_in_its_body_is_counted_as_one(logged: Service) -> None:
+    seen, left = len(lines(logged)), counted(logged, LEFT)
+    with connect(logged.url) as sock:
+        sock.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{{".encode())
+        time.sleep(0.2)
+    assert line_after(logged, seen)["outcome"] == "client_left"
+    more_of(logged, LEFT, left)
 
 
 def test_without_an_endpoint_the_clients_trace_passes_as_it_came(logged: Service, upstream: str, user: str) -> None:
