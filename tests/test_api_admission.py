@@ -177,3 +177,24 @@ async def test_metrics_are_served_while_the_queue_is_away() -> None:
     queue = Depth(None)
     async with serving(parts(door=OpenDoor(), queue=queue, hand_off=queue, spooled=lambda: 0)) as call:
         assert (await call("GET", "/memory/metrics"))[0] == 200
+
+
+class Broken(Depth):
+    """A queue with a defect."""
+
+    async def depth(self) -> QueueDepth:
+        raise KeyError("what somebody said")
+
+
+async def test_a_fault_of_ours_is_answered_in_our_form_and_its_place_is_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    door, queue = OpenDoor(), Broken(None)
+    door.opens_to(UUID(int=1))
+    async with serving(parts(door=door, queue=queue, hand_off=queue, spooled=lambda: 0)) as call:
+        status, body = await call("GET", "/memory/v1/queue")
+    assert (status, body["error"]["code"]) == (500, "internal_error")
+    assert "somebody" not in body["error"]["message"]
+    said = [record for record in caplog.records if record.name == "memory_proxy.http"]
+    assert said and all(record.levelname == "ERROR" for record in said)
+    assert any(record.exc_info for record in said)

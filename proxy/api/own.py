@@ -44,7 +44,7 @@ from proxy.api.tasks import TaskCalls
 from proxy.api.tokens import Tokens
 from proxy.api.tool_table import TOOLS, TOOLS_PATH
 from proxy.api.tools import Tools
-from proxy.app import has_begun, note_refusal, refusal
+from proxy.app import guarded, has_begun, note_refusal, refusal
 from proxy.chat import CREDENTIAL
 from proxy.passages import answered
 
@@ -212,7 +212,7 @@ class OwnApi:
         return json_answer(self._document)
 
     def _served(self, handler: Handler) -> Handler:
-        """The handler with faults as answers, counted."""
+        """The handler with faults as answers, counted and guarded."""
 
         async def serve(request: web.Request) -> web.StreamResponse:
             with self._passages.of(request, "own") as passage:
@@ -223,7 +223,7 @@ class OwnApi:
                 self._canaries.look(caller.tenant, "api", body)
             return response
 
-        return serve
+        return guarded(serve)
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
