@@ -42,6 +42,7 @@ from memory.metric_files import take_room
 
 log = logging.getLogger("memory_proxy.telemetry")
 _LIBRARIES: Final = ("asyncio", "aiohttp", "asyncpg", "LiteLLM")
+_CHAIN_MAX: Final = 8
 
 
 class Metrics(
@@ -157,7 +158,31 @@ def _second(unix: int) -> str:
     return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-class _TextFormatter(logging.Formatter):
+def _told(fault: BaseException) -> str:
+    """A fault and what led to it by kind and place, without their words, which may quote what was stored."""
+    chain = [fault]
+    while (before := _before(chain[-1])) is not None and len(chain) < _CHAIN_MAX:
+        chain.append(before)
+    told: list[str] = []
+    for one in reversed(chain):
+        if isinstance(one, BaseExceptionGroup):
+            told += [_told(part) + "\n" for part in one.exceptions]
+        why = f": {one.strerror}" if isinstance(one, OSError) and one.strerror else ""
+        told += [*traceback.format_tb(one.__traceback__), f"{type(one).__name__}{why}\n"]
+    return "".join(told).rstrip("\n")
+
+
+def _before(fault: BaseException) -> BaseException | None:
+    return fault.__cause__ or (None if fault.__suppress_context__ else fault.__context__)
+
+
+class _Formatter(logging.Formatter):
+    def formatException(self, ei: Any) -> str:
+        """See logging.Formatter."""
+        return _told(ei[1]) if ei[1] is not None else ""
+
+
+class _TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields: Mapping[str, Any] = getattr(record, "fields", {})
         pairs = " ".join(f"{key}={_plain(value)}" for key, value in fields.items() if value is not None)
@@ -172,7 +197,7 @@ def _plain(value: object) -> str:
     return text if text.isprintable() else repr(text)
 
 
-class _JsonFormatter(logging.Formatter):
+class _JsonFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fault = self.formatException(record.exc_info) if record.exc_info else None
         fields: Mapping[str, Any] = getattr(record, "fields", {})

@@ -124,6 +124,29 @@ def test_any_name_of_a_model_gives_a_line_of_ascii_that_can_be_read(
     assert json.loads(said)["model"] == name
 
 
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_fault_is_told_with_its_place_and_without_its_words(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """asyncpg's, pydantic's and int's quote what they were given."""
+    before, words = logging.getLogger().handlers[:], " ".join(("my", "diagnosis"))
+    log = logging.getLogger("memory_proxy.some")
+    try:
+        configure_logging("info", form)
+        try:
+            try:
+                int(words)
+            except ValueError as fault:
+                raise RuntimeError(words) from fault
+        except RuntimeError:
+            log.exception("unforeseen")
+        log.error("several", exc_info=ExceptionGroup(words, [OSError(errno.ENOSPC, "No space left", words)]))
+        said = capsys.readouterr().err
+    finally:
+        logging.getLogger().handlers[:] = before
+    assert words not in said
+    named = ("unforeseen", "ValueError", "RuntimeError", "several", "OSError: No space left", "test_passage.py")
+    assert [name for name in named if name not in said] == []
+
+
 def test_an_event_says_the_same_where_others_listen_too(capsys: pytest.CaptureFixture[str]) -> None:
     """Alone on the root logger our handler is written to without a record; beside another one with it."""
     root = logging.getLogger()
