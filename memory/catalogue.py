@@ -305,11 +305,15 @@ class CaptureMetrics:
             registry=own,
             multiprocess_mode="livesum",
         )
-        self.copies_refused = Counter(
-            "memory_proxy_copies_refused_total",
-            "Answers of which no copy was held, by reason.",
-            ["reason"],
-            registry=own,
+        self.copies_refused = _begun(
+            Counter(
+                "memory_proxy_copies_refused_total",
+                "Answers of which no copy was held, by reason.",
+                ["reason"],
+                registry=own,
+            ),
+            "answer_too_large",
+            "copies_full",
         )
         self.captures_lost = Counter(
             "memory_proxy_captures_lost_total", "Envelopes that neither queue nor spool nor memory took.", registry=own

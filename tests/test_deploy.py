@@ -211,6 +211,7 @@ def test_what_happens_once_is_seen_by_an_alert() -> None:
         'memory_proxy_erasures_total{outcome="traces_left"} 0.0',
         'memory_proxy_audit_total{what="dropped"} 0.0',
         'memory_proxy_work_total{what="stored"} 0.0',
+        'memory_proxy_copies_refused_total{reason="copies_full"} 0.0',
     ):
         assert series in exposed
 
