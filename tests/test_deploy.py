@@ -226,5 +226,11 @@ def test_the_scrape_asks_for_the_metrics_where_the_service_listens() -> None:
 
 
 def test_the_stages_that_queries_choose_exist() -> None:
-    chosen = {one for _, query in QUERIES for one in re.findall(r'stage="([a-z]+)"', query)}
+    found = [one for _, query in QUERIES for one in re.findall(r'stage(?:=|!~)"([a-z|]+)"', query)]
+    chosen = {stage for one in found for stage in one.split("|")}
     assert chosen and chosen <= set(Stage.__args__)  # type: ignore[attr-defined]
+
+
+def test_the_slowest_of_our_stages_are_not_shown_beside_the_minutes_of_vllm() -> None:
+    (query,) = (query for where, query in QUERIES if where == "p99 by stage")
+    assert 'stage!~"upstream|stream"' in query

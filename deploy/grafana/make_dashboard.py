@@ -96,7 +96,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "p99 by stage",
                 "s",
                 "Stages of our own, in their order; embed and search lie inside recall, capture inside hold.",
-                (("{{stage}}", quantile(0.99, "stage_seconds", "stage")),),
+                (("{{stage}}", quantile(0.99, "stage_seconds", "stage", 'stage!~"upstream|stream"')),),
                 width=16,
             ),
             Panel(
