@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +15,49 @@ import pytest
 from proxy.__main__ import main
 from proxy.cli.bench import Turn, summary, table
 from tests.service_fixture import Service
+
+
+@contextmanager
+def answering(*events: bytes) -> Iterator[str]:
+    """A service whose chats are these events, a while between them, and the end of the connection."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            return
+
+        def do_GET(self) -> None:
+            raw = b'{"data": [{"id": "m"}], "pending": 0, "in_flight": 0}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            if not self.path.endswith("completions"):
+                self.do_GET()
+                return
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for event in events:
+                said = b"data: " + event + b"\n\n"
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(said), said))
+                self.wfile.flush()
+                time.sleep(0.2)
+            if events[-1] == b"[DONE]":
+                self.wfile.write(b"0\r\n\r\n")
+            else:
+                self.close_connection = True
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
 
 
 def turn(mode: str, place: tuple[int, int], first_ms: float, cached: int | None = 30) -> Turn:
@@ -60,6 +108,12 @@ def test_a_service_that_is_not_there_is_named_with_the_remedy(capsys: pytest.Cap
     assert main(["bench", "--url", "nonsense"]) == 1
     assert "http://" in capsys.readouterr().err
     assert main(["bench", "--turns", "0"]) == 2
+
+
+def test_an_answer_that_breaks_off_is_no_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(b'{"choices": [{"delta": {"content": "a"}}]}') as url:
+        assert main(["bench", "--url", url, "--conversations", "1", "--turns", "1"]) == 1
+    assert "an answer broke off" in capsys.readouterr().err
 
 
 @pytest.mark.long

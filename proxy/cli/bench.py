@@ -200,9 +200,13 @@ def _read(answer: http.client.HTTPResponse, began: float, mode: Mode, place: tup
 
 
 def _events(answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
+    """The events of a whole answer. Raises ValueError for one that ends without its last."""
+    data = b""
     for line in answer:
         if line.startswith(b"data:") and (data := line[5:].strip()) != b"[DONE]":
             yield json.loads(data)
+    if data != b"[DONE]":  # http.client takes a connection that is closed for the end of the chunks
+        raise ValueError("no last event")
 
 
 def measured(service: Service, model: str, options: Namespace, run: str, say: Say) -> list[Turn]:
