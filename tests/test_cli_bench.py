@@ -116,6 +116,13 @@ def test_an_answer_that_breaks_off_is_no_figure(capsys: pytest.CaptureFixture[st
     assert "an answer broke off" in capsys.readouterr().err
 
 
+def test_the_first_token_may_be_a_thought_by_either_name(tmp_path: Path) -> None:
+    thought, told = b'{"choices": [{"delta": {"reasoning_content": "a"}}]}', tmp_path / "b.json"
+    with answering(thought, b'{"choices": [{"delta": {"content": "b"}}]}', b"[DONE]") as url:
+        assert main(["bench", "--url", url, "--conversations", "1", "--turns", "1", "--json", str(told)]) == 0
+    assert all(one["first_ms"] < 150 < one["total_ms"] for one in json.loads(told.read_text())["each"])
+
+
 @pytest.mark.long
 def test_an_unknown_model_is_told_in_the_server_s_words(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--url", service.url, "--model", "no-such-model"]) == 1

@@ -179,7 +179,7 @@ def _read(answer: http.client.HTTPResponse, began: float, mode: Mode, place: tup
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or {}
             piece = delta.get("content") or ""
-            if first is None and (piece or delta.get("reasoning")):
+            if first is None and (piece or delta.get("reasoning") or delta.get("reasoning_content")):
                 first = time.perf_counter()
             text += piece
     ended = time.perf_counter()
