@@ -123,6 +123,12 @@ def test_the_first_token_may_be_a_thought_by_either_name(tmp_path: Path) -> None
     assert all(one["first_ms"] < 150 < one["total_ms"] for one in json.loads(told.read_text())["each"])
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://127.0.0.1:8x", "http://[::1"])
+def test_a_url_that_is_none_is_said_to_be_so(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--url", url]) == 1
+    assert "--url must be" in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_an_unknown_model_is_told_in_the_server_s_words(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--url", service.url, "--model", "no-such-model"]) == 1

@@ -77,11 +77,14 @@ class Service:
     """A running proxy: one connection, one request at a time. Raises BenchFailed."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
-        parts = urlsplit(url)
+        try:
+            parts, port = urlsplit(url), urlsplit(url).port
+        except ValueError as exc:
+            raise BenchFailed(f"--url must be an http:// or https:// URL, not {url}: {exc}") from exc
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BenchFailed(f"--url must be an http:// or https:// URL, not {url}")
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_S)
+        self._connection = kind(parts.hostname, port, timeout=TIMEOUT_S)
         self._prefix = parts.path.rstrip("/")
         self._url = url
         self._headers = dict(headers)
