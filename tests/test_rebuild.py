@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -14,7 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.keys import tenant_salt
+from memory.model import Captured
 from memory.stored import RetrievalRecord, SealedExchange
+from proxy.api.replay import Kept, _replayed
+from proxy.cli.shadow import bare_of
+from proxy.cutting import Cut
 from proxy.prompt import edits_of
 from proxy.rebuild import Placement, blocks_of, placements_of, rebuilt, why_gone
 from proxy.wire.chat_request import ChatRequest
@@ -119,3 +123,17 @@ def test_what_is_gone_says_why(record: dict[str, Any], exchange: dict[str, Any],
     gone = why_gone(replace(RECORD, **record), replace(EXCHANGE, **exchange), NOW, WEEK)
     assert (gone and gone[0]) == why
     assert gone is None or "mode read" not in exchange.values() or "mode read" in gone[1]
+
+
+def test_where_the_oldest_turns_gave_way_a_block_stands_at_its_place_in_what_went() -> None:
+    said = [{"role": role, "content": f"{role} {at}"} for at, role in enumerate(["system", *["user", "assistant"] * 2])]
+    chat = ChatRequest.parse(json.dumps({"messages": [*said, {"role": "user", "content": "and now?"}]}).encode())
+    cut = Cut(1, 3)  # not sent: a question and its answer
+    placed = (Placement(3, "<kept>", 1, (str(UUID(int=1)),), kept=True), Placement(5, "<new>", 1, (), kept=False))
+    made = rebuilt(chat, blocks_of(placed), [], b"", cut)
+    told = _replayed(Kept(RECORD, cast(Captured, None), chat, placed, made, cut))
+    messages = json.loads(told.request)["messages"]
+    assert [messages[one.position]["content"].startswith(one.text) for one in told.placed] == [True, True]
+    assert told.position == told.placed[-1].position == 3
+    bare = bare_of("s", told.request, [one.model_dump() for one in told.placed])
+    assert [one["content"] for one in bare.messages] == ["system 0", "user 3", "assistant 4", "and now?"]

@@ -47,7 +47,7 @@ from proxy.api.schemas_replay import (
     ReplaySaid,
 )
 from proxy.api.tool_record import STATUS as TOOL_STATUS
-from proxy.cutting import Cut
+from proxy.cutting import Cut, is_cut
 from proxy.gated import require_readable
 from proxy.identity import Ask
 from proxy.prompt import edits_of
@@ -270,7 +270,7 @@ def _replayed(kept: Kept) -> ReplaySaid:
         missing=None if kept.identical else NOT_IDENTICAL,
         placed=[
             ReplayedBlock(
-                position=one.position,
+                position=_sent_at(kept, one.position),
                 text=one.text,
                 tokens=one.tokens,
                 memory_ids=list(one.memory_ids),
@@ -279,12 +279,17 @@ def _replayed(kept: Kept) -> ReplaySaid:
             for one in kept.placed
         ],
         block="".join(one.text for one in fresh) or None,
-        position=fresh[-1].position if fresh else None,
+        position=_sent_at(kept, fresh[-1].position) if fresh else None,
         tokens=sum(one.tokens for one in kept.placed),
         tokens_exact=record.tokens_exact,
         diff=None,
         notes=[],
     )
+
+
+def _sent_at(kept: Kept, position: int) -> int:
+    """Where a message of the client's stands in what was sent, of which the oldest may have been left out."""
+    return position - sum(is_cut(kept.chat, kept.cut, at) for at in range(position))
 
 
 def _difference(before: Sequence[Placement], after: Sequence[Placement]) -> DiffSaid:
