@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,10 +45,15 @@ def reports_below(folder: Path, say: Callable[[str], None]) -> dict[str, tuple[P
         if named is None:
             say(f"{path}: passed over, not of a benchmark known here or not whole")
             continue
-        name, told_at = named, str(report.get("at", "")) if isinstance(report, dict) else ""
-        if name not in found or told_at >= str(found[name][1].get("at", "")):
-            found[name] = (path, report if isinstance(report, dict) else {"lines": report})
+        whole = report if isinstance(report, dict) else {"lines": report}
+        if named not in found or _when(path, whole) >= _when(*found[named]):
+            found[named] = (path, whole)
     return found
+
+
+def _when(path: Path, report: Report) -> str:
+    """When it was made, as it says itself; else when its file was written."""
+    return str(report.get("at") or datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat())
 
 
 def named_report(report: Any, path: Path) -> str | None:

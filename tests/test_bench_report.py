@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,17 @@ def test_the_newest_whole_report_is_shown(tmp_path: Path) -> None:
     assert "store 9" in page
     assert page.endswith("rest\n")
     assert page.count("old\n") == 1
+
+
+def test_the_newest_of_those_that_do_not_say_when_is_the_one_written_last(tmp_path: Path) -> None:
+    for name, figure, written in (("a.json", "newer", 2_000), ("b.json", "older", 1_000)):
+        (tmp_path / name).write_text(
+            json.dumps({"bench": "speed", "lines": as_json([Line("p", figure, "", "1", None)])})
+        )
+        os.utime(tmp_path / name, (written, written))
+    page = filled_from(tmp_path)
+    assert "newer" in page
+    assert "older" not in page
 
 
 def test_a_look_takes_no_soak_s_place(tmp_path: Path) -> None:
