@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from memory.errors import MemoryProxyFault
 from memory.telemetry import Metrics, event
-from policies.breaker import Circuit, Rule, State, asked, failed, succeeded
+from policies.breaker import Circuit, Rule, State, asked, failed, left_alone, succeeded
 
 T = TypeVar("T")
 log: Final = logging.getLogger("memory_proxy.breaker")
@@ -52,6 +52,7 @@ class Breaker:
         self._rule = rule
         self._clock = clock
         self._circuit = Circuit()
+        self._watch: asyncio.TimerHandle | None = None
         self._open.set(0)
 
     @property
@@ -61,7 +62,7 @@ class Breaker:
 
     async def check(self) -> None:
         """A probe of readiness. Raises the dependency's fault while it is left alone."""
-        if self._circuit.state != "closed":
+        if left_alone(self._circuit, self._clock(), self._rule):
             raise self._patience.fault(f"{self.part} is left alone after {self._rule.faults_max} faults in a row")
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -123,5 +124,19 @@ class Breaker:
         self._circuit = failed(self._circuit, self._clock(), self._rule)
         if was is None and self._circuit.opened_at is not None:
             event(log, "breaker_opened", logging.WARNING, part=self.part, faults=self._rule.faults_max)
-            self._open.set(1)
             self._trips.inc()
+        if self._circuit.opened_at is not None:
+            self._open.set(1)
+            self._watch_on()
+
+    def _watch_on(self) -> None:
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().call_later(self._rule.within_s, self._look)
+
+    def _look(self) -> None:
+        """Where nobody asks, nobody would learn that it answers again: then it is said to be left alone no longer."""
+        self._watch = None
+        if left_alone(self._circuit, self._clock(), self._rule):
+            self._watch_on()
+        else:
+            self._open.set(0)

@@ -52,6 +52,15 @@ def asked(circuit: Circuit, now: float, rule: Rule) -> tuple[Circuit, bool]:
     return Circuit(circuit.faults, circuit.opened_at, now), True
 
 
+def left_alone(circuit: Circuit, now: float, rule: Rule) -> bool:
+    """Whether it is, as far as anybody knows: not one for which nobody has asked for so long that its faults would not
+    count any more.
+    """
+    if circuit.opened_at is None:
+        return False
+    return now - max(circuit.opened_at, circuit.probing_since or circuit.opened_at) < rule.within_s
+
+
 def succeeded(circuit: Circuit) -> Circuit:
     """After a call that was answered; also one that began before the circuit opened."""
     return circuit if circuit == _CLOSED else _CLOSED

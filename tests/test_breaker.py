@@ -117,6 +117,29 @@ async def test_a_dead_store_is_left_alone_and_asked_again_by_one() -> None:
     assert value("memory_proxy_breaker_open", {"part": "store"}) == 0
 
 
+async def test_a_store_for_which_nobody_asks_any_more_is_not_said_to_be_left_alone() -> None:
+    store, clock, metrics = Store(), Clock(), Metrics()
+    one = Breaker("store", Patience(StoreUnavailable, 0.1), metrics, rule=Rule(3, within_s=0.2), clock=clock)
+    store.away = True
+
+    def is_open() -> float | None:
+        return metrics.registry.get_sample_value("memory_proxy_breaker_open", {"part": "store"})
+
+    for _ in range(3):
+        assert not await refused(one, store)
+    clock.now = 0.1
+    await asyncio.sleep(0.3)
+    assert is_open() == 1  # for a while longer: it was asked a moment ago
+    store.away, clock.now = False, 60.0
+    await asyncio.sleep(0.3)
+    await one.check()
+    assert is_open() == 0
+    store.away = True
+    assert not await refused(one, store)  # the next one is a probe, as ever
+    assert await refused(one, store)
+    assert is_open() == 1
+
+
 async def test_a_store_that_hangs_counts_as_one_that_fails() -> None:
     store, clock = Store(), Clock()
     one = breaker(clock)
