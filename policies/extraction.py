@@ -51,6 +51,13 @@ _TIMELESS: Final = frozenset(
     }
 )
 _FACTS_MAX: Final = 40  # of one text
+_CONJUNCTION: Final = r"\b(?:and|but|so|because|while|though|although|whereas|plus|or)\b,?"
+# Where another clause begins, whose time is its own: "and I'm away until Friday", ", my sister is here since Monday".
+_NEXT_CLAUSE: Final = re.compile(
+    rf"[;:—–]|(?:,|{_CONJUNCTION})(?: [\w'-]+){{0,3}}? (?:I|I'm|I've|I'll|we|we're|we've|he|she|they|it|it's|there)\b"
+    rf"|(?:,|{_CONJUNCTION})(?: [\w'-]+){{1,4}}? (?:is|are|was|were|has|have|had|will)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +165,7 @@ def _by_rule(
         thing = as_object(said[start:end])
         if not thing or (rule.shape == "exact" and thing in ("girlfriend", "boyfriend")):
             continue
-        since, until = validity(said[found.start() : sentence.end], said_at)
+        since, until = validity(_clause(said, found.start(), end, sentence), said_at)
         # What is always so does not begin last week.
         since = None if rule.predicate in _TIMELESS or rule.predicate.startswith("{k}_") or rule.ended else since
         yield Fact(
@@ -176,6 +183,12 @@ def _by_rule(
             importance=rule.importance,
             qualifiers={"ended": "yes"} if rule.ended else {},
         )
+
+
+def _clause(said: str, start: int, end: int, sentence: Sentence) -> str:
+    """The range [start, end) with the words behind it that are of the same clause."""
+    other = _NEXT_CLAUSE.search(said, end, sentence.end)
+    return said[start : other.start() if other else sentence.end]
 
 
 def _sentence(says: str, voice: _Voice, shown: str, kind: str = "") -> str:

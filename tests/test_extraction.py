@@ -166,6 +166,27 @@ def test_times_are_counted_from_when_it_was_said() -> None:
     assert day(only("I live in Rome until June").valid_to) == "2024-07-01"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm allergic to peanuts and I'm in Lisbon until Friday.",
+        "I live in Rome, but my sister is visiting until Sunday.",
+        "I live in Rome and Anna is visiting until Sunday.",
+        "I work at Siemens and I've been ill since Monday.",
+        "I live in Rome and last week I bought a car.",
+        "I work at Siemens; away until Friday.",
+    ],
+)
+def test_the_time_of_another_clause_is_not_that_of_the_fact(text: str) -> None:
+    first = facts_in(text, said_at=WEDNESDAY)[0]
+    assert (first.valid_from, first.valid_to) == (None, None)
+
+
+def test_a_time_is_of_the_fact_whatever_stands_between_them_in_the_clause() -> None:
+    assert day(only("I live in Rome for now, with my sister and her dog, until June.").valid_to) == "2024-07-01"
+    assert day(only("I've been living in Paris, France, since March.").valid_from) == "2024-03-01"
+
+
 def test_one_way_of_writing_for_values_that_are_equal() -> None:
     written = ("April 5, 2024", "5 April 2024", "April 5th", "2024-04-05")
     assert {only(f"My deadline is {text}.").qualifiers["value"] for text in written} == {"2024-04-05"}
