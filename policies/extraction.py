@@ -23,7 +23,7 @@ from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
 from policies.fact_patterns_team import Told, corrects, told
-from policies.fact_patterns_time import meaning, validity, values_in
+from policies.fact_patterns_time import is_over, meaning, validity, values_in
 from policies.fact_patterns_values import Stated, stated_values
 from policies.fact_patterns_words import as_object, head_and_rest, in_third_person, normalised
 from policies.standing import CHARS_MAX
@@ -165,7 +165,10 @@ def _by_rule(
         thing = as_object(said[start:end])
         if not thing or (rule.shape == "exact" and thing in ("girlfriend", "boyfriend")):
             continue
-        since, until = validity(_clause(said, found.start(), end, sentence), said_at)
+        clause = _clause(said, found.start(), end, sentence)
+        if is_over(clause, said_at):
+            continue
+        since, until = validity(clause, said_at)
         # What is always so does not begin last week.
         since = None if rule.predicate in _TIMELESS or rule.predicate.startswith("{k}_") or rule.ended else since
         yield Fact(

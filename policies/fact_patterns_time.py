@@ -69,6 +69,7 @@ _SINCE: Final = re.compile(
 _UNTIL: Final = re.compile(
     rf"\b(?:until|till|through|up to) (?:the end of )?({_DAY}|{_MONTH}|(?:19|20)\d\d)\b", re.IGNORECASE
 )
+_UP_TO_YEAR: Final = re.compile(r"\b(?:from|between) (?:19|20)\d\d (?:to|and) ((?:19|20)\d\d)\b", re.IGNORECASE)
 _FOR: Final = re.compile(
     r"\bfor (?:about |around |over |almost |nearly |more than |the (?:last|past) )?(\d{1,2}|an?|two|three"
     r"|four|five|six|seven|eight|nine|ten|twelve|twenty) (day|week|month|year)s?\b(?! old)",
@@ -215,6 +216,13 @@ def validity(clause: str, said_at: datetime) -> tuple[datetime | None, datetime 
     return start, end if end is None or end > said_at else None
 
 
+def is_over(clause: str, said_at: datetime) -> bool:
+    """Whether a clause says until when something held, and that is gone: "until 2019", "from 2015 to 2019"."""
+    found = _UNTIL.search(clause) or _UP_TO_YEAR.search(clause)
+    end = _end_of(found[1], said_at) if found else None
+    return end is not None and end <= said_at
+
+
 def _begin_of(words: str, said_at: datetime) -> datetime | None:
     lowered = words.casefold()
     span: Span | None = None
@@ -239,4 +247,6 @@ def _end_of(words: str, said_at: datetime) -> datetime | None:
     if re.fullmatch(_MONTH, lowered):
         year = day.year if day > said_at.astimezone(UTC) - 31 * _ONE_DAY else day.year + 1
         return datetime(year + day.month // 12, day.month % 12 + 1, 1, tzinfo=UTC)
-    return day + _ONE_DAY
+    if day + _ONE_DAY <= said_at and not re.search(r"\d{4}|/", lowered):
+        day = day_of(f"{lowered} {day.year + 1}", said_at)  # an end without a year lies ahead
+    return day + _ONE_DAY if day else None

@@ -187,6 +187,24 @@ def test_a_time_is_of_the_fact_whatever_stands_between_them_in_the_clause() -> N
     assert day(only("I've been living in Paris, France, since March.").valid_from) == "2024-03-01"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I lived in Rome until 2019.",
+        "I lived in Rome from 2015 to 2019.",
+        "I lived in Rome for two years.",
+        "I've been working at Siemens until January 2024.",
+    ],
+)
+def test_what_is_over_is_not_told_as_so(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_an_end_without_its_year_lies_ahead() -> None:
+    assert day(only("I live in Rome till 31 December.").valid_to) == "2025-01-01"
+    assert day(only("I live in Rome until January 5.").valid_to) == "2025-01-06"
+
+
 def test_one_way_of_writing_for_values_that_are_equal() -> None:
     written = ("April 5, 2024", "5 April 2024", "April 5th", "2024-04-05")
     assert {only(f"My deadline is {text}.").qualifiers["value"] for text in written} == {"2024-04-05"}
