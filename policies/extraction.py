@@ -19,6 +19,7 @@ from typing import Final
 
 from policies.fact import Fact
 from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TRIGGER, UNREAL, Rule
+from policies.fact_patterns_denied import no_event, no_version
 from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
@@ -94,6 +95,8 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
             *(
                 _from_value(said, one, sentence, voice, said_at)
                 for one in stated_values(masked, sentence.start, sentence.end, values)
+                if one.shape != "time"
+                or not no_event(said[sentence.start : one.value.start], said[one.value.end : sentence.end])
             ),
         ]
         ranges = ((fact.span[0] - sentence.start, fact.span[1] - sentence.start) for fact in facts)
@@ -205,6 +208,8 @@ def _holds(said: str, sentence: Sentence, one: Told) -> bool:
     if one.predicate == "instruction":
         return len(said.strip()) <= CHARS_MAX  # of a longer text it is a part
     if one.predicate == "version":
+        if no_version(said[sentence.start : one.span[0]]):
+            return False
         return not UNREAL.search(said[sentence.start : one.span[0]]) or not sentence.states(one.span[0])
     return sentence.states(one.span[0]) and not UNREAL.search(said[sentence.start : one.span[0]])
 

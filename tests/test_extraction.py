@@ -200,6 +200,24 @@ def test_what_is_over_is_not_told_as_so(text: str) -> None:
     assert triples(text) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The meeting on Friday is cancelled.",
+        "They cancelled my flight on Friday.",
+        "I don't have a meeting on Friday.",
+        "I was supposed to have a meeting on Friday.",
+        "My sister has an exam on Friday.",
+        "We haven't upgraded to Python 3.12.",
+        "I can't use Python 2.7.",
+        "We want to use Python 3.12.",
+        "My friend uses Python 3.12.",
+    ],
+)
+def test_what_is_denied_called_off_or_somebody_elses_gives_nothing(text: str) -> None:
+    assert triples(text) == []
+
+
 def test_an_end_without_its_year_lies_ahead() -> None:
     assert day(only("I live in Rome till 31 December.").valid_to) == "2025-01-01"
     assert day(only("I live in Rome until January 5.").valid_to) == "2025-01-06"

@@ -1,0 +1,42 @@
+"""What is named and yet not so: the words around an event or a version in, whether it is denied or somebody else's out.
+
+"I don't have a meeting on Friday", "my flight on Friday was cancelled", "my sister has an exam on Friday", "we haven't
+upgraded to Node 20.1", "we want to use Node 20.1". Only words of the same clause count. Pure; refuses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from policies.fact_patterns_words import KIN_MANY, KIN_ONE
+
+_OTHERS: Final = rf"\b(?:(?:my|our|his|her|their) (?:{KIN_ONE}|{KIN_MANY})s?|he|she|they)"
+_NOT: Final = r"(?:n't|\bnot|\bnever|\bno longer)"
+_CLAUSE_ENDS: Final = re.compile(r"[,;:]\s|\b(?:and|but|because|so)\b", re.IGNORECASE)
+_NO_EVENT: Final = re.compile(
+    rf"{_NOT} (?:[a-z]+ )?(?:have|has|had|got|schedul\w+|book\w*|plan\w*)\b|\b(?:might|supposed to|used to) have\b"
+    rf"|\bcancell?(?:ed|ing)?\b|\bcall(?:ed|ing)? off\b|{_OTHERS} (?:[a-z]+ )?(?:has|have|had|got)\b",
+    re.IGNORECASE,
+)
+_CALLED_OFF: Final = re.compile(r"[^,;:.!?]{0,40}\b(?:cancell?ed|called off)\b", re.IGNORECASE)
+_NO_VERSION: Final = re.compile(
+    rf"(?:{_NOT}|\b(?:without|rather than|instead of)) (?:[\w-]+ ){{0,3}}$"
+    rf"|(?:\b(?:should|will|might|may|(?:want|wish|plan|planning|going|hoping) to)|'ll) (?:[a-z]+ )?$"
+    rf"|{_OTHERS} (?:[a-z]+ )?$",
+    re.IGNORECASE,
+)
+
+
+def no_event(before: str, behind: str) -> bool:
+    """Whether an event between these words of its sentence is denied, called off or that of somebody else."""
+    return _NO_EVENT.search(_last_clause(before)) is not None or _CALLED_OFF.match(behind) is not None
+
+
+def no_version(before: str) -> bool:
+    """Whether what is said next to be in use is not, or not yet, or not by the one who speaks."""
+    return _NO_VERSION.search(_last_clause(before)) is not None
+
+
+def _last_clause(before: str) -> str:
+    return _CLAUSE_ENDS.split(before[-140:])[-1]
