@@ -26,7 +26,7 @@ from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends,
 from policies.fact_patterns_team import Told, corrects, told
 from policies.fact_patterns_time import is_over, meaning, validity, values_in
 from policies.fact_patterns_values import Stated, stated_values
-from policies.fact_patterns_words import as_object, head_and_rest, in_third_person, normalised
+from policies.fact_patterns_words import PERSONS, as_object, head_and_rest, in_third_person, normalised
 from policies.standing import CHARS_MAX
 
 __all__ = ["facts_in", "normalised"]
@@ -269,9 +269,18 @@ def _value_sentence(one: Stated, voice: _Voice) -> str:
     if one.predicate.startswith("count_per_"):
         return f"{voice.owning} number of {thing or 'units'} per {one.predicate.rpartition('_')[2]} is {words}."
     kind = one.predicate.replace("_", " ")
+    if thing.endswith("'s"):
+        return f"{_whose(voice, thing)} {kind} is {words}{per}."
     if not thing:
         return f"{voice.owning} {kind} is {words}{per}."
     return f"{voice.owning} {kind} for {_with_article(thing)} is {words}{per}."
+
+
+def _whose(voice: _Voice, owner: str) -> str:
+    """ "Bob's", "the project's", "the user's sister's": whose it is, at the beginning of a sentence."""
+    if owner[:1].isupper():
+        return owner
+    return f"{voice.owning} {owner}" if PERSONS.fullmatch(owner.removesuffix("'s")) else f"The {owner}"
 
 
 def _did(one: Stated, voice: _Voice, thing: str, words: str) -> str:

@@ -93,6 +93,7 @@ KIN_MANY: Final = (
     "son|daughter|brother|sister|cousin|uncle|aunt|niece|nephew|grandmother|grandma|grandfather|grandpa|kid|child"
     "|friend|mentor|colleague|coworker|co-worker|roommate|neighbou?r|twin|stepson|stepdaughter|half-sister|half-brother"
 )
+PERSONS: Final = re.compile(rf"(?:[\w-]+ )?(?:{KIN_ONE}|{KIN_MANY})", re.IGNORECASE)
 PETS: Final = (
     "dog|cat|puppy|kitten|pup|kitty|parrot|hamster|rabbit|bunny|turtle|tortoise|snake|lizard|horse|pony|goldfish"
     "|guinea pig|ferret|bird|fish|budgie|gecko"

@@ -218,6 +218,12 @@ def test_what_is_denied_called_off_or_somebody_elses_gives_nothing(text: str) ->
     assert triples(text) == []
 
 
+def test_what_belongs_to_another_is_not_said_to_be_the_users() -> None:
+    assert only("Bob's budget is $500.").statement == "Bob's budget is $500."
+    assert only("My son's birthday is on May 5.").statement == "The user's son's birthday is May 5."
+    assert only("The project's budget is $5,000.").statement == "The project's budget is $5,000."
+
+
 def test_an_end_without_its_year_lies_ahead() -> None:
     assert day(only("I live in Rome till 31 December.").valid_to) == "2025-01-01"
     assert day(only("I live in Rome until January 5.").valid_to) == "2025-01-06"
