@@ -174,11 +174,13 @@ def _by_rule(
         since, until = validity(clause, said_at)
         # What is always so does not begin last week.
         since = None if rule.predicate in _TIMELESS or rule.predicate.startswith("{k}_") or rule.ended else since
+        ours = rule.predicate == "uses" and found[0][:2].casefold() == "we"  # "we use" is of the team too
+        says = rule.says.replace("{S}", "{P} team") if ours else rule.says
         yield Fact(
-            subject=voice.subject,
+            subject="team" if ours else voice.subject,
             predicate=rule.predicate.format(k=kind.replace(" ", "_")),
             object=thing,
-            statement=_sentence(rule.says, voice, shown, kind),
+            statement=_sentence(says, voice, shown, kind),
             span=(found.start(), end),
             category=rule.category,
             cardinality=rule.cardinality,

@@ -79,7 +79,7 @@ _FAVOURITE: Final = re.compile(
     r"(?:^|(?<=[,;:!.] ))(?P<o>[A-Z][\w'&-]*(?: [\w'&-]+){0,5}) (?:is|are) (?:definitely |still |also "
     r"|probably )?(?P<m>one of |some of )?my (?:all-time )?favou?rite (?P<k>[a-z]+)"
 )
-_SINCE: Final = re.compile(r" (?:now|nowadays|these days|from now on|currently)$", re.I)
+_SINCE: Final = re.compile(r" (?:now|nowadays|these days|from now on|currently|any ?more|any longer)$", re.I)
 _POINTING: Final = word_set(
     "It It's This That That's These Those They He She What Here There Yeah Yes Which Who And But So I My"
     " We If When Is Are Do"

@@ -224,6 +224,15 @@ def test_what_belongs_to_another_is_not_said_to_be_the_users() -> None:
     assert only("The project's budget is $5,000.").statement == "The project's budget is $5,000."
 
 
+@pytest.mark.parametrize(
+    "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
+)
+def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
+    assert triples("We use Redis.") == [("team", "uses", "redis")]
+    ended = facts_in(end, said_at=WEDNESDAY)[0]
+    assert (ended.subject, ended.predicate, ended.object, ended.negated) == ("team", "uses", "redis", True)
+
+
 def test_an_end_without_its_year_lies_ahead() -> None:
     assert day(only("I live in Rome till 31 December.").valid_to) == "2025-01-01"
     assert day(only("I live in Rome until January 5.").valid_to) == "2025-01-06"
