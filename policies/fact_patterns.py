@@ -47,7 +47,11 @@ OPENS: Final = re.compile(
 )
 UNREAL: Final = re.compile(
     r"\b(?:if|would|could|might|wish|imagine|suppose|supposing|pretend|whether|unless|maybe|perhaps|probably|assume|assuming|hypothetically|asked|said|says|told|asks|say"
-    r"|when|whenever|dreamed|dream|until|as if|what|how|why|before i|think that|hope|used to)\b",
+    r"|when|whenever|dreamed|dream|until|as if|what|how|why|before i|think that|hope|used to|dreamt)\b"
+    # What somebody believes or what is not true; "don't forget that" is no such thing.
+    r"|\b(?:thinks|thought|believes?|believed|claims?|claimed|assumes|assumed|lied|lie|false|untrue|wrong|mistaken"
+    r"|(?:not|n't|hardly|never) (?:been )?true|(?<!n't )(?<!not )(?<!never )forget|(?:n't|not|never|stop) remember(?:ing)?)"
+    r" that\s*$",
     re.IGNORECASE,
 )
 

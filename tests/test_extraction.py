@@ -94,6 +94,8 @@ def test_values_conventions_and_topology_get_the_key_of_their_thing(text: str, e
         "I would like a table. I want to live in Rome.", "I think I like tea maybe",
         "Rewrite this: I am a nurse and I live in Ohio.", "Translate to French: I live in Boston",
         "Act as a doctor. My name is Bob and I live in Rome.", "Write a story where I am a doctor and I live in Rome.",
+        "It's not true that I'm vegan.", "My girlfriend thinks that I like jazz.", "I dreamt that I live in Berlin.",
+        "Forget that I live in Berlin.", "Please don't remember that I live in Berlin.",
         "2024-01-01 12:00:00 INFO my name is Bob", "| my name is Bob | I live in Rome |",
         "aGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQ=",
         "```\nmy name is Bob\n```", "> I live in Rome", "User: I live in Rome", "My boss told me I live in Rome",
@@ -104,6 +106,11 @@ def test_values_conventions_and_topology_get_the_key_of_their_thing(text: str, e
 )  # fmt: skip
 def test_what_is_no_statement_of_the_speaker_gives_nothing(text: str) -> None:
     assert triples(text) == []
+
+
+def test_not_to_be_forgotten_is_stated() -> None:
+    assert triples("Don't forget that I live in Berlin.") == [("user", "lives_in", "berlin")]
+    assert triples("It's true that I live in Berlin.") == [("user", "lives_in", "berlin")]
 
 
 def test_a_question_gives_what_it_states_beside_asking() -> None:
