@@ -26,7 +26,7 @@ from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends,
 from policies.fact_patterns_team import Told, corrects, told
 from policies.fact_patterns_time import is_over, meaning, validity, values_in
 from policies.fact_patterns_values import Stated, stated_values
-from policies.fact_patterns_words import PERSONS, as_object, head_and_rest, in_third_person, normalised
+from policies.fact_patterns_words import PERSONS, TOOLS, as_object, head_and_rest, in_third_person, normalised
 from policies.standing import CHARS_MAX
 
 __all__ = ["facts_in", "normalised"]
@@ -167,6 +167,8 @@ def _by_rule(
         shown = in_third_person(said[start:end])
         thing = as_object(said[start:end])
         if not thing or (rule.shape == "exact" and thing in ("girlfriend", "boyfriend")):
+            continue
+        if rule.predicate.endswith("lives_in") and re.split(r"\W", thing, maxsplit=1)[0] in TOOLS:
             continue
         clause = _clause(said, found.start(), end, sentence)
         if is_over(clause, said_at):

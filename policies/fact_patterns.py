@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from policies.fact import Cardinality, Category
-from policies.fact_patterns_words import CONDITIONS, GOODS, INSTRUMENTS, KIN_MANY, KIN_ONE, OWN_ONE, PETS, STATUSES
+from policies.fact_patterns_words import (
+    CONDITIONS,
+    GOODS,
+    INSTRUMENTS,
+    KIN_MANY,
+    KIN_ONE,
+    OWN_ONE,
+    PETS,
+    STATUSES,
+    TOOLS,
+)
 
 # How the object is read: see `policies/fact_patterns_objects.py`.
 Shape = Literal[
@@ -116,6 +126,7 @@ _WHO: Final = (
     _rule(rf"I {_ADV}(?:live|reside) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_IM}(?:living|based|located|residing) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:moved|relocated) (?:back |over )?to {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+    _rule(rf"(?:I|I've) {_ADV}(?:moved|relocated) from (?-i:[A-Z])[\w' .-]{{1,40}}? to {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_IM}(?:originally )?from {_DOTTED}", "comes_from", "{S} comes from {o}.", "place", "one", importance=0.7),
     _rule(rf"I (?:grew up|was raised) in {_DOTTED}", "grew_up_in", "{S} grew up in {o}.", "place", "one"),
     _rule(r"I was born in (?P<o>(?:19|20)\d\d)\b", "birth_year", "{S} was born in {o}.", "exact", "one", importance=0.7),
@@ -206,7 +217,7 @@ _LIKING: Final = (
 
 _TURNS: Final = (
     _rule(rf"(?:I'm|I am) (?:no longer|not) (?P<o>{STATUSES})(?![\w-])(?: any ?more)?", "status", "{S} is no longer {o}.", "exact", "ended", importance=0.8),
-    _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated|moved) (?:over )?from (?P<o>(?-i:[A-Z])[\w+#. -]{1,30}?) to (?-i:[A-Z])", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
+    _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated|moved(?= (?:over )?from (?:[\w+#.-]+ to )?(?:" + "|".join(sorted(TOOLS)) + r")\b)) (?:over )?from (?P<o>(?-i:[A-Z])[\w+#. -]{1,30}?) to (?-i:[A-Z])", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated) (?:over )?(?:from [\w+#. -]{1,32}? )?to (?P<o>(?-i:[A-Z])[\w+#-]*(?:[ .](?-i:[A-Z])[\w+#-]*){0,2})", "uses", "{S} uses {o}.", "phrase", "decision"),
     _rule(r"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[A-Z][\w' -]{1,50}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
     _rule(r"(?:I (?:no longer|don't|do not) work|I (?:stopped|quit) working) (?:at|for) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),

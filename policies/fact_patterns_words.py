@@ -134,6 +134,18 @@ LANGUAGES: Final = word_set(
     " hungarian romanian bulgarian serbian croatian catalan basque welsh irish gaelic latin swahili tagalog malay"
     " indonesian persian farsi tamil telugu punjabi creole afrikaans esperanto asl"
 )
+# What a team moves to, and nobody lives in.
+TOOLS: Final = word_set(
+    "python java javascript typescript node react vue angular svelte nextjs django flask fastapi rails laravel"
+    " postgres postgresql mysql mariadb sqlite mongodb mongo redis valkey kafka rabbitmq nats elasticsearch"
+    " opensearch kubernetes k8s docker podman helm terraform ansible aws gcp azure cloudflare vercel netlify"
+    " heroku supabase firebase dynamodb cassandra snowflake bigquery databricks airflow dbt github gitlab"
+    " bitbucket jenkins circleci git slack teams discord zoom notion jira trello asana confluence vim neovim emacs"
+    " vscode linux ubuntu debian fedora windows macos android ios rust golang kotlin swift ruby php perl scala"
+    " bash zsh webpack vite npm yarn pnpm deno graphql grpc prometheus grafana datadog sentry stripe paypal"
+    " salesforce hubspot zendesk wordpress shopify figma excel outlook gmail openai chatgpt claude gemini llama"
+    " vllm pytorch tensorflow pandas polars"
+)
 JOBS: Final = re.compile(
     r"(?:^|[ -])(?:engineer|developer|programmer|designer|teacher|professor|lecturer|nurse|doctor|physician|surgeon"
     r"|dentist|lawyer|attorney|paralegal|solicitor|barrister|judge|accountant|auditor|analyst|scientist|researcher"

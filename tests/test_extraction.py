@@ -44,6 +44,7 @@ def day(moment: datetime | None) -> str:
         ("I came with my partner James.", [("partner_name", "james")]),
         ("I'm allergic to peanuts and shellfish.", [("allergic_to", "peanuts"), ("allergic_to", "shellfish")]),
         ("I'm vegetarian.", [("status", "vegetarian")]),
+        ("I moved from Rome to Berlin.", [("lives_in", "berlin")]),
         ("I speak English, French and some German.", [("speaks", "english"), ("speaks", "french"), ("speaks", "german")]),
         ("I like tea, coffee and rum.", [("likes", "tea"), ("likes", "coffee"), ("likes", "rum")]),
         ("I love action and sci-fi movies, the effects are cool!", [("likes", "sci-fi movies")]),
@@ -238,6 +239,13 @@ def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None
     assert triples("We use Redis.") == [("team", "uses", "redis")]
     ended = facts_in(end, said_at=WEDNESDAY)[0]
     assert (ended.subject, ended.predicate, ended.object, ended.negated) == ("team", "uses", "redis", True)
+
+
+def test_nobody_lives_in_a_tool_or_uses_a_town() -> None:
+    assert triples("We moved to Postgres last month.") == triples("I moved from React to Vue.")[1:] == []
+    assert triples("We moved from Jenkins to CircleCI.") == [("team", "uses", "jenkins")]
+    assert triples("We moved from Boston to Denver.") == []
+    assert triples("I work at GitHub.") == [("user", "works_at", "github")]
 
 
 def test_an_end_without_its_year_lies_ahead() -> None:
