@@ -97,6 +97,7 @@ def test_values_conventions_and_topology_get_the_key_of_their_thing(text: str, e
         "Act as a doctor. My name is Bob and I live in Rome.", "Write a story where I am a doctor and I live in Rome.",
         "It's not true that I'm vegan.", "My girlfriend thinks that I like jazz.", "I dreamt that I live in Berlin.",
         "Forget that I live in Berlin.", "Please don't remember that I live in Berlin.",
+        "My ex wife is called Anna.", "My former boss is Tom.", "My old phone is a Nokia.",
         "2024-01-01 12:00:00 INFO my name is Bob", "| my name is Bob | I live in Rome |",
         "aGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQ=",
         "```\nmy name is Bob\n```", "> I live in Rome", "User: I live in Rome", "My boss told me I live in Rome",
