@@ -249,20 +249,27 @@ class _Ruling:
         statement = saying.statement
         beaten = [one for one in self.disputed.values() if excludes(saying, one)]
         for one in (*rivals, *(one for one in beaten if not one.outranks(saying))):
-            reason, since = _reason(saying, one), self.found[one.statement].since
+            reason, was = _reason(saying, one), self.found[one.statement]
             self.found[one.statement] = Standing(
-                "superseded", *_of(since), _end(saying, since, reason), statement, reason
+                "superseded", *_of(was.since), _end(saying, was, reason), statement, reason
             )
             self._leaves(one.statement)
         before = self.in_force.get(statement)
-        since = self.found[statement].since if before is not None else saying
         held = saying if before is None or not before.outranks(saying) else before
+        since, until = saying, saying.valid_to
+        if before is not None and not self._is_over(statement, saying):
+            since, until = self.found[statement].since, held.valid_to or self.found[statement].until
         self.in_force[statement] = held
-        self.found[statement] = Standing("current", *_of(since), since.valid_to, aspect=held.aspect)
+        self.found[statement] = Standing("current", *_of(since), until, aspect=held.aspect)
         self.disputed.pop(statement, None)
         if saying.corrects:
             old = {one: said for one, said in self.heard.items() if excludes(saying, said)}
             self.put_right[statement] = (saying, old)
+
+    def _is_over(self, statement: Statement, saying: Saying) -> bool:
+        """Whether the run that a statement is in has come to its end by the time of a saying."""
+        until = self.found[statement].until
+        return until is not None and until <= saying.said_at
 
     def _lose(self, saying: Saying, standing: Standing) -> None:
         """It does not hold. What was ruled on the statement before stays, unless that was only disputed."""
@@ -305,12 +312,13 @@ def _reason(saying: Saying, beaten: Saying) -> Reason:
     return "contradiction" if saying.outranks(beaten) else "newer value"
 
 
-def _end(saying: Saying, beaten: Saying, reason: Reason) -> datetime:
+def _end(saying: Saying, beaten: Standing, reason: Reason) -> datetime:
     """When the beaten one ceased to hold; what was put right never held, so its validity is empty."""
+    begins = beaten.since.begins
     if reason == "corrected by the user":
-        return beaten.begins
-    end = max(beaten.begins, saying.begins)
-    return end if beaten.valid_to is None else min(end, beaten.valid_to)
+        return begins
+    end = max(begins, saying.begins)
+    return end if beaten.until is None else min(end, beaten.until)
 
 
 def _order(saying: Saying) -> tuple[object, ...]:

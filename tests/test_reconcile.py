@@ -164,6 +164,18 @@ def test_validity_ends_where_the_next_begins_and_what_was_wrong_never_held() -> 
     assert (back.since.said_at, back.until) == (T0 + 3 * DAY, None)
 
 
+def test_an_end_is_the_one_that_was_named_last_and_a_run_that_is_over_begins_anew() -> None:
+    berlin = Statement("berlin", cardinality="one")
+    friday, later = T0 + 5 * DAY, T0 + 60 * DAY
+    assert settle([said("berlin", 1, valid_to=friday), said("berlin", 2)])[berlin].until == friday
+    assert settle([said("berlin", 1, valid_to=friday), said("berlin", 2, valid_to=later)])[berlin].until == later
+    assert settle([said("berlin", 1), said("berlin", 2, valid_to=later)])[berlin].until == later
+    anew = settle([said("berlin", 1, valid_to=friday), said("berlin", 30)])[berlin]
+    assert (anew.state, anew.since.said_at, anew.until) == ("current", T0 + 30 * DAY, None)
+    ended = settle([said("berlin", 1), said("berlin", 2, valid_to=friday), said("paris", 30)])[berlin]
+    assert (ended.state, ended.until) == ("superseded", friday)
+
+
 def test_a_statement_has_the_best_word_for_it_and_the_strictest_label() -> None:
     web = said("berlin", 1, integrity=Integrity.WEB, sensitivity=Sensitivity.CONFIDENTIAL)
     (standing,) = settle([web, said("berlin", 2), said("berlin", 3, integrity=Integrity.ASSISTANT)]).values()
