@@ -500,6 +500,16 @@ async def test_a_bound_in_bytes(night: Night) -> None:
     assert await night.run(T0 + DAY) == {}
 
 
+async def test_a_bound_is_kept_though_what_is_worth_least_may_not_go(night: Night) -> None:
+    night.settings = load_settings(None, {"consolidate.rows_max": 4, "consolidate.pause_ms": 0}, {})
+    await say(night.stores, fact("berlin"))
+    await say(night.stores, fact("paris", importance=0.05), day=1)
+    await tell(night, *(f"text {number}" for number in range(4)), at=T0 + DAY)
+    assert await night.run(T0 + 2 * DAY) == {"bound": 2}
+    assert await texts(night.stores) == {"The user lives in paris."}
+    assert await night.run(T0 + 3 * DAY) == {}
+
+
 async def test_a_bound_that_cannot_be_kept_ends(night: Night) -> None:
     night.settings = load_settings(None, {"consolidate.rows_max": 1, "consolidate.pause_ms": 0}, {})
     for memory_id in await tell(night, "one", "two", "three"):

@@ -492,13 +492,17 @@ CROSS JOIN LATERAL (
 
 -- name: uses_of_memories
 -- What the worth of these follows from, those that are not hidden; bytes are those of the current version's text and
--- vectors. may_go: a bound may hide it.
+-- vectors. may_go: a bound may hide it, as due_over_bound asks under the lock.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: memories_pkey, memory_versions_pkey, memory_access_pkey, checkpoint_parts_of_memory, {embeddings}_pkey.
+-- Uses: memories_pkey, memory_versions_pkey, memory_access_pkey, memories_superseded_by, outdated_turns_pkey,
+-- checkpoint_parts_of_memory, {embeddings}_pkey.
 -- Rows: memory_id, scope_id, bytes, importance, injected, born_at, used_at, may_go.
 SELECT m.memory_id, m.scope_id, (octet_length(v.content) + e.bytes)::int8 AS bytes, v.importance,
        coalesce(a.injected, 0) AS injected, m.created_at AS born_at, a.last_injected_at AS used_at,
-       NOT m.pinned AND m.superseded_by IS NULL AND m.kind IN ('episodic', 'semantic', 'document') AND NOT EXISTS (
+       NOT m.pinned AND m.superseded_by IS NULL AND m.kind IN ('episodic', 'semantic', 'document')
+       AND NOT EXISTS (SELECT FROM memories o WHERE o.tenant_id = $1 AND o.superseded_by = m.memory_id)
+       AND NOT EXISTS (SELECT FROM outdated_turns o WHERE o.tenant_id = $1 AND o.memory_id = m.memory_id)
+       AND NOT EXISTS (
            SELECT FROM checkpoint_parts p
            JOIN checkpoints c ON c.tenant_id = $1 AND c.checkpoint_id = p.checkpoint_id AND c.deleted_at IS NULL
            WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id) AS may_go
