@@ -290,6 +290,23 @@ async def test_another_model_embeds_what_was_said_and_seals_it(vault: Vaulted) -
     assert vault.postgres.psql("SELECT count(*) FROM sealed_windows") == "2"
 
 
+async def test_a_sealed_episode_that_is_embedded_is_not_gone_through_again(vault: Vaulted) -> None:
+    """Its vectors are in no table of a model: a fill that looked only there would never end."""
+    await vault.stores.write.commit(confidential(exchange(vault.stores.scope(), "s", 0)), now=T0)
+    vault.postgres.psql("UPDATE memories SET collection = 'episode', created_at = now()")
+    (model,) = await ServingStore(vault.stores.database).models()
+    vault.postgres.psql(
+        "INSERT INTO reembed_progress (tenant_id, scope_id, model_id, version, memory_id) "
+        f"SELECT tenant_id, scope_id, {model.model_id}, 9, memory_id FROM memories LIMIT 1"
+    )
+    store = ReembedStore(vault.stores.database, "me")
+    fence = await store.lead(60.0)
+    assert fence is not None
+    assert await store.passed_over(model, 86_400.0, fence) == 0
+    vault.postgres.psql("DELETE FROM sealed_windows")
+    assert await store.passed_over(model, 86_400.0, fence) == 1
+
+
 async def test_what_becomes_confidential_leaves_no_vector_of_any_model_open(vault: Vaulted) -> None:
     """Of a model that stands by, too: it was filled while the memory was internal."""
     await ensure_embedding_table(vault.postgres.owner, "other", "d", DIM, None)

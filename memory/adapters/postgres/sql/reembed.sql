@@ -210,6 +210,10 @@ WHERE p.tenant_id = $1 AND p.scope_id = ANY ($2) AND p.model_id = $3
   AND NOT EXISTS (
       SELECT FROM {embeddings} e
       WHERE e.tenant_id = $1 AND e.memory_id = v.memory_id AND e.version = v.version)
+  AND NOT EXISTS (
+      SELECT FROM sealed_windows s
+      WHERE s.tenant_id = $1 AND s.memory_id = v.memory_id AND s.version = v.version
+        AND s.embeddings = '{embeddings}')
 GROUP BY p.scope_id;
 
 -- name: walk_again
