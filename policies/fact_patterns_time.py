@@ -9,6 +9,7 @@ refuses nothing, an impossible date has no meaning but keeps its words.
 from __future__ import annotations
 
 import re
+from calendar import isleap, monthrange
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -165,7 +166,9 @@ def _nearest(year: int | None, month: int, day: int, today: datetime) -> datetim
     """The day in its year, or in the year in which it is nearest to today."""
     if year is not None:
         return datetime(year, month, day, tzinfo=UTC)
-    near = [datetime(today.year + shift, month, day, tzinfo=UTC) for shift in (-1, 0, 1)]
+    reach = 8 if (month, day) == (2, 29) else 1
+    years = [year for year in range(today.year - reach, today.year + reach + 1) if reach == 1 or isleap(year)]
+    near = [datetime(year, month, day, tzinfo=UTC) for year in years]
     # Days without a year are spoken of ahead more than back: what is gone counts as twice as far.
     return min(near, key=lambda one: one - today if one >= today else 2 * (today - one))
 
@@ -179,6 +182,12 @@ def _relative_day(words: str, today: datetime) -> datetime | None:
         return today + _ONE_DAY
     if "tonight" in words or "today" in words:
         return today
+    if "weekend" in words:
+        return today + (max(5 - today.weekday(), 0) + 7 * ("next" in words)) * _ONE_DAY
+    if "this week" in words:
+        return today + (6 - today.weekday()) * _ONE_DAY
+    if "this month" in words:
+        return today.replace(day=monthrange(today.year, today.month)[1])
     if "next week" in words:
         return today + (7 - today.weekday()) * _ONE_DAY
     if "next month" in words:

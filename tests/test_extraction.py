@@ -262,6 +262,22 @@ def test_one_way_of_writing_for_values_that_are_equal() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("this week", "2024-03-24"),
+        ("this month", "2024-03-31"),
+        ("this weekend", "2024-03-23"),
+        ("next weekend", "2024-03-30"),
+        ("February 29", "2024-02-29"),
+    ],
+)
+def test_a_time_in_words_is_a_day_and_gives_way_to_a_date(text: str, value: str) -> None:
+    fact = only(f"My deadline is {text}.")
+    assert fact.qualifiers["value"] == value
+    assert may_replace(only("My deadline is now April 12."), fact)
+
+
 def test_only_the_same_thing_is_replaced() -> None:
     first = only("The deadline for the first sprint is April 1")
     assert may_replace(only("The sprint deadline is now April 5"), first)
