@@ -57,7 +57,8 @@ OPENS: Final = re.compile(
 )
 UNREAL: Final = re.compile(
     r"\b(?:if|would|could|might|wish|imagine|suppose|supposing|pretend|whether|unless|maybe|perhaps|probably|assume|assuming|hypothetically|asked|said|says|told|asks|say"
-    r"|when|whenever|dreamed|dream|until|as if|what|how|why|before i|think that|hope|used to|dreamt)\b"
+    r"|when|whenever|dreamed|dream|until|as if|what|how|why|before i|think that|hope|used to|dreamt"
+    r"|sagt|sagte|meint|glaubt|denkt|behauptet|wenn|falls|dice|dicen|dijo|cree|piensa|dit|pense|croit|si)\b"
     # What somebody believes or what is not true; "don't forget that" is no such thing.
     r"|\b(?:thinks|thought|believes?|believed|claims?|claimed|assumes|assumed|lied|lie|false|untrue|wrong|mistaken"
     r"|(?:not|n't|hardly|never) (?:been )?true|(?<!n't )(?<!not )(?<!never )forget|(?:n't|not|never|stop) remember(?:ing)?)"
@@ -238,13 +239,15 @@ _TURNS: Final = (
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|chosen|picked(?! up| out)|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),
 )  # fmt: skip
 
+# "no vivo en", "ya no trabajo en", "ich mag Pilze nicht": what is denied in these languages ends nothing and is no fact.
+_DENIED: Final = r"(?<!\bno )(?<!\bnunca )(?<!\btampoco )(?<!\bjamás )(?![^,.;:!?\n]{0,100}\b(?:nicht|nie|niemals|kaum|pas|jamais|nunca)\b)"
 _ELSEWHERE: Final = (
-    _rule(rf"(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
-    _rule(rf"(?:ich (?:wohne|lebe) (?:jetzt |derzeit )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
-    _rule(rf"(?:ich arbeite (?:bei|für)|trabajo (?:en|para)|je travaille (?:chez|pour)) {_DOTTED}", "works_at", "{S} works at {o}.", "place", "one", importance=0.8),
-    _rule(r"(?:ich (?:mag|liebe)|me (?:gustan?|encantan?) (?:el |la |los |las )?|j'aime|j'adore)(?! ?(?:nicht|pas|dich|que\b|keine?n?\b)) ?(?:(?:le|la|les|l') ?)?(?P<o>[^,.;:!?()\n\"\ue000]{2,40})", "likes", "{S} likes {o}.", "exact", "preference"),
-    _rule(rf"ich bin allergisch gegen {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
-    _rule(rf"soy alérgic[oa] a(?:l| la| los| las)? {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
+    _rule(rf"{_DENIED}(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
+    _rule(rf"{_DENIED}(?:ich (?:wohne|lebe) (?:jetzt |derzeit )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+    _rule(rf"{_DENIED}(?:ich arbeite (?:bei|für)|trabajo (?:en|para)|je travaille (?:chez|pour)) {_DOTTED}", "works_at", "{S} works at {o}.", "place", "one", importance=0.8),
+    _rule(_DENIED + r"(?:ich (?:mag|liebe)|me (?:gustan?|encantan?) (?:el |la |los |las )?|j'aime|j'adore)\b(?! ?(?:nicht|pas|dich|que\b|keine?n?\b)) ?(?:(?:le|la|les|l') ?)?(?P<o>[^,.;:!?()\n\"\ue000]{2,40}?)(?= (?:pero|aber|mais|und ich|y (?:vivo|trabajo|soy|tengo|me)|et (?:je|j'))\b|[,.;:!?()\n\"\ue000]|$)", "likes", "{S} likes {o}.", "exact", "preference"),
+    _rule(rf"{_DENIED}ich bin allergisch gegen {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
+    _rule(rf"{_DENIED}soy alérgic[oa] a(?:l| la| los| las)? {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
 )  # fmt: skip
 
 RULES: Final[tuple[Rule, ...]] = (*_TURNS, *_WHO, *_AROUND, *_KIN, *_PET, *_LIFE, *_LIKING, *_ELSEWHERE)

@@ -55,6 +55,7 @@ def day(moment: datetime | None) -> str:
         ("We decided to ship on Friday.", [("decided", "to ship on friday")]),
         ("Ich heiße Jonas und ich wohne in Köln.", [("name", "jonas"), ("lives_in", "köln")]),
         ("Me llamo Lucía, vivo en Madrid.", [("name", "lucía"), ("lives_in", "madrid")]),
+        ("Me gusta Madrid pero vivo en Sevilla.", [("likes", "madrid"), ("lives_in", "sevilla")]),
         ("J'habite à Lyon et j'aime le fromage.", [("lives_in", "lyon"), ("likes", "fromage")]),
     ],
 )  # fmt: skip
@@ -96,6 +97,9 @@ def test_values_conventions_and_topology_get_the_key_of_their_thing(text: str, e
         "Rewrite this: I am a nurse and I live in Ohio.", "Translate to French: I live in Boston",
         "Act as a doctor. My name is Bob and I live in Rome.", "Write a story where I am a doctor and I live in Rome.",
         "It's not true that I'm vegan.", "My girlfriend thinks that I like jazz.", "I dreamt that I live in Berlin.",
+        "No vivo en Madrid.", "Ya no trabajo para Google.", "No me gusta el café.", "No me llamo Juan.",
+        "Ich wohne in Berlin nicht mehr.", "Ich mag Pilze nicht.", "Ich heiße nicht Jonas.", "J'aimerais vivre à Lyon.",
+        "Mein Bruder sagt, ich wohne in Berlin.", "Si j'habite à Lyon, j'aime le fromage.",
         "Forget that I live in Berlin.", "Please don't remember that I live in Berlin.",
         "My ex wife is called Anna.", "My former boss is Tom.", "My old phone is a Nokia.",
         "2024-01-01 12:00:00 INFO my name is Bob", "| my name is Bob | I live in Rome |",
