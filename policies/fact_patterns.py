@@ -45,7 +45,7 @@ Shape = Literal[
 ]
 
 TRIGGER: Final = re.compile(
-    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|ich|mein|meine|me|mi|vivo|trabajo|je|mon|ma)(?![\w-])|\bj'(?=\w)",
+    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|ich|mein|meine|me|mi|vivo|trabajo|soy|je|mon|ma)(?![\w-])|\bj'(?=\w)",
     re.IGNORECASE,
 )
 # What may stand before a pronoun that opens a statement.

@@ -55,6 +55,7 @@ def day(moment: datetime | None) -> str:
         ("We decided to ship on Friday.", [("decided", "to ship on friday")]),
         ("Ich heiße Jonas und ich wohne in Köln.", [("name", "jonas"), ("lives_in", "köln")]),
         ("Me llamo Lucía, vivo en Madrid.", [("name", "lucía"), ("lives_in", "madrid")]),
+        ("Soy alérgico a las nueces.", [("allergic_to", "nueces")]),
         ("Me gusta Madrid pero vivo en Sevilla.", [("likes", "madrid"), ("lives_in", "sevilla")]),
         ("J'habite à Lyon et j'aime le fromage.", [("lives_in", "lyon"), ("likes", "fromage")]),
     ],
