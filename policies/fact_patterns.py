@@ -19,6 +19,7 @@ from policies.fact_patterns_words import (
     INSTRUMENTS,
     KIN_MANY,
     KIN_ONE,
+    MARITAL,
     OWN_ONE,
     PETS,
     STATUSES,
@@ -138,6 +139,7 @@ _WHO: Final = (
     _rule(rf"(?:{_I}study|{_IM}(?:studying|majoring in)|my major is) {_RUN}", "studies", "{S} studies {o}.", "phrase", "one"),
     _rule(rf"(?:{_I}studied|I (?:have|got) an? (?:degree|master's|bachelor's|PhD) in|I {_ADV}graduated (?:with a degree )?in|I majored in) {_RUN}", "studied", "{S} studied {o}.", "phrase"),
     _rule(rf"(?:I {_ADV}(?:attend|graduated from|go to|went to|study at)|I'm (?:a student at|studying at)) (?P<o>(?:the )?[A-Z][\w'&. -]{{1,60}})", "school", "{S} attends or attended {o}.", "place"),
+    _rule(rf"{_IM}(?P<o>{MARITAL})(?![\w-])", "marital_status", "{S} is {o}.", "exact", "one", importance=0.8),
     _rule(rf"{_IM}(?P<o>{STATUSES})(?![\w-])", "status", "{S} is {o}.", "exact", importance=0.8),
     _rule(rf"(?:I eat|I follow|{_IM}on|I'm eating) an? (?P<o>{_DIET})(?: diet)?\b", "status", "{S} is {o}.", "exact", importance=0.8),
     _rule(rf"{_IM}allergic to {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "list", importance=0.95),
@@ -191,12 +193,14 @@ _NEW = (
 _LIFE: Final = (
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?P<k>{_NEW}) {_DOTTED}", "{k}", "{S} {k} {o}.", "event", importance=0.55),
     _rule(
-        rf"(?:I|we|I've|we've) {_ADV}got (?P<o>married|engaged|divorced|promoted)\b",
-        "got",
+        rf"(?:I|we|I've|we've) {_ADV}got (?P<o>married|engaged|divorced)\b",
+        "marital_status",
         "{S} got {o}.",
         "exact",
+        "one",
         importance=0.75,
     ),
+    _rule(rf"(?:I|we|I've|we've) {_ADV}got (?P<o>promoted)\b", "got", "{S} got {o}.", "exact", importance=0.75),
     _rule(
         rf"(?:I|we) (?:still )?(?:don't|do not) have (?:any )?(?P<o>(?:an? )?(?:pets|kids|children|siblings|brothers|sisters|{GOODS}|{PETS}|allergies))(?![\w-])(?! any ?more)",
         "has",
@@ -219,6 +223,9 @@ _LIKING: Final = (
 
 _TURNS: Final = (
     _rule(rf"(?:I'm|I am) (?:no longer|not) (?P<o>{STATUSES})(?![\w-])(?: any ?more)?", "status", "{S} is no longer {o}.", "exact", "ended", importance=0.8),
+    _rule(rf"(?:I'm|I am) (?:no longer|not) (?P<o>{MARITAL})(?![\w-])(?: any ?more)?", "marital_status", "{S} is no longer {o}.", "exact", "ended", "one", importance=0.8),
+    _rule(rf"I (?:no longer|don't|do not) have (?P<o>{CONDITIONS})(?![\w-])(?: any ?more)?", "has_condition", "{S} does not have {o}.", "exact", "ended", importance=0.9),
+    _rule(rf"(?:I'm|I am) (?:no longer|not) allergic to {_RUNS}", "allergic_to", "{S} is not allergic to {o}.", "list", "ended", importance=0.95),
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated|moved(?= (?:over )?from (?:[\w+#.-]+ to )?(?:" + "|".join(sorted(TOOLS)) + r")\b)) (?:over )?from (?P<o>(?-i:[A-Z])[\w+#. -]{1,30}?) to (?-i:[A-Z])", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated) (?:over )?(?:from [\w+#. -]{1,32}? )?to (?P<o>(?-i:[A-Z])[\w+#-]*(?:[ .](?-i:[A-Z])[\w+#-]*){0,2})", "uses", "{S} uses {o}.", "phrase", "decision"),
     _rule(r"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[A-Z][\w' -]{1,50}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),

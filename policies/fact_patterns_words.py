@@ -120,8 +120,10 @@ CONDITIONS: Final = (
     "|coeliac(?: disease)?|epilepsy|hypertension|high blood pressure|insomnia|ptsd|ocd|dyslexia|lactose intolerance"
     "|a peanut allergy|a nut allergy|gastritis|eczema|endometriosis|crohn's(?: disease)?|ibs|tinnitus"
 )
+MARITAL: Final = "single|married|divorced|engaged|widowed"
+"""One of these at a time."""
 STATUSES: Final = (
-    "single|married|divorced|engaged|widowed|pregnant|retired|unemployed|self-employed|a freelancer|vegan|vegetarian"
+    "pregnant|retired|unemployed|self-employed|a freelancer|vegan|vegetarian"
     "|a vegan|a vegetarian|pescatarian|gluten[- ]free|lactose intolerant|left-handed|right-handed|colou?r-?blind|deaf"
     "|diabetic|autistic|dyslexic|transgender|non-binary|gay|bisexual|an introvert|an extrovert|introverted|extroverted"
     "|a night owl|a morning person|an early bird|an only child|a single (?:mom|dad|mother|father|parent)|adopted"

@@ -145,12 +145,20 @@ def test_statements_can_be_read_alone() -> None:
         ("I sold my car.", "has", "car"),
         ("I broke up with Tom.", "partner_name", "tom"),
         ("I'm not vegetarian anymore", "status", "vegetarian"),
+        ("I'm not allergic to peanuts any more.", "allergic_to", "peanuts"),
+        ("I no longer have asthma.", "has_condition", "asthma"),
+        ("I'm no longer married.", "marital_status", "married"),
         ("I stopped drinking coffee", "does", "drinking coffee"),
     ],
 )
 def test_an_ending_names_what_ends(text: str, predicate: str, what: str) -> None:
     fact = only(text)
     assert (fact.predicate, fact.object, fact.negated, fact.qualifiers) == (predicate, what, True, {"ended": "yes"})
+
+
+def test_one_is_married_or_divorced_and_not_both() -> None:
+    married, divorced = only("I'm married."), only("I got divorced.")
+    assert may_replace(divorced, married) and may_replace(only("I'm single."), divorced)
 
 
 def test_a_dislike_has_the_key_of_the_liking_and_is_negated() -> None:
