@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import mimetypes
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -85,12 +84,12 @@ def _list(client: Client, options: argparse.Namespace) -> Any:
 
 def _get(client: Client, options: argparse.Namespace) -> Any:
     """Its bytes go where they are wanted; what is told goes to standard error, so that a pipe has the bytes alone."""
-    with client.opened(f"{PATH}/{options.artifact}/content") as answer:
-        if options.output is None:
-            shutil.copyfileobj(answer, sys.stdout.buffer)
-            return {}
-        with options.output.open("wb") as file:
-            shutil.copyfileobj(answer, file)
+    pieces = client.pieces(f"{PATH}/{options.artifact}/content")
+    if options.output is None:
+        sys.stdout.buffer.writelines(pieces)
+        return {}
+    with options.output.open("wb") as file:
+        file.writelines(pieces)
     return {"written": str(options.output)}
 
 

@@ -16,6 +16,7 @@ from typing import IO, Any, Final
 from urllib.parse import quote, urlencode
 
 KEY_VARIABLE: Final = "MEMORY_PROXY_KEY"
+_PIECE_BYTES: Final = 65_536
 
 
 class CallFailed(Exception):
@@ -61,25 +62,29 @@ class Client:
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """GET, parsed."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        return json.load(self._open("GET", path + (f"?{urlencode(given)}" if given else "")))
+        return self._read(self._open("GET", path + (f"?{urlencode(given)}" if given else "")))
 
     def send(self, method: str, path: str, body: Any = None, *, version: int | None = None) -> Any:
         """POST, PATCH or DELETE with a JSON body, made from `version`; None where the answer is empty."""
-        raw = self._open(method, path, json.dumps(body).encode() if body is not None else None, version).read()
-        return json.loads(raw) if raw else None
+        return self._read(self._open(method, path, json.dumps(body).encode() if body is not None else None, version))
 
     def lines(self, method: str, path: str, body: IO[bytes] | None = None) -> Iterator[bytes]:
         """An NDJSON answer line by line; `body` is streamed."""
-        yield from self._open(method, path, body)
+        rest = b""
+        for piece in self._pieces(self._open(method, path, body)):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from (line + b"\n" for line in whole)
+        if rest:
+            yield rest
 
     @property
     def url(self) -> str:
         """Where the proxy is."""
         return self._base
 
-    def opened(self, path: str) -> Any:
-        """GET, as a file to read the answer from."""
-        return self._open("GET", path)
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """GET, the answer's bytes as they come."""
+        return self._pieces(self._open("GET", path))
 
     def upload(self, path: str, fields: Mapping[str, str], name: str, kind: str, content: bytes) -> Any:
         """POST a file with these other parts, parsed."""
@@ -92,8 +97,29 @@ class Client:
         parts.append(head.encode() + content)
         edge = f"--{boundary}\r\n".encode()
         body = b"".join(edge + part + b"\r\n" for part in parts) + f"--{boundary}--\r\n".encode()
-        raw = self._open("POST", path, body, kind=f"multipart/form-data; boundary={boundary}").read()
-        return json.loads(raw)
+        return self._read(self._open("POST", path, body, kind=f"multipart/form-data; boundary={boundary}"))
+
+    def _read(self, answer: Any) -> Any:
+        """The whole answer, parsed; None where it is empty."""
+        raw = b"".join(self._pieces(answer))
+        try:
+            return json.loads(raw) if raw else None
+        except ValueError as fault:
+            raise CallFailed(f"{self._base} did not answer as a memory-proxy does; is it one? (--url)") from fault
+
+    def _pieces(self, answer: Any) -> Iterator[bytes]:
+        """An answer to its end. http.client takes the end of a connection for that of the answer, in `readline` and
+        `read(n)`: here one that is cut is CallFailed.
+        """
+        left: int | None = answer.length
+        try:
+            while left != 0 and (piece := answer.read1(_PIECE_BYTES)):
+                left = None if left is None else left - len(piece)
+                yield piece
+        except (http.client.HTTPException, OSError) as fault:
+            raise CallFailed(f"{self._base} broke off in the middle of its answer ({fault})") from fault
+        if left:
+            raise CallFailed(f"{self._base} broke off in the middle of its answer ({left} bytes are missing)")
 
     def _open(
         self,

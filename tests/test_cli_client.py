@@ -1,0 +1,75 @@
+"""The command line against a service that answers oddly: a small server of the test's own, the real commands."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from proxy.__main__ import main
+
+NDJSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+LINE = b'{"type":"turn","content":"one"}\n'
+CHUNK = b"%x\r\n%s\r\n" % (len(LINE), LINE)
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """The URL of a server that gives these bytes to whoever asks, and hangs up."""
+
+    def serve() -> None:
+        for _ in iter(int, 1):
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            with peer:
+                peer.recv(65_536)
+                peer.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize("end", [b"", CHUNK[:9], CHUNK[:-2]])
+def test_half_an_export_is_not_taken_for_a_whole_one(
+    end: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with answering(NDJSON + CHUNK + end) as url:
+        assert main(["export", str(tmp_path / "out.ndjson"), "--url", url]) == 1
+    assert "broke off" in capsys.readouterr().err
+
+
+def test_a_whole_export_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(NDJSON + CHUNK + CHUNK + b"0\r\n\r\n") as url:
+        assert main(["export", str(tmp_path / "out.ndjson"), "--url", url]) == 0
+    assert (tmp_path / "out.ndjson").read_bytes() == LINE * 2
+    assert "2 lines" in capsys.readouterr().err
+
+
+def test_half_a_file_is_not_taken_for_a_whole_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf") as url:
+        assert main(["artifacts", "get", "a", "-o", str(tmp_path / "file"), "--url", url]) == 1
+    assert "996 bytes are missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", [b"Content-Length: 1000\r\n\r\n{", b"Content-Length: 4\r\n\r\n<ok>"])
+@pytest.mark.parametrize("words", [("sessions",), ("tasks", "list"), ("search", "boat")])
+def test_an_answer_that_cannot_be_read_is_told_in_a_line(
+    words: tuple[str, ...], answer: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with answering(b"HTTP/1.1 200 OK\r\n" + answer) as url:
+        assert main([*words, "--url", url]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("memory-proxy: http://127.0.0.1:")
+    assert said.count("\n") == 1
