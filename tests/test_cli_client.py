@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -61,6 +62,45 @@ def test_half_a_file_is_not_taken_for_a_whole_one(tmp_path: Path, capsys: pytest
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf") as url:
         assert main(["artifacts", "get", "a", "-o", str(tmp_path / "file"), "--url", url]) == 1
     assert "996 bytes are missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "head"),
+    [
+        (("export", "FILE"), NDJSON),
+        (("artifacts", "get", "a", "-o", "FILE"), b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"),
+    ],
+)
+def test_a_file_that_stands_is_kept_until_the_new_one_is_whole(
+    words: tuple[str, ...], head: bytes, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"the last good one")
+    kept.chmod(0o600)
+    named = [str(kept) if word == "FILE" else word for word in words]
+    with answering(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n") as url:
+        assert main([*named, "--url", url]) == 1
+    with answering(head + CHUNK[:8]) as url:
+        assert main([*named, "--url", url]) == 1
+    assert kept.read_bytes() == b"the last good one"
+    assert list(tmp_path.iterdir()) == [kept]
+    end = b"a new one" if words[0] == "artifacts" else CHUNK + b"0\r\n\r\n"
+    with answering(head + end) as url:
+        assert main([*named, "--url", url]) == 0
+    assert kept.read_bytes() == (b"a new one" if words[0] == "artifacts" else LINE)
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_export_goes_into_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    with answering(NDJSON + CHUNK + b"0\r\n\r\n") as url:
+        assert main(["export", str(pipe), "--url", url]) == 0
+    reader.join()
+    assert read == [LINE]
 
 
 @pytest.mark.parametrize("answer", [b"Content-Length: 1000\r\n\r\n{", b"Content-Length: 4\r\n\r\n<ok>"])

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from proxy.cli.client import CallFailed, Client
 from proxy.cli.verbs import add_verb, key_value, run_verb, with_answers
+from proxy.cli.whole_file import whole_file
 
 TEACHES: Final = """\
   memory-proxy artifacts add build.log --caption "The build that failed on Tuesday"
@@ -88,7 +89,7 @@ def _get(client: Client, options: argparse.Namespace) -> Any:
     if options.output is None:
         sys.stdout.buffer.writelines(pieces)
         return {}
-    with options.output.open("wb") as file:
+    with whole_file(options.output) as file:
         file.writelines(pieces)
     return {"written": str(options.output)}
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from proxy.cli import why
 from proxy.cli.client import CallFailed, Client
+from proxy.cli.whole_file import whole_file
 
 _TEXT_CHARS = 100
 
@@ -52,7 +53,7 @@ def run_import(options: argparse.Namespace) -> int:
 def run_export(options: argparse.Namespace) -> int:
     """Write the scope's lines."""
     with ExitStack() as stack:
-        target = sys.stdout.buffer if options.file == "-" else stack.enter_context(Path(options.file).open("wb"))
+        target = sys.stdout.buffer if options.file == "-" else stack.enter_context(whole_file(Path(options.file)))
         count = 0
         path = "/memory/v1/export?of=user" if options.everything else "/memory/v1/export"
         for raw in Client(options).lines("GET", path):
