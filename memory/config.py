@@ -65,10 +65,10 @@ from memory.config_text import expectation, members, rendered_key, section_type,
 from memory.errors import ConfigInvalid
 
 ENV_PREFIX = "MEMORY_PROXY_"
-# Variables with this prefix that are no settings: the file to read (command line), and what the supervisor tells its
+# Variables with this prefix that are no settings: a client's key, the master key, and what the supervisor tells its
 # children (resolved settings, listening socket, ready pipe, slot number).
 ENV_NOT_SETTINGS = frozenset(
-    f"{ENV_PREFIX}{name}" for name in ("CONFIG", "SETTINGS", "LISTEN_FD", "READY_FD", "SLOT", "REPLACES", "MASTER_KEY")
+    f"{ENV_PREFIX}{name}" for name in ("KEY", "SETTINGS", "LISTEN_FD", "READY_FD", "SLOT", "REPLACES", "MASTER_KEY")
 )
 ROOT_DATA_DIR = Path("/var/lib/memory-proxy")
 

@@ -170,6 +170,16 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name(tmp_path: Path) ->
     ]
 
 
+def test_a_clients_key_in_the_environment_is_no_setting(tmp_path: Path) -> None:
+    """docs/keys.md has it exported before commands that read the configuration."""
+    assert accepted(tmp_path, "", {"MEMORY_PROXY_KEY": "mp-1a2b3c4d-secret"}) == Settings()
+
+
+def test_a_variable_that_nobody_reads_is_refused(tmp_path: Path) -> None:
+    lines = refusal(tmp_path, "", {}, {"MEMORY_PROXY_CONFIG": "/etc/memory-proxy.yaml"})
+    assert lines == ["environment MEMORY_PROXY_CONFIG: unknown"]
+
+
 def test_two_spellings_of_one_variable_must_agree(tmp_path: Path) -> None:
     (line,) = refusal(tmp_path, "", {}, {"MEMORY_PROXY_LISTEN_PORT": "1", "MEMORY_PROXY_LISTEN__PORT": "2"})
     assert "differs from environment MEMORY_PROXY_LISTEN_PORT" in line
