@@ -13,6 +13,7 @@ import hashlib
 import ipaddress
 import json
 import os
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -69,6 +70,11 @@ ENV_PREFIX = "MEMORY_PROXY_"
 # children (resolved settings, listening socket, ready pipe, slot number).
 ENV_NOT_SETTINGS = frozenset(
     f"{ENV_PREFIX}{name}" for name in ("KEY", "SETTINGS", "LISTEN_FD", "READY_FD", "SLOT", "REPLACES", "MASTER_KEY")
+)
+# What Kubernetes sets in every pod for a Service called memory-proxy, or memory-proxy-something.
+_SERVICE_LINK = re.compile(
+    rf"{ENV_PREFIX}(?:\w+_)?(?:SERVICE_HOST=.*|SERVICE_PORT(?:_\w+)?=.*|PORT=\w+://.*|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?=.*)",
+    re.DOTALL,
 )
 ROOT_DATA_DIR = Path("/var/lib/memory-proxy")
 
@@ -301,7 +307,7 @@ def _from_environ(environ: Mapping[str, str]) -> tuple[dict[str, Given], list[Pr
     given: dict[str, Given] = {}
     problems: list[Problem] = []
     for name in sorted(environ):
-        if not name.startswith(ENV_PREFIX) or name in ENV_NOT_SETTINGS:
+        if not name.startswith(ENV_PREFIX) or name in ENV_NOT_SETTINGS or _is_service_link(name, environ):
             continue
         keys = [exact[name]] if name in exact else short.get(name, [])
         if len(keys) != 1:
@@ -311,6 +317,10 @@ def _from_environ(environ: Mapping[str, str]) -> tuple[dict[str, Given], list[Pr
         else:
             given[keys[0]] = Given(_typed(known[keys[0]], environ[name]), f"environment {name}")
     return given, problems
+
+
+def _is_service_link(name: str, environ: Mapping[str, str]) -> bool:
+    return "KUBERNETES_SERVICE_HOST" in environ and bool(_SERVICE_LINK.fullmatch(f"{name}={environ[name]}"))
 
 
 def _from_overrides(overrides: Mapping[str, object]) -> tuple[dict[str, Given], list[Problem]]:

@@ -175,6 +175,23 @@ def test_a_clients_key_in_the_environment_is_no_setting(tmp_path: Path) -> None:
     assert accepted(tmp_path, "", {"MEMORY_PROXY_KEY": "mp-1a2b3c4d-secret"}) == Settings()
 
 
+def test_what_kubernetes_sets_for_a_service_of_our_name_is_no_setting(tmp_path: Path) -> None:
+    links = {
+        "MEMORY_PROXY_SERVICE_HOST": "10.96.0.7",
+        "MEMORY_PROXY_SERVICE_PORT": "8080",
+        "MEMORY_PROXY_SERVICE_PORT_HTTP": "8080",
+        "MEMORY_PROXY_PORT": "tcp://10.96.0.7:8080",
+        "MEMORY_PROXY_PORT_8080_TCP": "tcp://10.96.0.7:8080",
+        "MEMORY_PROXY_PORT_8080_TCP_ADDR": "10.96.0.7",
+        "MEMORY_PROXY_CANARY_SERVICE_HOST": "10.96.0.8",
+    }
+    pod = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "MEMORY_PROXY_LISTEN__PORT": "81"}
+    assert accepted(tmp_path, "", {**pod, **links}).listen.port == 81
+    assert len(refusal(tmp_path, "", {}, links)) == len(links), "elsewhere they are typing errors"
+    (line,) = refusal(tmp_path, "", {}, {**pod, "MEMORY_PROXY_PORT": "8080"})
+    assert line.startswith("environment MEMORY_PROXY_PORT: unknown")
+
+
 def test_a_variable_that_nobody_reads_is_refused(tmp_path: Path) -> None:
     lines = refusal(tmp_path, "", {}, {"MEMORY_PROXY_CONFIG": "/etc/memory-proxy.yaml"})
     assert lines == ["environment MEMORY_PROXY_CONFIG: unknown"]
