@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from memory.at_terminal import at_terminal
 from memory.config import Settings, settings_from_environ
 from memory.erasure.model import KINDS
 from memory.errors import (
@@ -48,6 +49,10 @@ COMMANDS: Final[Mapping[str, str]] = {
 def main() -> int:
     """Entry point of the process."""
     given = _parser().parse_args()
+    return at_terminal(lambda: _ran(given))
+
+
+def _ran(given: argparse.Namespace) -> int:
     try:
         settings = settings_from_environ(os.environ)
         configure_logging(settings.log.level, settings.log.format)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,3 +119,42 @@ def test_an_answer_that_cannot_be_read_is_told_in_a_line(
     said = capsys.readouterr().err
     assert said.startswith("memory-proxy: http://127.0.0.1:")
     assert said.count("\n") == 1
+
+
+def started(*words: str, environ: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[bytes]:
+    """The command in a process of its own."""
+    argv = [sys.executable, "-P", "-m", "proxy", *words]
+    return subprocess.Popen(argv, stderr=subprocess.PIPE, env={**os.environ, **(environ or {})}, **more)
+
+
+def test_ctrl_c_ends_an_import_without_a_traceback() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        process = started("import", "-", "--url", url, stdin=subprocess.PIPE)
+        with listener.accept()[0], process:
+            time.sleep(0.2)  # until it waits for its input
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+
+
+def test_a_reader_that_is_gone_is_no_fault_to_speak_of() -> None:
+    task: dict[str, Any] = {"id": "1", "status": "queued", "title": "t", "waits_for": [], "checkpoint": None}
+    body = json.dumps({"data": [task] * 5}).encode()
+    reader, writer = os.pipe()
+    os.close(reader)
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body) as url:
+        for words, code in ((("tasks", "list", "--url", url), 1), (("--help",), 0)):
+            with started(*words, stdout=writer) as process:
+                assert process.wait(20) == code
+                assert process.stderr is not None
+                assert process.stderr.read() == b""
+    os.close(writer)
+
+
+@pytest.mark.parametrize("words", [("import", "--help"), ("doctor", "--upstream", "nothing")])
+def test_a_terminal_that_cannot_show_a_character_is_shown_an_escape(words: tuple[str, ...]) -> None:
+    with started(*words, environ={"PYTHONIOENCODING": "ascii"}, stdout=subprocess.PIPE) as process:
+        out, err = process.communicate(timeout=60)
+    assert (b"\\u2026" in out or b"\\u2014" in out) and err == b""

@@ -23,6 +23,8 @@ def _failing_kindly(work: Callable[[argparse.Namespace], int]) -> Callable[[argp
     def run(options: argparse.Namespace) -> int:
         try:
             return work(options)
+        except BrokenPipeError:  # whoever read the output is gone
+            raise
         except (CallFailed, OSError) as fault:
             sys.stderr.write(f"memory-proxy: {fault}\n")
             return 1

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from memory.at_terminal import at_terminal
 from memory.config import ENV_PREFIX, Settings, effective_data_dir, load_settings
 from memory.errors import ConfigInvalid
 from proxy.cli import check_cache, check_machine, check_model, check_stores, check_upstream
@@ -131,4 +132,4 @@ def _faults(text: str) -> Findings:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(at_terminal(lambda: main(sys.argv[1:])))

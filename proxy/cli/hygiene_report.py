@@ -20,6 +20,7 @@ from typing import Any, Final
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.hygiene_store import HygieneStore
 from memory.adapters.secret_rules import secret_detectors
+from memory.at_terminal import at_terminal
 from memory.config import Settings, effective_data_dir, load_settings
 from memory.errors import ConfigInvalid, MemoryProxyFault, StoreUnavailable
 from memory.hygiene import Found, Inspection
@@ -136,4 +137,4 @@ def as_text(told: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(at_terminal(lambda: main(sys.argv[1:])))

@@ -18,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from memory.adapters.tokenizer import open_tokenizer, sayable
+from memory.at_terminal import at_terminal
 from memory.errors import ModelFileInvalid
 from proxy.cli.become import hear_interrupts, told_options
 from proxy.cli.client import CallFailed, Client
@@ -171,4 +172,4 @@ def _figure(value: float | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(at_terminal(lambda: main(sys.argv[1:])))
