@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ CHUNK = b"%x\r\n%s\r\n" % (len(LINE), LINE)
 
 
 @contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """The URL of a server that gives these bytes to whoever asks, and hangs up."""
+def answering(answer: bytes, asked: list[bytes] | None = None) -> Iterator[str]:
+    """The URL of a server that gives these bytes to whoever asks, and hangs up. `asked` takes the requests."""
 
     def serve() -> None:
         for _ in iter(int, 1):
@@ -35,7 +35,10 @@ def answering(answer: bytes) -> Iterator[str]:
             except OSError:
                 return
             with peer:
-                peer.recv(65_536)
+                peer.settimeout(0.1)  # a body follows its head in a moment
+                request = b"".join(_received(peer))
+                if asked is not None:
+                    asked.append(request)
                 peer.sendall(answer)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -46,6 +49,12 @@ def answering(answer: bytes) -> Iterator[str]:
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+def _received(peer: socket.socket) -> Iterator[bytes]:
+    with suppress(TimeoutError):
+        while piece := peer.recv(65_536):
+            yield piece
 
 
 @pytest.mark.parametrize("end", [b"", CHUNK[:9], CHUNK[:-2]])
@@ -158,3 +167,40 @@ def test_a_terminal_that_cannot_show_a_character_is_shown_an_escape(words: tuple
     with started(*words, environ={"PYTHONIOENCODING": "ascii"}, stdout=subprocess.PIPE) as process:
         out, err = process.communicate(timeout=60)
     assert (b"\\u2026" in out or b"\\u2014" in out) and err == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (("tasks", "show", "a b/?#c"), b"/memory/v1/tasks/a%20b%2F%3F%23c"),
+        (("tasks", "show", "\udcff"), b"/memory/v1/tasks/%FF"),
+        (("entities", "unrelate", "a/b"), b"/memory/v1/relationships/a%2Fb"),
+        (("artifacts", "delete", "a?b"), b"/memory/v1/artifacts/a%3Fb"),
+        (("sessions", "\udcff"), b"/memory/v1/sessions/%FF"),
+        (("memories", "--kind", "\udcff"), b"/memory/v1/memories?limit=50&kind=%FF"),
+        (("search", "boat", "--user", "\udcff"), b"/memory/v1/search"),
+    ],
+)
+def test_an_odd_id_is_the_services_to_refuse(words: tuple[str, ...], path: bytes) -> None:
+    asked: list[bytes] = []
+    with answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", asked) as url:
+        assert main([*words, "--url", url]) == 1
+    assert asked[0].split(b" ")[1] == path
+
+
+def test_a_file_whose_name_is_not_utf_8_is_sent(tmp_path: Path) -> None:
+    for name in (b"caf\xe8.txt", b"caf\xe9.txt"):
+        file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+        file.write_text("hello")
+        asked: list[bytes] = []
+        with answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", asked) as url:
+            assert main(["documents", "add", str(file), "--url", url]) == 1
+            assert main(["artifacts", "add", str(file), "--url", url]) == 1
+        assert all(b"caf\\udc%x.txt" % name[3] in one for one in asked)
+
+
+@pytest.mark.parametrize("key", ["mp-1a2b\nc3d4", "mp-1a2b c3d4", "mp-ключ"])
+def test_a_key_that_can_be_none_is_refused_and_not_shown(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "boat", "--key", key]) == 1
+    said = capsys.readouterr().err
+    assert "was it copied whole, and alone?" in said and "mp-" not in said

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from proxy.cli.client import CallFailed, Client
+from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.verbs import add_verb, key_value, run_verb, with_answers
 from proxy.cli.whole_file import whole_file
 
@@ -85,7 +85,7 @@ def _list(client: Client, options: argparse.Namespace) -> Any:
 
 def _get(client: Client, options: argparse.Namespace) -> Any:
     """Its bytes go where they are wanted; what is told goes to standard error, so that a pipe has the bytes alone."""
-    pieces = client.pieces(f"{PATH}/{options.artifact}/content")
+    pieces = client.pieces(f"{PATH}/{quoted(options.artifact)}/content")
     if options.output is None:
         sys.stdout.buffer.writelines(pieces)
         return {}
@@ -95,24 +95,24 @@ def _get(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _link(client: Client, options: argparse.Namespace) -> Any:
-    made = client.send("POST", f"{PATH}/{options.artifact}/link", {"expires_s": options.expires})
+    made = client.send("POST", f"{PATH}/{quoted(options.artifact)}/link", {"expires_s": options.expires})
     return {**made, "url": f"{client.url}{made['url']}"}
 
 
 def _caption(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{options.artifact}/caption")
+    return client.send("POST", f"{PATH}/{quoted(options.artifact)}/caption")
 
 
 def _show(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}/{options.artifact}")
+    return client.get(f"{PATH}/{quoted(options.artifact)}")
 
 
 def _delete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("DELETE", f"{PATH}/{options.artifact}")
+    return client.send("DELETE", f"{PATH}/{quoted(options.artifact)}")
 
 
 def _undelete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{options.artifact}/undelete")
+    return client.send("POST", f"{PATH}/{quoted(options.artifact)}/undelete")
 
 
 def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:

@@ -9,10 +9,9 @@ import argparse
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import quote
 
 from policies.labels import Sensitivity
-from proxy.cli.client import Client
+from proxy.cli.client import Client, quoted
 from proxy.cli.verbs import add_verb, run_verb, with_answers
 
 TEACHES: Final = """\
@@ -134,7 +133,7 @@ def _undelete(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _one(name: str) -> str:
-    return f"{PATH}/{quote(name, safe='')}"
+    return f"{PATH}/{quoted(name)}"
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import re
 import secrets
 import urllib.error
 import urllib.request
@@ -16,6 +17,7 @@ from typing import IO, Any, Final
 from urllib.parse import quote, urlencode
 
 KEY_VARIABLE: Final = "MEMORY_PROXY_KEY"
+_KEY: Final = re.compile(r"[!-~]+", re.ASCII)
 _PIECE_BYTES: Final = 65_536
 
 
@@ -37,15 +39,22 @@ def with_service(parser: argparse.ArgumentParser) -> None:
 
 
 def scope_headers(options: argparse.Namespace) -> dict[str, str]:
-    """Whose memory, and the key, as headers."""
+    """Whose memory, and the key, as headers. Raises CallFailed; what the key is, is never told."""
     headers = {
-        f"X-Memory-{name.capitalize()}": quote(value, safe="")
+        f"X-Memory-{name.capitalize()}": quoted(value)
         for name in ("user", "project", "agent")
         if (value := getattr(options, name))
     }
     if options.key:
+        if _KEY.fullmatch(options.key) is None:
+            raise CallFailed("the key has a space, or a character that no key has: was it copied whole, and alone?")
         headers["Authorization"] = f"Bearer {options.key}"
     return headers
+
+
+def quoted(name: str) -> str:
+    """A name or an id as a part of a path, or a header; one that is not UTF-8 is the service's to refuse."""
+    return quote(name, safe="", errors="surrogateescape")
 
 
 class Client:
@@ -62,7 +71,7 @@ class Client:
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """GET, parsed."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        return self._read(self._open("GET", path + (f"?{urlencode(given)}" if given else "")))
+        return self._read(self._open("GET", path + (f"?{urlencode(given, errors='surrogateescape')}" if given else "")))
 
     def send(self, method: str, path: str, body: Any = None, *, version: int | None = None) -> Any:
         """POST, PATCH or DELETE with a JSON body, made from `version`; None where the answer is empty."""
@@ -89,12 +98,10 @@ class Client:
     def upload(self, path: str, fields: Mapping[str, str], name: str, kind: str, content: bytes) -> Any:
         """POST a file with these other parts, parsed."""
         boundary = secrets.token_hex(16)
-        parts = [
-            f'Content-Disposition: form-data; name="{one}"\r\n\r\n{value}'.encode() for one, value in fields.items()
-        ]
-        quoted = name.translate({34: "%22", 13: "%0D", 10: "%0A"})
-        head = f'Content-Disposition: form-data; name="file"; filename="{quoted}"\r\nContent-Type: {kind}\r\n\r\n'
-        parts.append(head.encode() + content)
+        parts = [_utf8(f'Content-Disposition: form-data; name="{one}"\r\n\r\n{value}') for one, value in fields.items()]
+        escaped = name.translate({34: "%22", 13: "%0D", 10: "%0A"})
+        head = f'Content-Disposition: form-data; name="file"; filename="{escaped}"\r\nContent-Type: {kind}\r\n\r\n'
+        parts.append(_utf8(head) + content)
         edge = f"--{boundary}\r\n".encode()
         body = b"".join(edge + part + b"\r\n" for part in parts) + f"--{boundary}--\r\n".encode()
         return self._read(self._open("POST", path, body, kind=f"multipart/form-data; boundary={boundary}"))
@@ -147,9 +154,14 @@ class Client:
             ) from fault
 
 
+def _utf8(text: str) -> bytes:
+    """What is not UTF-8 in it, as the name of a file may be, is written as an escape."""
+    return text.encode(errors="backslashreplace")
+
+
 def _reason(refused: urllib.error.HTTPError) -> str:
     try:
         error = json.load(refused)["error"]
         return f"{refused.code} {error['code']}: {error['message']}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, http.client.HTTPException, OSError):
         return f"{refused.code} {refused.reason}"

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from proxy.cli import why
-from proxy.cli.client import CallFailed, Client
+from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.whole_file import whole_file
 
 _TEXT_CHARS = 100
@@ -93,7 +92,7 @@ def _explained(answer: Mapping[str, Any]) -> int:
 
 def _retrieval(client: Client, retrieval_id: str, *, as_json: bool) -> int:
     """What one request was given, as it was recorded, and why."""
-    record = client.get(f"/memory/v1/retrievals/{quote(retrieval_id, safe='')}")
+    record = client.get(f"/memory/v1/retrievals/{quoted(retrieval_id)}")
     if as_json:
         return _as_json(record)
     sys.stdout.writelines(line + "\n" for line in why.record(record))
@@ -107,7 +106,7 @@ def run_sessions(options: argparse.Namespace) -> int:
     if options.session is None:
         answer = client.get("/memory/v1/sessions", {"limit": options.limit})
         return _as_json(answer) if options.json else _table(answer["data"], ("id", "turns", "last_at"))
-    answer = client.get(f"/memory/v1/sessions/{quote(options.session, safe='')}")
+    answer = client.get(f"/memory/v1/sessions/{quoted(options.session)}")
     if options.json:
         return _as_json(answer)
     for turn in answer["turns"]:
@@ -129,7 +128,7 @@ def run_memories(options: argparse.Namespace) -> int:
             {**one, "why": one["quarantine_reason"] or one["kind"]} for one in answer["data"]
         ]
         return _as_json(answer) if options.json else _table(rows, columns)
-    path = f"/memory/v1/memories/{quote(options.memory, safe='')}"
+    path = f"/memory/v1/memories/{quoted(options.memory)}"
     if options.confirm or options.reject:
         status = "confirmed" if options.confirm else "rejected"
         known = client.get(path)

@@ -14,9 +14,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
-from proxy.cli.client import CallFailed, Client
+from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.why import short
 
 TEACHES: Final = """\
@@ -172,7 +171,7 @@ def _delete(client: Client, options: argparse.Namespace) -> int:
 
 
 def _undelete(client: Client, options: argparse.Namespace) -> int:
-    answer = client.send("POST", f"{PATH}/{quote(options.document, safe='')}/undelete")
+    answer = client.send("POST", f"{PATH}/{quoted(options.document)}/undelete")
     sys.stdout.write(f"shown again: {answer['name']}, {answer['chunks']} chunks\n")
     return 0
 

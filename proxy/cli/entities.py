@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, get_args
 
 from policies.entity import Type
-from proxy.cli.client import Client
+from proxy.cli.client import Client, quoted
 from proxy.cli.verbs import add_verb, key_value, run_verb, with_answers
 
 TEACHES: Final = """\
@@ -101,16 +101,16 @@ def _list(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _change(client: Client, options: argparse.Namespace) -> Any:
-    known = client.get(f"{PATH}/{options.entity}")
-    return client.send("PATCH", f"{PATH}/{options.entity}", _said(options), version=known["version"])
+    known = client.get(f"{PATH}/{quoted(options.entity)}")
+    return client.send("PATCH", f"{PATH}/{quoted(options.entity)}", _said(options), version=known["version"])
 
 
 def _merge(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{options.entity}/merge", {"into": options.into})
+    return client.send("POST", f"{PATH}/{quoted(options.entity)}/merge", {"into": options.into})
 
 
 def _split(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{options.entity}/split")
+    return client.send("POST", f"{PATH}/{quoted(options.entity)}/split")
 
 
 def _relate(client: Client, options: argparse.Namespace) -> Any:
@@ -120,33 +120,33 @@ def _relate(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _unrelate(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("DELETE", f"{TIES}/{options.relationship}")
+    return client.send("DELETE", f"{TIES}/{quoted(options.relationship)}")
 
 
 def _near(client: Client, options: argparse.Namespace) -> Any:
     asked = {"hops": options.hops, "type": options.type, "at": options.at}
-    return client.get(f"{PATH}/{options.entity}/neighbours", asked)
+    return client.get(f"{PATH}/{quoted(options.entity)}/neighbours", asked)
 
 
 def _paths(client: Client, options: argparse.Namespace) -> Any:
     asked = {"to": options.to, "hops": options.hops, "type": options.type, "at": options.at}
-    return client.get(f"{PATH}/{options.entity}/paths", asked)
+    return client.get(f"{PATH}/{quoted(options.entity)}/paths", asked)
 
 
 def _show(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}/{options.entity}")
+    return client.get(f"{PATH}/{quoted(options.entity)}")
 
 
 def _history(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}/{options.entity}/history")
+    return client.get(f"{PATH}/{quoted(options.entity)}/history")
 
 
 def _delete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("DELETE", f"{PATH}/{options.entity}")
+    return client.send("DELETE", f"{PATH}/{quoted(options.entity)}")
 
 
 def _undelete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{options.entity}/undelete")
+    return client.send("POST", f"{PATH}/{quoted(options.entity)}/undelete")
 
 
 def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from urllib.parse import quote
 
 from policies.persona import FACETS, LANGUAGES
-from proxy.cli.client import Client
+from proxy.cli.client import Client, quoted
 from proxy.cli.verbs import add_verb, run_verb, with_answers
 
 TEACHES: Final = """\
@@ -81,7 +80,7 @@ def _undelete(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _one(name: str) -> str:
-    return f"{PATH}/{quote(name, safe='')}"
+    return f"{PATH}/{quoted(name)}"
 
 
 def _facets(options: argparse.Namespace) -> dict[str, str]:

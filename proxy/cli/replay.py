@@ -11,10 +11,9 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 from proxy.cli.become import become
-from proxy.cli.client import CallFailed, Client
+from proxy.cli.client import CallFailed, Client, quoted
 
 TEACHES: Final = """\
   memory-proxy replay ID                             the body as it went, on stdout; whether it is, on stderr
@@ -65,7 +64,7 @@ def settings_in(given: Sequence[str]) -> dict[str, int]:
 
 
 def _one(options: argparse.Namespace) -> int:
-    client, path = Client(options), f"/memory/v1/replay/{quote(options.retrieval, safe='')}"
+    client, path = Client(options), f"/memory/v1/replay/{quoted(options.retrieval)}"
     what_if = bool(options.as_of or options.without or options.config)
     if what_if:
         body = {"as_of": options.as_of, "without": options.without or [], "config": options.config}

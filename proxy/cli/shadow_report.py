@@ -15,13 +15,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from memory.adapters.tokenizer import open_tokenizer, sayable
 from memory.at_terminal import at_terminal
 from memory.errors import ModelFileInvalid
 from proxy.cli.become import hear_interrupts, told_options
-from proxy.cli.client import CallFailed, Client
+from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.shadow import BLOCK_CHARS, BLOCK_TOKENS, Bare, Block, PrefixCache, Series, Units, bare_of
 
 _PAGE: Final = 1000
@@ -114,7 +113,7 @@ def _listed(client: Client, most: int) -> Iterator[dict[str, Any]]:
 
 def _turn(client: Client, one: Mapping[str, Any], config: Mapping[str, int], series: Mapping[str, Series]) -> None:
     """One answer through every series; asked first, so that a turn that fails is in none."""
-    path = f"/memory/v1/replay/{quote(one['id'], safe='')}"
+    path = f"/memory/v1/replay/{quoted(one['id'])}"
     was = client.get(path)
     bare = bare_of(one["session"] or one["id"], was["request"], was["placed"])
     would = {
