@@ -83,16 +83,17 @@ def base_url(url: str) -> str:
 
 
 def key_of(path: Path | None, in_environment: str | None) -> str | None:
-    """The key, from its file, else the environment. Raises OptionRefused; what a file holds is never told."""
-    if path is None:
-        return in_environment or None
+    """The key, from its file, else the environment. Raises OptionRefused; what is no key is never told."""
+    where = path or f"${KEY_VARIABLE}"
     try:
-        key = path.read_text(encoding="utf-8").strip()
+        key = (path.read_text(encoding="utf-8") if path else in_environment or "").strip()
     except (OSError, UnicodeDecodeError) as fault:
         why = fault.strerror if isinstance(fault, OSError) else "not text"
         raise OptionRefused(f"cannot read the key in {path}: {why}") from fault
+    if path is None and not key:
+        return None
     if len(key) > _KEY_CHARS_MAX or _KEY.fullmatch(key) is None:
-        raise OptionRefused(f"{path} must hold one key and nothing else (`memory-proxy key create` makes one)")
+        raise OptionRefused(f"{where} must hold one key and nothing else (`memory-proxy key create` makes one)")
     return key
 
 

@@ -25,6 +25,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
+from proxy.cli.mcp import OptionRefused, key_of
 from tests.e2e.talk import tell
 from tests.e2e.test_keys_e2e import Keyed
 from tests.service_fixture import Service, serving
@@ -343,6 +344,27 @@ def test_what_would_open_a_door_or_cannot_be_is_refused_with_the_remedy(
     done = started(*given, *url)
     assert done.returncode in (1, 2) and says in done.stderr, done
     assert "mp-1a2b3c4d-secret" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        (None, None),
+        ("", None),
+        (" \n", None),
+        ("mp-1a2b3c4d-secret\n", "mp-1a2b3c4d-secret"),
+        ("mp-1a2b c3d4", ""),
+        ("mp-ключ", ""),
+    ],
+)
+def test_a_key_in_the_environment_is_read_as_one_in_a_file(given: str | None, key: str | None) -> None:
+    """A line break behind it, as `$(cat FILE)` elsewhere cuts it off, made every call a fault of the protocol."""
+    if key != "":
+        assert key_of(None, given) == key
+        return
+    with pytest.raises(OptionRefused, match="MEMORY_PROXY_KEY must hold one key and nothing else") as refused_:
+        key_of(None, given)
+    assert given is not None and given not in str(refused_.value)
 
 
 def test_every_address_is_listened_on_only_by_a_name(keyed: Keyed) -> None:
