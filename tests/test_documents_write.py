@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
@@ -11,11 +13,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory import document_payload
+from memory.adapters.secret_rules import secret_detectors
 from memory.documents import FileFacts, Parsed, Staged
 from memory.errors import EnvelopeUnreadable
 from memory.model import Scope
-from memory.parse.blocks import Block
+from memory.parse import plain, tables
+from memory.parse.blocks import BLOCK_CHARS_MAX, Block, Limits, Sink
 from memory.write.documents import chunk_key, cleaned_blocks
+from memory.write.redact import Redactor
 from policies.chunking import chunked
 from policies.redaction import Finding, Redacted, merge_findings, replace_findings
 
@@ -79,6 +84,35 @@ def test_a_finding_over_several_blocks_leaves_one_mark_and_takes_what_lies_betwe
     blocks = laid(["before BEGIN", "middle", "END after"])
     said = cleaned_blocks(blocks, Cutting(((7, 25),)))
     assert [block.text for block in said] == ["before [redacted:password]", " after"]
+
+
+class Read:
+    """What a parser says, as blocks."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.sink = Sink(self._take, Limits(chars_max=1_000_000))
+
+    def _take(self, raw: str) -> None:
+        said = json.loads(raw)
+        self.blocks.append(Block(*(said[name] for name in ("t", "k", "s", "e", "p", "l"))))
+
+
+@pytest.mark.parametrize("of", ["log", "json"])
+@pytest.mark.parametrize("before", range(BLOCK_CHARS_MAX - 60, BLOCK_CHARS_MAX + 8, 4))
+def test_no_border_of_a_long_paragraph_or_row_hides_a_secret(of: str, before: int) -> None:
+    """It leaves the parser in pieces."""
+    line, read = "a line of a log\n", Read()
+    text = (line * 7_000)[: before - 1] + "\nlogin password = correcthorse7battery\n" + line * 100
+    if of == "log":
+        plain.paragraphs(text, read.sink)
+    else:
+        tables.tree(json.dumps([text]), read.sink)
+    assert len(read.blocks) > 1
+    blocks = cleaned_blocks(read.blocks, Redactor(secret_detectors()))
+    said = "".join(block.text for block in blocks)
+    assert "[redacted:password]" in said and "correct" not in said and "battery" not in said
+    assert all(one.text.endswith((" ", "\n")) for one, _ in pairwise(read.blocks)), "no word is cut"
 
 
 def test_a_clean_text_is_left_as_it_is() -> None:

@@ -20,6 +20,8 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 BLOCKS_MAX: Final = 400_000
 BLOCK_CHARS_MAX: Final = 100_000
 """A longer one leaves in pieces, so that no line of what leaves is beyond 1.3 MB."""
+_BORDER_CHARS: Final = 1_000
+"""A piece ends at a line's or a word's end where one is so near."""
 HEADING_CHARS_MAX: Final = 300
 """A longer "heading" is a paragraph: nothing else bounds what a file calls one."""
 
@@ -96,11 +98,28 @@ class Sink:
 
 def _pieces(block: Block) -> Iterator[Block]:
     """A long block as several; where it is a slice of the document, so is each."""
-    exact = block.end - block.start == len(block.text)
-    for at in range(0, len(block.text), BLOCK_CHARS_MAX):
-        text = block.text[at : at + BLOCK_CHARS_MAX]
+    exact, at = block.end - block.start == len(block.text), 0
+    while at < len(block.text):
+        text = block.text[at : _border(block.text, at)]
         start, end = (block.start + at, block.start + at + len(text)) if exact else (block.start, block.end)
         yield Block(text, block.kind, start, end, block.page, block.level)
+        at += len(text)
+
+
+def _border(text: str, at: int) -> int:
+    """Where the piece that begins at `at` ends."""
+    end = at + BLOCK_CHARS_MAX
+    if end >= len(text):
+        return len(text)
+    near = (text.rfind(mark, end - _BORDER_CHARS, end) + 1 for mark in ("\n", " "))
+    return next(filter(None, near), end)
+
+
+def goes_on(before: Block, block: Block) -> bool:
+    """Whether a block is the next piece of the one before it, with nothing left out between."""
+    where, then = (block.start, block.end), (before.start, before.end)
+    is_piece = len(before.text) > BLOCK_CHARS_MAX - _BORDER_CHARS and before.kind == block.kind
+    return is_piece and (before.end == block.start or where == then)
 
 
 def clean(text: str) -> str:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from memory.errors import QueueUnavailable
 from memory.ids import derived_id
 from memory.keys import KeyRing
 from memory.model import NewMemory
-from memory.parse.blocks import Block
+from memory.parse.blocks import Block, goes_on
 from memory.ports import Embedder, LanguageDetector
 from memory.stored import Digests
 from memory.telemetry import Metrics, event
@@ -226,12 +227,14 @@ def cleaned_blocks(blocks: Sequence[Block], redactor: Redacts) -> list[Block]:
 
     A block that was cut into keeps its place, and what is taken from it points at the whole of it.
     """
-    redacted: Redacted = redactor.redact("\n\n".join(block.text for block in blocks))
+    gaps = [*("" if goes_on(one, other) else "\n\n" for one, other in pairwise(blocks)), ""]
+    said_of_all = "".join(block.text + gap for block, gap in zip(blocks, gaps, strict=False))
+    redacted: Redacted = redactor.redact(said_of_all)
     if not redacted.findings:
         return list(blocks)
     found: list[Block] = []
     at, number, marked = 0, 0, -1
-    for block in blocks:
+    for block, gap in zip(blocks, gaps, strict=False):
         end, text, last = at + len(block.text), [], at
         while number < len(redacted.findings) and redacted.findings[number].start < end:
             one = redacted.findings[number]
@@ -246,5 +249,5 @@ def cleaned_blocks(blocks: Sequence[Block], redactor: Redacts) -> list[Block]:
         said = "".join(text) + block.text[last - at :]
         if said.strip():
             found.append(replace(block, text=said))
-        at = end + 2
+        at = end + len(gap)
     return found
