@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ from memory.artifact_types import HEAD_BYTES
 from memory.artifacts import Artifact, Blobs, Writing
 from memory.errors import EnvelopeUnreadable, Gone, NotFound
 from memory.keys import KeyRing
-from policies.artifact import EXCERPT_HEAD_CHARS, EXCERPT_TAIL_CHARS
+from policies.artifact import EXCERPT_HEAD_CHARS, EXCERPT_TAIL_CHARS, excerpt
 
 _MARGIN: Final = 40  # the line between both ends must not make the two longer than an excerpt may be
 _SAFE: Final = {
@@ -51,14 +51,16 @@ class Passing:
         """Of all that came, in hex."""
         return self._sha256.hexdigest()
 
-    def ends(self) -> str:
-        """The text of a short file, both ends of a long one; nothing of one that is not UTF-8."""
+    def ends(self, clean: Callable[[str], str]) -> str:
+        """The text of a short file, both ends of a longer one: cleaned first, since half a secret is known to no rule;
+        nothing of one that is not UTF-8. Work for a thread.
+        """
         if self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return ""
-        head = self.head.decode("utf-8", "ignore")
+        head = clean(self.head.decode("utf-8", "ignore"))
         if self.bytes <= HEAD_BYTES:
-            return head
-        tail = self._tail.decode("utf-8", "ignore")
+            return excerpt(head)
+        tail = clean(self._tail.decode("utf-8", "ignore"))
         between = f"\n[… of {self.bytes} bytes …]\n"
         return head[: EXCERPT_HEAD_CHARS - _MARGIN] + between + tail[-(EXCERPT_TAIL_CHARS - _MARGIN) :]
 

@@ -95,6 +95,16 @@ def test_a_file_is_kept_sealed_and_its_bytes_come_back(service: Service, user: s
     assert fetch(service, f"{BASE}/{made['id']}/content", X_Memory_User=user + "-not")[0] == 404
 
 
+@pytest.mark.parametrize("lines", [4_000, 60])
+def test_no_end_of_an_excerpt_hides_a_secret(service: Service, user: str, lines: int) -> None:
+    """It is cut where the excerpt ends or begins, and half a token is one that no rule knows."""
+    token, line = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8", "one more line of a log\n"
+    head, tail = f"{(line * 30)[:540]} {token}\n", f"\n{token} {(line * 30)[:540]}"
+    made = send(service, user, (head + line * lines + tail).encode())
+    assert len(made["text"]) < 1_300
+    assert not any(token[at : at + 10] in made["text"] for at in range(len(token) - 10)), made["text"]
+
+
 def test_the_same_bytes_are_one_file_of_a_scope_and_two_of_two(service: Service, user: str) -> None:
     first = send(service, user, LOG + b"once")
     again = send(service, user, LOG + b"once", filename="other.log", caption="Again")
