@@ -21,6 +21,7 @@ from memory.documents import Parsed
 from memory.errors import RateLimited, Refused, StoreUnavailable, TooLarge, Unprocessable
 from memory.parse import plain
 from memory.parse.blocks import BLOCK_CHARS_MAX, Block, Limits, Refusal, Sink, TooMuch, clean
+from memory.parse.docx import document
 from memory.parse.sniff import CSV, DOCX, HTML, JSON, MARKDOWN, PDF, TEXT, recognised
 from memory.parse.tables import table, tree
 
@@ -75,6 +76,27 @@ def test_a_word_document_says_headings_whatever_its_language_and_pages_as_last_l
     headings = [(block.text, block.level) for block in parsed.blocks if block.kind == "heading"]
     assert headings == [("Part 0", 1), ("Part 1", 1)]
     assert [block.page for block in parsed.blocks if block.text in ("Text 3.", "Text 4.", "Text 8.")] == [1, 2, 2]
+
+
+def words(text: str) -> str:
+    """A paragraph of Word's."""
+    return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def word(body: str) -> list[tuple[int | None, str]]:
+    """Pages and texts of a Word document with this body."""
+    taken = Taking()
+    document(docx([], body=body), taken.sink)
+    return [(block.page, block.text) for block in taken.blocks]
+
+
+def test_a_text_box_of_a_word_document_is_said_once() -> None:
+    """Word keeps each twice: as it draws it now, and for older programs."""
+    box = f"<w:txbxContent>{words('In the box.')}</w:txbxContent>"
+    both = f"<mc:Choice>{box}</mc:Choice><mc:Fallback>{box}</mc:Fallback>"
+    compatible = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    drawn = f"<w:r><mc:AlternateContent {compatible}>{both}</mc:AlternateContent></w:r>"
+    assert word(f"<w:p>{drawn}<w:r><w:t>Beside it.</w:t></w:r></w:p>") == [(1, "In the box."), (1, "Beside it.")]
 
 
 def test_html_leaves_out_what_is_not_shown() -> None:

@@ -24,6 +24,8 @@ from memory.parse.blocks import Limits, Refusal, Running, Sink, TooMuch, cells
 _PIECE_BYTES: Final = 65_536
 _HEADING: Final = re.compile(r"heading ([1-9])", re.I)
 _DEPTH_MAX: Final = 256
+_SAID_ELSEWHERE: Final = frozenset({"mc:Fallback"})
+"""For programs that cannot draw what stands beside it."""
 _BROKEN: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, KeyError)
 
 
@@ -130,13 +132,16 @@ class _Body(ContentHandler):
         self._cell: list[str] = []
         self._in_text = False
         self._depth = 0
+        self._beside = 0
 
     def startElement(self, name: str, attrs: object) -> None:
         """What Word's elements begin."""
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise Refusal(f"the Word document is nested deeper than {_DEPTH_MAX} elements")
-        if name == "w:p":
+        if self._beside or name in _SAID_ELSEWHERE:
+            self._beside += 1
+        elif name == "w:p":
             self._open.append(_Paragraph())
         elif name == "w:t":
             self._in_text = True
@@ -148,7 +153,9 @@ class _Body(ContentHandler):
     def endElement(self, name: str) -> None:
         """What they end."""
         self._depth -= 1
-        if name == "w:t":
+        if self._beside:
+            self._beside -= 1
+        elif name == "w:t":
             self._in_text = False
         elif name == "w:p" and self._open:
             self._ended(self._open.pop())
