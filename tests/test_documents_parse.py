@@ -99,6 +99,17 @@ def test_a_text_box_of_a_word_document_is_said_once() -> None:
     assert word(f"<w:p>{drawn}<w:r><w:t>Beside it.</w:t></w:r></w:p>") == [(1, "In the box."), (1, "Beside it.")]
 
 
+def test_a_word_document_with_tracked_changes_says_what_stands_now() -> None:
+    """What was moved stands at its new place, and a paragraph has the style that it has, not the one that it had."""
+    run = "<w:r><w:t>Moved words.</w:t></w:r>"
+    moved = f"<w:p><w:moveFrom>{run}</w:moveFrom></w:p>{words('Between.')}<w:p><w:moveTo>{run}</w:moveTo></w:p>"
+    assert word(moved) == [(1, "Between."), (1, "Moved words.")]
+    was = '<w:pPrChange><w:pPr><w:pStyle w:val="berschrift1"/></w:pPr></w:pPrChange>'
+    taken = Taking()
+    document(docx([], body=f"<w:p><w:pPr>{was}</w:pPr><w:r><w:t>Words.</w:t></w:r></w:p>"), taken.sink)
+    assert [(block.kind, block.level) for block in taken.blocks] == [("paragraph", 0)]
+
+
 def test_html_leaves_out_what_is_not_shown() -> None:
     page = (
         "<!doctype html><title>Hidden words</title><h1>Head</h1><script>no()</script><style>no</style>"

@@ -24,8 +24,8 @@ from memory.parse.blocks import Limits, Refusal, Running, Sink, TooMuch, cells
 _PIECE_BYTES: Final = 65_536
 _HEADING: Final = re.compile(r"heading ([1-9])", re.I)
 _DEPTH_MAX: Final = 256
-_SAID_ELSEWHERE: Final = frozenset({"mc:Fallback"})
-"""For programs that cannot draw what stands beside it."""
+_SAID_ELSEWHERE: Final = frozenset({"mc:Fallback", "w:moveFrom", "w:pPrChange"})
+"""For programs that cannot draw what stands beside it; where a tracked change moved words from, and what style was."""
 _BROKEN: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, KeyError)
 
 
