@@ -110,6 +110,17 @@ def test_a_word_document_with_tracked_changes_says_what_stands_now() -> None:
     assert [(block.kind, block.level) for block in taken.blocks] == [("paragraph", 0)]
 
 
+def test_a_page_of_a_word_document_is_that_of_the_first_words_and_ends_once() -> None:
+    """Where somebody ended a page, Word says so, and again at the next words, as it laid them out."""
+    ended, laid_out = '<w:r><w:br w:type="page"/></w:r>', "<w:r><w:lastRenderedPageBreak/></w:r>"
+    first = f"<w:p><w:r><w:t>First.</w:t></w:r>{ended}</w:p>"
+    second = f"<w:p>{laid_out}<w:r><w:t>Second, and</w:t></w:r>{laid_out}<w:r><w:t> third.</w:t></w:r></w:p>"
+    cells = f"<w:tc>{words('A')}</w:tc><w:tc><w:p>{laid_out}<w:r><w:t>B</w:t></w:r></w:p></w:tc>"
+    row = f"<w:tbl><w:tr>{cells}</w:tr></w:tbl>"
+    said = word(first + second + row + f"<w:p>{ended}</w:p>{words('Fifth.')}")
+    assert said == [(1, "First."), (2, "Second, and third."), (3, "A | B"), (5, "Fifth.")]
+
+
 def test_html_leaves_out_what_is_not_shown() -> None:
     page = (
         "<!doctype html><title>Hidden words</title><h1>Head</h1><script>no()</script><style>no</style>"

@@ -116,6 +116,7 @@ class _Core(ContentHandler):
 class _Paragraph:
     text: list[str] = field(default_factory=list)
     level: int = 0
+    page: int = 0  # of its first words
 
 
 class _Body(ContentHandler):
@@ -126,8 +127,10 @@ class _Body(ContentHandler):
         self._out = out
         self._levels = levels
         self._page = 1
+        self._is_ended = False  # the page, by hand, and no word stands on the next one
         self._open: list[_Paragraph] = []
         self._row: list[str] = []
+        self._row_page = 0
         self._rows = 0
         self._cell: list[str] = []
         self._in_text = False
@@ -165,13 +168,15 @@ class _Body(ContentHandler):
         elif name == "w:tr":
             self._rows -= 1
             if self._rows == 0:
-                self._out.put(cells(self._row), "row", page=self._page)
-                self._row = []
+                self._out.put(cells(self._row), "row", page=self._row_page or self._page)
+                self._row, self._row_page = [], 0
 
     def characters(self, content: str) -> None:
         """Words."""
         if self._in_text and self._open:
             self._open[-1].text.append(content)
+            self._open[-1].page = self._open[-1].page or self._page
+            self._is_ended = False
 
     def _mark(self, name: str, attrs: object) -> None:
         """What stands inside a paragraph beside its words."""
@@ -179,19 +184,22 @@ class _Body(ContentHandler):
         if name == "w:tab":
             said.append("\t")
         elif name in ("w:br", "w:cr"):
-            self._page += _value(attrs, "w:type") == "page"
+            self._is_ended = _value(attrs, "w:type") == "page"
+            self._page += self._is_ended
             said.append("\n")
         elif name == "w:lastRenderedPageBreak":
-            self._page += 1
+            self._page += not self._is_ended  # else it was counted where it was ended
+            self._is_ended = False
         elif name == "w:pStyle":
             self._open[-1].level = self._levels.get(_value(attrs, "w:val"), 0)
 
     def _ended(self, one: _Paragraph) -> None:
-        text = "".join(one.text)
+        text, page = "".join(one.text), one.page or self._page
         if self._rows:
             self._cell.append(" ".join(text.split()))
+            self._row_page = self._row_page or one.page
         else:
-            self._out.put(text, "heading" if one.level else "paragraph", page=self._page, level=one.level)
+            self._out.put(text, "heading" if one.level else "paragraph", page=page, level=one.level)
 
 
 def _value(attrs: object, name: str) -> str:
