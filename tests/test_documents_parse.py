@@ -121,6 +121,14 @@ def test_a_page_of_a_word_document_is_that_of_the_first_words_and_ends_once() ->
     assert said == [(1, "First."), (2, "Second, and third."), (3, "A | B"), (5, "Fifth.")]
 
 
+def test_signs_of_a_word_document_that_are_elements_are_said() -> None:
+    """A hyphen that holds a word together, a tab of a header, a formula; where a word may be divided is no sign."""
+    hyphen = "<w:r><w:t>co</w:t><w:noBreakHyphen/><w:t>operate </w:t></w:r>"
+    soft = "<w:r><w:t>Donau</w:t><w:softHyphen/><w:t>dampf</w:t><w:ptab/><w:t>right </w:t></w:r>"
+    formula = '<m:oMath xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"><m:r><m:t>E=mc</m:t></m:r>'
+    assert word(f"<w:p>{hyphen}{soft}{formula}</m:oMath></w:p>") == [(1, "co-operate Donaudampf\tright E=mc")]
+
+
 def test_html_leaves_out_what_is_not_shown() -> None:
     page = (
         "<!doctype html><title>Hidden words</title><h1>Head</h1><script>no()</script><style>no</style>"

@@ -24,6 +24,7 @@ from memory.parse.blocks import Limits, Refusal, Running, Sink, TooMuch, cells
 _PIECE_BYTES: Final = 65_536
 _HEADING: Final = re.compile(r"heading ([1-9])", re.I)
 _DEPTH_MAX: Final = 256
+_WORDS: Final = frozenset({"w:t", "m:t"})  # of text, of a formula
 _SAID_ELSEWHERE: Final = frozenset({"mc:Fallback", "w:moveFrom", "w:pPrChange"})
 """For programs that cannot draw what stands beside it; where a tracked change moved words from, and what style was."""
 _BROKEN: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, KeyError)
@@ -146,7 +147,7 @@ class _Body(ContentHandler):
             self._beside += 1
         elif name == "w:p":
             self._open.append(_Paragraph())
-        elif name == "w:t":
+        elif name in _WORDS:
             self._in_text = True
         elif name == "w:tr":
             self._rows += 1
@@ -158,7 +159,7 @@ class _Body(ContentHandler):
         self._depth -= 1
         if self._beside:
             self._beside -= 1
-        elif name == "w:t":
+        elif name in _WORDS:
             self._in_text = False
         elif name == "w:p" and self._open:
             self._ended(self._open.pop())
@@ -181,8 +182,10 @@ class _Body(ContentHandler):
     def _mark(self, name: str, attrs: object) -> None:
         """What stands inside a paragraph beside its words."""
         said = self._open[-1].text
-        if name == "w:tab":
+        if name in ("w:tab", "w:ptab"):
             said.append("\t")
+        elif name == "w:noBreakHyphen":
+            said.append("-")
         elif name in ("w:br", "w:cr"):
             self._is_ended = _value(attrs, "w:type") == "page"
             self._page += self._is_ended
