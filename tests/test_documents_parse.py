@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -127,6 +129,33 @@ def test_signs_of_a_word_document_that_are_elements_are_said() -> None:
     soft = "<w:r><w:t>Donau</w:t><w:softHyphen/><w:t>dampf</w:t><w:ptab/><w:t>right </w:t></w:r>"
     formula = '<m:oMath xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"><m:r><m:t>E=mc</m:t></m:r>'
     assert word(f"<w:p>{hyphen}{soft}{formula}</m:oMath></w:p>") == [(1, "co-operate Donaudampf\tright E=mc")]
+
+
+def test_a_note_of_a_word_document_stands_behind_what_it_is_a_note_to() -> None:
+    separator = f'<w:footnote w:type="separator" w:id="-1">{words("")}</w:footnote>'
+    notes = f'{separator}<w:footnote w:id="2">{words("The foot, ")}{words("twice.")}</w:footnote>'
+    parts = {
+        "footnotes": f'{notes}<w:footnote w:id="3">{words("Nobody refers to it.")}</w:footnote>',
+        "endnotes": f'<w:endnote w:id="2">{words("The end.")}</w:endnote>',
+    }
+    cell = '<w:tc><w:p><w:r><w:t>A</w:t><w:endnoteReference w:id="2"/></w:r></w:p></w:tc>'
+    body = (
+        '<w:p><w:r><w:t>A claim</w:t><w:footnoteReference w:id="2"/><w:t>.</w:t></w:r></w:p>'
+        f"{words('Behind it.')}<w:tbl><w:tr>{cell}<w:tc>{words('B')}</w:tc></w:tr></w:tbl>"
+    )
+    taken = Taking()
+    document(with_parts(docx([], body=body), parts), taken.sink)
+    assert [block.text for block in taken.blocks] == ["A claim.", "The foot,", "twice.", "Behind it.", "A The end. | B"]
+
+
+def with_parts(content: bytes, parts: dict[str, str]) -> bytes:
+    """A Word document with more of its parts."""
+    more = io.BytesIO(content)
+    word_space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    with zipfile.ZipFile(more, "a") as archive:
+        for name, text in parts.items():
+            archive.writestr(f"word/{name}.xml", f"<w:{name} {word_space}>{text}</w:{name}>")
+    return more.getvalue()
 
 
 def test_html_leaves_out_what_is_not_shown() -> None:

@@ -1,8 +1,9 @@
 """Word documents as blocks: the bytes of a .docx in, headings, paragraphs and table rows with their page out.
 
-Only `word/document.xml`, the styles (which of them are headings) and the title are unpacked, each within a bound that
-counts real bytes, whatever the archive says. XML is read as a stream by defusedxml, which refuses document types and
-entities: Word writes neither. Pages are those of the last time the document was laid out. Refuses other archives.
+Only `word/document.xml`, its notes, the styles (which of them are headings) and the title are unpacked, each within a
+bound that counts real bytes, whatever the archive says. A note stands behind the paragraph that refers to it. XML is
+read as a stream by defusedxml, which refuses document types and entities: Word writes neither. Pages are those of the
+last time the document was laid out. Refuses other archives.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import re
 import zipfile
 import zlib
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 from xml.sax import SAXException
 from xml.sax.handler import ContentHandler
 
 from defusedxml.common import DefusedXmlException
 from defusedxml.sax import make_parser
 
-from memory.parse.blocks import Limits, Refusal, Running, Sink, TooMuch, cells
+from memory.parse.blocks import Kind, Limits, Refusal, Running, Sink, TooMuch, cells
 
 _PIECE_BYTES: Final = 65_536
 _HEADING: Final = re.compile(r"heading ([1-9])", re.I)
@@ -27,6 +28,7 @@ _DEPTH_MAX: Final = 256
 _WORDS: Final = frozenset({"w:t", "m:t"})  # of text, of a formula
 _SAID_ELSEWHERE: Final = frozenset({"mc:Fallback", "w:moveFrom", "w:pPrChange"})
 """For programs that cannot draw what stands beside it; where a tracked change moved words from, and what style was."""
+_NOTES: Final = frozenset({"word/footnotes.xml", "word/endnotes.xml"})
 _BROKEN: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, KeyError)
 
 
@@ -38,7 +40,10 @@ def document(content: bytes, sink: Sink) -> str:
             styles, core = _Styles(), _Core()
             if "word/styles.xml" in names:
                 _read(archive, "word/styles.xml", styles, sink.limits)
-            body = _Body(Running(sink), styles.levels)
+            notes = _Notes()
+            for name in sorted(names & _NOTES):
+                _read(archive, name, _NotesBody(notes), sink.limits)
+            body = _Body(Running(sink), styles.levels, notes.said)
             _read(archive, "word/document.xml", body, sink.limits)
             if "docProps/core.xml" in names:
                 _read(archive, "docProps/core.xml", core, sink.limits)
@@ -118,15 +123,33 @@ class _Paragraph:
     text: list[str] = field(default_factory=list)
     level: int = 0
     page: int = 0  # of its first words
+    notes: list[str] = field(default_factory=list)
+
+
+class _Takes(Protocol):
+    def put(self, text: str, kind: Kind, *, page: int | None = None, level: int = 0) -> None: ...
+
+
+class _Notes:
+    """What each note says, in paragraphs. Mutable: `note` is the one that is read."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, list[str]] = {}
+        self.note = ""
+
+    def put(self, text: str, kind: Kind, *, page: int | None = None, level: int = 0) -> None:
+        """Take the next paragraph."""
+        self.said.setdefault(self.note, []).append(text)
 
 
 class _Body(ContentHandler):
     """The paragraphs and rows, in order."""
 
-    def __init__(self, out: Running, levels: dict[str, int]) -> None:
+    def __init__(self, out: _Takes, levels: dict[str, int], notes: dict[str, list[str]]) -> None:
         super().__init__()
         self._out = out
         self._levels = levels
+        self._notes = notes
         self._page = 1
         self._is_ended = False  # the page, by hand, and no word stands on the next one
         self._open: list[_Paragraph] = []
@@ -195,14 +218,33 @@ class _Body(ContentHandler):
             self._is_ended = False
         elif name == "w:pStyle":
             self._open[-1].level = self._levels.get(_value(attrs, "w:val"), 0)
+        elif name in ("w:footnoteReference", "w:endnoteReference"):
+            note = name.removesuffix("Reference") + _value(attrs, "w:id")
+            self._open[-1].notes += self._notes.pop(note, [])
 
     def _ended(self, one: _Paragraph) -> None:
         text, page = "".join(one.text), one.page or self._page
         if self._rows:
-            self._cell.append(" ".join(text.split()))
+            self._cell += (" ".join(said.split()) for said in (text, *one.notes))
             self._row_page = self._row_page or one.page
-        else:
-            self._out.put(text, "heading" if one.level else "paragraph", page=page, level=one.level)
+            return
+        self._out.put(text, "heading" if one.level else "paragraph", page=page, level=one.level)
+        for note in one.notes:
+            self._out.put(note, "paragraph", page=page)
+
+
+class _NotesBody(_Body):
+    """The notes, each as it would be in the text."""
+
+    def __init__(self, notes: _Notes) -> None:
+        super().__init__(notes, {}, {})
+        self._into = notes
+
+    def startElement(self, name: str, attrs: object) -> None:
+        """Note which one begins."""
+        if name in ("w:footnote", "w:endnote"):
+            self._into.note = name + _value(attrs, "w:id")
+        super().startElement(name, attrs)
 
 
 def _value(attrs: object, name: str) -> str:
