@@ -21,7 +21,7 @@ from bench.documents_files import TYPES, Hostile, docx, hostile, paragraphs, pdf
 from memory.adapters.parsing import ParseBounds, ParseProcess
 from memory.documents import Parsed
 from memory.errors import RateLimited, Refused, StoreUnavailable, TooLarge, Unprocessable
-from memory.parse import plain
+from memory.parse import html, plain
 from memory.parse.blocks import BLOCK_CHARS_MAX, Block, Limits, Refusal, Sink, TooMuch, clean
 from memory.parse.docx import document
 from memory.parse.sniff import CSV, DOCX, HTML, JSON, MARKDOWN, PDF, TEXT, recognised
@@ -169,6 +169,24 @@ def test_html_leaves_out_what_is_not_shown() -> None:
     assert [(block.kind, block.text) for block in parsed.blocks] == [
         ("heading", "Head"), ("paragraph", "Yes & more"), ("row", "a | b"), ("row", "1 | 2"), ("code", "x\n  y"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        "<svg>" + "<path d='M0 0'/>" * 10_001 + "</svg>",
+        "<script>" + "for(i=0;i<n;i++){};" * 10_001 + "</script>",
+        "<style>" + "/* a<b */" * 10_001 + "</style>",
+        "<!--" + "<b>" * 10_001 + "-->",
+        "<video>" + "<source src=a><track>" * 10_001 + "</video>",
+        "<p>one" + "<option>" * 10_001,
+    ],
+)
+def test_html_is_not_deep_by_what_nests_nothing(unseen: str) -> None:
+    """A page that a notebook or a plotting library wrote has its script, of megabytes, and its pictures in it."""
+    taken = Taking()
+    html.page(f"<html><body>{unseen}<p>The words.</p>", taken.sink)
+    assert taken.blocks[-1].text == "The words."
 
 
 def test_rows_of_a_table_name_their_columns_and_their_place() -> None:

@@ -7,6 +7,7 @@ recursion: nesting costs no stack. Offsets are those of the text that is shown, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,9 +23,13 @@ _BLOCKS = """address article aside blockquote body caption dd details div dl dt 
 _BLOCK: Final = frozenset(_BLOCKS.split())
 _HEADING: Final = {f"h{level}": level for level in range(1, 7)}
 # Without a closing tag more often than not, so they say nothing of the depth.
-_BARE = "p li td th tr dt dd option area base br col embed hr img input link meta param wbr"
+_BARE = "p li td th tr dt dd option area base br col embed hr img input link meta param source track wbr"
 _OFTEN_OPEN: Final = frozenset(_BARE.split())
-_TAG: Final = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_TAG: Final = re.compile(r"<!--|<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_RAW: Final = {name: re.compile(f"</{name}", re.I) for name in ("script", "style", "textarea", "title", "xmp")}
+"""What stands in them is no element, whatever it looks like."""
+_DRAWN: Final = frozenset({"svg", "math"})
+_LEAF: Final = re.compile(r"[^<>]*/>")  # in what is drawn; anywhere else such an element is open
 DEPTH_MAX: Final = 10_000
 """Lexbor looks through the open elements at each tag: .2 s at this depth, 52 s at 300,000. Browsers stop at 512."""
 _HIDDEN_STYLE: Final = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.I)
@@ -84,12 +89,29 @@ def page(text: str, sink: Sink) -> str:
 
 def _refuse_depth(text: str) -> None:
     """Raise Refusal for a page nested deeper than DEPTH_MAX, before it is parsed."""
-    depth = 0
-    for match in _TAG.finditer(text):
-        if match[2].lower() not in _OFTEN_OPEN:
-            depth = max(0, depth - 1) if match[1] else depth + 1
+    depth, is_drawn = 0, False
+    for match in _tags(text):
+        closes, name = bool(match[1]), match[2].lower()
+        is_drawn = not closes if name in _DRAWN else is_drawn
+        if name not in _OFTEN_OPEN and not (is_drawn and not closes and _LEAF.match(text, match.end())):
+            depth = max(0, depth - 1) if closes else depth + 1
             if depth > DEPTH_MAX:
                 raise Refusal(f"the HTML is nested deeper than {DEPTH_MAX} elements")
+
+
+def _tags(text: str) -> Iterator[re.Match[str]]:
+    """Where an element may begin or end: not in a comment, nor in a script."""
+    at = 0
+    while (match := _TAG.search(text, at)) is not None:
+        at = match.end()
+        if match[2] is None:
+            closed = text.find("-->", match.start() + 2)
+            at = closed if closed >= 0 else len(text)
+            continue
+        yield match
+        if not match[1] and (closing := _RAW.get(match[2].lower())) is not None:
+            end = closing.search(text, at)
+            at = end.start() if end else len(text)
 
 
 def _next(node: LexborNode, top: LexborNode | None, open_: _Open) -> LexborNode | None:
