@@ -281,6 +281,41 @@ def test_a_type_goes_by_what_the_file_holds(content: bytes, name: str, declared:
 
 
 @pytest.mark.parametrize(
+    ("charset", "codec", "text"),
+    [
+        ("iso-8859-1", "cp1252", "“quoted” – 5 €"),
+        ("latin1", "latin-1", "caf\xe9 \x81"),
+        ("shift_jis", "cp932", "① 日本"),
+        ("x-sjis", "cp932", "日本"),
+        ("gb2312", "gbk", "镕基"),
+        ("euc-kr", "cp949", "똠방각하"),
+        ("big5", "big5hkscs", "香港嘅"),
+        ("windows-1255", "cp1255", "שלום"),
+        ("iso-8859-8-i", "iso8859-8", "שלום"),
+        ("windows-1256", "cp1256", "سلام"),
+        ("tis-620", "cp874", "สวัสดี"),
+        ("windows-874", "cp874", "สวัสดี"),
+        ("windows-1258", "cp1258", "Đà"),
+        ("koi8-u", "koi8-u", "Київ"),
+        ("x-mac-cyrillic", "mac-cyrillic", "Київ"),
+        ("iso-8859-4", "iso8859-4", "ķīlis"),
+        ("iso-2022-jp", "iso2022_jp", "日本"),
+        ("utf-16", "utf-8", "grün"),
+        ("windows-1252", "utf-8", "grün"),
+    ],
+)
+def test_a_page_is_read_in_the_encoding_that_it_names_as_browsers_read_it(charset: str, codec: str, text: str) -> None:
+    """In the process, where what was not loaded before is there no more. The last two say what they are not."""
+    page = f"<html><meta charset={charset}><p>".encode() + text.encode(codec)
+    assert [block.text for block in parse(page, "a.html").blocks] == [text]
+
+
+def test_a_text_about_a_page_is_not_in_the_encoding_of_which_it_tells() -> None:
+    text = 'Über `<meta charset="iso-8859-1">` in alten Seiten.'
+    assert recognised(text.encode(), "a.md", "").text == text
+
+
+@pytest.mark.parametrize(
     ("content", "name", "declared", "both"),
     [
         (pdf([["x"]]), "a.txt", "", (TEXT, PDF)),

@@ -19,9 +19,11 @@ from typing import Final
 # that HTML, CSV and the fonts of PDFs name.
 _MODULES: Final = """pypdf._codecs.core_font_metrics pypdf._configuration pypdf._encryption pypdf._page pypdf.filters
     pypdf.xmp"""
-_ENCODINGS: Final = """ascii latin-1 cp1250 cp1251 cp1252 cp1253 cp1254 cp1257 iso8859-2 iso8859-5 iso8859-7 iso8859-9
-    iso8859-15 koi8-r mac-roman cp437 utf-7 utf-8-sig utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be gbk gb2312
-    gb18030 big5 big5hkscs shift_jis cp932 euc_jp iso2022_jp euc_kr cp949 charmap"""
+_ENCODINGS: Final = """ascii latin-1 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 iso8859-2 iso8859-3
+    iso8859-4 iso8859-5 iso8859-6 iso8859-7 iso8859-8 iso8859-9 iso8859-10 iso8859-13 iso8859-14 iso8859-15 iso8859-16
+    koi8-r koi8-u mac-roman mac-cyrillic cp437 cp850 cp852 cp866 cp874 tis-620 utf-7 utf-8-sig utf-16 utf-16-le
+    utf-16-be utf-32 utf-32-le utf-32-be gbk gb2312 gb18030 big5 big5hkscs shift_jis cp932 euc_jp iso2022_jp euc_kr
+    cp949 charmap"""
 _DIES_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 _NICENESS: Final = 15
 

@@ -82,6 +82,17 @@ _ANY_TAG: Final = re.compile(
 )
 _META_CHARSET: Final = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w:.-]{1,40})", re.I)
 _HEAD_BYTES: Final = 1_024
+# By Python's names: what is named by a part of it, as the WHATWG and all browsers read it.
+_READ_AS: Final = {
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "tis-620": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "big5": "big5hkscs",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +180,8 @@ def _decoded(content: bytes, charset: str | None, *, html: bool) -> str:
     for mark, encoding in _BOMS:
         if content.startswith(mark):
             return _as(content[len(mark) :], encoding)
-    if charset is None and html and (found := _META_CHARSET.search(content[:_HEAD_BYTES])):
-        charset = found[1].decode("ascii")
+    if charset is None and html:
+        charset = _named_in(content)
     if charset is not None:
         return _not_binary(_as(content, charset))
     try:
@@ -184,9 +195,27 @@ def _decoded(content: bytes, charset: str | None, *, html: bool) -> str:
         ) from fault
 
 
-def _as(content: bytes, charset: str) -> str:
+def _named_in(content: bytes) -> str | None:
+    """The encoding that a page names; None for what is UTF-8 whatever it says. One that is all ASCII is believed."""
+    found = _META_CHARSET.search(content[:_HEAD_BYTES])
+    named = None if found is None else found[1].decode("ascii").lower()
+    if named is None or named.startswith("iso-2022"):
+        return named
     try:
-        return content.decode(charset)  # LookupError too where it decodes to no text ("zlib")
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return named
+    return None
+
+
+def _as(content: bytes, charset: str) -> str:
+    name = charset.strip().lower().removeprefix("x-").removesuffix("-i")
+    try:
+        known = codecs.lookup(re.sub(r"^windows-(?=\d)", "cp", name)).name
+        try:
+            return content.decode(_READ_AS.get(known, known))
+        except UnicodeDecodeError:
+            return content.decode(known)  # LookupError too where it decodes to no text ("zlib")
     except (LookupError, ValueError, OSError) as fault:  # OSError: one that was not loaded before files were shut
         if isinstance(fault, UnicodeDecodeError):
             raise Refusal(f"the text is not {charset[:40]} as it says (byte {fault.start})") from fault
