@@ -189,6 +189,22 @@ def test_html_is_not_deep_by_what_nests_nothing(unseen: str) -> None:
     assert taken.blocks[-1].text == "The words."
 
 
+def shown(page: str) -> list[tuple[str, int, str]]:
+    """Kinds, levels and texts of a page."""
+    taken = Taking()
+    html.page(page, taken.sink)
+    return [(block.kind, block.level, block.text) for block in taken.blocks]
+
+
+def test_a_heading_is_one_whatever_stands_in_it() -> None:
+    assert shown("<h1><a href=x><div>The head</div></a></h1><p>Words<h2><p>Of two</p><p>lines</p></h2>More") == [
+        ("heading", 1, "The head"), ("paragraph", 0, "Words"),
+        ("heading", 2, "Of two"), ("heading", 2, "lines"), ("paragraph", 0, "More"),
+    ]  # fmt: skip
+    table_first = "<table><tr><td><h3>A</h3><td>B</table><h3></h3>Words"
+    assert shown(table_first) == [("row", 0, "A | B"), ("paragraph", 0, "Words")]
+
+
 def test_rows_of_a_table_name_their_columns_and_their_place() -> None:
     text = 'name;town\nAda;"Bled;\nLake"\n\nBob;Graz\n'
     taken = Taking()

@@ -44,8 +44,9 @@ class _Open:
     row: list[str] = field(default_factory=list)
     in_row: int = 0
     in_pre: int = 0
+    level: int = 0  # of the heading that is being read
 
-    def flush(self, kind: Kind = "paragraph", level: int = 0) -> None:
+    def flush(self, kind: Kind = "paragraph") -> None:
         """What was read since the last border is a block, or a part of the row under way."""
         said = "".join(self.text)
         self.text.clear()
@@ -53,7 +54,7 @@ class _Open:
         if self.in_row:
             self.row.append(said)
         else:
-            self.out.put(said, kind, level=level)
+            self.out.put(said, "heading" if self.level else kind, level=self.level)
 
     def end_row(self) -> None:
         """The row is whole."""
@@ -139,6 +140,7 @@ def _enter(node: LexborNode, open_: _Open) -> bool:
         return False
     if tag in _BLOCK or tag in ("td", "th"):
         open_.flush()
+    open_.level = _HEADING.get(tag, open_.level)
     open_.in_row += tag == "tr"
     open_.in_pre += tag == "pre"
     return True
@@ -148,8 +150,9 @@ def _leave(node: LexborNode, open_: _Open) -> None:
     tag = node.tag or ""
     if tag == "tr":
         open_.end_row()
-    elif tag in _HEADING and not open_.in_row:
-        open_.flush("heading", _HEADING[tag])
+    elif tag in _HEADING:
+        open_.flush()
+        open_.level = 0
     elif tag == "pre":
         open_.flush("code")
         open_.in_pre -= 1
