@@ -205,6 +205,11 @@ def test_a_heading_is_one_whatever_stands_in_it() -> None:
     assert shown(table_first) == [("row", 0, "A | B"), ("paragraph", 0, "Words")]
 
 
+@pytest.mark.parametrize("tag", ["center", "dir", "hgroup", "legend", "listing", "menu", "search", "xmp"])
+def test_what_is_shown_as_a_block_is_not_joined_to_what_stands_beside_it(tag: str) -> None:
+    assert [text for _, _, text in shown(f"one<{tag}>two</{tag}>three")] == ["one", "two", "three"]
+
+
 def test_rows_of_a_table_name_their_columns_and_their_place() -> None:
     text = 'name;town\nAda;"Bled;\nLake"\n\nBob;Graz\n'
     taken = Taking()

@@ -18,8 +18,9 @@ from memory.parse.blocks import Kind, Refusal, Running, Sink, cells
 _UNSEEN: Final = frozenset(
     {"script", "style", "noscript", "template", "svg", "math", "iframe", "object", "head", "select", "canvas", "title"}
 )
-_BLOCKS = """address article aside blockquote body caption dd details div dl dt fieldset figcaption figure footer form
-    h1 h2 h3 h4 h5 h6 header hr html li main nav ol p pre section summary table tbody tfoot thead tr ul"""
+_BLOCKS = """address article aside blockquote body caption center dd details dir div dl dt fieldset figcaption figure
+    footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li listing main menu nav ol p pre search section summary
+    table tbody tfoot thead tr ul xmp"""
 _BLOCK: Final = frozenset(_BLOCKS.split())
 _HEADING: Final = {f"h{level}": level for level in range(1, 7)}
 # Without a closing tag more often than not, so they say nothing of the depth.
