@@ -24,6 +24,7 @@ from memory.errors import RateLimited, Refused, StoreUnavailable, TooLarge, Unpr
 from memory.parse import html, plain
 from memory.parse.blocks import BLOCK_CHARS_MAX, Block, Limits, Refusal, Sink, TooMuch, clean
 from memory.parse.docx import document
+from memory.parse.pdf import undivided
 from memory.parse.sniff import CSV, DOCX, HTML, JSON, MARKDOWN, PDF, TEXT, recognised
 from memory.parse.tables import table, tree
 
@@ -208,6 +209,13 @@ def test_a_heading_is_one_whatever_stands_in_it() -> None:
 @pytest.mark.parametrize("tag", ["center", "dir", "hgroup", "legend", "listing", "menu", "search", "xmp"])
 def test_what_is_shown_as_a_block_is_not_joined_to_what_stands_beside_it(tag: str) -> None:
     assert [text for _, _, text in shown(f"one<{tag}>two</{tag}>three")] == ["one", "two", "three"]
+
+
+def test_where_a_word_may_be_divided_it_is_not() -> None:
+    """A soft hyphen is seen at the end of a line alone, in a PDF always; a search for the whole word is to find it."""
+    assert shown("<p>Donau&shy;dampf\u00adschiff") == [("paragraph", 0, "Donaudampfschiff")]
+    assert word(words("Donau\u00addampf")) == [(1, "Donaudampf")]
+    assert undivided("Donau\u00ad \n dampf is well\u00adknown,\nDonau\u00ad") == "Donaudampf is well-known,\nDonau-"
 
 
 def test_rows_of_a_table_name_their_columns_and_their_place() -> None:

@@ -140,8 +140,8 @@ class Running:
         self._at = 0
 
     def put(self, text: str, kind: Kind, *, page: int | None = None, level: int = 0) -> None:
-        """Hand on the next block. Raises TooMuch."""
-        said = text.strip()
+        """Hand on the next block, without its soft hyphens: they divide no word that is shown. Raises TooMuch."""
+        said = text.replace("\u00ad", "").strip()
         if said:
             self._sink.put(Block(said, kind, self._at, self._at + len(said), page, level))
             self._at += len(said) + 2

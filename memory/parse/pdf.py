@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from memory.parse.blocks import HEADING_CHARS_MAX, Block, Refusal, Sink, TooMuch
 from memory.parse.plain import paragraphs
 
 _OUTLINE_MAX: Final = 5_000
+_DIVIDED: Final = re.compile(r"\u00ad[ \t]*\n[ \t]*")
 _UNREAD: Final = "[Page {} of this PDF is broken and could not be read.]"
 # What pypdf raises for a broken file beside its own errors: it reads what it is told by the file.
 _BROKEN: Final = (
@@ -50,7 +52,7 @@ def document(content: bytes, sink: Sink) -> str:
         for level, title in titles.get(number, ()):
             sink.put(Block(title, "heading", base, base, number + 1, level))
         try:
-            text = reader.pages[number].extract_text()
+            text = undivided(reader.pages[number].extract_text())
         except LimitReachedError as fault:
             raise TooMuch(
                 f"page {number + 1} of the PDF unpacks to more than a page may: save it again from what made it"
@@ -65,6 +67,11 @@ def document(content: bytes, sink: Sink) -> str:
             raise Refusal(f"the PDF is broken: none of its {count} pages can be read")
         raise Refusal("the PDF has no text (a scan?): run it through text recognition first")
     return _title(reader)
+
+
+def undivided(text: str) -> str:
+    """A page's text with the words whole that the ends of its lines divide; a soft hyphen within a line is shown."""
+    return _DIVIDED.sub("", text).replace("\u00ad", "-")
 
 
 def _opened(content: bytes) -> PdfReader:
