@@ -251,7 +251,9 @@ class ImportLine:
 
 @dataclass(frozen=True, slots=True)
 class ImportChunk:
-    """Some lines of one import, stored in one transaction. `exchange_id` is the idempotency key of the chunk."""
+    """Some lines of one import, stored in one transaction. `exchange_id` is the idempotency key of the chunk, `ceiling`
+    the label above which who sends it sees nothing, None for no such bound.
+    """
 
     exchange_id: UUID
     import_id: UUID
@@ -261,6 +263,7 @@ class ImportChunk:
     on_conflict: Literal["error", "update"]
     arrived_at: datetime
     lines: tuple[ImportLine, ...]
+    ceiling: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,10 @@ def unpack_captured(payload: bytes) -> Captured:
 
 def pack_import(chunk: ImportChunk) -> bytes:
     """Some import lines as bytes."""
-    return zlib.compress(_join(_fields(chunk), b""), 1)
+    head = _fields(chunk)
+    if chunk.ceiling is None:  # a worker of an older version knows no such field
+        del head["ceiling"]
+    return zlib.compress(_join(head, b""), 1)
 
 
 def unpack_import(payload: bytes) -> ImportChunk:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from memory.chain import Digest
 from memory.model import LineConflict, NewFact, NewMemory, NewProcedure, SessionRef, TombstoneKind, Turn
 from policies.cascade import Visibility
-from policies.labels import Sensitivity
+from policies.labels import Sensitivity, within_ceiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,17 @@ class ImportItem:
 
 @dataclass(frozen=True, slots=True)
 class KnownLine:
-    """A line the store has. `source_id` None: known by its digest alone."""
+    """A line the store has, and how sensitive its turn is. `source_id` None: known by its digest alone."""
 
     event_id: UUID
     session_id: UUID
     source_id: str | None
     line_digest: bytes | None
+    sensitivity: str
+
+    def is_above(self, ceiling: str | None) -> bool:
+        """Whether who has this ceiling may neither see nor change it."""
+        return ceiling is not None and not within_ceiling(Sensitivity(self.sensitivity), Sensitivity(ceiling))
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ UPLOAD: Final = 0  # the "line" of what concerns the upload as a whole
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one call wants. `session` is where lines without one go."""
+    """What one call wants. `session` is where lines without one go; `ceiling`: above this label it sees nothing."""
 
     scope: Scope
     session: str
@@ -66,6 +66,7 @@ class Order:
     wait: bool
     now: datetime
     hide: Callable[[str], str] = str
+    ceiling: str | None = None
 
 
 class TakesRecords(Protocol):
@@ -267,6 +268,7 @@ class ImportRun:
             on_conflict=order.on_conflict,
             arrived_at=order.now,
             lines=lines,
+            ceiling=order.ceiling,
         )
         if await self._shielded(chunk) == "none":
             raise Stopped(lines[0].line, "not durable: queue and spool both refuse; send from this line on again")

@@ -50,6 +50,7 @@ class Import:
             wait=_wait(given.get("wait", "true")),
             now=caller.now,
             hide=caller.credential.hide,
+            ceiling=caller.credential.ceiling.value if caller.credential.ceiling is not None else None,
         )
         names = {"user": order.scope.user, "project": order.scope.project, "agent": order.scope.agent}
         said = {"trusted": order.trusted, "on_conflict": order.on_conflict}

@@ -15,6 +15,7 @@ from tests.e2e import test_artifacts_e2e as artifacts
 from tests.e2e import test_documents_e2e as documents
 from tests.e2e.test_keys_e2e import Keyed
 from tests.service_fixture import serving
+from tests.test_api_e2e import Api
 
 USUAL = ("--can", "memory:read:own", "--can", "memory:write")
 ERASES = (*USUAL, "--can", "memory:erase")
@@ -350,6 +351,25 @@ def test_a_checkpoint_takes_along_no_persona_that_the_key_may_not_see(keyed: Key
 
 
 # ------------------------------------------------------------ receipts
+
+
+def test_an_import_replaces_no_turn_that_the_key_may_not_see(keyed: Keyed) -> None:
+    high = keyed.make("sees all", "--user", "i-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
+    low = keyed.make("sees little", "--user", "i-ada", *USUAL, "--sensitivity-max", "internal")["secret"]
+    put(
+        keyed,
+        high,
+        line(MERGER, "s", "secret", source_id="i-merger"),
+        line("Lunch is at noon.", "s", source_id="i-lunch"),
+    )
+    api = Api(keyed.service.url, "")
+    api._scope = {"Authorization": f"Bearer {low}"}
+    lines = [line("It is called Punschkrapfen.", "s", source_id="i-merger"), line("At one.", "s", source_id="i-lunch")]
+    for query, done in (("", 0), ("?on_conflict=update", 1)):
+        *told, last = api.take_in(*lines, query=query)
+        errors = {one["line"]: one["error"] for one in told if "error" in one}
+        assert (errors[1], last["done"]) == ("its source_id is taken: choose another", done)
+    assert {one["content"] for one in listed(keyed, high) if one["kind"] == "episodic"} == {MERGER, "At one."}
 
 
 def test_an_erasure_is_shown_in_the_scope_that_asked_for_it(keyed: Keyed) -> None:

@@ -44,6 +44,7 @@ from policies.text import storable
 _NOTHING_FORGOTTEN: Final = Digests()
 _NO_BOUNDS: Final = Budgets()
 _CONFLICT: Final = "known with another content (send it with ?on_conflict=update to replace it)"
+_TAKEN: Final = "its source_id is taken: choose another"
 _FORGOTTEN: Final = "was forgotten and is not taken again"
 
 
@@ -257,13 +258,17 @@ class _Storing:
                 sorted_.new.append(item)
             elif stored.line_digest == turn.line_digest:
                 continue
+            elif stored.is_above(self._chunk.ceiling):
+                sorted_.conflicts.append(LineConflict(item.line, _TAKEN))
+                continue
             elif self._chunk.on_conflict == "update":
                 sorted_.changed[stored.event_id] = item
             else:
                 sorted_.conflicts.append(LineConflict(item.line, _CONFLICT))
                 continue
             event_id = turn.event_id if stored is None else stored.event_id
-            now_known = KnownLine(event_id, item.session.session_id, turn.source_id, turn.line_digest)
+            label = turn.sensitivity.value if stored is None else stored.sensitivity
+            now_known = KnownLine(event_id, item.session.session_id, turn.source_id, turn.line_digest, label)
             if turn.source_id is not None:
                 by_source[turn.source_id] = now_known
             elif turn.line_digest is not None:
