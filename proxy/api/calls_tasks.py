@@ -83,6 +83,6 @@ TASK_CALLS: Final = (
         "Bring back a task that was deleted.",
         said.TaskSaid,
         parameters=("id", "scope"),
-        errors=(*CALLER, "not_found", "conflict"),
+        errors=(*CALLER, "not_found", "conflict", "too_large"),
     ),
 )

@@ -42,7 +42,7 @@ class KeepsTasks(Protocol):
         now: datetime,
         note: Note,
     ) -> Task:
-        """The next version. Raises NotFound, Conflict."""
+        """The next version. Raises NotFound, Conflict, TooLarge."""
 
     async def delete(self, scope: Scope, task_id: UUID, *, now: datetime, note: Note) -> None:
         """Hide it. Raises NotFound."""
@@ -50,7 +50,7 @@ class KeepsTasks(Protocol):
     async def undelete(
         self, scope: Scope, task_id: UUID, *, now: datetime, note: Note, may: Callable[[Task], None]
     ) -> Task:
-        """Bring it back. Raises NotFound, Conflict."""
+        """Bring it back. Raises NotFound, Conflict, TooLarge."""
 
     async def one(self, scope: Scope, task_id: UUID) -> Task:
         """A task. Raises NotFound."""

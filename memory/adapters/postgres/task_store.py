@@ -70,9 +70,7 @@ class TaskStore:
             if session is not None:
                 await batch.open_session(tx, Place(scope.tenant, scope_id, subject_id, new_id(), now), session, now)
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
-            known = await tx.fetch("tasks_newest", scope.tenant, scope_id, *_first(), list(OPEN), None, OPEN_MAX)
-            if len(known) + len(new) > OPEN_MAX:
-                raise TooLarge(f"a scope has at most {OPEN_MAX} open tasks; end or delete some", param="tasks")
+            await _require_room(tx, scope, scope_id, sum(one.status in OPEN for one in new), "tasks")
             session_id = session.session_id if session else None
             needs = {one.task_id: one.needs for one in new}
             status = await _statuses(tx, scope, scope_id, frozenset().union(*needs.values()) - needs.keys())
@@ -116,7 +114,7 @@ class TaskStore:
         note: Note,
     ) -> Task:
         """The next version of a task. Raises NotFound: the task, a need, the checkpoint; Conflict: another version, a
-        move that is none, a circle.
+        move that is none, a circle; TooLarge where it is taken up again beside too many.
         """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
@@ -132,6 +130,8 @@ class TaskStore:
             checkpoint_id = known["checkpoint_id"] if new.checkpoint_id == "as it is" else new.checkpoint_id
             await _require_checkpoints(tx, scope, {checkpoint_id} - {known["checkpoint_id"]})
             await _require_move(tx, scope, scope_id, known, new.status)
+            if known["status"] not in OPEN:
+                await _require_room(tx, scope, scope_id, int(new.status in OPEN), "status")
             place = Place(scope.tenant, scope_id, subject_id, task_id, now)
             await add_next_version(
                 tx, place, known["memory_id"], new.memory, changed=changed, add_embedding=self._add_embedding
@@ -149,8 +149,8 @@ class TaskStore:
     async def undelete(
         self, scope: Scope, task_id: UUID, *, now: datetime, note: Note, may: Callable[[Task], None]
     ) -> Task:
-        """Bring it back, within 30 days. Raises NotFound, Conflict for a circle that would be closed, and what `may`
-        does: then nothing changes.
+        """Bring it back, within 30 days. Raises NotFound, TooLarge, Conflict for a circle that would be closed, and
+        what `may` does: then nothing changes.
         """
         await self._hide(scope, task_id, None, now, note, may)
         return await self.one(scope, task_id)
@@ -169,6 +169,8 @@ class TaskStore:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             found = await tx.row("lock_task", scope.tenant, scope_id, task_id)
             known = require_turn(found, "task", at, now)
+            if at is None:
+                await _require_room(tx, scope, scope_id, int(known["status"] in OPEN), "id")
             await tx.run("mark_task_deleted", scope.tenant, task_id, at)
             if at is None:
                 edges = await tx.fetch("edges_of_tasks", scope.tenant, [task_id])
@@ -252,6 +254,15 @@ async def _locked(tx: Transaction, scope: Scope, scope_id: int, task_id: UUID) -
     if row is None or row["deleted_at"] is not None:
         raise NotFound(_NONE)
     return row
+
+
+async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int, param: str) -> None:
+    """So many more tasks may be open. Raises TooLarge."""
+    if not more:
+        return
+    known = await tx.fetch("tasks_newest", scope.tenant, scope_id, *_first(), list(OPEN), None, OPEN_MAX)
+    if len(known) + more > OPEN_MAX:
+        raise TooLarge(f"a scope has at most {OPEN_MAX} open tasks; end or delete some", param=param)
 
 
 async def _statuses(tx: Transaction, scope: Scope, scope_id: int, task_ids: Set[UUID]) -> dict[UUID, Status]:

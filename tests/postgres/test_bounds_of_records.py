@@ -1,0 +1,74 @@
+"""How many records a scope may have holds by whatever way there would be one more."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from memory.adapters.postgres import task_store
+from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.task_store import TaskStore
+from memory.audit import noted
+from memory.errors import TooLarge
+from memory.ids import new_id
+from memory.model import NewMemory
+from memory.tasks import NewTask, Task, TaskChange
+from policies.labels import Integrity, Sensitivity
+from policies.task import Status
+from tests.postgres.seed import SUBJECT, T0, stores
+from tests.postgres_fixture import DIM, TestDatabase
+
+
+async def key_of(_: UUID) -> bytes:
+    return bytes(32)
+
+
+def memory(text: str) -> NewMemory:
+    return NewMemory(
+        memory_id=new_id(),
+        kind="semantic",
+        content=text,
+        content_key=b"",
+        role="user",
+        integrity=Integrity.USER,
+        sensitivity=Sensitivity.INTERNAL,
+        origin="task",
+        importance=0.5,
+        confidence=1.0,
+        occurred_at=T0,
+        extractor_version="test",
+        source_turns=(),
+        windows=((0, len(text)),),
+        vectors=np.full((1, DIM), 0.05, np.float32),
+        attributes={"title": text},
+    )
+
+
+async def test_no_more_tasks_are_open_than_may_be_however_one_comes_to_be(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_store, "OPEN_MAX", 2)
+    async with stores(postgres) as made:
+        scope = made.scope()
+        store = TaskStore(made.database, made.scopes, postgres.embeddings, AuditLog(made.database, key_of))
+        more: Any = {"now": T0, "note": noted(scope.tenant, "test", "task.add", at=T0)}
+
+        async def add(*statuses: Status) -> list[Task]:
+            new = [NewTask(new_id(), status, memory("Paint it"), frozenset()) for status in statuses]
+            return await store.add(scope, SUBJECT, new, None, "open", **more)
+
+        (gone,) = await add("queued")
+        await store.delete(scope, gone.task_id, **more)
+        await add("queued", "running")
+        (over,) = await add("done")
+        with pytest.raises(TooLarge):
+            await add("queued")
+        with pytest.raises(TooLarge):
+            change = TaskChange("queued", memory("Paint it"), None)
+            await store.change(scope, SUBJECT, over.task_id, 1, change, "open", **more)
+        with pytest.raises(TooLarge):
+            await store.undelete(scope, gone.task_id, may=lambda _: None, **more)
+        assert len((await store.page(scope, limit=9)).rows) == 3
