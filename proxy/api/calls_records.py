@@ -171,6 +171,6 @@ RECORDS: Final = (
         "Bring back the persona of this name that was deleted last.",
         schemas_persona.PersonaSaid,
         parameters=("persona", "scope"),
-        errors=(*CALLER, "not_found", "conflict"),
+        errors=(*CALLER, "not_found", "conflict", "too_large"),
     ),
 )

@@ -29,7 +29,7 @@ class KeepsPersonas(Protocol):
     async def undelete(
         self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[Persona], None]
     ) -> Persona:
-        """Bring it back. Raises NotFound, Conflict."""
+        """Bring it back. Raises NotFound, Conflict, TooLarge."""
 
     async def one(self, scope: Scope, name: str) -> Persona:
         """A persona. Raises NotFound."""

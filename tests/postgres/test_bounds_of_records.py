@@ -8,13 +8,15 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from memory.adapters.postgres import task_store
+from memory.adapters.postgres import persona_store, task_store
 from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.persona_store import PersonaStore
 from memory.adapters.postgres.task_store import TaskStore
 from memory.audit import noted
 from memory.errors import TooLarge
 from memory.ids import new_id
 from memory.model import NewMemory
+from memory.personas import NewPersona
 from memory.tasks import NewTask, Task, TaskChange
 from policies.labels import Integrity, Sensitivity
 from policies.task import Status
@@ -72,3 +74,20 @@ async def test_no_more_tasks_are_open_than_may_be_however_one_comes_to_be(
         with pytest.raises(TooLarge):
             await store.undelete(scope, gone.task_id, may=lambda _: None, **more)
         assert len((await store.page(scope, limit=9)).rows) == 3
+
+
+async def test_no_more_personas_are_live_than_are_listed(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(persona_store, "PERSONAS_MAX", 2)
+    async with stores(postgres) as made:
+        scope = made.scope()
+        store = PersonaStore(made.database, made.scopes, postgres.embeddings, AuditLog(made.database, key_of))
+        more: Any = {"now": T0, "note": noted(scope.tenant, "test", "persona.save", at=T0)}
+        for name in ("b", "c"):
+            await store.save(scope, SUBJECT, NewPersona(name, {}, memory(name)), **more)
+        await store.delete(scope, "b", **more)
+        await store.save(scope, SUBJECT, NewPersona("a", {}, memory("a")), **more)
+        with pytest.raises(TooLarge):
+            await store.undelete(scope, "b", may=lambda _: None, **more)
+        assert [one.name for one in await store.all_of(scope)] == ["a", "c"]

@@ -52,8 +52,7 @@ class PersonaStore:
         place = Place(scope.tenant, scope_id, subject_id, self._ids(), now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
-            if len(await tx.fetch("personas_of_scope", scope.tenant, scope_id, PERSONAS_MAX)) >= PERSONAS_MAX:
-                raise TooLarge(f"a scope holds at most {PERSONAS_MAX} personas; delete some", param="name")
+            await _require_room(tx, scope, scope_id)
             await add_own_memory(
                 tx,
                 place,
@@ -104,8 +103,8 @@ class PersonaStore:
     async def undelete(
         self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[Persona], None]
     ) -> Persona:
-        """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, Conflict, and what
-        `may` does: then nothing changes.
+        """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, Conflict, TooLarge,
+        and what `may` does: then nothing changes.
         """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
@@ -113,6 +112,7 @@ class PersonaStore:
             gone = await tx.row("deleted_persona", scope.tenant, scope_id, name)
             if gone is None or gone["deleted_at"] < now - UNDO:
                 raise NotFound(f"no persona of this name was deleted in the last {UNDO.days} days")
+            await _require_room(tx, scope, scope_id)
             if await tx.row("mark_persona_deleted", scope.tenant, gone["persona_id"], None) is None:
                 raise _taken()
             await turn_memory(tx, scope.tenant, scope_id, gone["memory_id"], None, changed=changed, now=now)
@@ -144,6 +144,12 @@ class PersonaStore:
 
 def _taken() -> Conflict:
     return Conflict("a persona of this name is there already: choose another, or change that one", param="name")
+
+
+async def _require_room(tx: Transaction, scope: Scope, scope_id: int) -> None:
+    """One more may be live: the list of them is read whole. Raises TooLarge."""
+    if len(await tx.fetch("personas_of_scope", scope.tenant, scope_id, PERSONAS_MAX)) >= PERSONAS_MAX:
+        raise TooLarge(f"a scope holds at most {PERSONAS_MAX} personas; delete some", param="name")
 
 
 async def _locked(tx: Transaction, scope: Scope, scope_id: int, name: str) -> Any:
