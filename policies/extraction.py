@@ -19,12 +19,12 @@ from typing import Final
 
 from policies.fact import Fact
 from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TRIGGER, UNREAL, Rule
-from policies.fact_patterns_denied import no_event, no_version
+from policies.fact_patterns_denied import no_event, no_value, no_version
 from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
 from policies.fact_patterns_team import Told, corrects, told
-from policies.fact_patterns_time import is_over, meaning, validity, values_in
+from policies.fact_patterns_time import DATE, is_over, meaning, validity, values_in
 from policies.fact_patterns_values import Stated, stated_values
 from policies.fact_patterns_words import PERSONS, TOOLS, as_object, head_and_rest, in_third_person, normalised
 from policies.standing import CHARS_MAX
@@ -95,8 +95,7 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
             *(
                 _from_value(said, one, sentence, voice, said_at)
                 for one in stated_values(masked, sentence.start, sentence.end, values)
-                if one.shape != "time"
-                or not no_event(said[sentence.start : one.value.start], said[one.value.end : sentence.end])
+                if _is_so(said, sentence, one)
             ),
         ]
         ranges = ((fact.span[0] - sentence.start, fact.span[1] - sentence.start) for fact in facts)
@@ -216,6 +215,14 @@ def _holds(said: str, sentence: Sentence, one: Told) -> bool:
             return False
         return not UNREAL.search(said[sentence.start : one.span[0]]) or not sentence.states(one.span[0])
     return sentence.states(one.span[0]) and not UNREAL.search(said[sentence.start : one.span[0]])
+
+
+def _is_so(said: str, sentence: Sentence, one: Stated) -> bool:
+    """Whether a value is what the sentence says of its thing."""
+    before, behind = said[sentence.start : one.value.start], said[one.value.end : sentence.end]
+    if one.value.kind == DATE:
+        return one.shape != "time" or not no_event(before, behind)
+    return not no_value(before, behind)
 
 
 def _from_told(one: Told, voice: _Voice) -> Fact:

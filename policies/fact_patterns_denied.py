@@ -1,7 +1,9 @@
-"""What is named and yet not so: the words around an event or a version in, whether it is denied or somebody else's out.
+"""What is named and yet not so: the words around an event, a value or a version in; whether it is denied, somebody
+else's, or only the difference to what it is, out.
 
-"I don't have a meeting on Friday", "my flight on Friday was cancelled", "my sister has an exam on Friday", "we haven't
-upgraded to Node 20.1", "we want to use Node 20.1". Only words of the same clause count. Pure; refuses nothing.
+"I don't have a meeting on Friday", "my flight on Friday was cancelled", "my sister has an exam on Friday", "my rent
+rose by $100", "I don't earn $5,000 a month", "we haven't upgraded to Node 20.1", "we want to use Node 20.1". Only words
+of the same clause count. Pure; refuses nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +22,16 @@ _NO_EVENT: Final = re.compile(
     re.IGNORECASE,
 )
 _CALLED_OFF: Final = re.compile(r"[^,;:.!?]{0,40}\b(?:cancell?ed|called off)\b", re.IGNORECASE)
+_DIFFERENCE: Final = re.compile(
+    r"\s(?:lower|higher|less|more|fewer|better|worse|below|above|faster|slower|bigger|smaller|larger|cheaper|off|short)\b",
+    re.IGNORECASE,
+)
+_NO_VALUE: Final = re.compile(
+    rf"(?:{_NOT}|\b(?:want|wish|hope|hoping|like|need|plan|planning|going|trying) to) (?:[a-z]+ )?"
+    r"(?:earn|make|making|spend|spent|pay|paid|paying|do|read|write|run) (?:[a-z]+ )?$"
+    rf"|{_NOT} (?:[a-z]+ )?$|{_OTHERS} (?:[a-z]+ )?(?:has|have|had|contains|includes) (?:[a-z]+ )?$",
+    re.IGNORECASE,
+)
 _NO_VERSION: Final = re.compile(
     rf"(?:{_NOT}|\b(?:without|rather than|instead of)) (?:[\w-]+ ){{0,3}}$"
     rf"|(?:\b(?:should|will|might|may|(?:want|wish|plan|planning|going|hoping) to)|'ll) (?:[a-z]+ )?$"
@@ -31,6 +43,13 @@ _NO_VERSION: Final = re.compile(
 def no_event(before: str, behind: str) -> bool:
     """Whether an event between these words of its sentence is denied, called off or that of somebody else."""
     return _NO_EVENT.search(_last_clause(before)) is not None or _CALLED_OFF.match(behind) is not None
+
+
+def no_value(before: str, behind: str) -> bool:
+    """Whether a sum, a share or a number between these words of its sentence is not what the thing is."""
+    if before.endswith("by ") or _DIFFERENCE.match(behind):
+        return True
+    return _NO_VALUE.search(_last_clause(before)) is not None
 
 
 def no_version(before: str) -> bool:
