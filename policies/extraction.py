@@ -167,6 +167,8 @@ def _by_rule(
         thing = as_object(said[start:end])
         if not thing or (rule.shape == "exact" and thing in ("girlfriend", "boyfriend")):
             continue
+        if rule.shape == "clause" and said[end : end + 2].lstrip().startswith(COVER):  # "decided to use", and no what
+            continue
         if rule.predicate.endswith("lives_in") and re.split(r"\W", thing, maxsplit=1)[0] in TOOLS:
             continue
         clause = _clause(said, found.start(), end, sentence)

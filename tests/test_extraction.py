@@ -102,6 +102,8 @@ def test_values_conventions_and_topology_get_the_key_of_their_thing(text: str, e
         "Ich wohne in Berlin nicht mehr.", "Ich mag Pilze nicht.", "Ich heiße nicht Jonas.", "J'aimerais vivre à Lyon.",
         "Mein Bruder sagt, ich wohne in Berlin.", "Si j'habite à Lyon, j'aime le fromage.",
         "Forget that I live in Berlin.", "Please don't remember that I live in Berlin.",
+        "I'm allergic to [redacted:phone].", "We use [redacted:generic-key] as the key.", "I love [kept:email:abcdefgh].",
+        "I decided to use [redacted:password] as my password.", "The server runs on [redacted:ip].",
         "My ex wife is called Anna.", "My former boss is Tom.", "My old phone is a Nokia.",
         "2024-01-01 12:00:00 INFO my name is Bob", "| my name is Bob | I live in Rome |",
         "aGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQgaGVsbG8gd29ybGQ=",
