@@ -649,6 +649,38 @@ async def test_a_summary_is_made_anew_without_a_turn_whose_memory_a_person_edite
     assert postgres.psql("SELECT count(*) FROM outdated_turns") == "0"
 
 
+async def test_what_a_person_edited_away_stays_untold_when_the_memory_expires(
+    night: Night, postgres: TestDatabase
+) -> None:
+    made, _ = await summarised(night, f"Well. {BOAT}", "Halcyon, noted.", SECRET)
+    edited = made.memories[2].memory_id
+    await patch(night, edited, content="My neighbour is quiet.", expires_at=T0 + 10 * DAY, set_expires_at=True)
+    assert await night.run(T0 + DAY) == {"summaries": 1}
+    assert await night.run(T0 + 60 * DAY) == {"expired": 1}
+    postgres.psql("UPDATE turns SET recorded_at = now() + interval '9 years'")  # all of it is told once more
+    assert await night.run(T0 + 61 * DAY) == {"summaries": 1}
+    assert SECRET not in summary_text(postgres)
+
+
+async def test_what_an_expired_fact_had_replaced_stays_untold(night: Night, postgres: TestDatabase) -> None:
+    await say(night.stores, fact("berlin"))
+    berlin = postgres.psql("SELECT event_id FROM turns")
+    await say(night.stores, fact("paris"), day=1)
+    postgres.psql(f"UPDATE memory_versions SET expires_at = '{T0 + 9 * DAY}' WHERE superseded_by IS NULL")
+    assert await night.run(T0 + 60 * DAY) == {"expired": 2}
+    untold = await night.stores.write.untold(night.stores.scope(), [UUID(berlin)])
+    assert untold == {UUID(berlin)}
+
+
+async def test_what_holds_outdates_what_it_replaced_also_when_that_has_expired(night: Night) -> None:
+    await say(night.stores, fact("berlin"), ends=T0 + 9 * DAY)
+    await say(night.stores, fact("paris"), day=1)
+    before = await outdated(night, "The user lives in paris.")
+    assert len(before) == 1
+    assert await night.run(T0 + 60 * DAY) == {"expired": 1}
+    assert await outdated(night, "The user lives in paris.") == before
+
+
 async def test_a_summary_is_made_anew_without_a_turn_that_is_gone(night: Night, postgres: TestDatabase) -> None:
     made, _ = await summarised(night, BOAT, SECRET)
     postgres.psql(f"DELETE FROM turns WHERE event_id = '{made.turns[1].event_id}'")

@@ -254,7 +254,10 @@ class ConsolidateStore(ToldStore):
     async def _expire(self, tx: Transaction, task: _Task) -> Changed:
         await tx.fetch("lock_sessions_of_summaries", task.tenant, task.ids)
         due = await _locked(tx, task, ROWS_UNDER_LOCK + 1)
-        await self._erase(tx, task, due[:ROWS_UNDER_LOCK], "expired", "retention")
+        gone = due[:ROWS_UNDER_LOCK]
+        for name in ("inherit_outdated", "keep_outdated_untold"):
+            await tx.run(name, task.tenant, gone)
+        await self._erase(tx, task, gone, "expired", "retention")
         return Changed(min(len(due), ROWS_UNDER_LOCK), len(due) > ROWS_UNDER_LOCK)
 
     async def _drop_superseded(self, tx: Transaction, task: _Task) -> Changed:

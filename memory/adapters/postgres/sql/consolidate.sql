@@ -345,7 +345,7 @@ SET deleted_at = $3, pruned_at = $3, pruned_reason = $4, changed_version = $5
 WHERE tenant_id = $1 AND memory_id = ANY ($2);
 
 -- name: inherit_outdated
--- What these facts say, and what they took the place of, is out of date for what took their place.
+-- What these facts say, and what they took the place of, is out of date for what took their place, if anything did.
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: memories_pkey, derivations_pkey, outdated_turns_pkey. Rows: none.
 INSERT INTO outdated_turns (tenant_id, memory_id, event_id, scope_id)
@@ -360,7 +360,7 @@ CROSS JOIN LATERAL (
     SELECT o.event_id
     FROM outdated_turns o
     WHERE o.tenant_id = $1 AND o.memory_id = m.memory_id) e
-WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2)
+WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.superseded_by IS NOT NULL
 ON CONFLICT DO NOTHING;
 
 -- name: hand_on_superseded
@@ -388,6 +388,26 @@ JOIN turns t ON t.tenant_id = $1 AND t.event_id = d.source_id
 WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2)
   AND (m.quarantined_at IS NOT NULL OR v.validation_status = 'rejected'
       OR (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at))
+ON CONFLICT (tenant_id, event_id) DO NOTHING;
+
+-- name: keep_outdated_untold
+-- The words of turns that were out of date by these memories, which go with their successors or edits, stay untold: what
+-- was said before these took its place, and what a person edited away.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey, derivations_pkey, outdated_turns_pkey, turns_pkey, untold_turns_pkey. Rows: none.
+INSERT INTO untold_turns (tenant_id, event_id, scope_id)
+SELECT DISTINCT t.tenant_id, t.event_id, t.scope_id
+FROM unnest($2::uuid[]) AS w (memory_id)
+CROSS JOIN LATERAL (
+    SELECT event_id FROM outdated_turns WHERE tenant_id = $1 AND memory_id = w.memory_id
+    UNION ALL
+    SELECT d.source_id
+    FROM memories m
+    JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'memory'
+        AND d.source_kind = 'turn'
+    WHERE m.tenant_id = $1 AND m.memory_id = w.memory_id AND m.superseded_by IS NOT NULL
+      AND m.superseded_reason IS DISTINCT FROM 'same meaning') o
+JOIN turns t ON t.tenant_id = $1 AND t.event_id = o.event_id
 ON CONFLICT (tenant_id, event_id) DO NOTHING;
 
 -- name: unlink_summaries
