@@ -206,6 +206,8 @@ async def test_nearest_is_the_exact_order_after_every_filter(store: Stores) -> N
     session = commits[1].session.session_id
     of_session = [row.memory_id for row in order if row.session_id == session]
     assert await nearest(100, Filter(session_id=session)) == of_session
+    others = [row.memory_id for row in order if row.session_id != session]
+    assert await nearest(100, Filter(exclude_session_id=session)) == others
     without = frozenset(row.memory_id for row in order[:38])  # all but two: the scan must go on to the end
     assert await nearest(1, Filter(exclude_memory_ids=without)) == [order[38].memory_id]
     assert await nearest(1, Filter(exclude_event_ids=frozenset(order[0].event_ids))) == [order[1].memory_id]

@@ -96,6 +96,10 @@ class Narrowing(Protocol):
     def exclude_event_ids(self) -> frozenset[UUID]:
         """Not made of any of these turns."""
 
+    @property
+    def exclude_session_id(self) -> UUID | None:
+        """Nothing of this session but its documents."""
+
 
 class ReadStore:
     """The reading side of the store. `embeddings` is the table of the model that questions are embedded with."""
@@ -174,7 +178,8 @@ class ReadStore:
         scopes = [one for one in scope_ids if where.scope_ids is None or one in where.scope_ids]
         asked = (_listed(where.kinds), _listed(where.roles), where.session_id, where.occurred_after)
         shown = (where.occurred_before, _below(where.ceiling), list(where.exclude_memory_ids))
-        rest = (list(where.exclude_event_ids), now or datetime.now(UTC), where.attributes, sorted(where.asking))
+        law = (list(where.exclude_event_ids), now or datetime.now(UTC), where.attributes)
+        rest = (*law, sorted(where.asking), where.exclude_session_id)
         windows = math.ceil(k * _WINDOWS_PER_MEMORY)
         async with self._database.transaction(tenant, scopes, read_only=True) as tx:
             while True:

@@ -146,7 +146,8 @@ ORDER BY e.memory_id, e.window_no;
 -- machine, so a ratio only). A null filter lets everything pass. Times are inclusive.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 query halfvec, $4 windows int8, $5 kinds text[], $6 roles text[],
 -- $7 session_id uuid, $8 occurred_after timestamptz, $9 occurred_before timestamptz, $10 sensitivities text[],
--- $11 without uuid[], $12 without_events uuid[], $13 now timestamptz, $14 attributes jsonb, $15 asking uuid[]
+-- $11 without uuid[], $12 without_events uuid[], $13 now timestamptz, $14 attributes jsonb, $15 asking uuid[],
+-- $16 without_session uuid
 -- Uses: {embeddings}_scope. Rows: memory_id, version, span_start, span_end,
 -- distance, passes. The distance is cosine, 0..2.
 SELECT c.memory_id, c.version, c.span_start, c.span_end, c.distance,
@@ -164,6 +165,7 @@ LEFT JOIN memories m ON m.tenant_id = $1 AND m.memory_id = c.memory_id AND m.ver
     AND ($5::text[] IS NULL OR m.kind = ANY ($5) OR m.collection = ANY ($5)) AND ($7::uuid IS NULL OR m.session_id = $7)
     AND NOT m.memory_id = ANY ($11) AND m.collection NOT IN ('episode', 'month')
     AND (m.collection <> 'session-document' OR m.session_id = ANY ($15))
+    AND (m.session_id IS DISTINCT FROM $16 OR m.session_id IS NULL OR m.kind = 'document')
 LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = c.memory_id AND v.version = c.version
     AND v.validation_status <> 'rejected' AND ($6::text[] IS NULL OR v.role = ANY ($6))
     AND ($8::timestamptz IS NULL OR v.occurred_at >= $8) AND ($9::timestamptz IS NULL OR v.occurred_at <= $9)
