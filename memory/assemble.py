@@ -50,6 +50,9 @@ _CHANGED: Final = ", changed later"
 _REPLACES: Final = ", in place of what was quoted above"
 STANDS: Final = "stands in this conversation already"
 NO_ROOM: Final = "budget"
+OUTDATED: Final = "what has taken its place has no room"
+_LIMIT: Final = "limit of"
+_NO_PLACE: Final = (NO_ROOM, OUTDATED, _LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,8 @@ def build_block(
     What is `standing` in the conversation since an earlier turn is not said again, and counts within its tier: it is
     given all the same. `limits` gives the most items per tier (`episodes`, `facts`, `procedures`, `tasks`, `replay`,
     `working`, `checkpoint`, `given`), `terms` the idf of each term of the question. What does not fit is skipped, so
-    that a short good one behind a long one still gets in; what is restored is whole or not there: half a note is a
-    wrong note.
+    that a short good one behind a long one still gets in, but for what is said otherwise later by one that was skipped:
+    alone it would be given as what holds. What is restored is whole or not there: half a note is a wrong note.
     """
     headings = (_BEFORE if any(map(_is_of_session, candidates)) else "") + _headings(candidates)
     frame = counter.count(OPENING + CLOSING + headings)
@@ -102,8 +105,10 @@ def build_block(
             used[tier] = used.get(tier, 0) + 1
         elif is_shown_by(candidate, teaching):
             left_out[candidate.memory_id] = SHOWN
+        elif _is_outdated(candidate, left_out):
+            left_out[candidate.memory_id] = OUTDATED
         elif used.get(tier, 0) >= limits.get(tier, 0):
-            left_out[candidate.memory_id] = f"limit of {limits.get(tier, 0)} {tier}"
+            left_out[candidate.memory_id] = f"{_LIMIT} {limits.get(tier, 0)} {tier}"
         else:
             chars = None if candidate.section else router.excerpt_chars(candidate, len(taken) - _apart(used), terms)
             item = _render(candidate, chars, terms, compressor)
@@ -119,7 +124,12 @@ def build_block(
     if not taken:
         return Block("", 0, (), left_out)
     taken.sort(key=lambda pair: _order(pair[0]))
-    shown = {candidate.memory_id for candidate, _ in taken}
+    text = _written(taken, {candidate.memory_id for candidate, _ in taken} | standing)
+    return Block(text, counter.count(text), tuple(candidate for candidate, _ in taken), left_out)
+
+
+def _written(taken: Sequence[tuple[Candidate, str]], shown: Set[UUID]) -> str:
+    """The block of these items, in their order; `shown` are in the conversation, here or before."""
     restored = "".join(_opened(one, shown) + item for one, item in taken if one.section not in _APART)
     given = "".join(_opened(one, shown) + item for one, item in taken if one.section == "given")
     style = "".join(_opened(one, shown) + item for one, item in taken if one.section == "persona")
@@ -129,8 +139,12 @@ def build_block(
         recalled = _RECALLED + recalled if recalled else ""
     sections = (_RESTORED + restored if restored else "") + (_GIVEN + given if given else "")
     sections += STYLE + style if style else ""
-    text = OPENING + sections + recalled + (_BEFORE + before if before else "") + CLOSING
-    return Block(text, counter.count(text), tuple(candidate for candidate, _ in taken), left_out)
+    return OPENING + sections + recalled + (_BEFORE + before if before else "") + CLOSING
+
+
+def _is_outdated(candidate: Candidate, left_out: Mapping[UUID, str]) -> bool:
+    """Whether there was no room for what says otherwise now."""
+    return candidate.later is not None and left_out.get(candidate.later, "").startswith(_NO_PLACE)
 
 
 def _is_of_session(candidate: Candidate) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.assemble import CLOSING, NO_ROOM, OPENING, Block, build_block
+from memory.assemble import CLOSING, NO_ROOM, OPENING, OUTDATED, Block, build_block
 from memory.model import Candidate
 from memory.ports import ContextRouter
 from memory.read.extract import SentenceCompressor
@@ -69,6 +69,7 @@ def block_of(
     budget: int = 100_000,
     limits: dict[str, int] | None = None,
     router: ContextRouter | None = None,
+    standing: frozenset[UUID] = frozenset(),
 ) -> Block:
     return build_block(
         candidates,
@@ -78,6 +79,7 @@ def block_of(
         counter=Characters(),
         router=router or ByLength(),
         compressor=SentenceCompressor(),
+        standing=standing,
     )
 
 
@@ -216,6 +218,25 @@ def test_an_older_statement_says_that_it_changed_where_the_later_is_shown_too() 
         "[2026-03-04 user] The rent is 900.",
     ]
     assert items(block_of(old)) == ["[2026-03-01 user] The rent is 800."]
+
+
+def test_what_is_said_otherwise_later_is_not_given_alone() -> None:
+    new = candidate(1, "The rent is 900 from the first of April on, " + "as the landlord says, " * 5)
+    old = replace(candidate(2, "The rent is 800."), later=new.memory_id)
+    other = candidate(3, "The flat has a tub.")
+    small = block_of(new, old, other, budget=len(OPENING + CLOSING) + 120)
+    assert small.memory_ids == (other.memory_id,)
+    assert small.left_out == {new.memory_id: NO_ROOM, old.memory_id: OUTDATED}
+    fact = replace(new, kind="semantic")
+    full = block_of(fact, old, other, limits={**LIMITS, "facts": 0})
+    assert full.memory_ids == (other.memory_id,)
+
+
+def test_what_is_said_otherwise_by_what_stands_already_says_so() -> None:
+    new = candidate(1, "The rent is 900.", at=DAY + timedelta(days=3))
+    old = replace(candidate(2, "The rent is 800."), later=new.memory_id)
+    block = block_of(new, old, standing=frozenset({new.memory_id}))
+    assert items(block) == ["[2026-03-01 user, changed later] The rent is 800."]
 
 
 FORGED = [
