@@ -60,13 +60,43 @@ class PersonalPolicy:
         return hashlib.sha256(actions.encode("ascii")).hexdigest()[:8]
 
 
+# Scripts that set no blank between words: Thai, Lao, Burmese, Khmer, Chinese, Japanese, Korean, and wide forms.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\uff21-\uffef\U00020000-\U0003ffff"
+)
+_UNSPACED_ONE: Final = re.compile(f"[{_UNSPACED}]")
+_ESCAPE: Final = re.compile(r"\\[nrt]")
+_CALL: Final = re.compile("电话|手机|電話|携帯|전화")
+# No-break and narrow spaces, the no-break hyphen, wide and Arabic digits, wide signs of a telephone number.
+_PLAIN: Final = str.maketrans(
+    "\u00a0\u2007\u2009\u202f\u3000\u2011＋－（）．／" + "０１２３４５６７８９" + "٠١٢٣٤٥٦٧٨٩" + "۰۱۲۳۴۵۶۷۸۹",
+    "     -+-()./" + 3 * "0123456789",
+)
+
+
+def _readable(text: str) -> str:
+    """The text as numbers are looked for in it, character for character: JSON's escapes as line breaks, signs as ASCII
+    has them, and of scripts without blanks nothing but that a word ends where another script begins.
+    """
+    text = _ESCAPE.sub("\n\n", text)
+    if text.isascii():
+        return text
+    return _apart(_CALL.sub("☎ ", text).translate(_PLAIN))
+
+
+def _apart(text: str) -> str:
+    """The text without what stands in scripts that set no blanks."""
+    return text if text.isascii() else _UNSPACED_ONE.sub("|", text)
+
+
 def find_personal(text: str, policy: PersonalPolicy) -> tuple[Personal, ...]:
     """What the policy does not keep; of two that overlap the longer one."""
+    read = _readable(text)
     found = sorted(
         Personal(start, end, kind)
         for kind in KINDS
         if policy.action(kind) != "keep"
-        for start, end in _FINDERS[kind](text)
+        for start, end in _FINDERS[kind](text if kind == "email" else read)
         if start < end
     )
     taken: list[Personal] = []
@@ -81,13 +111,17 @@ def find_personal(text: str, policy: PersonalPolicy) -> tuple[Personal, ...]:
 # ---------------------------------------------------------------- e-mail, telephone, address
 
 _LOCAL: Final = re.compile(r"[\w.+%'-]{1,64}$")
-_DOMAIN: Final = re.compile(r"(?:[\w-]{1,63}\.){1,5}[A-Za-z]{2,24}(?![\w-])")
+_DOMAIN: Final = re.compile(
+    r"(?:[\w-]{1,63}\.){1,5}(?:[A-Za-z]{2,24}|xn--[A-Za-z0-9-]{2,59}|[^\W\d_A-Za-z]{2,24})(?![\w-])"
+)
 
 
 def _emails(text: str) -> Iterator[tuple[int, int]]:
+    apart = _apart(text)
     at = text.find("@")
     while at >= 0:
-        local, domain = _LOCAL.search(text, max(0, at - 64), at), _DOMAIN.match(text, at + 1)
+        local = _LOCAL.search(apart, max(0, at - 64), at) or _LOCAL.search(text, max(0, at - 64), at)
+        domain = _DOMAIN.match(apart, at + 1) or _DOMAIN.match(text, at + 1)
         if local and domain:
             start = local.start() + len(local.group()) - len(local.group().lstrip(".'%-"))
             if start < at:
@@ -100,12 +134,10 @@ _INTERNATIONAL: Final = re.compile(r"(?<![\w+.])(?:\+|00(?=[1-9]))" + _DIGITS % 
 _AMERICAN: Final = re.compile(
     r"(?<![\w.+-])(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4}(?![\w.-]?\d)"
 )
-_CHINESE: Final = re.compile(r"(?<![\d.+-])1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?![\d.-])")
+_CHINESE: Final = re.compile(r"(?<![\d.+-])1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?![.-]?\d)")
 _CALLED: Final = re.compile(
     r"(?:\b(?:tel(?:e(?:phone|fon|fono|fone))?|phone|mobile|cell|handy|m[oó]vil|portable|fax|whatsapp|sms|call|text|ring"
-    r"|reach)\b|t[ée]l[ée]phone|电话|手机|電話|携帯|전화)[^\d\n+]{0,24}(?P<number>\(?"
-    + _DIGITS % (6, 14)
-    + r")(?![\w%])",
+    r"|reach)\b|t[ée]l[ée]phone|☎)[^\d\n+]{0,24}(?P<number>\(?" + _DIGITS % (6, 14) + r")(?![\w%])",
     re.IGNORECASE,
 )
 

@@ -56,6 +56,44 @@ def test_what_has_a_check_rule_or_a_shape_is_masked_whole(kind: str, value: str,
     assert redactor("mask").redact(around.format(value)).text == around.format(f"[redacted:{kind}]")
 
 
+@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in FOUND.items() for value in values])
+def test_it_is_found_in_scripts_that_set_no_blanks(kind: str, value: str) -> None:
+    if kind != "address":
+        around = "我的是{}吗，また{}です" if value[0] != "j" else "{}吗，{}"
+        assert redactor("mask").redact(around.format(value, value)).text == around.format(*[f"[redacted:{kind}]"] * 2)
+
+
+@pytest.mark.parametrize("kind", ["phone", "iban", "card", "national-id"])
+@pytest.mark.parametrize("blank", ["\u00a0", "\u202f", "\u2009"])
+def test_it_is_found_with_the_blanks_of_pages_and_of_print(kind: str, blank: str) -> None:
+    for value in FOUND[kind]:
+        assert redactor("mask").redact(f"it is {value.replace(' ', blank)}.").text == f"it is [redacted:{kind}]."
+
+
+@pytest.mark.parametrize("kind", ["phone", "iban", "card", "national-id", "address"])
+def test_it_is_found_behind_a_line_break_of_json(kind: str) -> None:
+    for value in FOUND[kind]:
+        said = f'{{"note": "x\\n{value}\\n{value}"}}'
+        assert redactor("mask").redact(said).text == f'{{"note": "x\\n[redacted:{kind}]\\n[redacted:{kind}]"}}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("card", "４１１１１１１１１１１１１１１１"),
+        ("phone", "＋８６１３８００１３８０００"),
+        ("phone", "+٩٦٦٥٠١٢٣٤٥٦٧"),
+    ],
+)
+def test_digits_of_other_scripts_are_digits(kind: str, value: str) -> None:
+    assert redactor("mask").redact(f"是{value}。").text == f"是[redacted:{kind}]。"
+
+
+@pytest.mark.parametrize("value", ["ada@почта.рф", "ada@xn--80a1acny.xn--p1ai", "ada@例子.com"])
+def test_an_address_below_a_name_of_another_script_is_one(value: str) -> None:
+    assert redactor("mask").redact(f"write to {value}, please").text == "write to [redacted:email], please"
+
+
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_numbers_and_words_stay(text: str) -> None:
     assert redactor("mask").redact(text).text == text
