@@ -181,7 +181,9 @@ def _addresses(text: str) -> Iterator[tuple[int, int]]:
 
 # ---------------------------------------------------------------- with a check rule
 
-_IBAN_HEAD: Final = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d\d(?=[ -]?[A-Z0-9])", re.ASCII)
+_IBAN_HEAD: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d\d(?=[ -]?[A-Za-z0-9])", re.ASCII)
+_IBAN_DIGITS_MIN: Final = 10
+"""Fewer than any has: in small letters it could be words."""
 _IBAN_LENGTHS: Final = (
     "15 NO/16 BE/18 DK FI FO GL NL/19 MK SI/20 AT BA EE KZ LT LU XK/21 CH HR LI LV/22 BG BH CR DE GB GE IE ME RS VA"
     "/23 AE GI IL IQ TL/24 AD CZ ES MD PK RO SA SE SK TN VG/25 LY PT ST/26 IS TR/27 FR GR IT MC MR SM"
@@ -193,7 +195,7 @@ _IBAN_CHARS: Final = {code: int(group.split()[0]) for group in _IBAN_LENGTHS.spl
 
 def _ibans(text: str) -> Iterator[tuple[int, int]]:
     for head in _IBAN_HEAD.finditer(text):
-        chars = _IBAN_CHARS.get(head.group()[:2])
+        chars = _IBAN_CHARS.get(head.group()[:2].upper())
         end = None if chars is None else _after(text, head.start(), chars)
         if end is not None and is_iban(text[head.start() : end]):
             yield head.start(), end
@@ -214,7 +216,7 @@ def _after(text: str, start: int, chars: int) -> int | None:
 def is_iban(value: str) -> bool:
     """ISO 13616: the first four characters put last, letters as 10..35, mod 97 is 1."""
     plain = value.replace(" ", "").replace("-", "").upper()
-    if len(plain) != _IBAN_CHARS.get(plain[:2]):
+    if len(plain) != _IBAN_CHARS.get(plain[:2]) or sum(map(str.isdigit, plain)) < _IBAN_DIGITS_MIN:
         return False
     return int("".join(str(int(char, 36)) for char in plain[4:] + plain[:4])) % 97 == 1
 
@@ -248,7 +250,9 @@ _ITALY: Final = re.compile(r"(?<!\w)[A-Z]{6}[\dLMNP-V]{2}[A-EHLMPRST][\dLMNP-V]{
 _FRANCE: Final = re.compile(
     r"(?<![\w.-])[12] ?\d\d ?(?:0[1-9]|1[0-2]|[2-9]\d) ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d(?![\w-])", re.ASCII
 )
-_BRAZIL: Final = re.compile(r"(?<![\w.-])\d{3}\.\d{3}\.\d{3}-\d\d(?![\w-])|(?<=cpf )\d{11}(?!\w)", re.ASCII | re.I)
+_BRAZIL: Final = re.compile(
+    r"(?<![\w.-])\d{3}\.\d{3}\.\d{3}-\d\d(?![\w-])|(?:(?<=cpf )|(?<=cpf:)|(?<=cpf: ))\d{11}(?!\w)", re.ASCII | re.I
+)
 _CHINA: Final = re.compile(
     r"(?<![\w-])[1-9]\d{5}(?:18|19|20)\d\d(?:0[1-9]|1[0-2])(?:[0-2]\d|3[01])\d{3}[\dXx](?![\w-])", re.A
 )

@@ -158,6 +158,16 @@ def test_without_somebody_who_keeps_values_a_token_is_a_mask() -> None:
 
 
 @pytest.mark.parametrize("value", FOUND["iban"])
+def test_an_iban_in_small_letters_is_one(value: str) -> None:
+    assert redactor("mask").redact(f"to {value.lower()}, please").text == "to [redacted:iban], please"
+
+
+@pytest.mark.parametrize("before", ["CPF ", "CPF: ", "cpf:"])
+def test_a_cpf_without_its_signs_is_one_behind_its_name(before: str) -> None:
+    assert redactor("mask").redact(f"{before}52998224725.").text == f"{before}[redacted:national-id]."
+
+
+@pytest.mark.parametrize("value", FOUND["iban"])
 def test_one_wrong_character_makes_no_iban(value: str) -> None:
     assert is_iban(value)
     at = len(value) - 1

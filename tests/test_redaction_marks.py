@@ -31,7 +31,7 @@ SOURCES = (
     "memory/adapters/secret_hidden.py",
     "memory/adapters/secret_samples.py",
 )
-KNOWN = {"3": "d20ee4881920544d"}
+KNOWN = {"3": "46dd2c25ac03f459"}
 REDACTOR = Redactor(secret_detectors())
 KEY = "ghp" + "_" + "a1B" + "".join(random.Random(8).choices(string.ascii_letters + string.digits, k=33))
 
