@@ -102,6 +102,14 @@ async def test_a_secret_within_its_grace_is_not_ended_by_a_second_rotation(made:
     assert set(await made.store.all_active(NOW)) == {secret_digest(last)}
 
 
+async def test_no_grace_ends_the_former_secret_of_a_rotation_done_again_too(made: Made) -> None:
+    until, rotate = NOW + timedelta(hours=1), made.store.rotate_api_key
+    assert await rotate(made.tenant, made.key_id, NOW, former_until=until) is not None
+    last = await rotate(made.tenant, made.key_id, NOW, former_until=NOW, redo=True)
+    assert last is not None
+    assert set(await made.store.all_active(NOW)) == {secret_digest(last)}
+
+
 async def test_revoking_ends_both_secrets_and_no_revoked_key_is_rotated(made: Made) -> None:
     until = NOW + timedelta(hours=1)
     await made.store.rotate_api_key(made.tenant, made.key_id, NOW, former_until=until)

@@ -115,8 +115,9 @@ class KeyStore:
         """A new secret for a key; the one it has holds until `former_until`.
 
         None: there is no such key in use, or one before it still holds, which would end by this; `redo` replaces the
-        newest secret instead and leaves that one its time, and a `former_until` of now ends both.
+        newest secret instead and leaves that one its time, and a `former_until` of now ends both, with `redo` too.
         """
+        redo = redo and former_until > now
         prefix, secret = _new_secret()
         token_key = await _sealed_root(ring, tenant, key_id, secret)
         async with self._database.transaction(None) as tx:
