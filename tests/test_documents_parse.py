@@ -254,6 +254,15 @@ def test_markdown_gives_headings_fences_and_paragraphs_as_they_stand() -> None:
     ]
 
 
+def test_code_within_a_line_opens_no_fence() -> None:
+    """A fence of backticks has none behind it; one of tildes may."""
+    taken = Taking()
+    plain.markdown("```code``` in a line\n\n# Head\n\n~~~ a`b\n# no head\n~~~\n", taken.sink)
+    assert [(block.kind, block.text) for block in taken.blocks] == [
+        ("paragraph", "```code``` in a line"), ("heading", "Head"), ("code", "~~~ a`b\n# no head\n~~~"),
+    ]  # fmt: skip
+
+
 @given(st.text(alphabet="ab#`~=-\n\r \t\f*é🐝", max_size=400))
 def test_blocks_of_text_and_markdown_are_slices_that_lose_no_word(text: str) -> None:
     for read in (plain.paragraphs, plain.markdown):

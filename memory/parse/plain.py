@@ -14,7 +14,7 @@ from memory.parse.blocks import Block, Kind, Sink
 
 _BLANK: Final = re.compile(r"(?<![ \t])(?:[ \t]*\r?\n){2,}|\r\r+|\f")  # a run of spaces is begun once
 _ATX: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _SETEXT: Final = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 
 
