@@ -263,6 +263,29 @@ def test_code_within_a_line_opens_no_fence() -> None:
     ]  # fmt: skip
 
 
+def as_decoded(text: str) -> str:
+    """A text as a file of it is decoded."""
+    return recognised(text.encode(), "a.txt", "").text or ""
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+def test_lines_end_as_any_system_ends_them(end: str) -> None:
+    """A carriage return alone is what Excel for the Mac writes."""
+    markdown, rows = Taking(), Taking()
+    plain.markdown(as_decoded(end.join(("# Head", "", "Words", "of two", "", "## Part", "More", ""))), markdown.sink)
+    assert [(block.kind, " ".join(block.text.split())) for block in markdown.blocks] == [
+        ("heading", "Head"), ("paragraph", "Words of two"), ("heading", "Part"), ("paragraph", "More"),
+    ]  # fmt: skip
+    text = as_decoded(end.join(("name,town", "Ada,Bled", f'Bob,"Graz{end}West"', "")))
+    table(text, rows.sink)
+    assert [block.text for block in rows.blocks] == [
+        "name | town",
+        "name: Ada; town: Bled",
+        "name: Bob; town: Graz West",
+    ]
+    assert "".join(text[block.start : block.end] for block in rows.blocks) == text and len(text) == 31 + 4 * len(end)
+
+
 @given(st.text(alphabet="ab#`~=-\n\r \t\f*é🐝", max_size=400))
 def test_blocks_of_text_and_markdown_are_slices_that_lose_no_word(text: str) -> None:
     for read in (plain.paragraphs, plain.markdown):

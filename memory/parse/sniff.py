@@ -115,6 +115,8 @@ def recognised(content: bytes, name: str, declared: str) -> Found:
     if wanted in (PDF, DOCX):
         raise Refusal(f"declared as {wanted}, and holds no such document: {_looks(content)}")
     text = _decoded(content, charset, html=wanted == HTML or b"<" in content[:_HEAD_BYTES])
+    if "\r" in text and "\n" not in text:  # as many characters, so that places hold
+        text = text.replace("\r", "\n")
     return Found(_text_type(text, wanted), text)
 
 
