@@ -286,6 +286,12 @@ def test_lines_end_as_any_system_ends_them(end: str) -> None:
     assert "".join(text[block.start : block.end] for block in rows.blocks) == text and len(text) == 31 + 4 * len(end)
 
 
+@pytest.mark.parametrize("name", ["a.t\0t", "a.\ud800", "a.md\0", "a." + "x" * 200_000])
+def test_a_file_is_read_whatever_it_is_called(name: str) -> None:
+    """A form may give it any name (filename*=UTF-8''a.t%00t)."""
+    assert parse(b"# words", name).media_type == TEXT
+
+
 @given(st.text(alphabet="ab#`~=-\n\r \t\f*é🐝", max_size=400))
 def test_blocks_of_text_and_markdown_are_slices_that_lose_no_word(text: str) -> None:
     for read in (plain.paragraphs, plain.markdown):

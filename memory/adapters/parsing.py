@@ -57,7 +57,7 @@ class ParseProcess:
     async def parse(self, content: bytes, name: str, declared: str) -> Parsed:
         """The blocks of a file. `declared` is its Content-Type, "" for none."""
         async with self._turn():
-            return await self._run(content, PurePath(name).suffix[:16], declared[:200])
+            return await self._run(content, _ending(name), declared[:200])
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -148,6 +148,12 @@ class ParseProcess:
             return Unprocessable("the file cannot be read: what parses it broke", param="file")
         event(log, "parser_does_not_start", logging.ERROR, status=code)
         return StoreUnavailable("documents cannot be read here now: the parser does not start", retry_after_s=30)
+
+
+def _ending(name: str) -> str:
+    """The ending of a name, where it may say what a file is; a process takes no other as an argument."""
+    ending = PurePath(name).suffix[:16]
+    return ending if ending[1:].isascii() and ending[1:].isalnum() else ""
 
 
 async def _feed(given: asyncio.StreamWriter, content: bytes) -> None:
