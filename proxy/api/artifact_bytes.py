@@ -78,11 +78,12 @@ async def opened(
 
 async def sent(request: web.Request, one: Artifact, blobs: Blobs, keys: KeyRing) -> web.StreamResponse:
     """Answer with its bytes, or those that Range asks for. Raises Gone where they are there no more."""
-    start, end, is_part = _range(request, one.content.bytes)
+    tag = f'"{one.content.sha256}"'
+    start, end, is_part = asked_range(request, one.content.bytes, tag)
     pieces = await opened(one, blobs, keys, start, end)
     answer = web.StreamResponse(status=206 if is_part else 200, headers=_SAFE)
     answer.content_type, answer.content_length = one.content.media_type, end - start
-    answer.headers["ETag"] = f'"{one.content.sha256}"'
+    answer.headers["ETag"] = tag
     answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(one.about.name or 'file', safe='')}"
     if is_part:
         answer.headers["Content-Range"] = f"bytes {start}-{end - 1}/{one.content.bytes}"
@@ -102,12 +103,14 @@ async def _first(pieces: AsyncIterator[bytes]) -> bytes:
         raise Gone("the bytes of this file cannot be read any more") from fault
 
 
-def _range(request: web.Request, size: int) -> tuple[int, int, bool]:
-    """From where to where (exclusive), and whether a part was asked for; what is no single range is passed over."""
+def asked_range(request: web.Request, size: int, tag: str) -> tuple[int, int, bool]:
+    """From where to where (exclusive), and whether a part was asked for; what is no single range is passed over, and
+    one of a file with another ETag.
+    """
+    if "Range" not in request.headers or request.headers.get("If-Range", tag) != tag:
+        return 0, size, False
     try:
         start, end, _ = request.http_range.indices(size)
     except ValueError:
         return 0, size, False
-    if "Range" not in request.headers or start >= end:
-        return 0, size, False
-    return start, end, True
+    return (start, end, True) if start < end else (0, size, False)
