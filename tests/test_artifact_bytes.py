@@ -1,11 +1,12 @@
-"""The bytes of a file on their way out: which of them a request asks for."""
+"""The bytes of a file on their way: what is quoted of them, and which of them a request asks for."""
 
 from __future__ import annotations
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from proxy.api.artifact_bytes import asked_range
+from memory.artifacts import Blob
+from proxy.api.artifact_bytes import Passing, asked_range
 
 TAG = '"aa"'
 
@@ -32,3 +33,40 @@ def test_a_part_is_given_where_one_is_asked_for_of_this_very_file(
 ) -> None:
     """Else a client would put it to the parts of another that it has (RFC 9110 section 13.1.5)."""
     assert asked_range(make_mocked_request("GET", "/", headers), 100, TAG) == found
+
+
+class Nowhere:
+    """An upload that is kept nowhere."""
+
+    async def write(self, part: bytes) -> None:
+        """Take it."""
+
+    async def keep(self) -> Blob:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("raw", "declared", "said"),
+    [
+        ("Grüße".encode(), "text/plain", "Grüße"),
+        ("Grüße".encode("cp1252"), 'text/plain; charset="Windows-1252"', "Grüße"),
+        ("Grüße".encode(), "text/plain; charset=windows-1252", "Grüße"),
+        ("日本".encode("shift_jis"), "text/csv; header=present; charset=Shift_JIS", "日本"),
+        ("Grüße".encode("cp1252"), "text/plain; charset=x-martian", ""),
+        ("Grüße".encode("cp1252"), "text/plain; charset=zlib", ""),
+        ("Grüße".encode("cp1252"), "text/plain", ""),
+    ],
+)
+async def test_no_letter_of_an_excerpt_is_lost(raw: bytes, declared: str, said: str) -> None:
+    """A text in another encoding is quoted as it says, or not at all."""
+    passing = Passing(Nowhere())
+    await passing.take(raw)
+    assert passing.ends(str, declared) == said
+
+
+async def test_a_letter_that_the_end_of_what_is_read_cuts_in_two_makes_no_other_text_of_it() -> None:
+    passing, text = Passing(Nowhere()), "ä" * 40_000
+    for piece in (b"x", text.encode()):
+        await passing.take(piece)
+    said = passing.ends(str, "text/plain; charset=latin-1")
+    assert said.startswith("xää") and said.endswith("ää") and set(said) <= set("xä\n[…] of80001bytes")

@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import quote
 
 from aiohttp import web
+from aiohttp.helpers import parse_mimetype
 
 from memory.artifact_types import HEAD_BYTES
 from memory.artifacts import Artifact, Blobs, Writing
@@ -51,18 +52,29 @@ class Passing:
         """Of all that came, in hex."""
         return self._sha256.hexdigest()
 
-    def ends(self, clean: Callable[[str], str]) -> str:
-        """The text of a short file, both ends of a longer one: cleaned first, since half a secret is known to no rule;
-        nothing of one that is not UTF-8. Work for a thread.
+    def ends(self, clean: Callable[[str], str], declared: str) -> str:
+        """The text of a short file, both ends of a longer one: cleaned first, since half a secret is known to no rule.
+        UTF-8, else as its Content-Type says; nothing of one of which that is not known. Work for a thread.
         """
-        if self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-8" if self._is_utf8() else parse_mimetype(declared).parameters.get("charset", "")
+        if self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or not encoding:
             return ""
-        head = clean(self.head.decode("utf-8", "ignore"))
-        if self.bytes <= HEAD_BYTES:
-            return excerpt(head)
-        tail = clean(self._tail.decode("utf-8", "ignore"))
+        try:
+            head = clean(self.head.decode(encoding, "ignore"))
+            if self.bytes <= HEAD_BYTES:
+                return excerpt(head)
+            tail = clean(self._tail.decode(encoding, "ignore"))
+        except (LookupError, ValueError):
+            return ""
         between = f"\n[… of {self.bytes} bytes …]\n"
         return head[: EXCERPT_HEAD_CHARS - _MARGIN] + between + tail[-(EXCERPT_TAIL_CHARS - _MARGIN) :]
+
+    def _is_utf8(self) -> bool:
+        try:  # a character may be cut in two at the end of what was read
+            codecs.getincrementaldecoder("utf-8")().decode(self.head, final=self.bytes <= HEAD_BYTES)
+        except UnicodeDecodeError:
+            return False
+        return True
 
 
 async def opened(

@@ -268,7 +268,7 @@ class ArtifactCalls:
             media_type = self._media_type(passing.head, form.declared)
             about = About(self._name(caller, asked.name or form.filename), asked.caption, asked.text, asked.metadata)
             if not about.text and is_text(media_type):
-                about = replace(about, text=await asyncio.to_thread(self._excerpt, passing))
+                about = replace(about, text=await asyncio.to_thread(self._excerpt, passing, form.declared))
             seen = image(passing.head)
             size = (seen.width, seen.height) if seen else (None, None)
             content = Content(media_type, passing.bytes, passing.sha256, *size)
@@ -290,9 +290,9 @@ class ArtifactCalls:
     def _name(self, caller: Caller, name: str) -> str:
         return caller.credential.hide(storable(name.rpartition("/")[2].rpartition("\\")[2])[:255])
 
-    def _excerpt(self, passing: Passing) -> str:
+    def _excerpt(self, passing: Passing, declared: str) -> str:
         """Words of a file, if a prompt may have them: what addresses the model is left out."""
-        said = passing.ends(lambda text: self._parts.redactor.redact(storable(text)).text)
+        said = passing.ends(lambda text: self._parts.redactor.redact(storable(text)).text, declared)
         return "" if judge(said, "foreign").quarantined else said
 
     async def _memory(
