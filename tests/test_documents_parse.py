@@ -231,6 +231,25 @@ def test_rows_of_a_table_name_their_columns_and_their_place() -> None:
     assert text[taken.blocks[2].start : taken.blocks[2].end].strip() == "Bob;Graz"
 
 
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("Länge;Preis, EUR\nx;1,50\ny;2,50\n", ["Länge: x; Preis, EUR: 1,50", "Länge: y; Preis, EUR: 2,50"]),
+        ("Size, m\tWeight, kg\n1\t2\n", ["Size, m: 1; Weight, kg: 2"]),
+        ('id;note\n1;"a, b, c\nd, e"\n2;"f, g"\n', ["id: 1; note: a, b, c d, e", "id: 2; note: f, g"]),
+        ('id,note\n1,"a; b; c\nd; e"\n2,"f; g"', ["id: 1; note: a; b; c d; e", "id: 2; note: f; g"]),
+        ("a|b\n1|2, 3\n", ["a: 1; b: 2, 3"]),
+        ("word\nanother, one\n", ["word: another; one"]),
+        ("sep=;\r\nname;sum\r\nAda;1,5\r\n", ["name: Ada; sum: 1,5"]),
+    ],
+)
+def test_cells_are_divided_by_what_divides_each_row_alike(text: str, rows: list[str]) -> None:
+    """Not by what stands in the cells; Excel may say it in a line of its own."""
+    taken = Taking()
+    table(text, taken.sink)
+    assert [block.text for block in taken.blocks][1:] == rows
+
+
 def test_members_of_json_are_said_with_their_paths_and_their_place() -> None:
     text = '{"team": {"lead": {"name": "Ada"}, "size": 3}, "open": true, "towns": [{"a": "Bled"}, {"a": "Graz"}]}'
     taken = Taking()

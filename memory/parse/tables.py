@@ -11,12 +11,18 @@ import csv
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from memory.parse.blocks import Block, Refusal, Sink, TooMuch
 
 _SNIFFED_CHARS: Final = 16_384
+_SNIFFED_ROWS: Final = 20
 _CELL_CHARS_MAX: Final = 1_000_000
+_MARKS: Final = ("\t", ";", "|", ",")
+"""What may divide cells. A comma stands in cells most often, so it comes last."""
+_SAID: Final = re.compile(r"sep=([;,|\t])\r?\n", re.I)
+"""Excel's own first line."""
 _BETWEEN: Final = re.compile(r"[\s,]*")
 _KEY: Final = re.compile(r"\s*:\s*")
 _DECODER: Final = json.JSONDecoder()
@@ -25,9 +31,9 @@ _DECODER: Final = json.JSONDecoder()
 class _Lines:
     """The lines of a text, and where the next one begins."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, at: int) -> None:
         self._text = text
-        self.at = 0
+        self.at = at
 
     def __iter__(self) -> Iterator[str]:
         while self.at < len(self._text):
@@ -41,10 +47,11 @@ class _Lines:
 def table(text: str, sink: Sink) -> None:
     """Hand on the rows of a CSV. Raises Refusal, TooMuch."""
     csv.field_size_limit(_CELL_CHARS_MAX)
-    lines = _Lines(text)
-    reader = csv.reader(iter(lines), delimiter=_delimiter(text[:_SNIFFED_CHARS]), skipinitialspace=True)
+    said = _SAID.match(text)
+    mark, lines = said[1] if said else _delimiter(text[:_SNIFFED_CHARS]), _Lines(text, said.end() if said else 0)
+    reader = csv.reader(iter(lines), delimiter=mark, skipinitialspace=True)
     head: list[str] | None = None
-    rows, start = 0, 0
+    rows, start = 0, lines.at
     try:
         for record in reader:
             if any(cell.strip() for cell in record):
@@ -62,13 +69,24 @@ def table(text: str, sink: Sink) -> None:
 
 
 def _delimiter(sample: str) -> str:
-    """The character that divides the cells: what the first lines have equally often, a comma where nothing is."""
-    lines = [line for line in sample.splitlines()[:20] if line.strip()][:-1] or sample.splitlines()[:1]
-    for mark in (",", ";", "\t", "|"):
-        counts = {line.count(mark) for line in lines}
-        if len(counts) == 1 and counts != {0}:
+    """The character that divides the cells: by which the first rows have equally many, else the most frequent one."""
+    for mark in _MARKS:
+        rows = _first_rows(sample, mark)
+        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
             return mark
-    return max((",", ";", "\t", "|"), key=lambda mark: sum(line.count(mark) for line in lines))
+    lines = [line for line in sample.splitlines()[:_SNIFFED_ROWS] if line.strip()]
+    return max(reversed(_MARKS), key=lambda mark: sum(line.count(mark) for line in lines))
+
+
+def _first_rows(sample: str, mark: str) -> list[list[str]]:
+    """The first rows as this character divides them, without one that the sample cuts off; none where it cannot."""
+    reader = csv.reader(iter(_Lines(sample, 0)), delimiter=mark, skipinitialspace=True)
+    try:
+        rows = list(islice((row for row in reader if any(row)), _SNIFFED_ROWS + 1))
+    except csv.Error:
+        return []
+    is_cut = len(sample) == _SNIFFED_CHARS or len(rows) > _SNIFFED_ROWS
+    return rows[:-1] if is_cut and len(rows) > 1 else rows
 
 
 def _named(head: list[str], record: list[str]) -> str:
