@@ -43,7 +43,8 @@ def capture_panels(report: Mapping[str, Any]) -> dict[str, Series]:
             name: [(count, level["per_s"]) for count, level in levels] for name, levels in queues.items()
         },
         "hand-off, p50: ms by writers": {
-            name: [(count, level["ms"]["p50"]) for count, level in levels] for name, levels in queues.items()
+            name: [(count, level["ms"]["p50"]) for count, level in levels if level["ms"]]
+            for name, levels in queues.items()
         },
     }
 
