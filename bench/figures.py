@@ -42,6 +42,13 @@ def told(part: str, figure: str, measured: str) -> Line:
     return Line(part, figure, "", measured, None)
 
 
+def status_shares(level: Mapping[str, Any]) -> str:
+    """How memory answered the streams of one level of throughput; nothing where it had no part in them."""
+    statuses = level.get("memory_status") or {}
+    total = sum(statuses.values())
+    return ", ".join(f"{status} {count / total:.1%}" for status, count in statuses.items() if status not in ("", "off"))
+
+
 def table(lines: Sequence[Line]) -> str:
     """The lines as a table in Markdown."""
     rows = ["| part | figure | asked | measured | kept |", "| --- | --- | --- | --- | --- |"]

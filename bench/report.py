@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bench.figures import Line, at_least, from_json, table, told
+from bench.figures import Line, at_least, from_json, status_shares, table, told
 from bench.trace.bounds import BOUNDS
 
 # A soak shorter than this is a look, and takes no hour's place on the page.
@@ -112,6 +112,9 @@ def _overhead(report: Report) -> Iterable[Line]:
         for way, levels in found["throughput"].items():
             said = ", ".join(f"{level['streams_per_s']:.0f} ({clients})" for clients, level in levels.items())
             yield told(pace, f"{way}: streams a second (clients)", said)
+            for clients, level in levels.items():
+                if shares := status_shares(level):
+                    yield told(pace, f"{way}: memory status at {clients} clients", shares)
 
 
 def _prefix_cache_vllm(report: Report) -> Iterable[Line]:

@@ -22,6 +22,7 @@ from bench.overhead.fill import FillFailed, fact, fill, question, settled
 from bench.overhead.load import AnswerLost, Connection, Target, connections
 from bench.overhead.measure import Pace, Plan, Questions, TargetFailed, measure_block, measure_latency
 from bench.overhead.processes import CpuMeter, NotStarted, free_port, kind_of, process_tree, started, wait_ready
+from bench.overhead.report import throughput_json
 from bench.stats import Summary, median_interval, paired_differences, quantile, ratio
 
 PLAIN = "{python} -m bench.plain_proxy --upstream {upstream} --port {port}"
@@ -167,6 +168,7 @@ async def test_a_block_counts_every_stream_and_the_cpu_behind_it() -> None:
     assert block.streams == counters["finished"] > 4
     assert block.errors == counters["cancelled"] == 0
     assert 0 < block.cpu_s["proxy"] <= block.cpu_settled_s["proxy"]
+    assert throughput_json([block, block], ["t"])["t"]["4"]["memory_status"] == {"": 2 * block.streams}
 
 
 async def test_cpu_of_children_is_counted_and_kept_after_they_end(tmp_path: Path) -> None:

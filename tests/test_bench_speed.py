@@ -59,6 +59,15 @@ def found(**changes: Any) -> dict[str, Any]:
     return {"latency": latency | changes.get("latency", {}), "throughput": throughput | changes.get("throughput", {})}
 
 
+def test_streams_whose_memory_gave_way_are_told_beside_their_number() -> None:
+    shed = {
+        "64": level(331, 2.0)["64"] | {"memory_status": {"injected": 30, "degraded; reason=overload; rung=none": 70}}
+    }
+    lines = lines_of(found(throughput={ON: shed}), EMBEDDING, EMBEDDING, 64, {})
+    (said,) = (line.measured for line in lines if line.figure == "64 clients, unique questions: memory status")
+    assert said == "injected 30.0%, degraded; reason=overload; rung=none 70.0%"
+
+
 def missed(run: dict[str, Any], **left_out: str) -> list[Line]:
     return [line for line in lines_of(run, EMBEDDING, EMBEDDING, 64, left_out) if line.kept is False]
 

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 from bench.overhead.fill import question
@@ -66,7 +66,10 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One throughput block. CPU seconds by kind of process; `cpu_settled_s` also counts the work left behind."""
+    """One throughput block. CPU seconds by kind of process; `cpu_settled_s` also counts the work left behind.
+
+    `statuses`: of the streams, how memory answered; under load it gives way, and a stream without it is a cheap one.
+    """
 
     target: str
     clients: int
@@ -76,6 +79,7 @@ class Block:
     cpu_s: Mapping[str, float]
     cpu_settled_s: Mapping[str, float]
     first_s: Sequence[float]
+    statuses: Mapping[str, int] = field(default_factory=dict)
 
 
 class TargetFailed(RuntimeError):
@@ -145,15 +149,15 @@ async def measure_latency(
     return Latency(first, total, statuses, errors, besides)
 
 
-async def _client(connection: Connection, make: Callable[[], bytes], until_s: float) -> tuple[list[float], int]:
-    """One client that asks without a pause; its first-byte times, and 1 if it had to give up."""
-    times: list[float] = []
+async def _client(connection: Connection, make: Callable[[], bytes], until_s: float) -> tuple[list[Timing], int]:
+    """One client that asks without a pause; its answers, and 1 if it had to give up."""
+    timings: list[Timing] = []
     while time.perf_counter() < until_s:
         timing = await _ask(connection, make())
         if timing is None:
-            return times, 1
-        times.append(timing.first_s)
-    return times, 0
+            return timings, 1
+        timings.append(timing)
+    return timings, 0
 
 
 async def measure_block(
@@ -179,16 +183,17 @@ async def measure_block(
     if settle is not None:
         await settle()
     last = meter.sample() if meter else {}
-    times = [value for values, _ in results for value in values]
+    timings = [timing for those, _ in results for timing in those]
     return Block(
         target=target.name,
         clients=clients,
-        streams=len(times),
+        streams=len(timings),
         seconds=seconds,
         errors=sum(failed for _, failed in results),
         cpu_s=used_between(before, after),
         cpu_settled_s=used_between(before, last),
-        first_s=times,
+        first_s=[timing.first_s for timing in timings],
+        statuses=Counter(timing.memory_status for timing in timings),
     )
 
 

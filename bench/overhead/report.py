@@ -4,6 +4,7 @@ All times in milliseconds. `added` is paired with the direct request of the same
 to the plain proxy. Nothing is dropped: errors and the noise control stand in the same table.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,7 @@ def _level_json(level: Sequence[Block]) -> dict[str, Any]:
         "streams_per_s": median([block.streams / block.seconds for block in level]),
         "errors": sum(block.errors for block in level),
         "ttft_ms": Summary.of(times, 1000).as_json() if times else None,
+        "memory_status": dict(sum((Counter(block.statuses) for block in level), Counter[str]()).most_common()),
     }
     if kinds:
         path = [sum(_cpu_ms(block, block.cpu_s).values()) for block in level]

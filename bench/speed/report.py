@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from bench.figures import Line, at_least, none, told
+from bench.figures import Line, at_least, none, status_shares, told
 from bench.overhead.report import BASELINE, DIRECT
 
 CONTROL: Final = f"{DIRECT} again"
@@ -104,6 +104,8 @@ def _streams(throughput: Found, clients: str) -> Iterator[Line]:
         if clients in throughput.get(name, {}):
             rate = throughput[name][clients]["streams_per_s"]
             yield at_least("streams/s", f"{clients} clients, {figure}", rate, bound)
+            if said := status_shares(throughput[name][clients]):
+                yield told("streams/s", f"{clients} clients, {figure}: memory status", said)
     for name in (DIRECT, BASELINE):
         if clients in throughput.get(name, {}):
             rate = throughput[name][clients]["streams_per_s"]
