@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from memory.config import load_settings
 from memory.errors import StartFailed
 from proxy.supervisor.children import Command
 from proxy.supervisor.journal import Journal
@@ -33,6 +34,7 @@ from proxy.supervisor.keeper import Keeper
 from proxy.supervisor.leftovers import started_at
 from proxy.supervisor.listener import http_origin, local_address, open_listener
 from proxy.supervisor.metrics_dir import ARCHIVE, DEAD_MAX, MetricsDir
+from proxy.supervisor.supervisor import run_supervisor
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -632,6 +634,22 @@ async def test_progress_is_told_only_of_what_takes_long(monkeypatch: pytest.Monk
     async with journal.step("long"):
         await asyncio.sleep(0.05)
     assert "memory-proxy: long (0 s)" in log.getvalue()
+
+
+async def test_in_a_log_of_json_what_people_are_told_is_json_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.supervisor.journal.PROGRESS_FIRST_S", 0.0)
+    log = StringIO()
+    async with Journal(log, "json").step("long"):
+        await asyncio.sleep(0.05)
+    settings = load_settings(None, {"data.dir": "/proc/no/such"}, {})
+    assert run_supervisor(settings, {}, err=log) == 1
+    waiting, cannot = map(json.loads, log.getvalue().splitlines())
+    assert (waiting["event"], waiting["what"], waiting["seconds"]) == ("waiting", "long", 0)
+    assert (cannot["event"], cannot["level"]) == ("cannot_start", "error")
+    assert "/proc/no/such" in cannot["reason"]
+    monkeypatch.setattr(log, "isatty", lambda: True)
+    Journal(log, "json").tell("long (2 s)", "waiting")
+    assert log.getvalue().endswith("memory-proxy: long (2 s)\n")
 
 
 def test_the_supervisor_loads_neither_the_serving_nor_the_remembering_side() -> None:

@@ -46,9 +46,16 @@ class Journal:
             self.stream.write(f"{line}\n")
             self.stream.flush()
 
+    def tell(self, words: str, event: str, *, level: str = "info", **fields: object) -> None:
+        """Say words to people; in a log of JSON that nobody sits before, a line like all others."""
+        if self.format == "json" and not self.stream.isatty():
+            self.note(event, level=level, **fields)
+        else:
+            self.say(f"memory-proxy: {words}")
+
     @asynccontextmanager
     async def step(self, what: str) -> AsyncIterator[None]:
-        """Tell people at the terminal what is being waited for, once it takes longer than 2 s."""
+        """Tell people what is being waited for, once it takes longer than 2 s."""
         began = time.monotonic()
         task = asyncio.create_task(self._progress(what, began))
         try:
@@ -61,5 +68,6 @@ class Journal:
     async def _progress(self, what: str, began: float) -> None:
         await asyncio.sleep(PROGRESS_FIRST_S)
         while True:
-            self.say(f"memory-proxy: {what} ({time.monotonic() - began:.0f} s)")
+            seconds = round(time.monotonic() - began)
+            self.tell(f"{what} ({seconds} s)", "waiting", what=what, seconds=seconds)
             await asyncio.sleep(PROGRESS_EVERY_S)

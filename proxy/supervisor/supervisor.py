@@ -86,7 +86,7 @@ def run_supervisor(
         with claimed(root, account, environ) as data:
             return asyncio.run(_supervise(settings, environ, commands, data, journal, Journal(out, "text")))
     except StartFailed as error:
-        journal.say(f"memory-proxy: cannot start: {error}")
+        journal.tell(f"cannot start: {error}", "cannot_start", level="error", reason=str(error))
         return 1
 
 
