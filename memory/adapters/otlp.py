@@ -134,12 +134,19 @@ def attributes(facts: Facts, response_id: str | None) -> dict[str, Any]:
     for name, value in facts.items():
         if value is not None and name not in _NOT_ATTRIBUTES:
             said[_GEN_AI.get(name) or _HTTP.get(name) or f"memory_proxy.{name}"] = value
-    return said
+    return {name: _sendable(value) for name, value in said.items()}
+
+
+def _sendable(value: Any) -> Any:
+    """A value as UTF-8 can hold it: half of a surrogate pair, in a name that a client chose, would cost the batch."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return [_sendable(one) for one in value] if isinstance(value, list) else value
 
 
 def _name(facts: Facts) -> str:
     if facts.get("route") == "chat":
-        return f"chat {facts.get('model') or ''}".rstrip()
+        return f"chat {_sendable(facts.get('model') or '')}".rstrip()
     return f"{facts.get('method', 'other')} {facts.get('route', 'other')}"
 
 

@@ -166,6 +166,19 @@ def test_what_is_passed_through_is_traced_by_its_route(traced: Service, collecto
     assert collector.whole(trace, 2).keys() == {"GET other", "upstream"}
 
 
+async def test_half_a_surrogate_pair_in_a_name_costs_nobody_a_span(collector: Collector) -> None:
+    """JSON may hold one, UTF-8 cannot: the batch was lost with the spans of all others in it."""
+    metrics = Metrics()
+    tracing = traces(Settings(telemetry=Telemetry(otlp_endpoint=collector.url)), metrics)
+    assert tracing is not None
+    for model, response in (("m-plain", "id"), ("m\ud800", "id"), ("m-other", "id\udc00")):
+        tracing.begin({}).end({"route": "chat", "model": model, "finish": ["st\ud800p"], "http": 200}, response)
+    await tracing.close()
+    named = {span.name for span in collector.spans}
+    assert {"chat m-plain", "chat m?", "chat m-other"} <= named
+    assert metrics.registry.get_sample_value("memory_proxy_spans_total", {"what": "failed"}) == 0
+
+
 @pytest.mark.long
 def test_a_collector_that_is_away_fails_no_request_and_is_counted(upstream: str, user: str) -> None:
     env = {
