@@ -34,6 +34,10 @@ def _http_url(value: str) -> str:
     if parts.query or parts.fragment:
         raise ValueError("a URL without query or fragment")
     _ = parts.port  # raises ValueError when it is no port
+    try:  # as whoever connects there does
+        parts.hostname.encode("idna")
+    except UnicodeError as exc:
+        raise ValueError("a URL with a host whose name has parts of 1 to 63 characters") from exc
     return value.rstrip("/")
 
 

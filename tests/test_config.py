@@ -102,6 +102,8 @@ def test_all_faults_are_named_at_once_with_their_lines(tmp_path: Path) -> None:
         ("overflow: drop", 'expected error or summarise, found "drop"'),
         ("overflow: {a: 1}", "overflow"),
         ("upstream: {url: 127.0.0.1:8000}", "expected an http:// or https:// URL with a host"),
+        ("upstream: {url: 'http://vllm..svc:8000'}", "expected a URL with a host whose name has parts of 1 to 63"),
+        (f"upstream: {{url: 'http://{'a' * 64}:8000'}}", "expected a URL with a host whose name has parts of 1 to 63"),
         ("upstream: {url: 'http://h:99999'}", "expected"),
         ("upstream: {metrics_urls: [ftp://h]}", 'found ["ftp://h"]'),
         ("upstream: {metrics_urls: [[a]]}", "expected a plain value or a list of plain values"),

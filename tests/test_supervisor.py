@@ -670,6 +670,11 @@ def test_the_supervisor_loads_neither_the_serving_nor_the_remembering_side() -> 
     }
 
 
+def test_a_host_that_is_no_name_is_said_to_be_so() -> None:
+    with pytest.raises(StartFailed, match="no name of a host; choose another --host"):
+        open_listener("proxy..local", 0)
+
+
 def test_what_nobody_reads_is_not_taken_from_the_one_who_writes() -> None:
     """A slow client's answer waits at its source, not in buffers here and in the copy that is captured."""
     with open_listener("127.0.0.1", 0) as listener, socket.socket() as client:

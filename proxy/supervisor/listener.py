@@ -29,6 +29,8 @@ def open_listener(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise StartFailed(f"cannot listen on {host}: {error.strerror}; choose another --host") from error
+    except UnicodeError as error:
+        raise StartFailed(f"cannot listen on {host}: it is no name of a host; choose another --host") from error
     family, kind, protocol, _, address = sorted(found, key=lambda item: item[0] != socket.AF_INET)[0]
     listener = socket.socket(family, kind, protocol)
     try:
