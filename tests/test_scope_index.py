@@ -338,6 +338,12 @@ def test_a_turn_that_is_dated_wrongly_moves_no_other_time(wrong: datetime) -> No
         assert names([hit for hit in found if hit.parts["in_time"]]) == ["then"]
 
 
+@pytest.mark.parametrize("query", ["What did I say on December 28?", "What did I say in December?"])
+def test_what_is_dated_to_the_end_of_the_calendar_ends_no_search(query: str) -> None:
+    late = item("late", "The tide turns at nine", occurred_at=datetime.max.replace(tzinfo=UTC))
+    assert set(ask(index_of(late, item("rate", "Interest rates rose again")), query)) == {"late", "rate"}
+
+
 def test_what_people_said_of_a_memory_decides_between_near_equals() -> None:
     near = "The harbour café opens at nine"
     equals = [item(name, f"{near} {name}", occurred_at=NOW) for name in ("plain", "good", "bad", "weighed")]

@@ -414,7 +414,7 @@ class ScopeIndex:
         span = asked_span(query, now, reached)
         if span is None:
             return None
-        start, end = span.start.timestamp(), (span.end + SAID_AFTER).timestamp()
+        start, end = span.start.timestamp(), span.end.timestamp() + SAID_AFTER.total_seconds()
         return ((occurred >= start) & (occurred < end)).astype(np.float32)
 
     def _found(self, scores: Floats, k: int, query: Prepared) -> list[Found]:
