@@ -203,6 +203,21 @@ def test_bad_lines_are_named_and_cost_no_other(api: Api) -> None:
     assert told[-1] == {"accepted": 2, "done": 2, "failed": 3, "complete": True}
 
 
+@pytest.mark.parametrize("end", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.9999999Z"], ids=["zero", "the last"])
+def test_a_time_at_an_end_of_the_calendar_is_refused_and_takes_no_scope_away(api: Api, end: str) -> None:
+    """Go's time.Time{} and .NET's DateTimeOffset.MaxValue; Postgres has infinity there."""
+    late = {"role": "user", "content": "My brother Tom lives in Ghent.", "session": "s", "occurred_at": end}
+    *told, last = api.take_in(late, {**late, "occurred_at": "9999-12-31T23:59:59Z"})
+    assert (last["done"], last["failed"]) == (1, 1)
+    assert any("occurred_at" in one.get("error", "") for one in told)
+    (one,) = api.get("/memory/v1/memories", kind="episodic").json["data"]
+    changed = api.call("PATCH", f"/memory/v1/memories/{one['id']}", {"expires_at": end}, If_Match="1")
+    assert (changed.status, changed.error["param"]) == (422, "expires_at")
+    assert api.get("/memory/v1/audit", since=end).error["param"] == "since"
+    assert api.get("/memory/v1/export").lines[0]["occurred_at"] == "9999-12-31T23:59:59Z"
+    assert api.search("Where did my brother say on December 28 that he lives?")["candidates"]
+
+
 def test_an_upload_may_come_in_pieces_of_any_size(api: Api) -> None:
     body = b"".join(json.dumps(line).encode() + b"\n" for line in TALK)
 

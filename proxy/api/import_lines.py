@@ -20,7 +20,7 @@ from memory.chain import message_text
 from memory.model import ImportLine
 from policies.labels import Sensitivity
 from policies.text import storable
-from proxy.api.asking import json_type, no_constant, rfc3339
+from proxy.api.asking import TIME, json_type, no_constant, rfc3339
 from proxy.api.json_bounds import too_much
 from proxy.identity import VALUE_BYTES_MAX
 
@@ -303,7 +303,7 @@ def _time(value: object) -> datetime | None:
         return None
     moment = rfc3339(value) if isinstance(value, str) else None
     if moment is None:
-        raise LineRefused("occurred_at must be RFC 3339 with an offset, like 2026-11-21T09:30:00Z")
+        raise LineRefused(f"occurred_at must be {TIME}")
     return moment
 
 

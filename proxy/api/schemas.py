@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from proxy.api.asking import rfc3339, to_rfc3339
+from proxy.api.asking import TIME, rfc3339, to_rfc3339
 from proxy.api.cited import DocumentCited
 from proxy.api.working import WorkingSaid
 
@@ -31,7 +31,7 @@ def _moment(value: object) -> object:
         return value
     moment = rfc3339(value) if isinstance(value, str) else None
     if moment is None:
-        raise ValueError("expected RFC 3339 with an offset, like 2026-11-21T09:30:00Z")
+        raise ValueError(f"expected {TIME}")
     return moment
 
 
