@@ -350,7 +350,12 @@ WHERE tenant_id = $1 AND memory_id = ANY ($2);
 -- Uses: memories_pkey, derivations_pkey, outdated_turns_pkey. Rows: none.
 INSERT INTO outdated_turns (tenant_id, memory_id, event_id, scope_id)
 SELECT DISTINCT m.tenant_id, m.superseded_by, e.event_id, m.scope_id
-FROM memories m
+FROM unnest($2::uuid[]) AS w (memory_id)
+CROSS JOIN LATERAL (
+    SELECT tenant_id, memory_id, scope_id, superseded_by, superseded_reason
+    FROM memories
+    WHERE tenant_id = $1 AND memory_id = w.memory_id
+    OFFSET 0) m
 CROSS JOIN LATERAL (
     SELECT d.source_id AS event_id
     FROM derivations d
@@ -360,7 +365,7 @@ CROSS JOIN LATERAL (
     SELECT o.event_id
     FROM outdated_turns o
     WHERE o.tenant_id = $1 AND o.memory_id = m.memory_id) e
-WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND m.superseded_by IS NOT NULL
+WHERE m.superseded_by IS NOT NULL
 ON CONFLICT DO NOTHING;
 
 -- name: hand_on_superseded
@@ -399,14 +404,19 @@ INSERT INTO untold_turns (tenant_id, event_id, scope_id)
 SELECT DISTINCT t.tenant_id, t.event_id, t.scope_id
 FROM unnest($2::uuid[]) AS w (memory_id)
 CROSS JOIN LATERAL (
-    SELECT event_id FROM outdated_turns WHERE tenant_id = $1 AND memory_id = w.memory_id
+    SELECT superseded_by IS NOT NULL AND superseded_reason IS DISTINCT FROM 'same meaning' AS replaced
+    FROM memories
+    WHERE tenant_id = $1 AND memory_id = w.memory_id
+    OFFSET 0) m
+CROSS JOIN LATERAL (
+    SELECT event_id
+    FROM outdated_turns
+    WHERE tenant_id = $1 AND memory_id = w.memory_id
     UNION ALL
-    SELECT d.source_id
-    FROM memories m
-    JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = m.memory_id AND d.derived_kind = 'memory'
-        AND d.source_kind = 'turn'
-    WHERE m.tenant_id = $1 AND m.memory_id = w.memory_id AND m.superseded_by IS NOT NULL
-      AND m.superseded_reason IS DISTINCT FROM 'same meaning') o
+    SELECT source_id
+    FROM derivations
+    WHERE tenant_id = $1 AND derived_id = w.memory_id AND derived_kind = 'memory' AND source_kind = 'turn'
+      AND m.replaced) o
 JOIN turns t ON t.tenant_id = $1 AND t.event_id = o.event_id
 ON CONFLICT (tenant_id, event_id) DO NOTHING;
 
