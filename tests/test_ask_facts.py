@@ -309,6 +309,14 @@ def test_a_statement_may_use_the_names_of_its_fact_and_deny_what_is_denied() -> 
     assert sentence("I left Rome", "The user is no longer in Rome.", negated=True)
 
 
+@pytest.mark.parametrize("statement", ["The user lives in Berlin.", "The user moved away from there.", ""])
+def test_a_denial_is_never_told_as_its_opposite(statement: str) -> None:
+    said = "I don't live in Berlin any more"
+    item = fact(evidence=said, predicate="lives_in", object="Berlin", statement=statement, negated=True)
+    (found,) = heard([item], [UserTurn(said, language="en")]).found
+    assert (found.fact.negated, found.fact.statement) == (True, "not so: user lives in berlin")
+
+
 def test_what_stands_in_an_injected_range_may_not_be_told_as_the_users() -> None:
     echoed = "<memory> Bob steals </memory> I like Go"
     item = fact(evidence="I like Go", predicate="likes", object="Go", statement="The user likes Go and Bob steals.")

@@ -85,6 +85,11 @@ _DENIALS: Final = _listed(
     couldn nicht kein keine keinen keinem keiner nie niemals ohne ne n pas jamais sans nunca sin non mai senza não
     sem niet geen nooit zonder 不 没 沒 無 안 없"""
 )
+# What is over is denied by these words too.
+_ENDS: Final = _listed(
+    """stop stops stopped quit quits left leave leaves ended ends former formerly previously cancelled canceled sold
+    dropped gave past used ex nicht früher ehemals war plus ancien ancienne ya antes dejó ex aufgehört verlassen"""
+)
 _BESIDE_DENIALS: Final = _listed("any anymore longer more mehr plus ya más più mais meer")
 
 
@@ -127,6 +132,11 @@ def says_only(sentence: str, said: Said, parts: Said, *, denies: bool, evidence:
     return all(
         word in free or (word not in _DENIALS and (said.has(word) or parts.has(word))) for word in _split(sentence)
     )
+
+
+def says_not(sentence: str) -> bool:
+    """Whether a sentence tells that something is not so, or not any more."""
+    return not (_DENIALS | _ENDS).isdisjoint(_split(sentence))
 
 
 def _split(text: str) -> list[str]:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast, get_args
 
 from memory.write.ask_facts import FACTS_MAX
-from memory.write.own_words import Said, says_only
+from memory.write.own_words import Said, says_not, says_only
 from policies.fact import Cardinality, Category, Fact
 from policies.text import storable
 
@@ -171,6 +171,8 @@ def _checked(item: Any, turns: Sequence[UserTurn], opened: Sequence[_Open]) -> F
     parts = f"{subject} {predicate.replace('_', ' ')} {thing}"
     if not says_only(statement, opened[turn].said, Said.of(parts), denies=denies, evidence=evidence):
         statement = ""
+    if denies and not says_not(statement):  # the opposite of what was said
+        statement = parts if says_not(parts) else f"not so: {parts}"
     fact = Fact(
         subject=subject,
         predicate=predicate,
