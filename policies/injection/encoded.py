@@ -1,7 +1,7 @@
 """What a text says in another writing: base64, hex, escapes, bits, rot13, spaced letters, digits for letters, tags.
 
 A text as it reads in, the plain texts hidden in it out, each with where it stands. Only what decodes to printable
-words is given back. Bounded: RUNS_MAX runs of RUN_CHARS_MAX characters. Pure; refuses nothing.
+words is given back. Bounded: RUNS_MAX runs that say something, of RUN_CHARS_MAX characters. Pure; refuses nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-RUNS_MAX: Final = 16
+RUNS_MAX: Final = 256
 RUN_CHARS_MAX: Final = 8_192
+BASE64_CHARS_MIN: Final = 24
 ROT13_CHARS_MAX: Final = 20_000
-_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{24,8192}={0,2}", re.ASCII)
+_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,8192}={0,2}", re.ASCII)
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:(?:0x|\\x)?[0-9A-Fa-f]{2}[ ,:]{0,2}){12,4096}", re.ASCII)
 _ESCAPES: Final = re.compile(r"(?:\\u[0-9A-Fa-f]{4}|&#x?[0-9A-Fa-f]{2,6};){8,1366}", re.ASCII)
 _ONE_ESCAPE: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|&#x([0-9A-Fa-f]{2,6});|&#([0-9]{2,6});", re.ASCII)
 _BITS: Final = re.compile(r"(?<![01])(?:[01]{8}\s{0,2}){8,1024}", re.ASCII)
 _PERCENT: Final = re.compile(r"(?:%[0-9A-Fa-f]{2}|[A-Za-z.+]){16,2048}", re.ASCII)
-_SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*]){10,1024}\w(?!\w)")
+# Single letters, one sign between two of a word and up to three between two words.
+_SPACED: Final = re.compile(r"(?<![^\W_])[^\W_](?:[ .\-_*|\n]{1,3}[^\W_](?![^\W_])){10,1024}")
+_BETWEEN_WORDS: Final = re.compile(r"[ .\-_*|\n]{2,3}")
+_BETWEEN_SIGNED: Final = re.compile(r"[ .\-_*|\n]{2,3}|[ \n]")
+_SIGNED: Final = re.compile(r"\w[.\-_*|]\w")
 _LEET: Final = re.compile(r"[a-z][013457@$][a-z]|\b[013457@$][a-z]{2}")
 _LEET_LETTERS: Final = str.maketrans("013457@$", "oieastas")
 # "ignore", "disregard", "instructions", "system", "prompt" as rot13 writes them.
@@ -41,17 +46,14 @@ class Hidden(NamedTuple):
 
 def hidden_in(text: str, lower: str) -> Iterator[Hidden]:
     """What `text` says in other writings; `lower` is the same as it reads."""
-    for number, run in enumerate(_BASE64.finditer(text)):
-        if number == RUNS_MAX:
-            break
-        yield from _told("base64", run, _base64(run[0]))
+    yield from _runs("base64", _BASE64, text, _base64)
     if "\\u" in text or "&#" in text:
         yield from _runs("escapes", _ESCAPES, text, _escapes)
     yield from _runs("hex", _HEX, text, _hex)
     yield from _runs("bits", _BITS, text, _bits)
     if "%" in text:
         yield from _runs("percent", _PERCENT, text, lambda run: unquote(run) if run.count("%") >= 3 else None)
-    yield from _runs("spaced", _SPACED, lower, lambda run: re.sub(r"[ .\-_*]", "", run))
+    yield from _runs("spaced", _SPACED, lower, _spaced)
     if _ROT13_SIGNS.search(lower):
         yield Hidden("rot13", 0, len(lower), codecs.encode(lower[:ROT13_CHARS_MAX], "rot13"))
     if len(lower) <= ROT13_CHARS_MAX and _LEET.search(lower):
@@ -59,15 +61,14 @@ def hidden_in(text: str, lower: str) -> Iterator[Hidden]:
 
 
 def _runs(writing: str, pattern: re.Pattern[str], text: str, decode: Callable[[str], str | None]) -> Iterator[Hidden]:
-    for number, run in enumerate(pattern.finditer(text)):
-        if number == RUNS_MAX:
-            return
-        yield from _told(writing, run, decode(run[0]))
-
-
-def _told(writing: str, run: re.Match[str], said: str | None) -> Iterator[Hidden]:
-    if said and _is_words(said):
-        yield Hidden(writing, run.start(), run.end(), said)
+    told = 0
+    for run in pattern.finditer(text):
+        said = decode(run[0])
+        if said and _is_words(said):
+            yield Hidden(writing, run.start(), run.end(), said)
+            told += 1
+            if told == RUNS_MAX:
+                return
 
 
 def _is_words(said: str) -> bool:
@@ -75,11 +76,26 @@ def _is_words(said: str) -> bool:
 
 
 def _base64(run: str) -> str | None:
+    """What a run says; of one that says nothing, as the path of a URL, what its parts say."""
+    said = _decoded(run)
+    if said is None and "/" in run:
+        parts = [_decoded(part) for part in run.split("/") if len(part) >= BASE64_CHARS_MIN]
+        said = "\n".join(part for part in parts if part and _is_words(part)) or None
+    return said
+
+
+def _decoded(run: str) -> str | None:
     plain = run.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(plain + "=" * (-len(plain) % 4)).decode("utf-8")
     except (binascii.Error, ValueError):
         return None
+
+
+def _spaced(run: str) -> str:
+    """Words of single letters put together; a blank parts words where another sign parts letters."""
+    words = (_BETWEEN_SIGNED if _SIGNED.search(run) else _BETWEEN_WORDS).split(run)
+    return " ".join(re.sub(r"[ .\-_*|\n]", "", word) for word in words)
 
 
 def _hex(run: str) -> str | None:

@@ -25,6 +25,7 @@ _TAGS: Final = re.compile("[\U000e0020-\U000e007e]{4,}")
 _TAG_BASE: Final = 0xE0000
 _OTHER_SCRIPTS: Final = re.compile("[\u0370-\u052f\u0531-\u058f\u13a0-\u13ff\uab70-\uabbf]")
 _WORD: Final = re.compile(r"\w+")
+_ESCAPE: Final = re.compile(r"\\[nrt]")
 _LATIN: Final = re.compile("[a-z]")
 # Letters of Cyrillic, Greek, Armenian and Cherokee that look like Latin ones (Unicode's confusables), in lower case.
 _LOOK_ALIKES: Final = (
@@ -68,12 +69,17 @@ def _place(ends: Sequence[int], wanted: int) -> int:
 def normal(text: str) -> Normal:
     """The text as it reads."""
     if text.isascii():
-        return Normal(text, text.lower())
+        return Normal(text, _broken(text.lower()))
     tagged = "".join(chr(ord(one) - _TAG_BASE) for run in _TAGS.findall(text) for one in run)
     plain = _plain(text)
     if _OTHER_SCRIPTS.search(plain):
         plain = _WORD.sub(_latin, plain)
-    return Normal(text, plain, tagged.lower())
+    return Normal(text, _broken(plain), tagged.lower())
+
+
+def _broken(text: str) -> str:
+    """The text with JSON's escapes of line breaks as such, in as many characters: what tools answer is JSON."""
+    return _ESCAPE.sub("\n\n", text) if "\\" in text else text
 
 
 def latin_letter(character: str) -> str:

@@ -59,7 +59,7 @@ _EARLIER = r"(?:all|any|every|everything|your|prior|previous|previously|precedin
 # At the start of a sentence, an item, a tag or a quotation: an order, not a mention.
 _ORDER = r"(?:^|[.!?:;>\])}\-*,]\s{0,3}|\b(?:please|now|then|and|must|should|will|to|i want you to|so) )"
 # Words are taken whole: a quotation mark may be part of one or of a gap, and trying all ways took 1.9 s for 2,000 of them.
-_GAP = r"(?:[\s'\"(,]{1,3}+[\w'-]{1,20}+){0,5}?[\s'\"(,]{1,3}+"
+_GAP = r"(?:[\s'\"(,]{1,6}+[\w'-]{1,20}+){0,5}?[\s'\"(,]{1,6}+"
 _MODEL = r"(?:a\.?i\.?|llm|gpt|chatgpt|assistants?|language model|chatbot|agents?|bot|model)"
 _FREE = (
     r"(?:restrictions?|rules|filters?|limits|limitations?|guidelines?|censorship|boundaries|polic(?:y|ies)|ethics"
