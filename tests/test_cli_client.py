@@ -204,3 +204,47 @@ def test_a_key_that_can_be_none_is_refused_and_not_shown(key: str, capsys: pytes
     assert main(["search", "boat", "--key", key]) == 1
     said = capsys.readouterr().err
     assert "was it copied whole, and alone?" in said and "mp-" not in said
+
+
+STEERS = "one \x1b]0;owned\x07 \x9b2J two"
+TASK: dict[str, Any] = {"id": "1", "status": "queued", "title": STEERS, "waits_for": [], "checkpoint": None}
+FOUND = {"admitted": True, "score": 1.0, "occurred_at": None, "content": STEERS}
+DOCUMENT: dict[str, Any] = {
+    "id": "1",
+    "chunks": 1,
+    "media_type": "text/plain",
+    "name": STEERS,
+    "upload": {"status": "done"},
+}
+PREFERENCE = {"memory_id": "1", "strength": 1.0, "statement": STEERS, "said": 1, "sessions": 1}
+REPLAYED: dict[str, Any] = {
+    "diff": {"kept": [], "added": [], "removed": [], "text": STEERS},
+    "tokens_exact": True,
+    "tokens": 1,
+    "notes": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("search", "boat"), {"candidates": [FOUND], "admitted": 1, "millis": 1.0}),
+        (("sessions",), {"data": [{"id": STEERS, "turns": 1, "last_at": "now"}]}),
+        (("sessions", "s"), {"turns": [{"seq": 1, "role": "tool", "content": STEERS}], "summary": STEERS}),
+        (("memories",), {"data": [{"id": "1", "kind": "k", "content": STEERS, "quarantine_reason": None}]}),
+        (("tasks", "list"), {"data": [TASK]}),
+        (("documents", "list"), {"data": [DOCUMENT]}),
+        (("preferences",), {"data": [PREFERENCE]}),
+        (("outside", "boat"), {"pages": [{"url": "u", "title": STEERS}], "missed": []}),
+        (("replay", "r", "--without", "m"), REPLAYED),
+    ],
+)
+def test_what_is_remembered_does_not_steer_the_terminal(
+    words: tuple[str, ...], answer: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = json.dumps(answer).encode()
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body) as url:
+        assert main([*words, "--url", url]) == 0
+    shown = capsys.readouterr().out
+    assert "one \ufffd]0;owned\ufffd \ufffd2J two" in shown
+    assert not {"\x1b", "\x07", "\x9b"} & set(shown)

@@ -13,6 +13,7 @@ from typing import Any
 
 from proxy.cli import why
 from proxy.cli.client import CallFailed, Client, quoted
+from proxy.cli.shown import show, show_all
 from proxy.cli.whole_file import whole_file
 
 _TEXT_CHARS = 100
@@ -77,13 +78,13 @@ def run_search(options: argparse.Namespace) -> int:
         return _as_json(answer)
     if options.explain:
         return _explained(answer)
-    sys.stdout.writelines(line + "\n" for line in why.found(answer, _chars()))
+    show_all(why.found(answer, _chars()))
     return 0
 
 
 def _explained(answer: Mapping[str, Any]) -> int:
     """Each candidate with the parts of its score, and why it is admitted or not."""
-    sys.stdout.writelines(line + "\n" for line in why.table(answer["candidates"], "admitted"))
+    show_all(why.table(answer["candidates"], "admitted"))
     sys.stdout.write(
         f"{answer['admitted']} admitted (*), rung {answer['rung']}, {answer['millis']:.1f} ms\n{why.LEGEND}"
     )
@@ -95,7 +96,7 @@ def _retrieval(client: Client, retrieval_id: str, *, as_json: bool) -> int:
     record = client.get(f"/memory/v1/retrievals/{quoted(retrieval_id)}")
     if as_json:
         return _as_json(record)
-    sys.stdout.writelines(line + "\n" for line in why.record(record))
+    show_all(why.record(record))
     return 0
 
 
@@ -110,9 +111,9 @@ def run_sessions(options: argparse.Namespace) -> int:
     if options.json:
         return _as_json(answer)
     for turn in answer["turns"]:
-        sys.stdout.write(f"{turn['seq']:4}  {turn['role']:9}  {_short(turn['content'])}\n")
+        show(f"{turn['seq']:4}  {turn['role']:9}  {_short(turn['content'])}")
     if answer.get("summary"):
-        sys.stdout.write(f"\nsummary:\n{answer['summary']}\n")
+        show("", "summary:", answer["summary"])
     return 0
 
 
@@ -153,7 +154,7 @@ def _as_json(answer: Any) -> int:
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: tuple[str, ...]) -> int:
     for row in rows:
-        sys.stdout.write("  ".join(_short(str(row.get(column, ""))) for column in columns) + "\n")
+        show("  ".join(_short(str(row.get(column, ""))) for column in columns))
     if not rows:
         sys.stdout.write("none yet\n")
     return 0

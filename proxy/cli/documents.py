@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli.client import CallFailed, Client, quoted
+from proxy.cli.shown import show
 from proxy.cli.why import short
 
 TEACHES: Final = """\
@@ -118,7 +119,7 @@ def _followed(client: Client, record: Mapping[str, Any], name: str, *, wait: boo
     if upload["status"] == "failed":
         sys.stderr.write(f"{name}: {upload['reason']}\n")
         return False
-    sys.stdout.write(f"{record['id']}  {record['name']}  {_progress(upload)}\n")
+    show(f"{record['id']}  {record['name']}  {_progress(upload)}")
     return True
 
 
@@ -138,7 +139,7 @@ def _list(client: Client, options: argparse.Namespace) -> int:
         return _as_json(answer)
     for one in answer["data"]:
         state = "" if one["upload"]["status"] == "done" else f"  {one['upload']['status']}"
-        sys.stdout.write(f"{one['id']}  {one['chunks']:5} chunks  {one['media_type']:24.24}  {one['name']}{state}\n")
+        show(f"{one['id']}  {one['chunks']:5} chunks  {one['media_type']:24.24}  {one['name']}{state}")
     if not answer["data"]:
         sys.stdout.write("none yet\n")
     return 0
@@ -150,15 +151,15 @@ def _show(client: Client, options: argparse.Namespace) -> int:
     if options.json:
         return _as_json(answer)
     pages = f", {answer['pages']} pages" if answer["pages"] else ""
-    sys.stdout.write(
-        f"{answer['name']}  version {answer['version']}, {answer['media_type']}, {answer['bytes']} bytes{pages}\n"
-        f"{_progress(answer['upload'])}{': ' + answer['upload']['reason'] if answer['upload']['reason'] else ''}\n"
+    show(
+        f"{answer['name']}  version {answer['version']}, {answer['media_type']}, {answer['bytes']} bytes{pages}",
+        f"{_progress(answer['upload'])}{': ' + answer['upload']['reason'] if answer['upload']['reason'] else ''}",
     )
     while True:
         for one in answer["data"]:
             page = f"p. {one['page']:<4} " if one["page"] else ""
             hidden = f" [{one['hidden']}]" if one["hidden"] else ""
-            sys.stdout.write(f"{one['ordinal']:5}  {page}{one['start']:>8}  {short(one['content'], 90)}{hidden}\n")
+            show(f"{one['ordinal']:5}  {page}{one['start']:>8}  {short(one['content'], 90)}{hidden}")
         if answer["next_cursor"] is None:
             return 0
         answer = client.get(path, {"limit": 1000, "cursor": answer["next_cursor"]})
@@ -166,13 +167,13 @@ def _show(client: Client, options: argparse.Namespace) -> int:
 
 def _delete(client: Client, options: argparse.Namespace) -> int:
     answer = client.send("DELETE", f"{PATH}/{_id_of(client, options.document)}")
-    sys.stdout.write(f"hidden: {answer['name']} ({answer['id']}), {answer['chunks']} chunks\n")
+    show(f"hidden: {answer['name']} ({answer['id']}), {answer['chunks']} chunks")
     return 0
 
 
 def _undelete(client: Client, options: argparse.Namespace) -> int:
     answer = client.send("POST", f"{PATH}/{quoted(options.document)}/undelete")
-    sys.stdout.write(f"shown again: {answer['name']}, {answer['chunks']} chunks\n")
+    show(f"shown again: {answer['name']}, {answer['chunks']} chunks")
     return 0
 
 

@@ -28,6 +28,7 @@ from memory.write.redact import Redactor
 from policies.hygiene import RATES, Rate, Tally
 from proxy.cli import check_stores, why
 from proxy.cli.become import hear_interrupts, told_options
+from proxy.cli.chat_words import printable
 
 PROGRESS_AFTER_S: Final = 2.0
 _SHOWN_CHARS: Final = 100
@@ -48,7 +49,9 @@ def main(arguments: list[str]) -> int:
     redactor = Redactor(secret_detectors())
     told = as_json(inspection, redactor, show=options.show)
     try:
-        sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=False) + "\n" if options.json else as_text(told))
+        sys.stdout.write(
+            json.dumps(told, indent=2, ensure_ascii=False) + "\n" if options.json else printable(as_text(told))
+        )
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,6 +11,7 @@ import sys
 from typing import Any, Final
 
 from proxy.cli.client import CallFailed, Client, with_service
+from proxy.cli.shown import show_all
 
 TEACHES: Final = """\
   memory-proxy outside "latest version of PostgreSQL"     search, read, keep; says what came of each page
@@ -35,11 +36,14 @@ def run_outside(options: argparse.Namespace) -> int:
     except (CallFailed, OSError) as fault:
         sys.stderr.write(f"memory-proxy: {fault}\n")
         return 1
-    sys.stdout.write(json.dumps(answer, indent=2) + "\n" if options.json else _told(answer))
+    if options.json:
+        sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+    else:
+        show_all(_told(answer))
     return 0 if answer["pages"] else 1
 
 
-def _told(answer: dict[str, Any]) -> str:
+def _told(answer: dict[str, Any]) -> list[str]:
     lines = [f"kept    {page['url']}  {page['title']}" for page in answer["pages"]]
     lines += [f"missed  {one['url']}  ({one['reason']})" for one in answer["missed"]]
-    return "\n".join(lines or [f"no page: {answer['search']}"]) + "\n"
+    return lines or [f"no page: {answer['search']}"]

@@ -11,6 +11,7 @@ import sys
 from typing import Any, Final
 
 from proxy.cli.client import CallFailed, Client, with_service
+from proxy.cli.shown import show_all
 
 TEACHES: Final = """\
   memory-proxy preferences                    what holds, strongest first, with how often it was said
@@ -43,7 +44,10 @@ def run_preferences(options: argparse.Namespace) -> int:
     except (CallFailed, OSError) as fault:
         sys.stderr.write(f"memory-proxy: {fault}\n")
         return 1
-    sys.stdout.write(json.dumps(answer, indent=2) + "\n" if options.json else "".join(map(_line, _rows(answer))))
+    if options.json:
+        sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+    else:
+        show_all(map(_line, _rows(answer)))
     return 0
 
 
@@ -54,5 +58,5 @@ def _rows(answer: dict[str, Any]) -> list[Any]:
 
 def _line(one: Any) -> str:
     if isinstance(one, str):
-        return f"{one} is hidden\n"
-    return f"{one['memory_id']}  {one['strength']:.2f}  {one['statement']}  ({one['said']} x in {one['sessions']})\n"
+        return f"{one} is hidden"
+    return f"{one['memory_id']}  {one['strength']:.2f}  {one['statement']}  ({one['said']} x in {one['sessions']})"

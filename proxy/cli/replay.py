@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from proxy.cli.become import become
 from proxy.cli.client import CallFailed, Client, quoted
+from proxy.cli.shown import show
 
 TEACHES: Final = """\
   memory-proxy replay ID                             the body as it went, on stdout; whether it is, on stderr
@@ -74,7 +75,7 @@ def _one(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
     elif what_if:
-        sys.stdout.write(_difference(answer))
+        show(*_difference(answer))
     else:
         sys.stdout.buffer.write(answer["request"].encode())
         sys.stdout.flush()
@@ -83,12 +84,11 @@ def _one(options: argparse.Namespace) -> int:
     return 0 if what_if or answer["identical"] else 1
 
 
-def _difference(answer: Mapping[str, Any]) -> str:
+def _difference(answer: Mapping[str, Any]) -> list[str]:
     """What would have been placed against what was."""
     diff = answer["diff"]
     lines = [f"{name:8} {len(diff[name]):3}  {' '.join(diff[name])}".rstrip() for name in ("kept", "added", "removed")]
     about = "" if answer["tokens_exact"] else "about "
     lines.append(f"{about}{answer['tokens']} tokens of memory in the prompt")
     lines += [f"note: {note}" for note in answer["notes"]]
-    lines += ["", diff["text"] or "the block would be the same"]
-    return "\n".join(lines) + "\n"
+    return [*lines, "", diff["text"] or "the block would be the same"]

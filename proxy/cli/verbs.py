@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from proxy.cli.client import CallFailed, Client, with_service
+from proxy.cli.shown import show_all
 
 Act = Callable[[Client, argparse.Namespace], Any]
 
@@ -49,5 +50,5 @@ def run_verb(options: argparse.Namespace, told: Callable[[str, Mapping[str, Any]
     if options.json:
         sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
     else:
-        sys.stdout.writelines(f"{line}\n" for line in told(options.verb, answer))
+        show_all(told(options.verb, answer))
     return 0
