@@ -302,6 +302,14 @@ async def test_a_shredded_owner_has_no_file_left_and_others_have_theirs(tmp_path
     assert await blobs.shred(UUID(int=1), UUID(int=77)) == 0
 
 
+async def test_what_somebody_else_put_beside_the_files_is_left_alone(tmp_path: Path) -> None:
+    blobs = DirectoryBlobs(tmp_path)
+    await kept(blobs, WORDS)
+    for path in ("backup/daily/1", f"{OWNER.tenant_id.hex}/copy/2"):
+        (tmp_path / path).mkdir(parents=True)
+    assert await blobs.owners() == [OWNER]
+
+
 async def test_bytes_under_a_former_key_are_sealed_anew_when_they_come_again(tmp_path: Path) -> None:
     blobs, former = DirectoryBlobs(tmp_path), DataKey(UUID(int=8), b"f" * 32)
     name = (await kept(blobs, WORDS, key=former)).name

@@ -87,6 +87,18 @@ async def test_what_nothing_names_is_marked_and_goes_after_the_grace(blobs: S3Bl
     assert await blobs.owners() == []
 
 
+async def test_what_somebody_else_put_beside_the_files_is_left_alone(blobs: S3Blobs) -> None:
+    """A bucket's console makes an object of each folder; who forgets a user must not stop at one."""
+    name, home = await kept(blobs, key(), b"words"), blobs._home(OWNER)
+    others = ("files/", "files/notes.txt", "files/not/an/owner", f"{home}", f"{home}notes.txt", f"{home}marks/")
+    for path in others:
+        blobs._s3.put_object(Bucket=blobs._bucket, Key=path, Body=b"")
+    assert await blobs.owners() == [OWNER]
+    done = await blobs.collect(OWNER, (), datetime.now(UTC), at_once=True)
+    assert done.removed == (name,) and done.marked == ()
+    assert set(blobs._listed("files/")) == set(others)
+
+
 async def test_a_subject_goes_with_all_its_scopes_and_no_other(blobs: S3Blobs) -> None:
     under = key()
     other = Owner(OWNER.tenant_id, uuid4(), 7)

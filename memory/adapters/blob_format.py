@@ -13,6 +13,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -33,6 +34,13 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 Fetch = Callable[[int, int], Awaitable[bytes]]
 """Bytes of a blob as it lies: from where, how many."""
 T = TypeVar("T")
+_OWNER: Final = re.compile(r"([0-9a-f]{32})/([0-9a-f]{32})/([0-9]{1,18})", re.ASCII)
+
+
+def owner_at(place: str) -> Owner | None:
+    """Whose blobs lie at `<tenant>/<subject>/<scope>`; None for what is no place of ours."""
+    found = _OWNER.fullmatch(place)
+    return Owner(UUID(hex=found[1]), UUID(hex=found[2]), int(found[3])) if found else None
 
 
 class Places(Protocol):

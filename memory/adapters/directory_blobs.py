@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from uuid import UUID, uuid4
 
-from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, told, unsealed, uploading
+from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, owner_at, told, unsealed, uploading
 from memory.artifacts import GRACE, Collected, Owner
 from memory.envelope import DataKey, key_id_of
 from memory.errors import EnvelopeUnreadable, NotFound
@@ -115,8 +115,8 @@ class DirectoryBlobs:
         return self._root / owner.tenant_id.hex / owner.subject_id.hex / str(owner.scope_id)
 
     def _owners(self) -> list[Owner]:
-        homes = (path.relative_to(self._root).parts for path in sorted(self._root.glob("[0-9a-f]*/[0-9a-f]*/[0-9]*")))
-        return [Owner(UUID(hex=tenant), UUID(hex=subject), int(scope)) for tenant, subject, scope in homes]
+        homes = (path.relative_to(self._root).as_posix() for path in sorted(self._root.glob("*/*/*")))
+        return [owner for home in homes if (owner := owner_at(home)) is not None]
 
     def _opened(self, owner: Owner, name: str) -> BinaryIO:
         if len(name) != _NAME_CHARS or not set(name) <= set("0123456789abcdef"):

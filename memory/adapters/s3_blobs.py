@@ -11,6 +11,7 @@ scope's lock in the database (`BlobKeeper`, `ArtifactStore.add`). boto3, in thre
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -24,13 +25,14 @@ from boto3.exceptions import Boto3Error
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, unsealed, uploading
+from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, owner_at, unsealed, uploading
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.artifacts import GRACE, Collected, Owner
 from memory.envelope import DataKey, key_id_of
 from memory.errors import NotFound, StoreUnavailable
 
 _MARKS: Final = "marks"
+_NAME: Final = re.compile("[0-9a-f]{64}")
 _KEY: Final = "sealed-under"
 _MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound"})
 _AT_ONCE: Final = 1_000
@@ -126,7 +128,7 @@ class S3Blobs:
         return held is None
 
     def _path(self, owner: Owner, name: str) -> str:
-        if len(name) != 64 or not set(name) <= set("0123456789abcdef"):
+        if _NAME.fullmatch(name) is None:
             raise NotFound("no such blob")  # a name is never a path
         return f"{self._home(owner)}{name}"
 
@@ -162,12 +164,12 @@ class S3Blobs:
 
     def _owners(self) -> list[Owner]:
         start = f"{self._prefix}/".lstrip("/")
-        homes = {tuple(path.removeprefix(start).split("/")[:3]) for path in self._listed(start)}
-        return [Owner(UUID(hex=one[0]), UUID(hex=one[1]), int(one[2])) for one in sorted(homes)]
+        homes = {"/".join(path.removeprefix(start).split("/")[:3]) for path in self._listed(start)}
+        return [owner for home in sorted(homes) if (owner := owner_at(home)) is not None]
 
     def _collect(self, owner: Owner, referenced: frozenset[str], now: datetime, at_once: bool) -> Collected:
         home = self._home(owner)
-        held = self._listed(home)
+        held = {path: of for path, of in self._listed(home).items() if _NAME.fullmatch(path.rpartition("/")[2])}
         marks = {path.rpartition("/")[2]: made for path, (made, _) in held.items() if f"/{_MARKS}/" in path}
         marked, removed, freed = [], [], 0
         for path, (_, size) in held.items():
