@@ -178,13 +178,14 @@ def _chunk(
 ) -> Chunk:
     kept = tuple(pieces)
     first, last = kept[0], kept[-1]
+    begins, ends = blocks[first.block], blocks[last.block]
     pages = [page for piece in kept if (page := blocks[piece.block].page) is not None]
     return Chunk(
         text=_joined(blocks, kept),
         headings=above,
         section=section,
-        start=_place(blocks[first.block], first.start),
-        end=_place(blocks[last.block], last.end),
+        start=begins.start + first.start if _is_slice(begins) else begins.start,
+        end=ends.start + last.end if _is_slice(ends) else ends.end,
         page=min(pages, default=None),
         page_to=max(pages, default=None),
         pieces=kept,
@@ -204,11 +205,9 @@ def _joined(blocks: Sequence[BlockOfText], pieces: Sequence[Piece]) -> str:
     return "".join(said).strip()
 
 
-def _place(block: BlockOfText, at: int) -> int:
-    """Where in the document a character of the block stands; of a block that is no slice of it, its begin or end."""
-    if block.end - block.start == len(block.text):
-        return block.start + at
-    return block.start if at < len(block.text) else block.end
+def _is_slice(block: BlockOfText) -> bool:
+    """Whether its characters are those of the document; a piece of one that is not points at the whole of it."""
+    return block.end - block.start == len(block.text)
 
 
 def _border(text: str, low: int, high: int) -> int:

@@ -141,6 +141,15 @@ def test_a_row_that_is_no_slice_has_the_place_of_its_record() -> None:
     assert (chunk.start, chunk.end) == (10, 28)
 
 
+def test_a_piece_of_a_long_row_has_the_place_of_all_of_it() -> None:
+    blocks = [
+        Block("before", "paragraph", 0, 6),
+        Block("word " * 500, "row", 8, 60),
+        Block("behind", "paragraph", 62, 68),
+    ]
+    assert [(chunk.start, chunk.end) for chunk in chunked(blocks)] == [(0, 60), (8, 60), (8, 60), (8, 68)]
+
+
 def test_a_path_of_headings_keeps_the_innermost() -> None:
     assert path_of(["a", "b"]) == "a > b"
     assert path_of(["x" * 150, "y" * 150]) == "y" * 150
