@@ -20,6 +20,8 @@ METADATA_SHOWN_CHARS: Final = 400
 
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _SEGMENTS_MAX: Final = 256
+_SIDE_MAX: Final = 2**31 - 1
+"""Of a PNG (its specification, section 11.2.2); of the others less."""
 # Start-of-frame markers of JPEG (T.81, table B.1) but DHT C4, JPG C8 and DAC CC, which share their range.
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 # Markers that stand alone, without a length: TEM, RST0..7, SOI.
@@ -42,7 +44,7 @@ def image(head: bytes) -> Image | None:
         found = size(head)
         if found is not None:
             width, height = found
-            return Image(media_type, width, height) if width and height else None
+            return Image(media_type, width, height) if 0 < width <= _SIDE_MAX and 0 < height <= _SIDE_MAX else None
     return None
 
 

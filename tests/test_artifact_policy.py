@@ -29,6 +29,9 @@ EXTENDED = b"RIFF\0\0\0\0WEBPVP8X" + b"\0" * 8 + (1_023).to_bytes(3, "little") +
         (LOSSLESS, Image("image/webp", 200, 100)),
         (EXTENDED, Image("image/webp", 1_024, 768)),
         (PNG[:-8] + b"\0" * 8, None),
+        (PNG[:-8] + struct.pack(">II", 2**31 - 1, 1), Image("image/png", 2**31 - 1, 1)),
+        (PNG[:-8] + struct.pack(">II", 2**31, 1), None),
+        (PNG[:-8] + struct.pack(">II", 1, 2**32 - 1), None),
         (b"", None),
         (b"2026-11-23 ERROR", None),
     ],
@@ -46,7 +49,7 @@ def test_a_header_that_is_cut_off_anywhere_has_no_wrong_size(head: bytes) -> Non
 @given(st.sampled_from([b"", PNG[:12], GIF[:6], b"\xff\xd8\xff", LOSSY[:16], LOSSLESS[:16]]), st.binary(max_size=2_000))
 def test_any_bytes_give_a_size_that_can_be_or_none(head: bytes, rest: bytes) -> None:
     found = image(head + rest)
-    assert found is None or (found.width > 0 and found.height > 0)
+    assert found is None or (0 < found.width < 2**31 and 0 < found.height < 2**31)
 
 
 def test_a_jpeg_of_empty_segments_is_given_up() -> None:
