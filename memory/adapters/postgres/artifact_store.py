@@ -32,6 +32,7 @@ from memory.errors import Conflict, NotFound, StoreUnavailable, TooLarge
 from memory.model import NewMemory, Scope, ScopeId, SessionRef
 from memory.stored import Page
 from policies.entity import scalars_of, text_of
+from policies.lifetime import UNDO
 
 _NONE: Final = "there is no such artifact in this scope"
 
@@ -72,7 +73,7 @@ class ArtifactStore:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _same(tx, scope.tenant, scope_id, new.blob.name, seen)
             if known is None:
-                await _require_room(tx, scope, scope_id, new.blob.bytes, bytes_max)
+                await _require_room(tx, scope, scope_id, new.blob.bytes, bytes_max, now)
                 if not await self._blobs.has(new.owner, new.blob.name):
                     raise StoreUnavailable("what was forgotten meanwhile took these bytes too: send it again")
                 session_id = session.session_id if session else None
@@ -180,7 +181,9 @@ class ArtifactStore:
 
 
 class BlobKeeper:
-    """Takes away what no row names: a database and blobs in, what was removed out. Raises StoreUnavailable."""
+    """Takes away what no row names that can be had or brought back: a database and blobs in, what was removed out.
+    Raises StoreUnavailable.
+    """
 
     def __init__(self, database: Database, blobs: Blobs) -> None:
         self._database = database
@@ -200,12 +203,12 @@ class BlobKeeper:
     async def _of(self, owner: Owner, now: datetime, *, at_once: bool) -> Collected:
         async with self._database.transaction(owner.tenant_id, [owner.scope_id]) as tx:
             await tx.row("lock_scope", owner.tenant_id, owner.scope_id)
-            rows = await tx.fetch("blobs_of_subject", owner.tenant_id, owner.scope_id, owner.subject_id)
+            rows = await tx.fetch("blobs_of_subject", owner.tenant_id, owner.scope_id, owner.subject_id, now - UNDO)
             return await self._blobs.collect(owner, {row["blob"] for row in rows}, now, at_once=at_once)
 
 
-async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int, bytes_max: int) -> None:
-    held = await tx.value("bytes_of_artifacts", scope.tenant, scope_id)
+async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int, bytes_max: int, now: datetime) -> None:
+    held = await tx.value("bytes_of_artifacts", scope.tenant, scope_id, now - UNDO)
     if held + more > bytes_max:
         raise TooLarge(
             f"the files of this scope have {held} of {bytes_max} bytes (artifacts.scope_bytes_max), this one {more}; "

@@ -1,0 +1,89 @@
+"""Artifacts in Postgres: what of a deleted file counts and stays while it can be brought back, and no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from memory.adapters.directory_blobs import DirectoryBlobs
+from memory.adapters.postgres.artifact_store import ArtifactStore, BlobKeeper
+from memory.adapters.postgres.audit import AuditLog
+from memory.artifacts import GRACE, Artifact, Collected, Content, NewArtifact, Owner
+from memory.audit import noted
+from memory.envelope import DataKey
+from memory.errors import NotFound, TooLarge
+from memory.ids import new_id
+from memory.model import NewMemory
+from policies.labels import Integrity, Sensitivity
+from policies.lifetime import UNDO
+from tests.postgres.seed import SUBJECT, T0, Stores, exchange, stores
+from tests.postgres_fixture import DIM, TestDatabase
+
+KEY = DataKey(UUID(int=9), b"k" * 32)
+ROOM = 10
+
+
+async def kept(made: Stores, store: ArtifactStore, blobs: DirectoryBlobs, raw: bytes, days: int) -> Artifact:
+    """A file, added so many days after T0."""
+    scope, now = made.scope(), T0 + timedelta(days=days)
+    owner = Owner(scope.tenant, SUBJECT, await store.scope_id(scope))
+    async with blobs.writing(owner, KEY, b"n" * 32, 1_000) as writing:
+        await writing.write(raw)
+        blob = await writing.keep()
+    card = NewMemory(
+        memory_id=new_id(),
+        kind="semantic",
+        content="a file",
+        content_key=b"",
+        role="user",
+        integrity=Integrity.USER,
+        sensitivity=Sensitivity.INTERNAL,
+        origin="artifact",
+        importance=0.5,
+        confidence=1.0,
+        occurred_at=T0,
+        extractor_version="test",
+        source_turns=(),
+        windows=((0, 6),),
+        vectors=np.full((1, DIM), 0.05, np.float32),
+        attributes={"artifact": {"name": "a"}},
+    )
+    new = NewArtifact(new_id(), owner, blob, Content("text/plain", len(raw), "0" * 64), card)
+    note = noted(scope.tenant, "test", "artifact.add", at=now)
+    return (await store.add(scope, new, None, bytes_max=ROOM, now=now, note=note))[0]
+
+
+def marked(done: Sequence[Collected]) -> set[str]:
+    return {name for one in done for name in one.marked}
+
+
+async def test_a_deleted_file_counts_and_stays_as_long_as_it_can_be_brought_back(
+    postgres: TestDatabase, tmp_path: Path
+) -> None:
+    async def key_of(_: UUID) -> bytes:
+        return bytes(32)
+
+    async with stores(postgres) as made:
+        await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
+        blobs = DirectoryBlobs(tmp_path)
+        store = ArtifactStore(made.database, made.scopes, postgres.embeddings, AuditLog(made.database, key_of), blobs)
+        keeper, scope = BlobKeeper(made.database, blobs), made.scope()
+        note = noted(scope.tenant, "test", "artifact.delete", at=T0)
+        first = await kept(made, store, blobs, b"12345678", 0)
+        await store.delete(scope, first.artifact_id, now=T0, note=note)
+        with pytest.raises(TooLarge):
+            await kept(made, store, blobs, b"another", UNDO.days)
+        until, over = T0 + UNDO, T0 + UNDO + timedelta(seconds=1)
+        assert first.blob not in marked(await keeper.collect(until)), "it may be brought back on the last day"
+        assert first.blob in marked(await keeper.collect(over))
+        await keeper.collect(over + GRACE)
+        assert not await blobs.has(first.owner, first.blob)
+        second = await kept(made, store, blobs, b"another", UNDO.days + 1)
+        with pytest.raises(NotFound):
+            await store.undelete(scope, first.artifact_id, now=over, note=note, may=lambda _: None)
+        assert (await store.one(scope, second.artifact_id)).blob == second.blob
