@@ -190,6 +190,16 @@ def test_html_is_not_deep_by_what_nests_nothing(unseen: str) -> None:
     assert taken.blocks[-1].text == "The words."
 
 
+def test_a_word_document_leaves_out_what_is_not_shown() -> None:
+    """As a page does. Of a run that was hidden before a tracked change the words are shown."""
+    hidden = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>Not shown. </w:t></w:r>"
+    paragraph_sign = "<w:pPr><w:rPr><w:vanish/></w:rPr></w:pPr>"
+    again = '<w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>Shown, </w:t></w:r>'
+    was = "<w:rPrChange><w:rPr><w:vanish/></w:rPr></w:rPrChange>"
+    changed = f"<w:r><w:rPr>{was}</w:rPr><w:t>and this.</w:t></w:r>"
+    assert word(f"<w:p>{paragraph_sign}{hidden}{again}{changed}</w:p>") == [(1, "Shown, and this.")]
+
+
 def shown(page: str) -> list[tuple[str, int, str]]:
     """Kinds, levels and texts of a page."""
     taken = Taking()

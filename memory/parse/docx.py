@@ -25,8 +25,9 @@ from memory.parse.blocks import Kind, Limits, Refusal, Running, Sink, TooMuch, c
 _PIECE_BYTES: Final = 65_536
 _HEADING: Final = re.compile(r"heading ([1-9])", re.I)
 _DEPTH_MAX: Final = 256
+_NOT: Final = frozenset({"0", "false", "off"})
 _WORDS: Final = frozenset({"w:t", "m:t"})  # of text, of a formula
-_SAID_ELSEWHERE: Final = frozenset({"mc:Fallback", "w:moveFrom", "w:pPrChange"})
+_SAID_ELSEWHERE: Final = frozenset({"mc:Fallback", "w:moveFrom", "w:pPrChange", "w:rPrChange"})
 """For programs that cannot draw what stands beside it; where a tracked change moved words from, and what style was."""
 _NOTES: Final = frozenset({"word/footnotes.xml", "word/endnotes.xml"})
 _BROKEN: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, KeyError)
@@ -158,6 +159,7 @@ class _Body(ContentHandler):
         self._rows = 0
         self._cell: list[str] = []
         self._in_text = False
+        self._is_hidden = False  # the run
         self._depth = 0
         self._beside = 0
 
@@ -171,7 +173,11 @@ class _Body(ContentHandler):
         elif name == "w:p":
             self._open.append(_Paragraph())
         elif name in _WORDS:
-            self._in_text = True
+            self._in_text = not self._is_hidden
+        elif name in ("w:r", "m:r"):
+            self._is_hidden = False
+        elif name == "w:vanish":
+            self._is_hidden = _value(attrs, "w:val") not in _NOT
         elif name == "w:tr":
             self._rows += 1
         elif self._open:
