@@ -1,8 +1,12 @@
 """What the Dockerfile says is what the program takes: its command and environment make settings that can be used."""
 
+import http.server
 import json
 import re
 import shlex
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -40,3 +44,25 @@ def test_a_volume_in_which_only_the_doctor_was_is_still_an_empty_one(tmp_path: P
     cache.mkdir(parents=True)
     with claimed(volume, None, {}) as data:
         assert data.root == volume
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_the_health_of_a_container_is_asked_of_itself(status: int, code: int) -> None:
+    """Docker puts the proxy of its own configuration into every container's environment."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/memory/health" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        (asked,) = re.findall(r"^  CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+        program, *words = (word.replace("8080", str(server.server_port)) for word in json.loads(asked))
+        env = {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
+        ran = subprocess.run([sys.executable, *words], env=env, capture_output=True, timeout=30, check=False)
+        server.shutdown()
+    assert (program, ran.returncode) == ("python", code), ran.stderr
