@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -30,7 +31,9 @@ from memory.config import Settings
 from memory.errors import StoreUnavailable
 from proxy.cli import check_machine, check_model, check_stores, check_upstream
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of
+from proxy.cli.client import Client
 from tests.postgres_fixture import TestDatabase
+from tests.service_fixture import Service
 from tests.valkey_fixture import ValkeyServer
 
 LINE = re.compile(r"^(ok  |warn|FAIL)  \S.*?  +\S.*$")
@@ -172,6 +175,18 @@ def test_a_port_that_a_stranger_holds_fails(used_port: int, tmp_path: Path) -> N
     finding = check_machine.port(settings, tmp_path)[0]
     assert finding.level == "FAIL"
     assert str(used_port) in finding.mend
+
+
+def test_the_service_of_this_machine_is_not_asked_through_a_proxy(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    port = int(service.url.rpartition(":")[2])
+    finding = check_machine.port(settings_with(listen={"port": port}), tmp_path)[0]
+    assert "memory-proxy is running" in finding.found
+    options = argparse.Namespace(url=service.url, user=None, project=None, agent=None, key=None)
+    assert Client(options).get("/memory/v1/queue")["dead"] == 0
 
 
 def test_a_stranger_that_answers_every_path_with_json_is_not_taken_for_the_service(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import urllib.error
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from memory.config import Settings
 from memory.errors import StartFailed
@@ -202,10 +202,14 @@ def _local(host: str) -> str:
     return f"[{name}]" if ":" in name else name
 
 
+# Of this machine nobody asks through the proxy that HTTP_PROXY names.
+_ITSELF: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
 def _asked(url: str) -> dict[str, Any] | None:
     """The JSON object that is answered, whatever the status; None for anything else."""
     try:
-        with urllib.request.urlopen(url, timeout=ASK_TIMEOUT_S) as answer:  # noqa: S310 http, built above
+        with _ITSELF.open(url, timeout=ASK_TIMEOUT_S) as answer:
             body = answer.read(1 << 20)
     except urllib.error.HTTPError as refused:
         body = refused.read(1 << 20)

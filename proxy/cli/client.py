@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 KEY_VARIABLE: Final = "MEMORY_PROXY_KEY"
 _KEY: Final = re.compile(r"[!-~]+", re.ASCII)
 _PIECE_BYTES: Final = 65_536
+_ITSELF: Final = re.compile(r"https?://(127\.[\d.]+|localhost|\[::1\])(:\d+)?(/|$)")
 
 
 class CallFailed(Exception):
@@ -57,6 +58,13 @@ def quoted(name: str) -> str:
     return quote(name, safe="", errors="surrogateescape")
 
 
+def _opener_for(url: str) -> urllib.request.OpenerDirector:
+    """As the environment has it; this machine is asked itself, whatever HTTP_PROXY says."""
+    if _ITSELF.match(url):
+        return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener()
+
+
 class Client:
     """Calls one running proxy inside one scope."""
 
@@ -64,6 +72,7 @@ class Client:
         if not options.url.startswith(("http://", "https://")):
             raise CallFailed(f"--url must be an http:// or https:// URL, not {options.url}")
         self._base: str = options.url.rstrip("/")
+        self._opener = _opener_for(self._base)
         self._headers = scope_headers(options)
         if getattr(options, "budget", None) is not None:
             self._headers["X-Memory-Budget"] = str(options.budget)
@@ -145,7 +154,7 @@ class Client:
             )
         request = urllib.request.Request(self._base + path, data=body, method=method, headers=headers)  # noqa: S310  checked above
         try:
-            return urllib.request.urlopen(request)  # noqa: S310
+            return self._opener.open(request)
         except urllib.error.HTTPError as refused:
             raise CallFailed(_reason(refused), refused.code) from refused
         except (urllib.error.URLError, http.client.HTTPException, OSError) as fault:
