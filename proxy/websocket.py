@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from memory.errors import UpstreamUnreachable
+from memory.passage import note
 from proxy.relay import RelayResponse, Upstream, answer_headers, as_text, raw_target
 
 _HANDSHAKE = frozenset(
@@ -46,16 +47,30 @@ async def tunnel(request: web.Request, upstream: Upstream) -> web.StreamResponse
         chosen = (theirs.protocol,) if theirs.protocol else ()
         ours = web.WebSocketResponse(protocols=chosen, autoping=False, autoclose=False, max_msg_size=0)
         await ours.prepare(request)
+        note(http=ours.status)
         ways = [asyncio.create_task(_carry(ours, theirs)), asyncio.create_task(_carry(theirs, ours))]
         try:
-            ended, waiting = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # who has closed may hang up at once: it has ended as it should all the same
+            if _ending(ways) is None:
+                raise
         finally:
             for way in ways:
                 way.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        code, reason = _ending(ended)
-        await asyncio.gather(theirs.close(code=code, message=reason), ours.close(code=code, message=reason))
+        closing = _ending(ways)
+        await asyncio.gather(*ways, return_exceptions=True)
+        await _close(closing, ours, theirs)
         return ours
+
+
+async def _close(closing: Closing | None, ours: Ends, theirs: Ends) -> None:
+    """Close both ends as the one that closed did, else "going away". Behind a close a client may hang up here, too."""
+    code, reason = closing or (WSCloseCode.GOING_AWAY, b"")
+    try:
+        await asyncio.gather(theirs.close(code=code, message=reason), ours.close(code=code, message=reason))
+    except asyncio.CancelledError:
+        if closing is None:
+            raise
 
 
 async def _refused(request: web.Request, refusal: aiohttp.WSServerHandshakeError) -> web.StreamResponse:
@@ -88,9 +103,9 @@ async def _carry(source: Ends, target: Ends) -> Closing | None:
             return None
 
 
-def _ending(ended: Iterable[asyncio.Task[Closing | None]]) -> Closing:
-    """How to close both ends: as the end that closed, else "going away"."""
-    for way in ended:
-        if way.exception() is None and (closing := way.result()) is not None:
+def _ending(ways: Iterable[asyncio.Task[Closing | None]]) -> Closing | None:
+    """How the end that closed did so; None where it just went away."""
+    for way in ways:
+        if way.done() and not way.cancelled() and way.exception() is None and (closing := way.result()) is not None:
             return closing
-    return WSCloseCode.GOING_AWAY, b""
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import aiohttp
 import pytest
 
 from memory.passage import Facts
@@ -168,6 +170,27 @@ def test_a_client_that_leaves_leaves_one_line(logged: Service, upstream: str, us
     assert line["http"] == (200 if late else 499)
     more_of(logged, LEFT, left)
     wait_until(lambda: counters(upstream)["running"] == 0, 10, "the upstream is free")
+
+
+REALTIME = "/v1/realtime?model=fake-model"
+
+
+@pytest.mark.parametrize("end", ["closed", "closed and gone", "cut"])
+async def test_a_websocket_leaves_one_line_of_its_own_end(logged: Service, end: str) -> None:
+    before = len(lines(logged))
+    async with aiohttp.ClientSession() as session:
+        socket = await session.ws_connect(logged.url + REALTIME)
+        await socket.send_str("one")
+        await socket.receive_str(timeout=10)
+        if end == "closed":
+            await socket.close()
+        else:
+            if end == "closed and gone":
+                await socket._writer.close()
+            socket.get_extra_info("socket").shutdown(2)
+    line = await asyncio.to_thread(line_after, logged, before)
+    expected = {"route": "websocket", "http": 101, "outcome": "client_left" if end == "cut" else "complete"}
+    assert chosen(line, expected) == expected
 
 
 def test_no_word_of_anybody_is_logged(logged: Service, user: str) -> None:
