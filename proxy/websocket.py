@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from memory.errors import UpstreamUnreachable
+from memory.errors import MemoryInvalid, UpstreamUnreachable
 from memory.passage import note
 from proxy.relay import RelayResponse, Upstream, answer_headers, as_text, raw_target
 
@@ -46,7 +46,10 @@ async def tunnel(request: web.Request, upstream: Upstream) -> web.StreamResponse
     async with theirs:
         chosen = (theirs.protocol,) if theirs.protocol else ()
         ours = web.WebSocketResponse(protocols=chosen, autoping=False, autoclose=False, max_msg_size=0)
-        await ours.prepare(request)
+        try:
+            await ours.prepare(request)
+        except web.HTTPBadRequest as exc:
+            raise MemoryInvalid("this is no WebSocket handshake: method, version or key is wrong") from exc
         note(http=ours.status)
         ways = [asyncio.create_task(_carry(ours, theirs)), asyncio.create_task(_carry(theirs, ours))]
         try:

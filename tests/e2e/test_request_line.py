@@ -193,6 +193,25 @@ async def test_a_websocket_leaves_one_line_of_its_own_end(logged: Service, end: 
     assert chosen(line, expected) == expected
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /v1/realtime HTTP/1.1\r\nContent-Length: 0\r\n",
+        b"GET /v1/realtime HTTP/1.1\r\nSec-WebSocket-Version: 13\r\n",
+    ],
+    ids=["another method", "no key"],
+)
+def test_a_handshake_that_is_none_is_the_client_s_fault(logged: Service, head: bytes) -> None:
+    before = len(lines(logged))
+    with connect(logged.url) as sock:
+        sock.sendall(head + b"Host: x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n")
+        data = sock.recv(65_536)
+    assert data.startswith(b"HTTP/1.1 400 ")
+    assert b"memory_invalid" in data
+    expected = {"route": "websocket", "http": 400, "outcome": "refused", "code": "memory_invalid"}
+    assert chosen(line_after(logged, before), expected) == expected
+
+
 def test_no_word_of_anybody_is_logged(logged: Service, user: str) -> None:
     send(logged, CHAT, chat(), X_Memory_User=user, X_Memory_Project="secret-project", X_Memory_Session="a-label")
     logged.settle()
