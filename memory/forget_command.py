@@ -13,6 +13,7 @@ import contextlib
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.scrub import data_directory, scrub
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
+from memory.adapters.redaction import redactor_of
 from memory.adapters.redis_erase import RedisErase
 from memory.config import Settings
 from memory.consolidation import lives_of
@@ -40,7 +42,7 @@ from memory.erasure.asking import Asking
 from memory.erasure.files import Looked, look
 from memory.erasure.job import Erasing
 from memory.erasure.loop import leading
-from memory.erasure.model import Target, TargetKind
+from memory.erasure.model import WHOLE, Target, TargetKind
 from memory.erasure.reapply import reapply
 from memory.erasure.receipt import signed
 from memory.erasure.shingles import Shingles
@@ -48,10 +50,12 @@ from memory.errors import ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.model import Scope
+from memory.names import Names
 from memory.telemetry import Metrics
 from memory.wiring import holder_name, prepared, step_back
 from memory.write.facts import facts_of, no_facts
 from memory.write.procedures import finder, no_procedures
+from policies.text import normalised, storable
 
 TRY_AGAIN: Final = 75
 NEEDLES_MAX: Final = 20_000
@@ -78,6 +82,16 @@ class Asked:
     agent: str
 
 
+def target_of(asked: Asked, tenant: UUID, hide: Callable[[str], str]) -> Target:
+    """What is to go, by the names that it is stored under: a name is composed, and one that is a secret is another."""
+
+    def kept(name: str) -> str:
+        return hide(normalised("NFC", storable(name)))
+
+    value = kept(asked.value) if asked.kind in WHOLE or asked.kind == "session" else asked.value
+    return Target(asked.kind, value, Scope(tenant, kept(asked.user), kept(asked.project), kept(asked.agent)))
+
+
 async def forgotten(settings: Settings, asked: Asked) -> int:
     """Forget, scrub, print the receipt. The exit code."""
     step_back()
@@ -97,7 +111,7 @@ async def forgotten(settings: Settings, asked: Asked) -> int:
         anew = _anew(settings, database, serving.model.table, keys, embedder, languages)
         erasing, redis = erasing_on(settings, store, database, keys, anew, Metrics(), closing)
         tenant = await _tenant(KeyStore(database), asked.tenant)
-        target = Target(asked.kind, asked.value, Scope(tenant, asked.user, asked.project, asked.agent))
+        target = target_of(asked, tenant, Names(redactor_of(settings), await keys.names_key()))
         words = Shingles(NEEDLES_MAX)
         receipt = await _led(erasing, Asking(store, keys), database, target, words)
         if receipt is None:

@@ -57,7 +57,7 @@ class Credential:
     limits: KeyLimits = NO_LIMITS
     token: str | None = None
     until: int | None = None
-    hide: Callable[[str], str] = str  # names that are secrets, by another name (proxy.names)
+    hide: Callable[[str], str] = str  # names that are secrets, by another name (memory.names)
 
     @property
     def session(self) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
+import string
 import subprocess
 import sys
 import time
@@ -527,3 +529,31 @@ def test_no_attribute_of_a_fact_takes_a_scopes_memory_away(api: Api, given: dict
     same = api.call("PATCH", f"/memory/v1/memories/{fact['id']}", {"attributes": fact["attributes"]}, If_Match="1")
     assert same.json["attributes"] == fact["attributes"]
     assert api.search("What is my sister called?")["candidates"]
+
+
+KEY = "ghp" + "_" + "a1B" + "".join(random.Random(8).choices(string.ascii_letters + string.digits, k=33))
+CALLED = {
+    "composed": ("Caf\u00e9 talk", "Cafe\u0301 talk"),
+    "decomposed": ("Zoe\u0301 talks", "Zo\u00e9 talks"),
+    "by a key": (f"talk of {KEY}", f"talk of {KEY}"),
+}
+
+
+@pytest.mark.parametrize(("stored", "asked"), CALLED.values(), ids=CALLED)
+def test_a_conversation_is_found_by_what_its_client_calls_it(api: Api, stored: str, asked: str) -> None:
+    api.take_in({"role": "user", "content": "The boat is called Halcyon.", "session": stored})
+    (found,) = api.search("boat", session=asked)["candidates"]
+    assert found["content"] == "The boat is called Halcyon."
+    assert len(api.get(f"/memory/v1/sessions/{quote(asked)}").json["turns"]) == 1
+    assert api.get("/memory/v1/memories", session=asked).json["data"]
+    assert api.call("POST", f"/memory/v1/sessions/{quote(asked)}/end").status == 200
+
+
+@pytest.mark.parametrize(("stored", "asked"), CALLED.values(), ids=CALLED)
+@pytest.mark.parametrize("kind", ["user", "project", "session"])
+def test_what_is_forgotten_is_what_the_client_calls_so(service: Service, kind: str, stored: str, asked: str) -> None:
+    name, other = f"{stored}-{kind}", f"{asked}-{kind}"
+    api = Api(service.url, name) if kind == "user" else Api(service.url, f"{name} of", project=name)
+    api.take_in({"role": "user", "content": f"The boat {name} sails.", **({kind: name} if kind == "session" else {})})
+    planned = api.call("POST", "/memory/v1/forget", {kind: other, "dry_run": True})
+    assert planned.json["counts"]["turns"] == 1, planned.body

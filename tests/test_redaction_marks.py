@@ -7,6 +7,7 @@ import json
 import random
 import string
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -15,11 +16,14 @@ from hypothesis import strategies as st
 import policies
 from memory.adapters.redaction import mark_of
 from memory.adapters.secret_rules import secret_detectors
+from memory.erasure.model import TargetKind
+from memory.forget_command import Asked, target_of
+from memory.model import Scope
+from memory.names import NAMES_MAX, Names
 from memory.write.parts import typed
 from memory.write.redact import Redactor
 from policies.personal import KINDS, PersonalPolicy
 from policies.redaction import RULES, Finding, moved, replace_findings
-from proxy.names import NAMES_MAX, Names
 from proxy.wire.answer import assemble_stream
 
 ROOT = Path(policies.__file__).parents[1]
@@ -95,6 +99,15 @@ def test_a_name_that_is_a_secret_is_always_the_same_other_name() -> None:
 )
 def test_ordinary_names_stay(name: str) -> None:
     assert Names(REDACTOR, bytes(32))(name) == name
+
+
+@pytest.mark.parametrize("kind", ["user", "project", "session", "query"])
+def test_what_the_command_forgets_is_named_as_it_is_stored(kind: TargetKind) -> None:
+    names, tenant = Names(REDACTOR, bytes(32)), UUID(int=1)
+    for named, stored in (("Zoe\u0301", "Zo\u00e9"), (KEY, names(KEY))):
+        target = target_of(Asked("t", kind, named, named, named, named), tenant, names)
+        assert target.scope == Scope(tenant, stored, stored, stored)
+        assert target.value == (named if kind == "query" else stored)
 
 
 def test_names_are_not_remembered_without_end() -> None:

@@ -42,6 +42,7 @@ from memory.erasure.follower import HoldsQueries
 from memory.errors import EmbedderUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.key_table import OpenedKeys
+from memory.names import Names
 from memory.passage import Tracing
 from memory.read.answers import Answers
 from memory.read.conversation import Conversations
@@ -73,7 +74,6 @@ from proxy.generation import Generation
 from proxy.in_flight import InFlight
 from proxy.limits import KeyUse
 from proxy.load import LoadControl, places_of
-from proxy.names import Names
 from proxy.passages import Passages
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
