@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, get_args
 from urllib.parse import unquote_to_bytes
@@ -124,8 +124,8 @@ def identify(
         scope=Scope(tenant=credential.tenant, **names),
         mode=_mode(given.get("mode", "on")),
         session=session,
-        checkpoint=given.get("checkpoint"),
-        persona=_style(given.get("persona")),
+        checkpoint=credential.hide(given["checkpoint"]) if "checkpoint" in given else None,
+        persona=_style(given.get("persona"), credential),
         as_of=_as_of(given.get("as_of"), now),
         budget=_budget(given.get("budget")),
         outside=_outside(given),
@@ -260,9 +260,10 @@ def _mode(value: str) -> Mode:
     raise MemoryInvalid(f"mode must be one of {', '.join(_MODES)}", param="X-Memory-Mode")
 
 
-def _style(value: str | None) -> Style | None:
+def _style(value: str | None, credential: Credential) -> Style | None:
     try:
-        return None if value is None else style_of(value)
+        style = None if value is None else style_of(value)
+        return style and replace(style, name=credential.hide(style.name))
     except ValueError as exc:
         raise MemoryInvalid(f"persona: {exc}", param="X-Memory-Persona") from None
 

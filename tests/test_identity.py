@@ -53,6 +53,14 @@ def test_without_anything_all_names_are_default_and_memory_is_on() -> None:
     assert (ask.session, ask.checkpoint, ask.persona, ask.as_of, ask.budget) == (None,) * 5
 
 
+def test_every_name_that_is_a_secret_is_asked_for_as_it_is_stored() -> None:
+    credential = Credential(TENANT, hide=lambda name: name.replace("s3cret", "hidden"))
+    named = ("user", "project", "agent", "session", "checkpoint", "persona")
+    ask = asked({header_of(member): f"{member}-s3cret" for member in named}, credential=credential)
+    said = (ask.scope.user, ask.scope.project, ask.scope.agent, ask.session, ask.checkpoint)
+    assert (*said, ask.persona and ask.persona.name) == tuple(f"{member}-hidden" for member in named)
+
+
 @pytest.mark.parametrize("member", ["user", "project", "agent"])
 def test_each_scope_name_is_taken_from_its_header_or_its_member(member: str) -> None:
     assert getattr(asked({header_of(member): "x"}).scope, member) == "x"
