@@ -24,6 +24,12 @@ from policies.labels import Sensitivity
 from policies.persona import Style, style_of
 
 VALUE_BYTES_MAX: Final = 256
+_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+# At and beyond these lie what the store keeps as infinity, which is no time when it is read again, and what a float
+# rounds to the year 10000. The zero time of a client's is the first of them.
+_FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+TIME: Final = "RFC 3339 with an offset, like 2026-11-21T09:30:00Z, behind 0001-01-01T00:00:00Z"
 _VISIBLE_ASCII: Final = re.compile(rb"[!-~]*")
 _MEMBERS: Final = (
     "user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget", "outside"
@@ -268,15 +274,27 @@ def _style(value: str | None, credential: Credential) -> Style | None:
         raise MemoryInvalid(f"persona: {exc}", param="X-Memory-Persona") from None
 
 
+def rfc3339(value: str) -> datetime | None:
+    """A time with an offset (RFC 3339) in UTC; None when it is none, or at an end of the calendar. Digits beyond
+    microseconds are cut.
+    """
+    found = _RFC3339.fullmatch(value)
+    if found is None:
+        return None
+    day, time, fraction, offset = found.groups()
+    try:
+        said = datetime.fromisoformat(f"{day}T{time}.{(fraction or '0').ljust(6, '0')}{offset.upper()}")
+        moment = said.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    return moment if _FIRST < moment <= _LAST else None
+
+
 def _as_of(value: str | None, now: datetime) -> datetime | None:
     """RFC 3339 with an offset. The future means now."""
     if value is None:
         return None
-    try:
-        said = datetime.fromisoformat(value)
-        moment = said.astimezone(UTC) if said.tzinfo is not None else None
-    except (ValueError, OverflowError):  # no such day, or in UTC before the first year or after the last
-        moment = None
+    moment = rfc3339(value)
     if moment is None or "T" not in value.upper():
         raise MemoryInvalid("as_of must be RFC 3339 with an offset, like 2026-11-21T09:30:00Z", param="X-Memory-As-Of")
     return min(moment, now)

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from memory.errors import MemoryInvalid, Unprocessable
 from memory.ids import new_id
-from proxy.api.asking import json_object, rfc3339, to_rfc3339, validated
+from proxy.api.asking import json_object, to_rfc3339, validated
 from proxy.api.documents import _ordinal
 from proxy.api.paging import page_of
 from proxy.api.retrievals import is_young
 from proxy.api.schemas import MemoryPatch, SearchAsked
 from proxy.api.schemas_entity import EntityAsked
+from proxy.identity import rfc3339
 
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 

@@ -188,7 +188,17 @@ def test_budget_is_taken_from_both_places() -> None:
     assert refused(MemoryInvalid, memory={"budget": -1}) is not None
 
 
-ODD_MOMENTS = ["2026-11-21", "2026-11-21T09:30:00", "2026-11-21 09:30:00Z", "yesterday", "T", "7"]
+ODD_MOMENTS = [
+    "2026-11-21",
+    "2026-11-21T09:30:00",
+    "2026-11-21 09:30:00Z",
+    "yesterday",
+    "T",
+    "7",
+    "20261121T093000+0000",
+    "2026-W12-1T00:00:00Z",
+    "2026-11-21T09:30Z",
+]
 NOWHERE = ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"]
 
 
@@ -200,6 +210,7 @@ def test_as_of_without_date_time_and_offset_is_refused(moment: str) -> None:
 def test_as_of_is_utc_and_the_future_means_now() -> None:
     past = asked({"X-Memory-As-Of": "2026-11-21T09:30:00+02:00"}).as_of
     assert past == datetime(2026, 11, 21, 7, 30, tzinfo=UTC)
+    assert asked({"X-Memory-As-Of": "2026-11-21t07:30:00.0000000z"}).as_of == past
     assert asked({"X-Memory-As-Of": (NOW + timedelta(days=3)).isoformat().replace("+", "%2B")}).as_of == NOW
 
 

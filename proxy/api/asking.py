@@ -37,17 +37,11 @@ from proxy.app import Door
 from proxy.auth import UNKNOWN_TENANT
 from proxy.chat import CREDENTIAL
 from proxy.gated import holder_of
-from proxy.identity import Ask, Credential, identify
+from proxy.identity import TIME, Ask, Credential, identify, rfc3339
 
 SESSION_CHARS_MAX: Final = 256
 # Bound of a body that is read whole, in bytes. An import is not: it is read line by line.
 BODY_BYTES_MAX: Final = 1_048_576
-_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
-# At and beyond these lie what the store keeps as infinity, which is no time when it is read again, and what a float
-# rounds to the year 10000. The zero time of a client's is the first of them.
-_FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
-_LAST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-TIME: Final = "RFC 3339 with an offset, like 2026-11-21T09:30:00Z, behind 0001-01-01T00:00:00Z"
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 M = TypeVar("M", bound=BaseModel)
 
@@ -217,22 +211,6 @@ def validated(model: type[M], value: dict[str, Any]) -> M:
             known = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
             raise Unprocessable(f"{member} is not a member of this call; known: {known}", param=member) from None
         raise Unprocessable(f"{member}: {first['msg']}", param=member) from None
-
-
-def rfc3339(value: str) -> datetime | None:
-    """A time with an offset (RFC 3339) in UTC; None when it is none, or at an end of the calendar. Digits beyond
-    microseconds are cut.
-    """
-    found = _RFC3339.fullmatch(value)
-    if found is None:
-        return None
-    day, time, fraction, offset = found.groups()
-    try:
-        said = datetime.fromisoformat(f"{day}T{time}.{(fraction or '0').ljust(6, '0')}{offset.upper()}")
-        moment = said.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-    return moment if _FIRST < moment <= _LAST else None
 
 
 def moment_in(given: Mapping[str, str], name: str) -> datetime | None:

@@ -20,9 +20,9 @@ from memory.chain import message_text
 from memory.model import ImportLine
 from policies.labels import Sensitivity
 from policies.text import storable
-from proxy.api.asking import TIME, json_type, no_constant, rfc3339
+from proxy.api.asking import json_type, no_constant
 from proxy.api.json_bounds import too_much
-from proxy.identity import VALUE_BYTES_MAX
+from proxy.identity import TIME, VALUE_BYTES_MAX, rfc3339
 
 LINE_BYTES_MAX: Final = 8 * 1_048_576
 SOURCE_ID_CHARS_MAX: Final = 256

@@ -32,7 +32,7 @@ from policies.cascade import Visibility
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity, derived_sensitivity
 from proxy.api.answers import said
-from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, moment_in, parameters, require, rfc3339
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, moment_in, parameters, require
 from proxy.api.parts import OwnParts
 from proxy.api.retrievals import KIND, Retrievals, opened
 from proxy.api.schemas import ErrorBody
@@ -49,7 +49,7 @@ from proxy.api.schemas_replay import (
 from proxy.api.tool_record import STATUS as TOOL_STATUS
 from proxy.cutting import Cut, is_cut
 from proxy.gated import require_readable
-from proxy.identity import Ask
+from proxy.identity import Ask, rfc3339
 from proxy.prompt import edits_of
 from proxy.rebuild import Placement, Rebuilt, Why, blocks_of, is_whole, placements_of, rebuilt, why_gone
 from proxy.what_if import Asked, changed

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from proxy.api.asking import TIME, rfc3339, to_rfc3339
+from proxy.api.asking import to_rfc3339
 from proxy.api.cited import DocumentCited
 from proxy.api.working import WorkingSaid
+from proxy.identity import TIME, rfc3339
 
 QUERY_CHARS_MAX = 100_000
 CONTENT_CHARS_MAX = 500_000
