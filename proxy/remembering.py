@@ -161,7 +161,9 @@ class Remembering:
             return await self._kept_too(asked, chat, has, keeping, rung)
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
         replay = self._replay(asked, conversation)
-        reading = parts.working.start(scope, replay[0]) if replay and parts.working else None
+        where = within(self._where, holder)
+        working = None if where.ceiling is Sensitivity.PUBLIC else parts.working  # what it tells is internal
+        reading = working.start(scope, replay[0]) if replay and working else None
         summarises = self._summarises(asked)
         question = Question(
             scope=scope,
@@ -169,7 +171,7 @@ class Remembering:
             previous=chat.earlier_texts,
             k=parts.settings.recall.candidates_max,
             now=asked.arrived_at,
-            where=replace(within(self._where, holder), exclude_session_id=_contained(conversation, summarises)),
+            where=replace(where, exclude_session_id=_contained(conversation, summarises)),
             known_chains=_sent(conversation, summarises),
             announced=conversation.announced,
             as_of=asked.ask.as_of,

@@ -19,8 +19,11 @@ from memory.read.route import ByLength
 from memory.read.working import WorkingTurn, heard
 from memory.read.working_bytes import packed, unpacked
 from memory.read.working_lines import affordable, lines_of, with_working
+from policies.gate import Holder
+from policies.labels import Sensitivity
 from policies.working import ENDS_CHARS, OPEN_MAX, OPEN_TURNS_MAX, TOOLS_MAX, Call, Heard, WorkingContext, advance
 from policies.working_words import points_at_nothing, sentences_in, steps_done, steps_in
+from proxy.gated import let_through
 
 T0 = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BUDGET = 100
@@ -492,6 +495,14 @@ def test_what_a_replayed_turn_says_itself_is_not_said_twice() -> None:
     assert [one.role for one in lines] == ["assistant, plan"]
     finished = read([*SAID, turn_of(5, "user", "All the steps are done.")])
     assert "assistant, plan" not in [one.role for one in lines_of(finished, [replayed()])]
+
+
+def test_lines_of_internal_turns_are_internal_though_what_is_replayed_is_public() -> None:
+    public = replace(replayed(UUID(int=5)), sensitivity="public")
+    recall = Recall((*lines_of(read(SAID), [public]), public))
+    own = frozenset({"memory:read:own"})
+    assert let_through(recall, Holder(UUID(int=1), own, Sensitivity.PUBLIC)).candidates == (public,)
+    assert let_through(recall, Holder(UUID(int=1), own, Sensitivity.INTERNAL)) is recall
 
 
 def test_lines_take_a_fifth_of_the_block_at_most() -> None:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from memory.ids import derived_id
 from memory.model import Candidate, Recall
+from policies.labels import Sensitivity
 from policies.working import Open, Plan, Planned, Quote, WorkingContext
 
 LINES_MAX: Final = 4  # objective, plan, two questions
@@ -110,5 +111,5 @@ def _line(of: Candidate, what: str, role: str, content: str, quotes: Sequence[Qu
         source_ids=tuple(str(event_id) for event_id in events),
         event_ids=events,
         why=f"what this conversation is about: {what}",
-        sensitivity=of.sensitivity,
+        sensitivity=Sensitivity.INTERNAL.value,  # what a working context holds at most, whatever `of` is
     )
