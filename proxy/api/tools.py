@@ -30,6 +30,7 @@ from proxy.api import schemas_tools as bodies
 from proxy.api import tool_words as words
 from proxy.api.answers import dumped, said
 from proxy.api.asking import Caller, admitted, as_id, body_as, caller_of, holder_for, parameters
+from proxy.api.attributes import require_not_of_record
 from proxy.api.forget import Forget
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
@@ -227,6 +228,7 @@ class Tools:
         """Raise, before anything is kept, what makes this memory one that the caller cannot correct so."""
         known = await self._parts.records.memory(caller.scope, memory, now=caller.now)
         require_writable(await holder_for(caller, self._parts.keys), item_of(caller.scope, known), "memory")
+        require_not_of_record(known, {"content"})
         if known.version != version:
             raise Conflict(f"the memory is at version {known.version}, the correction was made from {version}")
         if is_sealed(Sensitivity(known.sensitivity)):

@@ -127,6 +127,13 @@ def test_a_correction_that_cannot_be_changes_nothing(service: Service, user: str
     assert [one["id"] for one in after] == [one["id"] for one in before]
 
 
+def test_the_words_of_a_record_are_corrected_by_its_own_call(service: Service, user: str) -> None:
+    task = call(service, "task_add", user, title="Paint the boathouse")["task"]
+    said = call(service, "memory_correct", user, memory=task["memory_id"], version=1, content="It is to be sanded.")
+    assert said["error"]["code"] == "unprocessable" and "/memory/v1/tasks" in said["error"]["message"], said
+    assert call(service, "task_list", user)["tasks"] == [task]
+
+
 def test_a_correction_that_is_held_back_leaves_the_old_one_standing(service: Service, user: str) -> None:
     tell(service, FACT, user)
     known = call(service, "memory_search", user, query=QUESTION)["memories"][0]
