@@ -60,6 +60,22 @@ async def test_another_tenants_dead_letter_is_not_there(queue: RedisQueue) -> No
     assert (await queue.depth()).dead == 1
 
 
+async def test_others_dead_letters_and_newer_ones_hide_none(queue: RedisQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.api.queue.DEAD_LETTERS_MAX", 1)
+    older, newer = await buried(queue, OURS), await buried(queue, OURS)
+    first = {letter.exchange_id: letter.dead_id for letter in await queue.dead_letters(9)}[older.exchange_id]
+    for _ in range(3):
+        await buried(queue, THEIRS)
+    async with serving(parts(door=Keyed("memory:admin"), queue=queue)) as call:
+        listed = (await call("GET", "/memory/v1/queue/dead", headers=KEY))[1]["data"]
+        assert [letter["exchange_id"] for letter in listed] == [str(newer.exchange_id)]
+        path = f"/memory/v1/queue/dead/{quote(first, safe='')}/replay"
+        assert (await call("POST", path, headers=KEY))[0] == 200
+        for wrong in (f"{first}0", "live-00/x", "live-00/1-1", "x"):
+            path = f"/memory/v1/queue/dead/{quote(wrong, safe='')}/replay"
+            assert (await call("POST", path, headers=KEY))[0] == 404
+
+
 async def test_a_key_without_the_capability_sees_none(queue: RedisQueue) -> None:
     async with serving(parts(door=Keyed("memory:read:own"), queue=queue)) as call:
         status, body = await call("GET", "/memory/v1/queue/dead", headers=KEY)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -35,6 +36,7 @@ Promised = Literal["fsync", "process", "replicated"]
 _WEAKEST_LAST: Final[tuple[Durability, ...]] = ("fsync", "process", "none", "unknown")
 _GROUP: Final = b"mp"
 _CONSUMER: Final = b"lane"
+_ENTRY_ID: Final = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
 _LANES_KEY: Final = "mp:q:lanes"
 _CLASSES: Final[tuple[LaneClass, ...]] = ("live", "bulk")
 _FLUSH_ITEMS_MAX: Final = 128
@@ -266,17 +268,34 @@ class RedisQueue:
                 *("r", reason, "a", delivery.attempts),
             )
 
-    async def dead_letters(self, limit: int) -> list[DeadLetter]:
-        """The newest `limit` dead letters of all lanes, newest first. Raises QueueUnavailable."""
-        lanes = await self._known_lanes()
+    async def dead_letters(self, limit: int, tenant: UUID | None = None) -> list[DeadLetter]:
+        """The newest `limit` dead letters of all lanes, or of a tenant, newest first. Raises QueueUnavailable."""
+        rows: list[tuple[str, Any]] = []
         with faults("list dead letters"):
-            pipe = self._client.pipeline(transaction=False)
-            for lane in lanes:
-                pipe.execute_command("EVAL", redis_scripts.DEAD, 1, _dead_key(lane), limit)
-            replies = await pipe.execute()
-        rows = [(lane, row) for lane, reply in zip(lanes, replies, strict=True) for row in reply]
+            before: dict[str, bytes] = dict.fromkeys(await self._known_lanes(), b"+")
+            while before:
+                pipe = self._client.pipeline(transaction=False)
+                for lane, last in before.items():
+                    pipe.execute_command("EVAL", redis_scripts.DEAD, 1, _dead_key(lane), limit, last, "-")
+                for lane, reply in zip(list(before), await pipe.execute(), strict=True):
+                    rows += [(lane, row) for row in reply if tenant in (None, _uuid(row[2]))]
+                    if len(reply) < limit or sum(one == lane for one, _ in rows) >= limit:
+                        del before[lane]
+                    else:
+                        before[lane] = b"(" + reply[-1][0]
         rows.sort(key=lambda found: _id_order(found[1][0]), reverse=True)
         return [_dead_letter(lane, row) for lane, row in rows[:limit]]
+
+    async def dead_letter(self, dead_id: str) -> DeadLetter | None:
+        """One of them. Raises QueueUnavailable."""
+        lane, _, entry_id = dead_id.partition("/")
+        if _ENTRY_ID.fullmatch(entry_id) is None or lane not in await self._known_lanes():
+            return None
+        with faults("read dead letter"):
+            found = await self._client.execute_command(
+                "EVAL", redis_scripts.DEAD, 1, _dead_key(lane), 1, entry_id, entry_id
+            )
+        return _dead_letter(lane, found[0]) if found else None
 
     async def replay_dead(self, dead_id: str) -> bool:
         """Put a dead letter back at the end of its lane, its attempts forgotten. False when there is none."""

@@ -59,10 +59,11 @@ end
 return {length, held.err and 0 or held[1], age, redis.call('XLEN', KEYS[2])}
 """
 
-# KEYS dead; ARGV limit. Id, exchange, tenant, reason, attempts of the newest dead letters: never the envelope.
+# KEYS dead; ARGV limit, the last entry looked at, the first. Id, exchange, tenant, reason, attempts of the newest dead
+# letters between: never the envelope.
 DEAD: Final = """
 local rows = {}
-for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', ARGV[1])) do
+for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], ARGV[2], ARGV[3], 'COUNT', ARGV[1])) do
   local field = {}
   for i = 1, #entry[2], 2 do field[entry[2][i]] = entry[2][i + 1] end
   rows[#rows + 1] = {entry[1], field.x or '', field.t or '', field.r or '', field.a or '0'}

@@ -214,8 +214,11 @@ class WorksOn(Protocol):
 class Depths(Protocol):
     """How much waits in the durable queue, and what was given up."""
 
-    async def dead_letters(self, limit: int) -> Sequence[Letter]:
-        """The newest dead letters, newest first. Raises QueueUnavailable."""
+    async def dead_letters(self, limit: int, tenant: UUID | None = None) -> Sequence[Letter]:
+        """The newest dead letters, or those of a tenant, newest first. Raises QueueUnavailable."""
+
+    async def dead_letter(self, dead_id: str) -> Letter | None:
+        """One of them. Raises QueueUnavailable."""
 
     async def replay_dead(self, dead_id: str) -> bool:
         """Put one back at the end of its lane; False when there is none. Raises QueueUnavailable."""

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
+from uuid import UUID
 
 from aiohttp import web
 
@@ -22,7 +23,7 @@ from proxy.api.paging import page_of
 from proxy.api.parts import Depths, Holds, Letter, OwnParts
 from proxy.api.schemas import DeadLetterList, DeadLetterSaid, QueueSaid, ReplayedSaid
 
-DEAD_LETTERS_MAX: Final = 1_000  # looked at, newest first
+DEAD_LETTERS_MAX: Final = 1_000  # of a tenant, newest first
 _COUNT_S_MAX: Final = 1.0
 
 
@@ -34,9 +35,13 @@ class WithBackground:
         self._count = count
         self._last = 0
 
-    async def dead_letters(self, limit: int) -> Sequence[Letter]:
+    async def dead_letters(self, limit: int, tenant: UUID | None = None) -> Sequence[Letter]:
         """See Depths."""
-        return await self._queue.dead_letters(limit)
+        return await self._queue.dead_letters(limit, tenant)
+
+    async def dead_letter(self, dead_id: str) -> Letter | None:
+        """See Depths."""
+        return await self._queue.dead_letter(dead_id)
 
     async def replay_dead(self, dead_id: str) -> bool:
         """See Depths."""
@@ -98,16 +103,16 @@ class DeadLetters:
         caller = caller_of(request, self._parts.door, "memory:admin")
         parameters(request, ())
         dead_id = request.match_info["id"]
-        own = {letter.dead_id for letter in await self._own(caller)}
         with _asked():
-            if dead_id not in own or not await self._parts.queue.replay_dead(dead_id):
+            letter = await self._parts.queue.dead_letter(dead_id)
+            own = letter is not None and letter.tenant_id == caller.scope.tenant
+            if not own or not await self._parts.queue.replay_dead(dead_id):
                 raise NotFound("there is no such dead letter")
         return said(ReplayedSaid(id=dead_id, replayed=True))
 
     async def _own(self, caller: Caller) -> Sequence[Letter]:
         with _asked():
-            found = await self._parts.queue.dead_letters(DEAD_LETTERS_MAX)
-        return [letter for letter in found if letter.tenant_id == caller.scope.tenant]
+            return await self._parts.queue.dead_letters(DEAD_LETTERS_MAX, caller.scope.tenant)
 
 
 @contextmanager
