@@ -16,6 +16,7 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.entity_store import EntityStore
 from memory.audit import Note, noted
 from memory.entities import CARD, NewEntity, NewRelationship, Relationship
+from memory.errors import Conflict
 from memory.ids import new_id
 from memory.model import NewMemory, Scope
 from memory.stored import Page
@@ -60,9 +61,9 @@ class Held:
         new = NewEntity(new_id(), Told(name, "host"), card, False)
         return (await self.store.add(self.scope, SUBJECT, new, "open", now=T0, note=self.note())).entity_id
 
-    async def tie(self, source: UUID, target: UUID) -> Relationship:
-        said = memory("one: feeds another.", {"relationship": {"type": "feeds"}})
-        new = NewRelationship(new_id(), source, "feeds", target, said, None, None)
+    async def tie(self, source: UUID, target: UUID, what: str = "feeds") -> Relationship:
+        said = memory(f"one: {what} another.", {"relationship": {"type": what}})
+        new = NewRelationship(new_id(), source, what, target, said, None, None)
         return await self.store.relate(self.scope, SUBJECT, new, now=T0, note=self.note())
 
     def note(self) -> Note:
@@ -85,6 +86,18 @@ async def test_a_tie_is_answered_beyond_what_a_hop_looks_at(held: Held) -> None:
     for other in others:
         made = await held.tie(hub, other)
         assert (made.source, made.target) == (hub, other)
+
+
+async def test_a_merge_closes_no_circle_where_there_can_be_none(held: Held) -> None:
+    room, house, street = [await held.add(name) for name in ("room", "house", "street")]
+    await held.tie(room, house, "part_of")
+    await held.tie(house, street, "part_of")
+    with pytest.raises(Conflict) as refused:
+        await held.store.merge(held.scope, room, street, "open", now=T0, note=held.note())
+    assert (refused.value.param, str(house) in str(refused.value)) == ("into", True)
+    assert (await held.store.one(held.scope, room)).merged_into is None
+    both = await held.store.merge(held.scope, room, house, "open", now=T0, note=held.note())
+    assert both.same == (room,)
 
 
 async def test_an_export_has_every_tie_once_beyond_what_a_hop_looks_at(

@@ -129,7 +129,9 @@ class EntityStore:
     async def merge(
         self, scope: Scope, entity_id: UUID, into: UUID, actor: str, *, now: datetime, note: Note
     ) -> Entity:
-        """Both are one from now on, which is called as `into` is. Raises NotFound, Conflict."""
+        """Both are one from now on, which is called as `into` is. Raises NotFound, Conflict: two that cannot be one, or
+        whose ties would close a circle where there can be none.
+        """
         if entity_id == into:
             raise Conflict("one cannot be merged into itself", param="into")
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
@@ -148,6 +150,10 @@ class EntityStore:
             await tx.run("merge_with_it", scope.tenant, entity_id, into)
             await tx.run("merge_entity", scope.tenant, entity_id, one["version"] + 1, into, now)
             await tx.run("merge_entity", scope.tenant, into, other["version"] + 1, None, now)
+            ties = [tie for tie in await _ties(tx, scope, scope_id, [into]) if tie.source == into]
+            for type_ in sorted(HIERARCHIES & {tie.type for tie in ties}):
+                ends = {tie.target for tie in ties if tie.type == type_}
+                await _require_acyclic(tx, scope, scope_id, into, type_, ends, "into")
             await _step(tx, place, entity_id, one["version"] + 1, "merged", into, actor)
             await _step(tx, place, into, other["version"] + 1, "took", entity_id, actor)
             await witness(tx)
@@ -225,7 +231,7 @@ class EntityStore:
             if source == target:
                 raise Conflict("both ends are one: nothing is tied to itself", param="target")
             if new.type in HIERARCHIES:
-                await _require_acyclic(tx, scope, scope_id, source, new.type, target)
+                await _require_acyclic(tx, scope, scope_id, source, new.type, {target}, "target")
             await self._add_card(tx, place, memory, changed)
             row = (scope.tenant, new.relationship_id, scope_id, source, new.type, target, memory.memory_id)
             await tx.run("add_relationship", *row, new.valid_from, new.valid_to, now)
@@ -427,11 +433,11 @@ async def _said(tx: Transaction, scope: Scope, scope_id: int, rows: Sequence[Any
 
 
 async def _require_acyclic(
-    tx: Transaction, scope: Scope, scope_id: int, source: UUID, type_: str, target: UUID
+    tx: Transaction, scope: Scope, scope_id: int, source: UUID, type_: str, targets: Set[UUID], param: str
 ) -> None:
-    """With this tie nothing stands above itself. Raises Conflict that names the circle."""
-    after: Mapping[UUID, set[UUID]] = defaultdict(set, {source: {target}})
-    front, seen = {target}, {source}
+    """With these ties nothing stands above itself. Raises Conflict that names the circle."""
+    after: Mapping[UUID, set[UUID]] = defaultdict(set, {source: set(targets)})
+    front, seen = set(targets), {source}
     while front:
         for one in await _ties(tx, scope, scope_id, front):
             if one.type == type_ and one.source in front:
@@ -439,7 +445,7 @@ async def _require_acyclic(
         seen |= front
         front = {end for one in front for end in after[one]} - seen
     if circle := circle_in(after):
-        raise Conflict(f"these would be {type_} in a circle: {' -> '.join(map(str, circle))}", param="target")
+        raise Conflict(f"these would be {type_} in a circle: {' -> '.join(map(str, circle))}", param=param)
 
 
 async def _step(
