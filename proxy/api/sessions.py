@@ -20,7 +20,7 @@ from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from policies.working import WorkingContext
 from proxy.api.answers import said
-from proxy.api.asking import caller_of, holder_for, parameters
+from proxy.api.asking import SESSION_CHARS_MAX, Caller, caller_of, holder_for, parameters
 from proxy.api.paging import PARAMETERS, TURNS_DEFAULT, bad_cursor, page_of
 from proxy.api.parts import OwnParts, Records
 from proxy.api.schemas import SessionList, SessionListed, SessionSaid, TurnSaid
@@ -60,7 +60,7 @@ class Sessions:
     async def show(self, request: web.Request) -> web.Response:
         """One conversation: its turns in order, a page at a time, its summary and its working context."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
-        label = caller.kept(request.match_info["id"])
+        label = _label_in(request, caller)
         page = page_of(parameters(request, _PAGE_OF_ONE), "turns", default="asc", limit=TURNS_DEFAULT)
         after = _seq(page.cursor)
         records = self._parts.records
@@ -92,7 +92,7 @@ class Sessions:
         """Its client says that a conversation has ended."""
         caller = caller_of(request, self._parts.door, "memory:write")
         parameters(request, ())
-        label = caller.kept(request.match_info["id"])
+        label = _label_in(request, caller)
         holder = await holder_for(caller, self._parts.keys)
         if holder.capabilities is not None:
             known = await self._parts.records.session(caller.scope, label)
@@ -118,6 +118,14 @@ class Sessions:
         if len(readable(holder, items, lambda one: one)) < len(items):
             return None
         return await self._parts.working.of(scope, session_id)
+
+
+def _label_in(request: web.Request, caller: Caller) -> str:
+    """The `{id}` of the path, as it is kept. Raises NotFound for what is too long to be one."""
+    label = request.match_info["id"]
+    if len(label) > SESSION_CHARS_MAX:
+        raise NotFound("no such session")
+    return caller.kept(label)
 
 
 def _item(scope: Scope, record: SessionRecord) -> Item:
