@@ -52,6 +52,8 @@ _TIMELESS: Final = frozenset(
     }
 )
 _FACTS_MAX: Final = 40  # of one text
+# What redaction has put in the place of a secret or of personal data.
+_PLACEHOLDER: Final = re.compile(r"\[(?:redacted|kept):[\w:-]{1,60}\]")
 _CONJUNCTION: Final = r"\b(?:and|but|so|because|while|though|although|whereas|plus|or)\b,?"
 # Where another clause begins, whose time is its own: "and I'm away until Friday", ", my sister is here since Monday".
 _NEXT_CLAUSE: Final = re.compile(
@@ -77,7 +79,7 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
     """The facts that `speaker` (else "user") states in a text, in order of span; at most _FACTS_MAX."""
     voice = _Voice(as_object(speaker), speaker) if speaker else _Voice("user", "The user")
     read, shift = both_ends(text)
-    said = covered(read)
+    said = _PLACEHOLDER.sub(lambda found: COVER * len(found[0]), covered(read))
     masked, values = values_in(said)
     found: dict[tuple[str, str, str, bool], Fact] = {}
     after_correction, spoken_of = False, Antecedent()

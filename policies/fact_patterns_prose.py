@@ -19,8 +19,6 @@ COVER: Final = "\ue000"  # private use, no letter, no space: nothing matches acr
 
 _FENCE: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _URL: Final = re.compile(r"\b(?:https?|ftp)://\S+|\bwww\.\S+")
-# What redaction has put in the place of a secret or of personal data.
-_PLACEHOLDER: Final = re.compile(r"\[(?:redacted|kept):[\w:-]{1,60}\]")
 _LONG_TOKEN: Final = re.compile(r"\S{60,}")
 # Quoted words of more than a title's length, or with somebody's "I" in them, are somebody's words.
 _QUOTED: Final = re.compile(r"[\"“”«]([^\"“”«»\n]{2,600})[\"“”»]")
@@ -142,7 +140,7 @@ def covered(text: str) -> str:
     """The text, as long as it was, with everything but its speaker's own prose covered and apostrophes made plain."""
     said = re.sub("[\ue000-\ue0ff]", " ", text).replace("’", "'").replace("\r", "\n").replace("\xa0", " ")
     said = _FENCE.sub(_blank, said)
-    said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, _PLACEHOLDER.sub(_cover, said))))
+    said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
     said = _lines(said)
     if found := _MATERIAL.search(said):
         said = said[: found.start()] + "\n" * (len(said) - found.start())
