@@ -98,6 +98,11 @@ _NOT = r"I (?:really |just |also |still )?(?:don't|do not|can't|cannot|never) (?
 _LATELY = "(?:has |have |just |recently |finally |now )*"
 _NOW = "(?:currently |now |still |also )*"
 _MY = r"my (?!(?:ex|former|late|previous|deceased|dead|future|next|old)\b)(?:[a-z]+ )?"  # who is it now
+# Where one goes to learn: one goes to Rome, too.
+_SCHOOL = (
+    r"[^,.;:!?\n]{0,60}(?-i:\b(?:University|College|School|Institute|Academy|Uni|MIT|Harvard|Stanford|Yale|Princeton"
+    r"|Oxford|Cambridge|Berkeley|UCLA|NYU|ETH|Caltech|Cornell)\b)"
+)
 _DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
 
 
@@ -138,7 +143,7 @@ _WHO: Final = (
     _rule(r"my birthday(?:'s| is)(?: on)? (?P<o>[A-Za-z]{3,9} \d{1,2}|\d{1,2}(?:st|nd|rd|th)? (?:of )?[A-Za-z]{3,9})", "birthday", "{P} birthday is {o}.", "exact", "one", importance=0.8),
     _rule(rf"(?:{_I}study|{_IM}(?:studying|majoring in)|my major is) {_RUN}", "studies", "{S} studies {o}.", "phrase", "one"),
     _rule(rf"(?:{_I}studied|I (?:have|got) an? (?:degree|master's|bachelor's|PhD) in|I {_ADV}graduated (?:with a degree )?in|I majored in) {_RUN}", "studied", "{S} studied {o}.", "phrase"),
-    _rule(rf"(?:I {_ADV}(?:attend|graduated from|go to|went to|study at)|I'm (?:a student at|studying at)) (?P<o>(?:the )?[A-Z][\w'&. -]{{1,60}})", "school", "{S} attends or attended {o}.", "place"),
+    _rule(rf"(?:I {_ADV}(?:attend|graduated from|(?:go|went) to(?={_SCHOOL})|study at)|I'm (?:a student at|studying at)) (?P<o>(?:the )?[A-Z][\w'&. -]{{1,60}})", "school", "{S} attends or attended {o}.", "place"),
     _rule(rf"{_IM}(?P<o>{MARITAL})(?![\w-])", "marital_status", "{S} is {o}.", "exact", "one", importance=0.8),
     _rule(rf"{_IM}(?P<o>{STATUSES})(?![\w-])", "status", "{S} is {o}.", "exact", importance=0.8),
     _rule(rf"(?:I eat|I follow|{_IM}on|I'm eating) an? (?P<o>{_DIET})(?: diet)?\b", "status", "{S} is {o}.", "exact", importance=0.8),

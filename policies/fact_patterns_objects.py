@@ -96,6 +96,12 @@ _MOODS: Final = word_set(
     "sorry fine good happy sure here back done ready okay great excited glad trying looking not just"
     " also still really very so going"
 )
+# What somebody is, not how they are called, with a capital or without.
+_BEINGS: Final = word_set(
+    "muslim christian catholic buddhist hindu sikh protestant orthodox mormon atheist agnostic vegan vegetarian"
+    " pregnant retired divorced married single widowed tired hungry busy sick ill away great happy sad angry mad bored"
+    " dead black white"
+)
 _NO_NAMES: Final = word_set(
     "i the and but he she they it we my is was who has had in on at to for not so just also monday"
     " tuesday wednesday thursday friday saturday"
@@ -156,7 +162,7 @@ def _name(said: str, at: Range) -> list[Range]:
 def _proper(said: str, at: Range) -> list[Range]:
     words = said[at[0] : at[1]].split()
     named = all(word[:1].isupper() and word[1:].islower() for word in words)
-    if not named or words[0].casefold() in _NO_NAMES | _MOODS or _DEMONYM.search(words[0]):
+    if not named or words[0].casefold() in _NO_NAMES | _MOODS | _BEINGS or _DEMONYM.search(words[0]):
         return []
     return [at]
 
@@ -169,11 +175,16 @@ def _event(said: str, at: Range) -> list[Range]:
     return [] if begun and not _BEGUN.search(said[found[0][0] : found[0][1]]) else found
 
 
+_IS: Final = re.compile(r"(?:\bis|'s)(?: now)? $")
+
+
 def _person(said: str, at: Range) -> list[Range]:
     # IGNORECASE is on for the rest of the pattern: the capital is checked here.
     text = said[at[0] : at[1]].removesuffix("'s")
-    if not text[:1].isupper() or text.casefold() in _NO_NAMES or not text[1:].islower():
+    if not text[:1].isupper() or text.casefold() in _NO_NAMES | _BEINGS or not text[1:].islower():
         return []
+    if _IS.search(said, max(0, at[0] - 12), at[0]) and (_DEMONYM.search(text) or at[0] + len(text) < at[1]):
+        return []  # "my wife is Italian", "my sister is Anna's friend"
     return [(at[0], at[0] + len(text))]
 
 
