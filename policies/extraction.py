@@ -19,7 +19,7 @@ from typing import Final
 
 from policies.fact import Fact
 from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TRIGGER, UNREAL, Rule
-from policies.fact_patterns_denied import no_event, no_value, no_version
+from policies.fact_patterns_denied import no_date, no_event, no_value, no_version
 from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
@@ -225,7 +225,7 @@ def _is_so(said: str, sentence: Sentence, one: Stated) -> bool:
     """Whether a value is what the sentence says of its thing."""
     before, behind = said[sentence.start : one.value.start], said[one.value.end : sentence.end]
     if one.value.kind == DATE:
-        return one.shape != "time" or not no_event(before, behind)
+        return not (no_event(before, behind) if one.shape == "time" else no_date(before))
     return not no_value(before, behind)
 
 

@@ -16,6 +16,12 @@ from policies.fact_patterns_words import KIN_MANY, KIN_ONE
 _OTHERS: Final = rf"\b(?:(?:my|our|his|her|their) (?:{KIN_ONE}|{KIN_MANY})s?|he|she|they)"
 _NOT: Final = r"(?:n't|\bnot|\bnever|\bno longer)"
 _CLAUSE_ENDS: Final = re.compile(r"[,;:]\s|\b(?:and|but|because|so)\b", re.IGNORECASE)
+_UNREAL: Final = re.compile(
+    r"\b(?:if|wish|assuming|suppose|supposing|imagine)(?: that)? (?:[\w'-]+ ){1,5}"
+    r"(?:is|was|were|had|have|has) (?:on |at )?$|\b(?:i|we) had (?:only |about )?$"
+    r"|\b(?:might|(?:should|shall|could) (?:i|we)) (?:move|push|postpone|reschedule) ",
+    re.IGNORECASE,
+)
 _NO_EVENT: Final = re.compile(
     rf"{_NOT} (?:[a-z]+ )?(?:have|has|had|got|schedul\w+|book\w*|plan\w*)\b|\b(?:might|supposed to|used to) have\b"
     rf"|\bcancell?(?:ed|ing)?\b|\bcall(?:ed|ing)? off\b|{_OTHERS} (?:[a-z]+ )?(?:has|have|had|got)\b",
@@ -42,14 +48,21 @@ _NO_VERSION: Final = re.compile(
 
 def no_event(before: str, behind: str) -> bool:
     """Whether an event between these words of its sentence is denied, called off or that of somebody else."""
-    return _NO_EVENT.search(_last_clause(before)) is not None or _CALLED_OFF.match(behind) is not None
+    clause = _last_clause(before)
+    return any(one.search(clause) for one in (_NO_EVENT, _UNREAL)) or _CALLED_OFF.match(behind) is not None
+
+
+def no_date(before: str) -> bool:
+    """Whether a day behind these words of its sentence is only supposed."""
+    return _UNREAL.search(_last_clause(before)) is not None
 
 
 def no_value(before: str, behind: str) -> bool:
     """Whether a sum, a share or a number between these words of its sentence is not what the thing is."""
     if before.endswith("by ") or _DIFFERENCE.match(behind):
         return True
-    return _NO_VALUE.search(_last_clause(before)) is not None
+    clause = _last_clause(before)
+    return any(one.search(clause) for one in (_NO_VALUE, _UNREAL))
 
 
 def no_version(before: str) -> bool:
