@@ -58,7 +58,9 @@ class TurnText:
 
 @dataclass(frozen=True, slots=True)
 class CleanTurn:
-    """What it says by the rules of now. `before` is the text that was read, `found` how many cuts there were."""
+    """What it says by the rules of now. `before` is the text that was read, `found` how many cuts there were, `cuts`
+    those in the text, by where they were made in `before`.
+    """
 
     event_id: UUID
     name: str | None
@@ -67,6 +69,19 @@ class CleanTurn:
     parts: Any
     before: str
     found: int
+    cuts: tuple[Finding, ...] = ()
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Where a range of the text that was read is in the one that is left; with a cut in it, all of that."""
+        moved = [start, end]
+        for cut in self.cuts:
+            more = len(cut.replacement) - (cut.end - cut.start)
+            for at, place in enumerate((start, end)):
+                if place >= cut.end:
+                    moved[at] += more
+                elif place > cut.start:
+                    moved[at] += cut.start - place + (len(cut.replacement) if at else 0)
+        return moved[0], max(moved[1], moved[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +347,8 @@ def clean_turn(turn: TurnText, redactor: Redacts) -> CleanTurn:
     calls, in_calls = cleaned_value(turn.tool_calls, redactor)
     parts, in_parts = cleaned_value(turn.parts, redactor)
     found = len(text.findings) + (len(name.findings) if name else 0) + in_calls + in_parts
-    return CleanTurn(turn.event_id, name.text if name else None, text.text, calls, parts, turn.content, found)
+    who = name.text if name else None
+    return CleanTurn(turn.event_id, who, text.text, calls, parts, turn.content, found, text.findings)
 
 
 def clean_memory(memory: MemoryText, redactor: Redacts) -> CleanMemory:

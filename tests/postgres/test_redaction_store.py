@@ -209,6 +209,32 @@ async def test_a_sweep_leaves_the_secret_nowhere_and_everything_else_as_it_was(
     assert await eyes.fetchval("SELECT redactions FROM turns ORDER BY seq LIMIT 1") >= 3
 
 
+async def test_a_fact_rests_on_its_own_words_after_a_sweep(store: Stores, postgres: TestDatabase) -> None:
+    text = f"My token is {SECRET}. I live in Oslo, and I like tea."
+    made = exchange(store.scope(), "s", 0, (text,), retrieval=None, fence=store.fence)
+    facts = []
+    for words in ("I live in Oslo", "My token is", f"{SECRET}. I live"):
+        span = (text.index(words), text.index(words) + len(words))
+        one = Fact("user", "says", words.casefold(), f"The user says {words[:9]}.", span)
+        memory = replace(
+            memory_of(made.turns[0], content=one.statement, windows=((0, 9),)),
+            memory_id=new_id(),
+            kind="semantic",
+            content_key=content_key(one),
+        )
+        facts.append(NewFact(memory, one, made.turns[0].event_id))
+    await store.write.commit(replace(made, memories=(), facts=tuple(facts)), now=T0)
+    assert await swept(store, postgres, apply=True).run()
+    found = postgres.psql(
+        "SELECT substring(t.content FROM d.span_start + 1 FOR d.span_end - d.span_start) FROM derivations d"
+        " JOIN turns t ON t.event_id = d.source_id ORDER BY d.span_start, d.span_end"
+    )
+    assert SECRET not in postgres.psql("SELECT content FROM turns")
+    first, second, third = found.splitlines()
+    assert (first, third) == ("My token is", "I live in Oslo")
+    assert second.startswith("[redacted:") and second.endswith("]. I live")
+
+
 async def test_a_second_sweep_has_nothing_to_do_and_looks_again_where_asked(
     store: Stores, postgres: TestDatabase
 ) -> None:

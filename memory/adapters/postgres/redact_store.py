@@ -9,7 +9,7 @@ Raises StoreUnavailable.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
@@ -122,6 +122,7 @@ class RedactStore:
                 for t in sorted(turns, key=lambda t: t.event_id)
             )
             await tx.run_many("rewrite_turn", rows)
+            await _move_spans(tx, tenant, {t.event_id: t for t in turns if t.cuts})
             if clean:
                 await tx.run("turns_are_clean", tenant, sorted(clean), mark)
             if turns:
@@ -208,6 +209,14 @@ class RedactStore:
 
     def _reading(self, scope: ScopeNames) -> Any:
         return self._database.transaction(scope.tenant, [scope.scope_id], read_only=True)
+
+
+async def _move_spans(tx: Any, tenant: UUID, cut: Mapping[UUID, CleanTurn]) -> None:
+    """The ranges that memories rest on, of turns that say what was left of them: they were those of the former text."""
+    said = [one.content for one in cut.values()]
+    found = await tx.fetch("spans_of_turns", tenant, list(cut), said) if cut else []
+    moved = ((row, cut[row["event_id"]].span(row["span_start"], row["span_end"])) for row in found)
+    await tx.run_many("move_span", ((tenant, row["derived_id"], row["event_id"], *span) for row, span in moved))
 
 
 async def _of(tx: Any, name: str, tenant: UUID, ids: Sequence[UUID]) -> list[Any]:

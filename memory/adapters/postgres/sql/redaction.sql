@@ -57,6 +57,29 @@ UPDATE turns
 SET name = $3, content = $4, tool_calls = $5, parts = $6, redactions = redactions + $7, cleaned_by = mp_rules()
 WHERE tenant_id = $1 AND event_id = $2 AND content = $8;
 
+-- name: spans_of_turns
+-- The ranges of these turns that memories rest on, of those turns that say this now. The arrays go pairwise.
+-- $1 tenant uuid, $2 event_ids uuid[], $3 contents text[]
+-- Uses: derivations_of_source, turns_pkey. Rows: derived_id, event_id, span_start, span_end.
+SELECT d.derived_id, d.source_id AS event_id, d.span_start, d.span_end
+FROM unnest($2::uuid[], $3::text[]) AS w (event_id, content)
+CROSS JOIN LATERAL (SELECT FROM turns
+                    WHERE tenant_id = $1 AND event_id = w.event_id AND content = w.content LIMIT 1) t
+CROSS JOIN LATERAL (SELECT derived_id, source_id, span_start, span_end
+                    FROM derivations
+                    WHERE tenant_id = $1 AND source_id = w.event_id AND source_kind = 'turn'
+                      AND derived_kind = 'memory' AND span_start IS NOT NULL
+                    OFFSET 0) d
+ORDER BY d.derived_id, d.source_id;
+
+-- name: move_span
+-- The range of a turn that a memory rests on.
+-- $1 tenant uuid, $2 memory_id uuid, $3 event_id uuid, $4 span_start int4, $5 span_end int4
+-- Uses: derivations_pkey. Rows: none.
+UPDATE derivations
+SET span_start = $4, span_end = $5
+WHERE tenant_id = $1 AND derived_id = $2 AND derived_kind = 'memory' AND source_id = $3 AND source_kind = 'turn';
+
 -- name: turns_are_clean
 -- These turns hold nothing that these rules would cut.
 -- $1 tenant uuid, $2 event_ids uuid[], $3 mark text
