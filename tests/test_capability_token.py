@@ -29,6 +29,7 @@ from policies.capability_token import (
 )
 from policies.key_limits import KeyLimits
 from policies.labels import Sensitivity, within_ceiling
+from proxy.cli.parser import build_parser
 from proxy.identity import Credential, identify
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -229,3 +230,13 @@ def test_what_is_expanded_is_what_is_allowed(held: frozenset[str]) -> None:
 def test_an_unknown_capability_names_its_nearest() -> None:
     assert "did you mean memory:read:own?" in (unknown(["memory:read:won"]) or "")
     assert unknown(CAPABILITIES) is None
+
+
+@pytest.mark.parametrize("verb", ["rotate", "revoke"])
+def test_a_key_is_found_by_its_name_in_whatever_letters(verb: str) -> None:
+    said, stored = "Cafe\u0301", "Caf\u00e9"
+    made = build_parser().parse_args(["key", "create", said, "--tenant", said])
+    asked = build_parser().parse_args(["key", verb, said, "--tenant", said])
+    listed = build_parser().parse_args(["key", "list", "--tenant", said])
+    assert made.asks(made)["name"] == asked.asks(asked)["key"] == stored
+    assert made.asks(made)["tenant"] == asked.asks(asked)["tenant"] == listed.asks(listed)["tenant"] == stored

@@ -194,15 +194,15 @@ def _create(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _list(options: argparse.Namespace) -> dict[str, Any]:
-    return {"tenant": options.tenant, "all": options.all}
+    return {"tenant": _nfc(options.tenant), "all": options.all}
 
 
 def _rotate(options: argparse.Namespace) -> dict[str, Any]:
-    return {"key": options.key, "tenant": options.tenant, "grace_s": options.grace, "redo": options.redo}
+    return {"key": _nfc(options.key), "tenant": _nfc(options.tenant), "grace_s": options.grace, "redo": options.redo}
 
 
 def _revoke(options: argparse.Namespace) -> dict[str, Any]:
-    return {"key": options.key, "tenant": options.tenant}
+    return {"key": _nfc(options.key), "tenant": _nfc(options.tenant)}
 
 
 def _said(members: dict[str, Any]) -> dict[str, Any]:
