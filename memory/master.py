@@ -77,7 +77,7 @@ def master_key(path: Path, previous: Path | None, environ: Mapping[str, str]) ->
     current = load_or_create_master_key(path) if given is None else _of_environment(given)
     if previous is None:
         return LocalMaster(current)
-    if not previous.exists():
+    if not _is_there(previous):
         raise StartFailed(f"encryption.previous_master_key_file {previous} is not there; take the setting out")
     return LocalMaster(current, (load_or_create_master_key(previous),))
 
@@ -104,7 +104,7 @@ def load_or_create_master_key(path: Path) -> bytes:
 
     Two processes that start at once get the same key: the file appears whole or not at all, and the first one stays.
     """
-    if not path.exists():
+    if not _is_there(path):
         _create_once(path, os.urandom(KEY_BYTES))
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -121,6 +121,15 @@ def load_or_create_master_key(path: Path) -> bytes:
             "nothing sealed can be opened), or remove it where the store is empty"
         )
     return secret
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as exc:
+        raise StartFailed(
+            f"the master key {path} cannot be looked for ({exc.strerror}); give this user access"
+        ) from exc
 
 
 def _create_once(path: Path, secret: bytes) -> None:

@@ -86,6 +86,15 @@ class Counted:
         return self.inside.is_current(wrapped)
 
 
+@pytest.mark.parametrize("place", ["a" * 300, "loop/key"])
+def test_a_place_that_cannot_be_looked_into_stops_the_start_with_why(tmp_path: Path, place: str) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(StartFailed, match="cannot be"):
+        master_key(tmp_path / place, None, {})
+    with pytest.raises(StartFailed, match=r"is not there|cannot be"):
+        master_key(tmp_path / "new", tmp_path / place, {})
+
+
 async def test_a_kms_is_plugged_in_and_asked_once_for_a_tenant() -> None:
     kms = Counted()
     plugged: MasterKey = kms
