@@ -24,6 +24,7 @@ from memory.errors import RateLimited, Refused, StoreUnavailable, TooLarge, Unpr
 from memory.parse import html, plain
 from memory.parse.blocks import BLOCK_CHARS_MAX, Block, Limits, Refusal, Sink, TooMuch, clean
 from memory.parse.docx import document
+from memory.parse.pdf import document as pdf_of
 from memory.parse.pdf import undivided
 from memory.parse.sniff import CSV, DOCX, HTML, JSON, MARKDOWN, PDF, TEXT, recognised
 from memory.parse.tables import table, tree
@@ -71,6 +72,22 @@ def test_a_pdf_says_its_pages_and_its_title() -> None:
         (1, "First page, first line."),
         (2, "Second page."),
     ]
+
+
+@pytest.mark.parametrize("words", ["", "Words."])
+def test_a_scan_is_refused_whatever_its_outline_says(words: str) -> None:
+    """A scanned book has the titles of its chapters, and no page that can be read."""
+    bare = pdf([[words]], extra=b" /Outlines 7 0 R").partition(b"xref\n")[0]
+    outline = b"7 0 obj\n<< /First 8 0 R /Last 8 0 R /Count 1 >>\nendobj\n"
+    chapter = b"8 0 obj\n<< /Title (Chapter) /Parent 7 0 R /Dest [4 0 R /Fit] >>\nendobj\n"
+    scan = bare + outline + chapter + b"trailer\n<< /Size 9 /Root 1 0 R >>\nstartxref\n0\n%%EOF\n"
+    taken = Taking()
+    if words:
+        pdf_of(scan, taken.sink)
+        assert [block.text for block in taken.blocks] == ["Chapter", "Words."]
+        return
+    with pytest.raises(Refusal, match="a scan"):
+        pdf_of(scan, taken.sink)
 
 
 def test_a_word_document_says_headings_whatever_its_language_and_pages_as_last_laid_out() -> None:

@@ -47,7 +47,7 @@ def document(content: bytes, sink: Sink) -> str:
     reader = _opened(content)
     count = _pages(reader, sink)
     titles = _outline(reader)
-    base, unread = 0, 0
+    base, unread, said = 0, 0, 0
     for number in range(count):
         for level, title in titles.get(number, ()):
             sink.put(Block(title, "heading", base, base, number + 1, level))
@@ -60,9 +60,11 @@ def document(content: bytes, sink: Sink) -> str:
         except _BROKEN:
             text, unread = "", unread + 1
             sink.put(Block(_UNREAD.format(number + 1), "paragraph", base, base, number + 1))
+        before = sink.blocks
         paragraphs(text, sink, page=number + 1, base=base)
+        said += sink.blocks - before
         base += len(text) + 1
-    if sink.blocks == unread:
+    if not said:
         if unread:
             raise Refusal(f"the PDF is broken: none of its {count} pages can be read")
         raise Refusal("the PDF has no text (a scan?): run it through text recognition first")
