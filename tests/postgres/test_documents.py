@@ -96,6 +96,7 @@ class Shelf:
     async def stage(
         self, *texts: str | Block, name: str = "notes.md", scope: Scope | None = None, only_for: str | None = None,
         sensitivity: str = "internal", waiting_max: int = 16, now: datetime = T0, title: str = "",
+        shown_in: str | None = None,
     ) -> UUID:  # fmt: skip
         """Stage a document of these paragraphs; its id."""
         asked = scope or self.scope
@@ -110,8 +111,9 @@ class Shelf:
         key = await self.keys.subject_key(asked.tenant, asked.user)
         sealed = seal(key, Binding(asked.tenant, subject, upload_id, "document"), document_payload.packed(parsed))
         session = await self.session(only_for, asked) if only_for else None
+        shown = await self.session(shown_in, asked) if shown_in else session
         facts = FileFacts("text/markdown", bytes(32), at, at, 0, "user", sensitivity)
-        upload = Upload(upload_id, subject, name, facts, "auto", session, session, sealed)
+        upload = Upload(upload_id, subject, name, facts, "auto", session, shown, sealed)
         note = noted(asked.tenant, "open", "document.upload", ids=[upload_id], at=now)
         return await self.store.stage(asked, upload, waiting_max=waiting_max, now=now, note=note)
 
@@ -539,6 +541,17 @@ async def test_lists_go_by_page_in_both_orders(shelf: Shelf) -> None:
             if (cursor := page.next_cursor) is None:
                 break
         assert names == sorted(names, reverse=order == "desc") and len(names) == 5
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_a_list_of_one_conversation_has_what_was_given_in_it(shelf: Shelf, order: Any) -> None:
+    """The `session` that a document says is the one it is found by, whether others recall it or not."""
+    alone, given = await shelf.stage(PIRAN, only_for="s"), await shelf.stage(BERTH, name="b", shown_in="s")
+    await shelf.stage(CRANE, name="c", shown_in="another")
+    await shelf.stage(CRANE, name="d")
+    session_id = (await shelf.session("s")).session_id
+    found = await shelf.records.documents(shelf.scope, limit=9, session_id=session_id, order=order)
+    assert {one.document_id for one in found.rows} == {alone, given}
 
 
 async def test_chunks_go_by_page(shelf: Shelf) -> None:

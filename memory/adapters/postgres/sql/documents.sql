@@ -220,8 +220,8 @@ WHERE tenant_id = $1 AND document_id = $2;
 -- ---------------------------------------------------------------- what there is
 
 -- name: documents_newest
--- Documents of a scope that are not deleted, newest first, from a cursor on, each with its last upload; those of one
--- conversation where it is named.
+-- Documents of a scope that are not deleted, newest first, from a cursor on, each with its last upload; those given in
+-- one conversation where it is named.
 -- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 limit int8, $6 session_id uuid
 -- Uses: documents_recent, document_uploads_of_document, document_chunks_pkey. Rows: document_id, name, version,
 -- media_type, sha256, bytes, chars, pages, inline_as, shown_in, integrity, sensitivity, session_id, created_at,
@@ -240,7 +240,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT count(*) AS chunks FROM document_chunks WHERE tenant_id = $1 AND document_id = d.document_id) c
 WHERE d.tenant_id = $1 AND d.scope_id = $2 AND (d.created_at, d.document_id) < ($3, $4) AND d.deleted_at IS NULL
-  AND ($6::uuid IS NULL OR d.session_id = $6)
+  AND ($6::uuid IS NULL OR coalesce(d.session_id, d.shown_in) = $6)
 ORDER BY d.created_at DESC, d.document_id DESC
 LIMIT $5;
 
@@ -264,7 +264,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT count(*) AS chunks FROM document_chunks WHERE tenant_id = $1 AND document_id = d.document_id) c
 WHERE d.tenant_id = $1 AND d.scope_id = $2 AND (d.created_at, d.document_id) > ($3, $4) AND d.deleted_at IS NULL
-  AND ($6::uuid IS NULL OR d.session_id = $6)
+  AND ($6::uuid IS NULL OR coalesce(d.session_id, d.shown_in) = $6)
 ORDER BY d.created_at, d.document_id
 LIMIT $5;
 
