@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.documents_files import TYPES, Hostile, docx, hostile, paragraphs, pdf, pdf_with_a_broken_page, sound
+from bench.documents_files import TYPES, Hostile, docx, hostile, paragraphs, pdf, pdf_with_a_broken_page, sound, zipped
 from memory.adapters.parsing import ParseBounds, ParseProcess
 from memory.documents import Parsed
 from memory.errors import RateLimited, Refused, StoreUnavailable, TooLarge, Unprocessable
@@ -164,6 +165,18 @@ def test_a_note_of_a_word_document_stands_behind_what_it_is_a_note_to() -> None:
     taken = Taking()
     document(with_parts(docx([], body=body), parts), taken.sink)
     assert [block.text for block in taken.blocks] == ["A claim.", "The foot,", "twice.", "Behind it.", "A The end. | B"]
+
+
+def test_a_word_document_whose_parts_are_numbered_is_one() -> None:
+    """Word for the web saves word/document2.xml, and styles2.xml beside it."""
+    with zipfile.ZipFile(io.BytesIO(docx(["Text."]))) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    numbered = {re.sub(r"/(document|styles)\.", r"/\g<1>2.", name): text for name, text in parts.items()}
+    numbered["word/glossary/document.xml"] = parts["word/document.xml"].replace("Text.", "Building block.")
+    content, taken = zipped(numbered), Taking()
+    assert recognised(content, "a.docx", "").media_type == DOCX
+    document(content, taken.sink)
+    assert [(block.kind, block.text) for block in taken.blocks] == [("heading", "Part 0"), ("paragraph", "Text.")]
 
 
 def with_parts(content: bytes, parts: dict[str, str]) -> bytes:

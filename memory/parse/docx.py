@@ -1,9 +1,9 @@
 """Word documents as blocks: the bytes of a .docx in, headings, paragraphs and table rows with their page out.
 
-Only `word/document.xml`, its notes, the styles (which of them are headings) and the title are unpacked, each within a
-bound that counts real bytes, whatever the archive says. A note stands behind the paragraph that refers to it. XML is
-read as a stream by defusedxml, which refuses document types and entities: Word writes neither. Pages are those of the
-last time the document was laid out. Refuses other archives.
+Only `word/document.xml` (of whatever number), its notes, the styles (which of them are headings) and the title are
+unpacked, each within a bound that counts real bytes, whatever the archive says. A note stands behind the paragraph that
+refers to it. XML is read as a stream by defusedxml, which refuses document types and entities: Word writes neither.
+Pages are those of the last time the document was laid out. Refuses other archives.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.sax import make_parser
 
 from memory.parse.blocks import Kind, Limits, Refusal, Running, Sink, TooMuch, cells
+from memory.parse.sniff import WORD_PART
 
 _PIECE_BYTES: Final = 65_536
 _HEADING: Final = re.compile(r"heading ([1-9])", re.I)
@@ -29,7 +30,9 @@ _NOT: Final = frozenset({"0", "false", "off"})
 _WORDS: Final = frozenset({"w:t", "m:t"})  # of text, of a formula
 _SAID_ELSEWHERE: Final = frozenset({"mc:Fallback", "w:moveFrom", "w:pPrChange", "w:rPrChange"})
 """For programs that cannot draw what stands beside it; where a tracked change moved words from, and what style was."""
-_NOTES: Final = frozenset({"word/footnotes.xml", "word/endnotes.xml"})
+_STYLES: Final = re.compile(r"word/styles[0-9]{0,4}\.xml")
+_NOTES: Final = re.compile(r"word/(?:foot|end)notes[0-9]{0,4}\.xml")
+_CORE: Final = re.compile(r"docProps/core\.xml")
 _BROKEN: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, KeyError)
 
 
@@ -37,17 +40,16 @@ def document(content: bytes, sink: Sink) -> str:
     """Hand on the blocks of a document; returns its title. Raises Refusal, TooMuch."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = set(archive.namelist())
-            styles, core = _Styles(), _Core()
-            if "word/styles.xml" in names:
-                _read(archive, "word/styles.xml", styles, sink.limits)
-            notes = _Notes()
-            for name in sorted(names & _NOTES):
+            styles, notes, core = _Styles(), _Notes(), _Core()
+            for name in _named(archive, _STYLES):
+                _read(archive, name, styles, sink.limits)
+            for name in _named(archive, _NOTES):
                 _read(archive, name, _NotesBody(notes), sink.limits)
             body = _Body(Running(sink), styles.levels, notes.said)
-            _read(archive, "word/document.xml", body, sink.limits)
-            if "docProps/core.xml" in names:
-                _read(archive, "docProps/core.xml", core, sink.limits)
+            for name in _named(archive, WORD_PART)[:1]:
+                _read(archive, name, body, sink.limits)
+            for name in _named(archive, _CORE):
+                _read(archive, name, core, sink.limits)
     except DefusedXmlException as fault:
         raise Refusal("the Word document declares XML entities or a document type, which none has to") from fault
     except SAXException as fault:
@@ -55,6 +57,11 @@ def document(content: bytes, sink: Sink) -> str:
     except _BROKEN as fault:
         raise Refusal(f"the Word document is broken or cut off ({type(fault).__name__})") from fault
     return " ".join("".join(core.title).split())[:300]
+
+
+def _named(archive: zipfile.ZipFile, pattern: re.Pattern[str]) -> list[str]:
+    """The parts of such a name."""
+    return sorted({name for name in archive.namelist() if pattern.fullmatch(name)})
 
 
 def _read(archive: zipfile.ZipFile, name: str, handler: ContentHandler, limits: Limits) -> None:

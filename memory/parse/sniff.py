@@ -82,6 +82,8 @@ _ANY_TAG: Final = re.compile(
 )
 _META_CHARSET: Final = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w:.-]{1,40})", re.I)
 _HEAD_BYTES: Final = 1_024
+WORD_PART: Final = re.compile(r"word/document[0-9]{0,4}\.xml")
+"""Where the words of a Word document are; Word for the web numbers it."""
 # By Python's names: what is named by a part of it, as the WHATWG and all browsers read it.
 _READ_AS: Final = {
     "iso8859-1": "cp1252",
@@ -162,7 +164,7 @@ def _zip(content: bytes, said: str) -> str:
             names = set(archive.namelist()[:10_000])
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as fault:
         raise Refusal(f"{said} a ZIP archive that cannot be read: broken or cut off") from fault
-    if "word/document.xml" in names:
+    if any(WORD_PART.fullmatch(name) for name in names):
         return DOCX
     raise Refusal(f"{said} a ZIP archive and no Word document; taken are {', '.join(TAKEN)}")
 
