@@ -113,7 +113,8 @@ def read_page(raw: bytes, media_type: str, charset: str, *, chars_max: int) -> P
     """The text of a page of at most `chars_max` characters. `media_type` is one of text/plain and the kinds of HTML."""
     text = decoded(raw, charset)
     if media_type == "text/plain":
-        blocks = [Block("text", plain(part)) for part in re.split(r"\n\s*\n", text.replace("\r", "")) if part.strip()]
+        lines = text.replace("\r\n", "\n").replace("\r", "\n")
+        blocks = [Block("text", plain(part)) for part in re.split(r"\n\s*\n", lines) if part.strip()]
         kept, cut = _within(blocks, chars_max)
         return PageText("", "", kept, cut)
     tree = LexborHTMLParser(text)

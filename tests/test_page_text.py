@@ -156,6 +156,12 @@ def test_a_title_is_one_bounded_line() -> None:
     assert len(read(f"<title>{LONG * 10}</title>").title) <= TITLE_CHARS_MAX
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_of_plain_text_end_as_any_system_ends_them(end: str) -> None:
+    page = read(end.join(("One", "line.", "", "Another.")), media_type="text/plain")
+    assert [block.text for block in page.blocks] == ["One line.", "Another."]
+
+
 @given(st.binary(max_size=400), st.sampled_from(["", "utf-8", "utf-16", "iso-2022-jp", "x-unknown", "hex", "gbk"]))
 def test_no_bytes_make_it_fail(raw: bytes, charset: str) -> None:
     for media_type in ("text/html", "text/plain"):
