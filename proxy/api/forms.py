@@ -7,7 +7,7 @@ or given twice, a file beyond its bound (413), an upload that ends in the middle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -115,21 +115,33 @@ class _Taking:
             form.content = await _bytes_of(part, self.file_bytes_max, self.beyond, self.idle_s)
             return
         taken = 0
-        while piece := await _within(part.read_chunk(_PIECE_BYTES), self.idle_s):
-            decoded = part.decode(piece)
-            taken += len(decoded)
+        async for piece in _pieces(part, self.idle_s):
+            taken += len(piece)
             if taken > self.file_bytes_max:
                 raise self.beyond
-            await self.into(decoded)
+            await self.into(piece)
 
 
 async def _bytes_of(part: BodyPartReader, bytes_max: int, beyond: TooLarge | Unprocessable, idle_s: float) -> bytes:
     found = bytearray()
-    while piece := await _within(part.read_chunk(_PIECE_BYTES), idle_s):
-        found += part.decode(piece)
+    async for piece in _pieces(part, idle_s):
+        found += piece
         if len(found) > bytes_max:
             raise beyond
     return bytes(found)
+
+
+async def _pieces(part: BodyPartReader, idle_s: float) -> AsyncIterator[bytes]:
+    """The bytes of a part as they were before it was encoded."""
+    is_quoted, held = part.headers.get("Content-Transfer-Encoding", "").lower() == "quoted-printable", b""
+    while piece := await _within(part.read_chunk(_PIECE_BYTES), idle_s):
+        came = held + piece
+        cut = came.rfind(b"=", -2) if is_quoted else -1  # a sign may be cut in two: aiohttp decodes each by itself
+        cut = len(came) if cut < 0 else cut
+        held = came[cut:]
+        yield part.decode(came[:cut])
+    if held:
+        yield part.decode(held)
 
 
 async def _within(coming: Awaitable[T], idle_s: float) -> T:
