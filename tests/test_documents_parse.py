@@ -179,6 +179,23 @@ def test_a_word_document_whose_parts_are_numbered_is_one() -> None:
     assert [(block.kind, block.text) for block in taken.blocks] == [("heading", "Part 0"), ("paragraph", "Text.")]
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_word_document_is_read_whatever_its_parts_call_words_names(strict: bool) -> None:
+    """Other writers have other prefixes (Python's own ns0), Word's strict form has other spaces."""
+    with zipfile.ZipFile(io.BytesIO(docx(["Text."]))) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    for name, text in parts.items():
+        parts[name] = re.sub(r"\b(w|dc|cp)(?=:\w)", r"o\1", text).replace("xmlns:w=", "xmlns:ow=")
+        parts[name] = re.sub(r"xmlns:(dc|cp)=", r"xmlns:o\1=", parts[name])
+        if strict:
+            space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+            parts[name] = parts[name].replace(space, "http://purl.oclc.org/ooxml/wordprocessingml/main")
+    assert "<ow:p>" in parts["word/document.xml"] and "<odc:title>" in parts["docProps/core.xml"]
+    taken = Taking()
+    assert document(zipped(parts), taken.sink) == "A report"
+    assert [(block.kind, block.text) for block in taken.blocks] == [("heading", "Part 0"), ("paragraph", "Text.")]
+
+
 def with_parts(content: bytes, parts: dict[str, str]) -> bytes:
     """A Word document with more of its parts."""
     more = io.BytesIO(content)

@@ -13,9 +13,11 @@ import re
 import zipfile
 import zlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, Protocol
 from xml.sax import SAXException
-from xml.sax.handler import ContentHandler
+from xml.sax.handler import ContentHandler, feature_namespaces
+from xml.sax.xmlreader import AttributesNSImpl
 
 from defusedxml.common import DefusedXmlException
 from defusedxml.sax import make_parser
@@ -24,6 +26,15 @@ from memory.parse.blocks import Kind, Limits, Refusal, Running, Sink, TooMuch, c
 from memory.parse.sniff import WORD_PART
 
 _PIECE_BYTES: Final = 65_536
+# As Word writes it, and in the strict form of the standard.
+_SPACES: Final = {
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main": "w",
+    "http://purl.oclc.org/ooxml/wordprocessingml/main": "w",
+    "http://schemas.openxmlformats.org/officeDocument/2006/math": "m",
+    "http://purl.oclc.org/ooxml/officeDocument/math": "m",
+    "http://schemas.openxmlformats.org/markup-compatibility/2006": "mc",
+    "http://purl.org/dc/elements/1.1/": "dc",
+}
 _HEADING: Final = re.compile(r"heading ([1-9])", re.I)
 _DEPTH_MAX: Final = 256
 _NOT: Final = frozenset({"0", "false", "off"})
@@ -68,6 +79,7 @@ def _read(archive: zipfile.ZipFile, name: str, handler: ContentHandler, limits: 
     """Stream one part into a handler. Raises TooMuch."""
     parser = make_parser()
     parser.forbid_dtd = True
+    parser.setFeature(feature_namespaces, True)
     parser.setContentHandler(handler)
     left = limits.unpacked_bytes_max
     with archive.open(name) as part:
@@ -79,7 +91,25 @@ def _read(archive: zipfile.ZipFile, name: str, handler: ContentHandler, limits: 
     parser.close()
 
 
-class _Styles(ContentHandler):
+class _Handler(ContentHandler):
+    """Is told names as Word writes them, whatever prefixes a file has."""
+
+    def startElementNS(self, name: tuple[str | None, str], qname: str | None, attrs: AttributesNSImpl) -> None:
+        """An element, by the space of its name."""
+        self.startElement(_called(name), attrs)  # type: ignore[arg-type]  # `_value` reads them
+
+    def endElementNS(self, name: tuple[str | None, str], qname: str | None) -> None:
+        """Its end."""
+        self.endElement(_called(name))
+
+
+@lru_cache(1_024)
+def _called(name: tuple[str | None, str]) -> str:
+    prefix = _SPACES.get(name[0] or "")
+    return f"{prefix}:{name[1]}" if prefix else name[1]
+
+
+class _Styles(_Handler):
     """Which style is a heading, of which level: by its name, which Word keeps in English whatever its language."""
 
     def __init__(self) -> None:
@@ -90,9 +120,9 @@ class _Styles(ContentHandler):
     def startElement(self, name: str, attrs: object) -> None:
         """Note a style's id, then its name."""
         if name == "w:style":
-            self._style = _value(attrs, "w:styleId")
+            self._style = _value(attrs, "styleId")
         elif name == "w:name" and self._style:
-            said = _value(attrs, "w:val")
+            said = _value(attrs, "val")
             if found := _HEADING.fullmatch(said):
                 self.levels[self._style] = min(int(found[1]), 6)
             elif said.lower() == "title":
@@ -104,7 +134,7 @@ class _Styles(ContentHandler):
             self._style = ""
 
 
-class _Core(ContentHandler):
+class _Core(_Handler):
     """The title among the document's properties."""
 
     def __init__(self) -> None:
@@ -150,7 +180,7 @@ class _Notes:
         self.said.setdefault(self.note, []).append(text)
 
 
-class _Body(ContentHandler):
+class _Body(_Handler):
     """The paragraphs and rows, in order."""
 
     def __init__(self, out: _Takes, levels: dict[str, int], notes: dict[str, list[str]]) -> None:
@@ -184,7 +214,7 @@ class _Body(ContentHandler):
         elif name in ("w:r", "m:r"):
             self._is_hidden = False
         elif name == "w:vanish":
-            self._is_hidden = _value(attrs, "w:val") not in _NOT
+            self._is_hidden = _value(attrs, "val") not in _NOT
         elif name == "w:tr":
             self._rows += 1
         elif self._open:
@@ -223,16 +253,16 @@ class _Body(ContentHandler):
         elif name == "w:noBreakHyphen":
             said.append("-")
         elif name in ("w:br", "w:cr"):
-            self._is_ended = _value(attrs, "w:type") == "page"
+            self._is_ended = _value(attrs, "type") == "page"
             self._page += self._is_ended
             said.append("\n")
         elif name == "w:lastRenderedPageBreak":
             self._page += not self._is_ended  # else it was counted where it was ended
             self._is_ended = False
         elif name == "w:pStyle":
-            self._open[-1].level = self._levels.get(_value(attrs, "w:val"), 0)
+            self._open[-1].level = self._levels.get(_value(attrs, "val"), 0)
         elif name in ("w:footnoteReference", "w:endnoteReference"):
-            note = name.removesuffix("Reference") + _value(attrs, "w:id")
+            note = name.removesuffix("Reference") + _value(attrs, "id")
             self._open[-1].notes += self._notes.pop(note, [])
 
     def _ended(self, one: _Paragraph) -> None:
@@ -256,9 +286,11 @@ class _NotesBody(_Body):
     def startElement(self, name: str, attrs: object) -> None:
         """Note which one begins."""
         if name in ("w:footnote", "w:endnote"):
-            self._into.note = name + _value(attrs, "w:id")
+            self._into.note = name + _value(attrs, "id")
         super().startElement(name, attrs)
 
 
 def _value(attrs: object, name: str) -> str:
-    return str(attrs.get(name, "")) if hasattr(attrs, "get") else ""
+    """An attribute by its own name, whatever its space."""
+    given = attrs.items() if isinstance(attrs, AttributesNSImpl) else ()
+    return next((str(value) for (_, called), value in given if called == name), "")
