@@ -289,7 +289,7 @@ class ChatCompletions:
             request, prompt.body, head, keep=keep, refused=refused, left=parts.capture.in_background
         )
         if not outcome.withdrawn:
-            return self._said(prompt, outcome)
+            return _said(outcome)
         return await self._send_without(request, answering, ready, prompt)
 
     async def _send_without(
@@ -319,7 +319,7 @@ class ChatCompletions:
             return False
 
         left = parts.capture.in_background
-        return self._said(bare, await answering.send(request, bare.body, head, keep=keep, refused=refused, left=left))
+        return _said(await answering.send(request, bare.body, head, keep=keep, refused=refused, left=left))
 
     def _head(self, ready: Ready, prompt: Prompt) -> CIMultiDict[str]:
         """The X-Memory-* headers of the answer (DESIGN section 2); the request's line says the same."""
@@ -356,6 +356,7 @@ class ChatCompletions:
     async def _keep_sent(self, ready: Ready, sent: Prompt, outcome: Outcome) -> None:
         """Count what was sent and answered, and capture it. Never raises."""
         parts, asked, conversation = self._parts, ready.asked, ready.conversation
+        self._count(sent)
         if parts.use is not None:
             parts.use.spend(asked.credential, tokens_used(len(sent.body), outcome.answer))
         retrieval = self._record(ready, sent)
@@ -403,15 +404,18 @@ class ChatCompletions:
             self._parts.metrics.captures_lost.inc()
             event(log, "capture_lost", logging.ERROR, exchange=str(asked.exchange_id), fault=type(fault).__name__)
 
-    def _said(self, prompt: Prompt, outcome: Outcome) -> web.StreamResponse:
+    def _count(self, sent: Prompt) -> None:
         metrics = self._parts.metrics
-        if prompt.count:
-            metrics.injected_memories.inc(prompt.count)
-            metrics.injected_tokens.inc(sum(one.tokens for one in prompt.newly_placed))
-        for placed in prompt.placed:
+        if sent.count:
+            metrics.injected_memories.inc(sent.count)
+            metrics.injected_tokens.inc(sum(one.tokens for one in sent.newly_placed))
+        for placed in sent.placed:
             metrics.ledger("kept" if placed.kept else "placed", 1, placed.tokens)
-        note(outcome=outcome.status)
-        return outcome.response
+
+
+def _said(outcome: Outcome) -> web.StreamResponse:
+    note(outcome=outcome.status)
+    return outcome.response
 
 
 async def within_limits(request: web.Request) -> None:

@@ -172,6 +172,22 @@ def test_a_client_that_leaves_leaves_one_line(logged: Service, upstream: str, us
     wait_until(lambda: counters(upstream)["running"] == 0, 10, "the upstream is free")
 
 
+def test_what_was_placed_is_counted_though_its_client_leaves(logged: Service, upstream: str, user: str) -> None:
+    said = {"role": "user", "content": "My grandmother's cottage is in Lofthus.\nsay: Noted."}
+    send(logged, CHAT, {"model": MODEL, "messages": [said]}, X_Memory_User=user)
+    logged.settle()
+    placed, blocks = "memory_proxy_injected_memories_total", 'memory_proxy_ledger_blocks_total{what="placed"}'
+    before = counted(logged, placed), counted(logged, blocks)
+    asked = {"role": "user", "content": "Where is my grandmother's cottage?"}
+    body = json.dumps({"model": MODEL, "messages": [asked], "stream": True}).encode()
+    head = [(b"Content-Type", b"application/json"), (b"X-Memory-User", user.encode()), (b"x-fake-first-ms", b"60000")]
+    with connect(logged.url) as sock:
+        sock.sendall(request_bytes("POST", CHAT, head, body))
+        wait_until(lambda: counters(upstream)["running"] > 0, 10, "the request runs")
+    wait_until(lambda: counted(logged, blocks) > before[1], 10, "it is counted")
+    assert counted(logged, placed) > before[0]
+
+
 REALTIME = "/v1/realtime?model=fake-model"
 
 
