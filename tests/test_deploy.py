@@ -31,8 +31,9 @@ TOKEN = re.compile(
     r"""|(?P<name>[a-zA-Z_:][\w:]*)|(?P<op>=~|!~|!=|==|>=|<=|[-+*/%^<>=(){},])"""
 )
 WORDS = {"sum", "max", "min", "avg", "count", "by", "without", "on", "ignoring", "unless", "and", "or", "offset"}
-FUNCTIONS = {"rate", "increase", "histogram_quantile", "scalar", "time"}
+FUNCTIONS = {"rate", "increase", "avg_over_time", "histogram_quantile", "scalar", "time"}
 COUNTED = {"rate", "increase"}  # want a counter, or the parts of a histogram
+AVERAGED = {"avg_over_time"}  # wants a gauge
 SCRAPED = {"job", "instance"}  # labels that Prometheus adds
 
 
@@ -102,9 +103,9 @@ def _use(name: str, texts: list[str], at: int) -> Iterator[str]:
         end = closes + 1
     ranged = texts[end : end + 1] and texts[end].startswith("[")
     called = texts[at - 2] if at >= 2 and texts[at - 1] == "(" else ""
-    if ranged and (kind != "counter" or called not in COUNTED):
+    if ranged and called not in (COUNTED if kind == "counter" else AVERAGED):
         yield f"{name} is a {kind}, and {called or 'nothing'} of it is taken over time"
-    if called in COUNTED and not ranged:
+    if called in COUNTED | AVERAGED and not ranged:
         yield f"{called} of {name} wants a range"
 
 
@@ -121,6 +122,8 @@ def test_every_query_names_what_the_service_shows(where: str, query: str) -> Non
         'rate(memory_proxy_requests_total{rout="chat"}[5m])',
         "sum by (stage) (rate(memory_proxy_requests_total[5m]))",
         "rate(memory_proxy_queue_entries[5m])",
+        "avg_over_time(memory_proxy_requests_total[5m])",
+        "avg_over_time(memory_proxy_queue_entries)",
         "rate(memory_proxy_requests_total)",
         "memory_proxy_added_seconds",
         "sum(rate(memory_proxy_requests_total[5m])",
@@ -200,6 +203,13 @@ def test_alerts_have_names_of_their_own_and_the_ones_that_matter_are_there() -> 
     assert len(set(names)) == len(names)
     wanted = "CapturesLost QueueOldest DegradedShare DeadLetters UpstreamFailures CanarySeen HygieneBad WorkerStuck"
     assert set(wanted.split()) <= set(names)
+
+
+def test_what_is_wrong_with_a_part_of_the_memories_is_seen_by_an_alert() -> None:
+    """Each sample is of another part: one that is clean would reset the hour for which it must be so."""
+    (rule,) = (rule for rule in RULES if rule["alert"] == "HygieneBad")
+    uses = re.findall(r"(\w*)\(?memory_proxy_hygiene_ratio\{[^}]*\}(\[\w+\])?", rule["expr"])
+    assert uses == [("avg_over_time", "[6h]")] * 2
 
 
 def test_what_happens_once_is_seen_by_an_alert() -> None:
