@@ -112,6 +112,8 @@ async def keep_measuring(
         try:
             if await leader.lead(2 * every_s) is not None:
                 inspection, ended = await _sampled(walk, redactor, sample)
+                if ended and not inspection.tally.memories:  # the last round had just come to the end
+                    inspection, ended = await _sampled(walk := store.pages(), redactor, sample)
                 walk = store.pages() if ended else walk
                 _publish(inspection.tally, metrics)
         except StoreUnavailable as fault:

@@ -3,13 +3,21 @@
 # ruff: noqa: E501  one case a line
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.hygiene import keep_measuring
+from memory.telemetry import Metrics
 from policies.hygiene import (
     Evidence,
     Kept,
@@ -203,3 +211,33 @@ def test_what_was_never_used_in_its_time_is_counted_among_the_aged() -> None:
     assert (tally.memories, tally.facts, tally.aged) == (3, 2, 1)
     assert (tally.share("never_used"), tally.share("junk"), tally.sum_of(("never_used", "junk"))) == (1.0, 0.0, 1.0)
     assert Tally().share("loop") == 0.0
+
+
+async def test_an_end_behind_which_nothing_is_left_is_no_sample() -> None:
+    """Two memories, looked at by twos: every second round had none, and said that nothing is wrong."""
+    one = SimpleNamespace(
+        tenant=UUID(int=1), scope_id=1, memory_id=UUID(int=2), kept=replace(EPISODE, content="Thanks!")
+    )
+
+    class Store:
+        async def pages(self, **_: object) -> AsyncIterator[Sequence[Any]]:
+            yield [one, one]
+
+    class Leads:
+        async def lead(self, seconds: float) -> int | None:
+            return 1
+
+    class Nothing:
+        def redact(self, text: str) -> Any:
+            return SimpleNamespace(findings=())
+
+    metrics, seen = Metrics(), set()
+    measuring = keep_measuring(Store(), Leads(), Nothing(), metrics, first_s=0, every_s=0.001, sample=2)
+    task = asyncio.create_task(measuring)
+    for _ in range(200):
+        await asyncio.sleep(0.001)
+        seen.add(metrics.registry.get_sample_value("memory_proxy_hygiene_ratio", {"rate": "junk"}))
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert seen - {None} == {1.0}
