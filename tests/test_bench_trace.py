@@ -141,6 +141,9 @@ async def test_a_way_that_does_not_answer_is_counted_and_the_others_go_on() -> N
     assert whole["requests"] == {OURS: 2, "direct": 2}
     assert whole["added_ms"] is None
     assert any_missed(lines_of(whole, [], "azure x1", "direct"))
+    assert any_missed(lines_of(summary([], "direct"), [], "azure x1", "direct")), (
+        "nothing was asked, so nothing is kept"
+    )
 
 
 def test_what_is_added_is_paired_by_arrival() -> None:

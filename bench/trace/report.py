@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from bench.figures import Line, at_most, none, told
+from bench.figures import Line, at_most, told
 from bench.stats import median, quantile, ratio
 from bench.trace.replay import Sample
 from bench.trace.watch import Reading
@@ -98,7 +98,7 @@ def _around(readings: Sequence[Reading], minute: int) -> list[Reading]:
 def lines_of(whole: Mapping[str, Any], minutes: Minutes, name: str, baseline: str | None) -> list[Line]:
     """What any replay says."""
     asked, failed = whole["requests"].get(OURS, 0), whole["errors"].get(OURS, 0)
-    lines = [none(name, "requests that failed", failed, f" of {asked:,}")]
+    lines = [Line(name, "requests that failed", "0", f"{failed} of {asked:,}", asked > 0 and not failed)]
     if baseline:
         base_failed = whole["errors"].get(baseline, 0)
         lines.append(told(name, f"the same by the baseline ({baseline})", f"{base_failed}"))
