@@ -26,6 +26,8 @@ class Expects:
 
 
 def _http_url(value: str) -> str:
+    if " " in value:
+        raise ValueError("a URL without spaces")
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("an http:// or https:// URL with a host")

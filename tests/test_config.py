@@ -172,6 +172,12 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name(tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize("url", ["http://vllm ", "http://my host:8000", "http://vllm/a b"])
+def test_an_address_with_a_space_is_refused(tmp_path: Path, url: str) -> None:
+    (line,) = refusal(tmp_path, "", {}, {"MEMORY_PROXY_UPSTREAM__URL": url})
+    assert "upstream.url: expected a URL without spaces, found" in line
+
+
 def test_a_clients_key_in_the_environment_is_no_setting(tmp_path: Path) -> None:
     """docs/keys.md has it exported before commands that read the configuration."""
     assert accepted(tmp_path, "", {"MEMORY_PROXY_KEY": "mp-1a2b3c4d-secret"}) == Settings()
