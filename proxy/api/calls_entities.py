@@ -112,7 +112,7 @@ ENTITY_CALLS: Final = (
         "Bring back one that was deleted.",
         said.EntitySaid,
         parameters=("id", "scope"),
-        errors=(*CALLER, "not_found"),
+        errors=(*CALLER, "not_found", "conflict"),
     ),
     Call(
         "POST",

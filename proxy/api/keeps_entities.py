@@ -59,7 +59,7 @@ class KeepsEntities(Protocol):
     async def undelete(
         self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note, may: Callable[[Entity], None]
     ) -> Entity:
-        """Bring it back. Raises NotFound."""
+        """Bring it back. Raises NotFound, Conflict."""
 
     async def relate(
         self, scope: Scope, subject_id: UUID, new: NewRelationship, *, now: datetime, note: Note

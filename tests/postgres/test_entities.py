@@ -15,7 +15,7 @@ from memory.adapters.postgres import entity_store
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.entity_store import EntityStore
 from memory.audit import Note, noted
-from memory.entities import CARD, NewEntity, NewRelationship, Relationship
+from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationship
 from memory.errors import Conflict
 from memory.ids import new_id
 from memory.model import NewMemory, Scope
@@ -98,6 +98,22 @@ async def test_a_merge_closes_no_circle_where_there_can_be_none(held: Held) -> N
     assert (await held.store.one(held.scope, room)).merged_into is None
     both = await held.store.merge(held.scope, room, house, "open", now=T0, note=held.note())
     assert both.same == (room,)
+
+
+async def test_one_that_is_brought_back_closes_no_circle(held: Held) -> None:
+    room, house, street = [await held.add(name) for name in ("room", "house", "street")]
+    await held.tie(room, house, "part_of")
+    await held.tie(house, street, "part_of")
+    await held.store.delete(held.scope, house, "open", now=T0, note=held.note())
+    tie = await held.tie(street, room, "part_of")
+
+    async def back() -> Entity:
+        return await held.store.undelete(held.scope, house, "open", now=T0, note=held.note(), may=lambda _: None)
+
+    with pytest.raises(Conflict):
+        await back()
+    await held.store.unrelate(held.scope, tie.relationship_id, now=T0, note=held.note())
+    assert (await back()).entity_id == house
 
 
 async def test_an_export_has_every_tie_once_beyond_what_a_hop_looks_at(

@@ -150,10 +150,7 @@ class EntityStore:
             await tx.run("merge_with_it", scope.tenant, entity_id, into)
             await tx.run("merge_entity", scope.tenant, entity_id, one["version"] + 1, into, now)
             await tx.run("merge_entity", scope.tenant, into, other["version"] + 1, None, now)
-            ties = [tie for tie in await _ties(tx, scope, scope_id, [into]) if tie.source == into]
-            for type_ in sorted(HIERARCHIES & {tie.type for tie in ties}):
-                ends = {tie.target for tie in ties if tie.type == type_}
-                await _require_acyclic(tx, scope, scope_id, into, type_, ends, "into")
+            await _require_acyclic_through(tx, scope, scope_id, into, "into")
             await _step(tx, place, entity_id, one["version"] + 1, "merged", into, actor)
             await _step(tx, place, into, other["version"] + 1, "took", entity_id, actor)
             await witness(tx)
@@ -184,7 +181,9 @@ class EntityStore:
     async def undelete(
         self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note, may: Callable[[Entity], None]
     ) -> Entity:
-        """Bring it back, within 30 days. Raises NotFound, and what `may` does: then nothing changes."""
+        """Bring it back, within 30 days. Raises NotFound, Conflict for a circle of its ties, and what `may` does: then
+        nothing changes.
+        """
         await self._hide(scope, entity_id, None, actor, now, note, may)
         return await self.one(scope, entity_id)
 
@@ -214,6 +213,7 @@ class EntityStore:
                 await turn_memory(tx, scope.tenant, scope_id, memory_id, hidden, changed=changed, now=now)
             for one in await _by_id(tx, scope, scope_id, [entity_id]) if at is None else ():
                 may(one)
+                await _require_acyclic_through(tx, scope, scope_id, known["merged_into"] or entity_id, "id")
             await witness(tx)
 
     # ------------------------------------------------------------ what ties them
@@ -446,6 +446,14 @@ async def _require_acyclic(
         front = {end for one in front for end in after[one]} - seen
     if circle := circle_in(after):
         raise Conflict(f"these would be {type_} in a circle: {' -> '.join(map(str, circle))}", param=param)
+
+
+async def _require_acyclic_through(tx: Transaction, scope: Scope, scope_id: int, root: UUID, param: str) -> None:
+    """What ties one to others closes no circle. Raises Conflict."""
+    ties = [tie for tie in await _ties(tx, scope, scope_id, [root]) if tie.source == root]
+    for type_ in sorted(HIERARCHIES & {tie.type for tie in ties}):
+        ends = {tie.target for tie in ties if tie.type == type_}
+        await _require_acyclic(tx, scope, scope_id, root, type_, ends, param)
 
 
 async def _step(
