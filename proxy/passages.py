@@ -19,7 +19,7 @@ from memory.passage import AT_HAND, CLIENT_LEFT, Passage, Tracing
 from memory.telemetry import Metrics, event
 
 log = logging.getLogger("memory_proxy.passages")
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 WRITE_S: Final = 1.0
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PROBES: Final = frozenset({"/memory/health", "/memory/ready", "/memory/metrics"})

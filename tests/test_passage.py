@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from memory.catalogue import Stage
 from memory.passage import AT_HAND, Facts, Passage, lap, note, took
 from memory.telemetry import Metrics, configure_logging, event
+from proxy.passages import Passages, answered
 
 PAGE = (Path(__file__).parent.parent / "docs" / "logs.md").read_text()
 METRICS_PAGE = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text()
@@ -145,6 +148,24 @@ def test_a_fault_is_told_with_its_place_and_without_its_words(form: str, capsys:
     assert words not in said
     named = ("unforeseen", "ValueError", "RuntimeError", "several", "OSError: No space left", "test_passage.py")
     assert [name for name in named if name not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "trace"),
+    [
+        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "0af7651916cd43dd8448eb211c80319c"),
+        ("00-00000000000000000000000000000000-b7ad6b7169203331-01", None),
+        ("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", None),
+        ("ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None),
+        ("00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", None),
+    ],
+)
+def test_a_line_names_the_trace_of_a_traceparent_that_is_one(given: str, trace: str | None) -> None:
+    """W3C Trace Context, 3.2.2: zeros are no id, and ff is no version."""
+    request = make_mocked_request("GET", "/v1/models", headers={"traceparent": given})
+    with Passages(Metrics(), None).of(request, "other") as passage:
+        answered(passage, web.Response())
+    assert passage.facts.get("trace") == trace
 
 
 def test_an_event_says_the_same_where_others_listen_too(capsys: pytest.CaptureFixture[str]) -> None:
