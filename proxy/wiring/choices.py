@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 
 from memory.adapters.cross_encoder import CrossEncoder
 from memory.adapters.tokenizer import counter_in
@@ -19,7 +20,8 @@ from proxy.prompt import Rules, limits_of
 
 def traces(settings: Settings, metrics: Metrics) -> Tracing | None:
     """Where traces go, if anywhere; only then is OpenTelemetry loaded. Blocking. Raises ConfigInvalid."""
-    if settings.telemetry.otlp_endpoint is None:
+    disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"  # a span of the SDK has no id then
+    if settings.telemetry.otlp_endpoint is None or disabled:
         return None
     try:
         otlp = importlib.import_module("memory.adapters.otlp")

@@ -201,6 +201,12 @@ def metrics_of(service: Service) -> str:
         return str(answer.read().decode())
 
 
+def test_where_the_sdk_is_disabled_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK gives every request the trace 0 then, and each line would name it."""
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    assert traces(Settings(telemetry=Telemetry(otlp_endpoint="http://127.0.0.1:9")), Metrics()) is None
+
+
 def test_an_endpoint_without_opentelemetry_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     monkeypatch.delitem(sys.modules, "memory.adapters.otlp", raising=False)
