@@ -102,7 +102,8 @@ class RecordTaker:
         if copy is None:
             return
         here: dict[str, Any] = {"checkpoint": await self._checkpoint_here(line), "name": None}
-        here["needs"] = [await self._task_here(one) for one in line.needs]
+        needs = [await self._task_here(one) for one in line.needs]
+        here["needs"] = [one for one in needs if one is not None]
         asked = _asked(TaskAsked, line).model_copy(update=here)
         integrity = Integrity.USER if line.integrity in _VOUCHED else Integrity.ASSISTANT
         await self._tasks.added(self._caller, TasksAsked(tasks=[asked], session=line.session), integrity, [copy])
@@ -175,9 +176,14 @@ class RecordTaker:
         found = {one.entity_id for one in await self._parts.entities.some(self._caller.scope, ids)}
         return _first(ids, found, "an entity")
 
-    async def _task_here(self, named: str) -> str:
-        ids = _ids_of(self._caller, named)
-        found = {one.task_id for one in await self._parts.tasks.some(self._caller.scope, ids)}
+    async def _task_here(self, named: str) -> str | None:
+        """The task that a line needs, likewise; None for one that was here and has been deleted: nothing waits for it
+        any more. Raises NotYet.
+        """
+        scope, ids = self._caller.scope, _ids_of(self._caller, named)
+        found = {one.task_id for one in await self._parts.tasks.some(scope, ids)}
+        if ids and not found and await self._parts.records.memory_labels(scope, [copy_of(scope, ids[0]).memory_id]):
+            return None
         return _first(ids, found, "a task")
 
     async def _checkpoint_here(self, line: TaskLine) -> str | None:

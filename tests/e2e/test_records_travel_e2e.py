@@ -105,6 +105,17 @@ def test_tasks_are_taken_as_they_stand_where_one_was_taken_up_again(api: Api, ot
     assert said(records(other)) == said(records(api))
 
 
+def test_a_task_is_taken_without_a_need_that_was_deleted_there(api: Api, other: Api) -> None:
+    (timber,) = make(api, "POST", "tasks", {"tasks": [{"title": "Order the oak timber"}]})["data"]
+    assert send(other, records(api))[0] == []
+    (copy,) = other.get("/memory/v1/tasks").json["data"]
+    assert other.call("DELETE", f"/memory/v1/tasks/{copy['id']}").status == 200
+    make(api, "POST", "tasks", {"tasks": [{"title": "Build the jetty", "needs": [timber["id"]]}]})
+    assert send(other, records(api)) == ([], {"accepted": 2, "done": 2, "failed": 0, "complete": True})
+    (jetty,) = other.get("/memory/v1/tasks").json["data"]
+    assert (jetty["title"], jetty["needs"]) == ("Build the jetty", [])
+
+
 def test_a_task_is_taken_without_a_checkpoint_that_does_not_come(api: Api, other: Api) -> None:
     furnished(api)
     tasks = [line for line in records(api) if line["type"] == "task"]
