@@ -110,7 +110,7 @@ async def forgotten(settings: Settings, asked: Asked) -> int:
         store = EraseStore(database, serving.model.table)
         anew = _anew(settings, database, serving.model.table, keys, embedder, languages)
         erasing, redis = erasing_on(settings, store, database, keys, anew, Metrics(), closing)
-        tenant = await _tenant(KeyStore(database), asked.tenant)
+        tenant = await _tenant(KeyStore(database), normalised("NFC", asked.tenant))
         target = target_of(asked, tenant, Names(redactor_of(settings), await keys.names_key()))
         words = Shingles(NEEDLES_MAX)
         receipt = await _led(erasing, Asking(store, keys), database, target, words)

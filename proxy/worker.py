@@ -19,6 +19,7 @@ from typing import Any, Final
 import uvloop
 from aiohttp import web
 
+from memory.beside import beside
 from memory.config import Settings, settings_from_environ
 from memory.config_sections import Limits
 from memory.errors import ConfigInvalid, MemoryProxyFault, ModelFileInvalid, StartFailed
@@ -71,7 +72,14 @@ async def serve(settings: Settings) -> None:
         shutdown_timeout=settings.listen.drain_s,
     )
     await runner.setup()
-    tasks = [starting := _task(_start(wired, stop)), *(_task(work) for work in wired.background)]
+    async with beside(wired.background, wired.base.metrics):
+        await _served(wired, runner, settings, stop)
+    await close(wired)
+
+
+async def _served(wired: Wired, runner: web.AppRunner, settings: Settings, stop: asyncio.Event) -> None:
+    """Bring everything up, serve meanwhile, drain."""
+    starting = _task(_start(wired, stop))
     if REPLACES in os.environ:
         # Another worker serves meanwhile: take no request from it before memory is there.
         await asyncio.wait((starting, leaving := _task(_waited(stop))), timeout=REPLACES_WAIT_S, return_when=FIRST)
@@ -87,10 +95,8 @@ async def serve(settings: Settings) -> None:
     await asyncio.sleep(ACCEPTED_S)
     await runner.cleanup()
     await wired.capture.drained()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await close(wired)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
 
 
 def guarded_site(runner: web.AppRunner, sock: socket.socket, limits: Limits) -> GuardedSite:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+from types import SimpleNamespace
 
 import pytest
 
 from memory import beside as module
 from memory.beside import beside
 from memory.telemetry import Metrics
+from proxy.wiring.wire import Wired
 
 
 async def test_a_job_that_fails_is_told_of_and_begins_anew_while_the_others_go_on(
@@ -49,3 +51,25 @@ async def test_a_job_that_fails_is_told_of_and_begins_anew_while_the_others_go_o
     ]
     assert metrics.work.labels("unforeseen")._value.get() == 2
     assert caplog.records[0].exc_info is not None and "the disk is full" in str(caplog.records[0].exc_info[1])
+
+
+async def test_what_runs_beside_the_requests_can_begin_anew_too() -> None:
+    """A proxy worker's jobs are kept going as a memory worker's are: each can be begun a second time."""
+
+    async def job(*_: object) -> None:
+        """Ends at once."""
+
+    one = SimpleNamespace(
+        keep_probing=job, keep_draining=job, keep_up=job, follow=job, keep_writing=job, keep_examining=job,
+        keep_looking=job, announcements=None,
+    )  # fmt: skip
+    queued = SimpleNamespace(hand_off=one, hot_state=one)
+    wired = SimpleNamespace(
+        readiness=one, base=SimpleNamespace(queued=queued, passages=one), reading=SimpleNamespace(hot=one, load=one),
+        follower=one, journal=one, canaries=one, hears=one, door=None,
+    )  # fmt: skip
+    jobs = Wired.background.fget(wired)  # type: ignore[attr-defined]
+    assert len(jobs) == 9
+    for begin in jobs.values():
+        await begin()
+        await begin()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from memory.adapters.cross_encoder import CrossEncoder
@@ -34,6 +34,7 @@ from memory.adapters.redis_erase import RedisErase
 from memory.adapters.spool import count as spooled
 from memory.adapters.tokenizer import UpstreamTokenizer
 from memory.audit import Journal
+from memory.beside import Job
 from memory.canary import Canaries
 from memory.config import Settings, digest, effective_cache_salt
 from memory.erasure.asking import Asking
@@ -178,20 +179,20 @@ class Wired:
         return Follower(kept.run, kept.table, kept.serving.serving, kept.serving.generation, parent, kept.loads)
 
     @property
-    def background(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        """What runs beside the requests, for ever."""
-        always = (
-            self.readiness.keep_probing(),
-            self.base.queued.hand_off.keep_draining(),
-            self.reading.hot.keep_up(self.base.queued.hot_state.announcements),
-            self.follower.follow(),
-            self.journal.keep_writing(),
-            self.canaries.keep_examining(),
-            self.hears.follow(),
-            self.reading.load.keep_looking(),
-            self.base.passages.keep_writing(),
-        )
-        return (*always, self.door.keep_reading()) if isinstance(self.door, KeyedDoor) else always
+    def background(self) -> dict[str, Job]:
+        """What runs beside the requests, for ever, by name."""
+        always: dict[str, Job] = {
+            "readiness": self.readiness.keep_probing,
+            "spool": self.base.queued.hand_off.keep_draining,
+            "indexes": partial(self.reading.hot.keep_up, self.base.queued.hot_state.announcements),
+            "served model": self.follower.follow,
+            "audit": self.journal.keep_writing,
+            "canaries": self.canaries.keep_examining,
+            "erasures": self.hears.follow,
+            "load": self.reading.load.keep_looking,
+            "counts": self.base.passages.keep_writing,
+        }
+        return {**always, "keys": self.door.keep_reading} if isinstance(self.door, KeyedDoor) else always
 
 
 async def wire(settings: Settings, metrics: Metrics) -> Wired:
