@@ -52,6 +52,13 @@ _TIMELESS: Final = frozenset(
     }
 )
 _FACTS_MAX: Final = 40  # of one text
+_DENIED: Final = re.compile(r"n't\b|\bnot\b", re.IGNORECASE)
+_OVER: Final = re.compile(r"\b(?:no longer|any ?more|any longer|now|since|used to)\b", re.IGNORECASE)
+_NOT_OVER: Final = {
+    "is no longer": "is not",
+    "no longer lives in": "does not live in",
+    "no longer works at": "does not work at",
+}
 # What redaction has put in the place of a secret or of personal data.
 _PLACEHOLDER: Final = re.compile(r"\[(?:redacted|kept):[\w:-]{1,60}\]")
 _CONJUNCTION: Final = r"\b(?:and|but|so|because|while|though|although|whereas|plus|or)\b,?"
@@ -180,7 +187,8 @@ def _by_rule(
         # What is always so does not begin last week.
         since = None if rule.predicate in _TIMELESS or rule.predicate.startswith("{k}_") or rule.ended else since
         ours = rule.predicate == "uses" and found[0][:2].casefold() == "we"  # "we use" is of the team too
-        says = rule.says.replace("{S}", "{P} team") if ours else rule.says
+        says = _as_denied(rule.says, clause)
+        says = says.replace("{S}", "{P} team") if ours else says
         yield Fact(
             subject="team" if ours else voice.subject,
             predicate=rule.predicate.format(k=kind.replace(" ", "_")),
@@ -196,6 +204,14 @@ def _by_rule(
             importance=rule.importance,
             qualifiers={"ended": "yes"} if rule.ended else {},
         )
+
+
+def _as_denied(says: str, clause: str) -> str:
+    """What is only denied ("I'm not married") may never have been so: nothing is said to be over."""
+    if _DENIED.search(clause) and not _OVER.search(clause):
+        for over, denied in _NOT_OVER.items():
+            says = says.replace(over, denied)
+    return says
 
 
 def _clause(said: str, start: int, end: int, sentence: Sentence) -> str:

@@ -162,6 +162,20 @@ def test_an_ending_names_what_ends(text: str, predicate: str, what: str) -> None
     assert (fact.predicate, fact.object, fact.negated, fact.qualifiers) == (predicate, what, True, {"ended": "yes"})
 
 
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("I'm not married.", "The user is not married."),
+        ("I don't live in Berlin.", "The user does not live in Berlin."),
+        ("I don't work at Acme.", "The user does not work at Acme."),
+        ("I'm not vegetarian any more.", "The user is no longer vegetarian."),
+        ("I no longer live in Berlin.", "The user no longer lives in Berlin."),
+    ],
+)
+def test_what_is_only_denied_is_not_said_to_be_over(text: str, statement: str) -> None:
+    assert only(text).statement == statement
+
+
 def test_one_is_married_or_divorced_and_not_both() -> None:
     married, divorced = only("I'm married."), only("I got divorced.")
     assert may_replace(divorced, married) and may_replace(only("I'm single."), divorced)
