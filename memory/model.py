@@ -106,6 +106,7 @@ class Candidate:
     sensitivity: str = "internal"
     replaces: bool = False  # it has taken the place of something that this conversation was given
     section: Section | Literal[""] = ""  # it stands under a heading of its own, in the order of `seq`
+    same: tuple[UUID, ...] = ()  # other memories that say the same words, which it stands for
 
 
 @dataclass(frozen=True, slots=True)

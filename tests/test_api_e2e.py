@@ -557,3 +557,15 @@ def test_what_is_forgotten_is_what_the_client_calls_so(service: Service, kind: s
     api.take_in({"role": "user", "content": f"The boat {name} sails.", **({kind: name} if kind == "session" else {})})
     planned = api.call("POST", "/memory/v1/forget", {kind: other, "dry_run": True})
     assert planned.json["counts"]["turns"] == 1, planned.body
+
+
+def test_what_was_said_twice_is_forgotten_twice(api: Api) -> None:
+    for session, content in (("one", "My boat is called Halcyon."), ("two", "my boat is called HALCYON")):
+        api.take_in({"role": "user", "content": content, "session": session})
+    (found,) = api.search("What is my boat called?")["candidates"]
+    assert found["admitted"]
+    asked = {"query": "What is my boat called?"}
+    planned = api.call("POST", "/memory/v1/forget", asked).json
+    assert planned["counts"]["turns"] == 2
+    assert api.call("POST", "/memory/v1/forget", {**asked, "confirm": planned["confirm"]}).status in (200, 202)
+    assert not api.search("What is my boat called?")["candidates"]

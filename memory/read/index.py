@@ -67,8 +67,8 @@ class Scored:
     """One candidate. `parts` explain `score`, `features` and `why` explain `admitted`; `best_window` is a range of its
     content. The place (from 1) that each arm alone gives it is among the parts.
 
-    `folded` are other memories with the same words, left out of the list for this one; `later` says it otherwise, and
-    was said later.
+    `folded` are other memories, left out of the list for this one; `later` says it otherwise, and was said later.
+    `same` are all others that say the same words.
     """
 
     item: IndexItem
@@ -80,6 +80,7 @@ class Scored:
     features: admission.Features
     folded: tuple[UUID, ...] = ()
     later: UUID | None = None
+    same: tuple[UUID, ...] = ()
 
 
 class ScopeIndex:
@@ -317,6 +318,7 @@ class ScopeIndex:
                 features=known,
                 folded=found.folded,
                 later=later.get(found.at),
+                same=self._same_words(found.slot, prepared.visible) if found.folded else (),
             )
             for found, said, verdict, known in zip(chosen, explained, verdicts, features, strict=True)
         ]
@@ -447,6 +449,10 @@ class ScopeIndex:
         same = (slot for slot in slots if _said_by(self._items[slot]) == speaker)
         shown = max(same, key=lambda slot: _said_at(self._items[slot])) if of_now else slots[0]
         return Found(at, shown, tuple(self._items[slot].memory_id for slot in slots if slot != shown))
+
+    def _same_words(self, slot: int, visible: Visible) -> tuple[UUID, ...]:
+        alike = np.flatnonzero(self._prints[: self._slot_count][visible.pick] == self._prints[slot])
+        return tuple(self._items[other].memory_id for other in visible.slots(alike) if other != slot)
 
     def _features_of(self, positions: list[int], query: Prepared, arms: Arms, gap: float) -> list[admission.Features]:
         """What admission looks at, for what ranks at these positions."""

@@ -495,7 +495,7 @@ def candidate_of(hit: Scored) -> Candidate:
     if judged.dense is not None and judged.dense_margin is not None:
         parts |= {"cosine": judged.dense, "margin": judged.dense_margin}
     parts["speaker_gap"] = judged.speaker_gap
-    return _candidate(hit.item, hit.best_window, hit.score, parts, hit.admitted, hit.why, hit.later)
+    return _candidate(hit.item, hit.best_window, hit.score, parts, hit.admitted, hit.why, hit.later, hit.same)
 
 
 def _as_style(item: IndexItem, place: int) -> Candidate:
@@ -517,6 +517,7 @@ def _candidate(
     admitted: bool,
     why: str,
     later: UUID | None,
+    same: tuple[UUID, ...] = (),
 ) -> Candidate:
     """Made at once: to replace fields of one that is made already takes longer than to make it."""
     return Candidate(
@@ -539,4 +540,5 @@ def _candidate(
         why=why,
         later=later,
         sensitivity=item.sensitivity,
+        same=same,
     )

@@ -157,7 +157,7 @@ class Forget:
         recall = let_through(await self._parts.recaller.recall(question, embedding, _QUERY_S), holder)
         if recall.rung == "none" and recall.reason is not None:
             raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
-        return tuple(one.memory_id for one in recall.candidates if one.admitted)
+        return tuple(found for one in recall.candidates if one.admitted for found in (one.memory_id, *one.same))
 
 
 def _answered(answer: Answer) -> web.Response:
