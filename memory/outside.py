@@ -165,7 +165,7 @@ class Outside:
     async def _page(self, asker: Asker, url: str, work: _Work) -> None:
         try:
             async with self._audited(asker, url, work.need):
-                work.pages[url] = await self._read(url, work.need)
+                work.read(url, await self._read(url, work.need))
         except OutsideUnavailable as fault:
             work.missed[url] = fault.reason
 
@@ -211,6 +211,8 @@ class _Work:
     tried: int = 0
     pages: dict[str, WebPage] = field(default_factory=dict)
     missed: dict[str, WebReason] = field(default_factory=dict)
+    again: set[str] = field(default_factory=set)
+    """Those that led to a page that is there."""
 
     def take(self, found: Sequence[Found], reach: Reach, pages_max: int) -> None:
         """The results that may be fetched, each address once and few of a host."""
@@ -224,6 +226,13 @@ class _Work:
                 self.order.append(address.url)
         del self.order[2 * pages_max :]
 
+    def read(self, url: str, page: WebPage) -> None:
+        """A page is there; one that another result has led to counts once."""
+        if any(page.url == one.url for one in self.pages.values()):
+            self.again.add(url)
+        else:
+            self.pages[url] = page
+
     def next(self, pages_max: int) -> list[str]:
         """The URLs to try now; none when enough pages are there, or nothing is left to try."""
         begun = self.tried
@@ -233,8 +242,8 @@ class _Work:
     def late(self) -> None:
         """The time is over: what was begun and is not there was too slow."""
         self.search = self.search or "too_slow"
-        begun = self.order[: self.tried]
-        self.missed |= {url: "too_slow" for url in begun if url not in self.pages and url not in self.missed}
+        over = {*self.pages, *self.missed, *self.again}
+        self.missed |= {url: "too_slow" for url in self.order[: self.tried] if url not in over}
 
     def outcomes(self) -> Counter[str]:
         """How many pages came to what."""

@@ -124,6 +124,16 @@ async def test_a_question_that_needs_the_web_gets_pages_with_where_they_are_from
     assert world.counted("pages") == {"read": 2}
 
 
+async def test_a_page_that_several_results_lead_to_is_one_page(world: World) -> None:
+    """It took the places of others, and was stored once for each, each time in place of itself."""
+    one = world.page("/17")
+    old, older = (world.page(path, redirect(one), f"{path[1:]}.example.org") for path in ("/old", "/older"))
+    world.finds(old, one, older, world.page("/18", host="other.example.org"))
+    gained = await world.looks(OutsideBounds(pages_max=2)).look(ASKER, NEWS, NOTHING)
+    assert [page.url for page in gained.pages] == [one, world.web.url("/18", "other.example.org")]
+    assert (gained.missed, world.counted("pages")) == ((), {"read": 2})
+
+
 async def test_a_question_that_does_not_need_it_leaves_the_house_in_no_part(world: World) -> None:
     for question in ("What is my sister's name?", "Look up what I told you about Oslo", "Thanks!"):
         assert (await world.looks().look(ASKER, question, NOTHING)).need is None
