@@ -7,6 +7,7 @@ exception is caught (STYLE 14): it logs, counts and answers 500.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ from memory.errors import CapabilityMissing, Refused, UpstreamUnreachable
 from memory.off_loop import off_loop
 from memory.passage import note
 from memory.telemetry import Metrics, event
+from proxy.auth import REFRESH_S
 from proxy.chat import CREDENTIAL, USE, ChatCompletions, within_limits
 from proxy.generation import Generation
 from proxy.identity import Credential
@@ -122,10 +124,20 @@ class Front:
 
     async def _tunnel(self, request: web.Request) -> web.StreamResponse:
         await within_limits(request)
-        limits = request[CREDENTIAL].limits
-        if limits.models is not None or limits.tokens_per_day is not None:
+        credential = request[CREDENTIAL]
+        if credential.limits.models is not None or credential.limits.tokens_per_day is not None:
             raise CapabilityMissing("this key has limits that cannot be kept to over a WebSocket")
-        return await tunnel(request, self._upstream)
+        keyed = credential.key_id is not None
+        return await tunnel(request, self._upstream, partial(self._refused, request) if keyed else None)
+
+    async def _refused(self, request: web.Request) -> None:
+        """Return when the key that a request came with is not let in any more."""
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            try:
+                self._door.admit(request)
+            except Refused:
+                return
 
 
 def model_in(body: bytes) -> object:

@@ -1,13 +1,15 @@
 """WebSockets for vLLM: the client's frames to the upstream and back, until either side ends.
 
-Text, binary, ping, pong and close (code and reason) go through as they are. A handshake that the upstream refuses is
-refused with its status and headers; no answer at all is UpstreamUnreachable.
+Text, binary, ping, pong and close (code and reason) go through as they are. A socket may last for days: it ends with
+the key that opened it, with code 1008 at both ends. A handshake that the upstream refuses is refused with its status
+and headers; no answer at all is UpstreamUnreachable.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
 
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -29,8 +31,13 @@ def is_websocket(request: web.Request) -> bool:
     return request.headers.get("Upgrade", "").lower() == "websocket"
 
 
-async def tunnel(request: web.Request, upstream: Upstream) -> web.StreamResponse:
-    """Open the upstream's side first, then the client's, and carry frames both ways."""
+async def tunnel(
+    request: web.Request, upstream: Upstream, refused: Callable[[], Coroutine[Any, Any, None]] | None = None
+) -> web.StreamResponse:
+    """Open the upstream's side first, then the client's, and carry frames both ways.
+
+    `refused` returns when the client is not let in any more.
+    """
     asked = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if name.strip()]
     headers = as_text(upstream.headers(request.raw_headers))
     for name in _HANDSHAKE:
@@ -52,6 +59,8 @@ async def tunnel(request: web.Request, upstream: Upstream) -> web.StreamResponse
             raise MemoryInvalid("this is no WebSocket handshake: method, version or key is wrong") from exc
         note(http=ours.status)
         ways = [asyncio.create_task(_carry(ours, theirs)), asyncio.create_task(_carry(theirs, ours))]
+        if refused is not None:
+            ways.append(asyncio.create_task(_shut_out(refused())))
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:  # who has closed may hang up at once: it has ended as it should all the same
@@ -104,6 +113,11 @@ async def _carry(source: Ends, target: Ends) -> Closing | None:
             return message.data or WSCloseCode.OK, (message.extra or "").encode()
         else:
             return None
+
+
+async def _shut_out(refused: Awaitable[None]) -> Closing:
+    await refused
+    return WSCloseCode.POLICY_VIOLATION, b"this key is not let in any more"
 
 
 def _ending(ways: Iterable[asyncio.Task[Closing | None]]) -> Closing | None:

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
+import aiohttp
 import openai
 import pytest
 
@@ -504,6 +505,22 @@ def test_a_forged_or_cut_token_is_refused(keyed: Keyed) -> None:
     for text in forged:
         assert refused(lambda text=text: keyed.ask(text, "say: in")) == (401, "invalid_api_key"), text
     assert keyed.ask(token, "say: in").status_code == 200
+
+
+@pytest.mark.parametrize("ends", ["the key is revoked", "the token ends"])
+async def test_a_websocket_ends_with_the_key_that_opened_it(keyed: Keyed, ends: str) -> None:
+    made = await asyncio.to_thread(keyed.make, f"speaking until {ends}")
+    ends_by_itself = ends == "the token ends"
+    secret = await asyncio.to_thread(mint, keyed, made["secret"], expires_in_s=4) if ends_by_itself else made["secret"]
+    head = {"Authorization": f"Bearer {secret}"}
+    url = f"{keyed.service.url}/v1/realtime?model={MODEL}"
+    async with aiohttp.ClientSession() as session, session.ws_connect(url, headers=head) as socket:
+        await socket.send_str("one")
+        assert await socket.receive_str(timeout=10) == "one"
+        if not ends_by_itself:
+            await asyncio.to_thread(keyed.cli, "revoke", made["prefix"])
+        closing = await socket.receive(timeout=10)
+        assert (closing.type, closing.data) == (aiohttp.WSMsgType.CLOSE, aiohttp.WSCloseCode.POLICY_VIOLATION)
 
 
 def test_a_token_dies_with_its_key_and_with_its_time(keyed: Keyed) -> None:
