@@ -165,6 +165,7 @@ class ArtifactCalls:
         tenant, key = caller.scope.tenant, await self._link_key(caller.scope.tenant)
         made = signed(key, tenant, known.artifact_id, now=caller.now, expires_s=asked.expires_s)
         path = f"/memory/links/{tenant}/{known.owner.scope_id}/{known.artifact_id}"
+        await self._parts.audit.record([_note(caller, "link", [known.artifact_id])])
         await self._changed(caller, "linked")
         at = datetime.fromtimestamp(made.expires, UTC)
         return said(LinkSaid(url=f"{path}?expires={made.expires}&sig={made.sig}", expires_at=at))

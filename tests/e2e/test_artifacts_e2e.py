@@ -172,6 +172,8 @@ def test_a_link_opens_one_file_until_it_expires(service: Service, user: str) -> 
     made, other = send(service, user, LOG + b"linked"), send(service, user, LOG + b"not linked")
     link = call(service, user, "POST", f"/{made['id']}/link", {"expires_s": 2})["url"]
     assert fetch(service, link)[:2] == (200, LOG + b"linked")
+    [row] = service.call("GET", f"/memory/v1/audit?action=artifact.link&id={made['id']}")["data"]
+    assert (row["decision"], row["ids"]) == ("allowed", [made["id"]])
     assert fetch(service, link.replace(made["id"], other["id"]))[0] == 403
     assert fetch(service, link[:-1] + ("0" if link[-1] != "0" else "1"))[0] == 403
     assert fetch(service, link.partition("?")[0])[0] == 403
