@@ -21,15 +21,18 @@ from typing import Final
 import uvloop
 
 from memory.adapters.embedder import OnnxEmbedder
+from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import NIGHTLY, Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.redact_store import RedactStore
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.redaction import mark_of, redactor_of, tokenises
+from memory.audit import noted
 from memory.config import Settings
 from memory.envelope import key_id_of
 from memory.errors import ConfigInvalid, EnvelopeUnreadable
-from memory.keys import KeyRing, load_or_create_master_key
+from memory.key_wiring import master_of
+from memory.keys import KeyRing
 from memory.serving import Serving
 from memory.wiring import prepared, step_back
 from memory.write.personal import TOKEN, SubjectTokens, revealed
@@ -62,7 +65,7 @@ async def redacted(settings: Settings, asked: RedactAsked) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     database = await Database.open(settings.database.url.get_secret_value(), NIGHTLY)
     try:
-        keys = KeyRing(KeyStore(database), load_or_create_master_key(settings.data.dir / "master.key"))
+        keys = KeyRing(KeyStore(database), master_of(settings))
         if asked.mode == "reveal":
             return await _reveal(database, keys, asked.token or "")
         serving = await ServingStore(database).serving()
@@ -114,7 +117,7 @@ async def _tokens(keys: KeyRing, scope: ScopeNames) -> SubjectTokens:
 
 
 async def _reveal(database: Database, keys: KeyRing, token: str) -> int:
-    """Show what stands behind a token, in whichever scope it was made."""
+    """Show what stands behind a token, in whichever scope it was made; the audit log has it before anybody."""
     if TOKEN.fullmatch(token) is None:
         raise ConfigInvalid("a token looks like [kept:email:…]")
     store = RedactStore(database, ["memory_embeddings_none"])
@@ -127,6 +130,8 @@ async def _reveal(database: Database, keys: KeyRing, token: str) -> int:
                 value = revealed(key, scope.tenant, subject, token, sealed)
             except EnvelopeUnreadable as exc:
                 raise ConfigInvalid("its key is gone: whoever it was about has been forgotten") from exc
+            note = noted(scope.tenant, "operator", "personal.reveal", ids=[subject], at=datetime.now(UTC))
+            await AuditLog(database, keys.audit_key).record([note])
             sys.stdout.write(value + "\n")
             return 0
     sys.stderr.write("nobody keeps this token (or its person was forgotten)\n")

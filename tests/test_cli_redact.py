@@ -6,7 +6,9 @@ All secrets are made up at run time.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,19 +25,25 @@ from tests.service_fixture import Service, serving
 
 CLI = str(Path(sys.executable).parent / "memory-proxy")
 SECRET = made_up("github", 4)
+MASTER = base64.b64encode(os.urandom(32)).decode()
 
 
 @pytest.fixture(scope="module")
 def kept(upstream: str) -> Iterator[Service]:
-    """A service that puts e-mail addresses behind tokens and masks telephone numbers."""
-    env = {"MEMORY_PROXY_PERSONAL__EMAIL": "tokenise", "MEMORY_PROXY_PERSONAL__PHONE": "mask"}
+    """A service that puts e-mail addresses behind tokens and masks telephone numbers, under a master key of its own."""
+    env = {
+        "MEMORY_PROXY_PERSONAL__EMAIL": "tokenise",
+        "MEMORY_PROXY_PERSONAL__PHONE": "mask",
+        "MEMORY_PROXY_MASTER_KEY": MASTER,
+    }
     with serving(upstream, env=env) as running:
         yield running
 
 
 def run(service: Service, *words: str) -> subprocess.CompletedProcess[str]:
     command = [CLI, "redact", *words, "--data-dir", str(service.data)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    env = {**os.environ, "MEMORY_PROXY_MASTER_KEY": MASTER}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
 
 
 def told(service: Service, user: str, *said: str) -> None:
@@ -89,6 +97,10 @@ def test_personal_data_is_behind_tokens_and_turned_back_by_the_command(kept: Ser
     token = content[content.index("[kept:") : content.index("]") + 1]
     assert (shown := run(kept, "--reveal", token)).returncode == 0, shown.stderr
     assert shown.stdout == "Bob.Smith@example.com\n"
+    assert not (kept.data / "master.key").exists()
+    rows = owner(kept, "SELECT actor, ids, detail FROM audit WHERE action = 'personal.reveal'")
+    assert [row["actor"] for row in rows] == ["operator"]
+    assert "Bob" not in str(rows)
     other = token[:-2] + ("e]" if token[-2] == "a" else "a]")
     assert run(kept, "--reveal", other).returncode == 2
     assert b"Smith@example" not in asked(kept, user, "Where do I mail the invoice to?")

@@ -64,7 +64,8 @@ def complete():
         time.sleep(0.02)
     os.write(int(os.environ["MEMORY_PROXY_READY_FD"]), b"2")
 threading.Thread(target=complete, daemon=True).start()
-names = ("MEMORY_PROXY_SETTINGS", "PROMETHEUS_MULTIPROC_DIR", "MEMORY_PROXY_SLOT", "MEMORY_PROXY_LISTEN__PORT")
+names = ("MEMORY_PROXY_SETTINGS", "PROMETHEUS_MULTIPROC_DIR", "MEMORY_PROXY_SLOT", "MEMORY_PROXY_LISTEN__PORT",
+         "MEMORY_PROXY_MASTER_KEY")
 while True:
     waiting, _, _ = select.select([listener, asked], [], [])
     if asked in waiting:
@@ -164,7 +165,12 @@ def supervised(
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY), "MEMORY_PROXY_LISTEN__PORT": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(REPOSITORY),
+                "MEMORY_PROXY_LISTEN__PORT": "1",
+                "MEMORY_PROXY_MASTER_KEY": "of the operator",
+            },
         )
     try:
         yield Running(place, process)
@@ -258,7 +264,7 @@ def test_it_is_ready_only_when_every_worker_is_whichever_of_them_was_asked(place
         service.until_ready()
 
 
-def test_children_get_resolved_settings_and_none_of_our_variables(place: Path) -> None:
+def test_children_get_resolved_settings_and_of_our_variables_the_master_key_alone(place: Path) -> None:
     with supervised(place, overrides={"database.url": None, "listen.workers": 2}, embedded=True) as service:
         service.until_ready()
         env = service.ask()["env"]
@@ -270,6 +276,8 @@ def test_children_get_resolved_settings_and_none_of_our_variables(place: Path) -
         assert env["PROMETHEUS_MULTIPROC_DIR"] == str(service.data / "run" / "metrics")
         assert env["MEMORY_PROXY_SLOT"] in ("0", "1")
         assert env["MEMORY_PROXY_LISTEN__PORT"] is None
+        assert env["MEMORY_PROXY_MASTER_KEY"] == "of the operator", "it is in no file"
+        assert "of the operator" not in Path(env["MEMORY_PROXY_SETTINGS"]).read_text()
         assert service.stop() == 0
         assert "database system is shut down" in (service.data / "logs" / "postgres.log").read_text()
 

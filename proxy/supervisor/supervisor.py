@@ -26,6 +26,7 @@ from typing import TextIO
 
 from memory.config import ENV_PREFIX, Settings, effective_data_dir, write_private
 from memory.errors import StartFailed
+from memory.master import ENVIRONMENT as MASTER_KEY
 from proxy.supervisor.children import Child, Command, describe_exit, run_to_end
 from proxy.supervisor.data_dir import DataDir, claimed, server_account, written
 from proxy.supervisor.fleet import DRAIN_MARGIN_S, LISTEN_FD, WORKER_PATIENCE_S, Pool
@@ -260,8 +261,10 @@ def _take_orders() -> Orders:
 
 
 def _child_environment(environ: Mapping[str, str], data: DataDir) -> dict[str, str]:
-    """The caller's environment without our own settings, which are resolved and in the file."""
-    kept = {name: value for name, value in environ.items() if not name.startswith(ENV_PREFIX)}
+    """The caller's environment without our own settings, which are resolved and in the file; the master key is in no
+    file where it is given by the environment.
+    """
+    kept = {name: value for name, value in environ.items() if not name.startswith(ENV_PREFIX) or name == MASTER_KEY}
     # One product of a question with a scope's vectors takes 2 ms on one thread; on several, OpenBLAS's threads wait for
     # each other in a busy loop: 48 ms of CPU for a request in place of 12.
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
