@@ -98,7 +98,7 @@ def test_personal_data_is_behind_tokens_and_turned_back_by_the_command(kept: Ser
     assert (shown := run(kept, "--reveal", token)).returncode == 0, shown.stderr
     assert shown.stdout == "Bob.Smith@example.com\n"
     assert not (kept.data / "master.key").exists()
-    rows = owner(kept, "SELECT actor, ids, detail FROM audit WHERE action = 'personal.reveal'")
+    rows = owner(kept, "SELECT actor, ids, detail FROM audit_log WHERE action = 'personal.reveal'")
     assert [row["actor"] for row in rows] == ["operator"]
     assert "Bob" not in str(rows)
     other = token[:-2] + ("e]" if token[-2] == "a" else "a]")
