@@ -113,8 +113,8 @@ async def _create(here: Here) -> int:
     if is_new:
         sys.stderr.write(f"the tenant {asked['tenant']!r} is new\n")
     made = next(one for one in await here.store.list_api_keys(tenant) if one.key_id == key_id)
-    _show_secret(here, made, asked["tenant"], secret)
     await _note(here, made, "key.create")
+    _show_secret(here, made, asked["tenant"], secret)
     return 0
 
 
@@ -153,8 +153,8 @@ async def _rotate(here: Here) -> int:
     if secret is None:
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is {_state(key, here)}; make another: memory-proxy key create")
     rotated = next(one for one in await here.store.list_api_keys(key.tenant_id) if one.key_id == key.key_id)
-    _show_secret(here, rotated, tenant, secret)
     await _note(here, rotated, "key.rotate")
+    _show_secret(here, rotated, tenant, secret)
     return 0
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -648,3 +649,27 @@ def test_a_link_to_a_file_opens_it_without_a_key(keyed: Keyed) -> None:
     link = keyed.service.call("POST", f"{path}/link", {}, **of)["url"]
     with urllib.request.urlopen(keyed.service.url + link, timeout=30) as answer:
         assert answer.read() == b"Oak, four metres."
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that takes nothing")
+def test_a_key_whose_secret_could_not_be_written_is_in_the_audit_log(keyed: Keyed) -> None:
+    def rows(action: str) -> list[str]:
+        argv = [
+            sys.executable,
+            "-m",
+            "proxy",
+            "audit",
+            "list",
+            "--action",
+            action,
+            "--data-dir",
+            str(keyed.service.data),
+        ]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+
+    for words, action in ((("create", "unseen"), "key.create"), (("rotate", "unseen"), "key.rotate")):
+        before = len(rows(action))
+        argv = [sys.executable, "-m", "proxy", "key", *words, "--data-dir", str(keyed.service.data)]
+        with Path("/dev/full").open("w") as full:
+            assert subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False).returncode != 0
+        assert len(rows(action)) == before + 1
