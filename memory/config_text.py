@@ -62,10 +62,15 @@ def shown(field: FieldInfo, value: object) -> str:
         return "nothing"
     if isinstance(value, dict):
         return "a section"
-    if any(getattr(member, "__origin__", member) is SecretStr for member in members(field.annotation)):
+    if is_secret(field):
         return "a value that is not shown"
     text = re.sub(r"://[^/\s]*@", "://…@", json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Whether its value is never shown."""
+    return any(getattr(member, "__origin__", member) is SecretStr for member in members(field.annotation))
 
 
 def section_type(field: FieldInfo) -> type[Section] | None:

@@ -32,6 +32,7 @@ from memory.errors import StoreUnavailable
 from proxy.cli import check_machine, check_model, check_stores, check_upstream
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of
 from proxy.cli.client import Client
+from proxy.cli.examination import configuration
 from tests.postgres_fixture import TestDatabase
 from tests.service_fixture import Service
 from tests.valkey_fixture import ValkeyServer
@@ -391,3 +392,22 @@ async def aiohttp_server_url() -> AsyncIterator[str]:
     await site.start()
     yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("extract: {by: model}\nupstream: {api_key: hush}\n", "warn"),  # the model's name stands in the environment
+        ("artifacts: {s3_access_key: a, s3_secret_key: hush}\n", "warn"),
+        ("extract: {by: model}\nupstream: {api_key: null}\n", "ok"),
+    ],
+)
+def test_a_secret_that_others_may_read_is_found_in_part_of_a_configuration(
+    tmp_path: Path, text: str, level: str
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    path.chmod(0o644)
+    findings = configuration(Settings(), path)
+    assert worst(findings) == level
+    assert "hush" not in as_json(findings)

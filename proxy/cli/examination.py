@@ -15,7 +15,9 @@ from functools import partial
 from pathlib import Path
 
 from memory.at_terminal import at_terminal
-from memory.config import ENV_PREFIX, Settings, effective_data_dir, load_settings
+from memory.config import ENV_PREFIX, Settings, effective_data_dir, fields_of
+from memory.config_file import parse_config
+from memory.config_text import is_secret
 from memory.errors import ConfigInvalid
 from proxy.cli import check_cache, check_machine, check_model, check_stores, check_upstream
 from proxy.cli.become import hear_interrupts, told_options
@@ -113,17 +115,9 @@ def configuration(settings: Settings, path: Path | None) -> Findings:
 
 
 def _holds_secret(path: Path) -> bool:
-    """Whether any secret of this file's own is set: loading it alone gives one."""
-    given = load_settings(path, {}, {})
-    secrets = (
-        given.upstream.api_key,
-        given.chat_model.api_key,
-        given.database.url,
-        given.database.owner_url,
-        given.redis.url,
-        given.redis.cache_url,
-    )
-    return any(secret is not None for secret in secrets)
+    """Whether any secret stands in this file, which alone need not be a whole configuration."""
+    given = parse_config(path.read_text(encoding="utf-8-sig"), str(path)).values
+    return any(given.get(key) is not None for key, field in fields_of().items() if is_secret(field))
 
 
 def _faults(text: str) -> Findings:
