@@ -85,6 +85,8 @@ async def rotated(rotation: Rotation, older: timedelta, sleep: Callable[[float],
         _tell(f"waiting {wait_s:.0f} s for what running processes still seal under the old keys")
         await sleep(wait_s)
         await _all_walked(rotation, total)
+    for tenant in await rotation.tenants():
+        total.add(await rotation.rewrap_keys(tenant, dry=True))
     return total
 
 

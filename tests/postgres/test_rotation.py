@@ -43,6 +43,8 @@ async def test_after_a_rotation_every_row_is_under_the_new_key_and_reads_the_sam
     assert {row.memory_id: row.content for row in await loaded(vault)} == before
     left = await standing(rotation_of(vault))
     assert (left.sealed, left.old, left.open) == (18, 0, 0)
+    assert left.keys_retired == 1
+    assert (counts.keys, counts.keys_retired, counts.keys_to_rewrap) == (left.keys, left.keys_retired, 0)
     fresh = KeyRing(vault.stores.keys, bytes(32))
     assert (await fresh.subject_key(vault.stores.tenant, "ada")).key_id != old.key_id
     assert (await fresh.by_id(vault.stores.tenant, old.key_id)).secret == old.secret  # what it sealed still opens
