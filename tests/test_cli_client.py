@@ -206,6 +206,17 @@ def test_a_key_that_can_be_none_is_refused_and_not_shown(key: str, capsys: pytes
     assert "was it copied whole, and alone?" in said and "mp-" not in said
 
 
+@pytest.mark.parametrize("words", [("hygiene", "--unused-days"), ("encryption", "--older-days"), ("reembed", "--rest")])
+@pytest.mark.parametrize("amount", ["nan", "1e12", "-1", "soon"])
+def test_an_amount_that_can_be_none_is_wrong_usage(
+    words: tuple[str, str], amount: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words, amount])
+    assert ended.value.code == 2
+    assert f"{amount!r} is no number from 0 to 36500" in capsys.readouterr().err
+
+
 STEERS = "one \x1b]0;owned\x07 \x9b2J two"
 TASK: dict[str, Any] = {"id": "1", "status": "queued", "title": STEERS, "waits_for": [], "checkpoint": None}
 FOUND = {"admitted": True, "score": 1.0, "occurred_at": None, "content": STEERS}

@@ -24,6 +24,7 @@ An OpenAI-compatible proxy in front of vLLM that gives the model a memory. A cli
 """
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Options = Callable[[argparse.ArgumentParser], None]
+_AMOUNT_MAX: Final = 36_500
 
 
 def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
@@ -57,6 +58,17 @@ def _own(module: str) -> Options:
         _does(parser, module, f"run_{module}").arguments(parser)
 
     return options
+
+
+def _amount(text: str) -> float:
+    """Days or seconds. Raises ArgumentTypeError, which names what was expected."""
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount <= _AMOUNT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {_AMOUNT_MAX}")
+    return amount
 
 
 def _with_settings(parser: argparse.ArgumentParser) -> None:
@@ -180,7 +192,7 @@ def _hygiene(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", help="only this user's memory")
     parser.add_argument("--project", help="only this project's")
     parser.add_argument("--limit", type=int, metavar="N", help="look at about N memories, oldest first (default: all)")
-    parser.add_argument("--unused-days", type=float, default=30.0, metavar="D", help="never used: older than D days")
+    parser.add_argument("--unused-days", type=_amount, default=30.0, metavar="D", help="never used: older than D days")
     parser.add_argument("--examples", type=int, default=3, metavar="N", help="examples of each (default %(default)s)")
     parser.add_argument("--show", action="store_true", help="show what the examples say, not only their ids")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
@@ -204,7 +216,7 @@ def _reembed(parser: argparse.ArgumentParser) -> None:
     wanted.add_argument("--back", action="store_true", help="serve the former model again")
     wanted.add_argument("--drop", action="store_true", help="drop the model that is not served, with its vectors")
     parser.add_argument("--directory", type=Path, metavar="DIR", help="with --to: model.onnx and tokenizer.json of it")
-    parser.add_argument("--rest", type=float, default=1.0, metavar="R", help="seconds of rest per second of work (1)")
+    parser.add_argument("--rest", type=_amount, default=1.0, metavar="R", help="seconds of rest per second of work (1)")
     parser.add_argument("--json", action="store_true", help="the standing as JSON")
     _with_settings(parser)
 
@@ -225,7 +237,7 @@ def _audit(parser: argparse.ArgumentParser) -> None:
 def _encryption(parser: argparse.ArgumentParser) -> None:
     _does(parser, "encryption", "run_encryption")
     parser.add_argument("what", choices=["status", "rotate", "rewrap"], nargs="?", default="status")
-    parser.add_argument("--older-days", type=float, default=1.0, metavar="D", help="rotate: keys older than this (1)")
+    parser.add_argument("--older-days", type=_amount, default=1.0, metavar="D", help="rotate: keys older than this (1)")
     parser.add_argument("--json", action="store_true", help="the standing as JSON")
     _with_settings(parser)
 
