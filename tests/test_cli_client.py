@@ -118,6 +118,12 @@ def test_an_export_goes_into_a_pipe(tmp_path: Path) -> None:
     assert read == [LINE]
 
 
+def test_a_file_on_stdout_is_its_bytes_alone(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbytes") as url:
+        assert main(["artifacts", "get", "a", "--json", "--url", url]) == 0
+    assert capfdbinary.readouterr().out == b"bytes"
+
+
 @pytest.mark.parametrize("answer", [b"Content-Length: 1000\r\n\r\n{", b"Content-Length: 4\r\n\r\n<ok>"])
 @pytest.mark.parametrize("words", [("sessions",), ("tasks", "list"), ("search", "boat")])
 def test_an_answer_that_cannot_be_read_is_told_in_a_line(

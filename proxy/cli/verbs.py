@@ -47,6 +47,8 @@ def run_verb(options: argparse.Namespace, told: Callable[[str, Mapping[str, Any]
     except (CallFailed, OSError) as fault:
         sys.stderr.write(f"memory-proxy: {fault}\n")
         return 1
+    if answer == {}:  # bytes, which stdout has already
+        return 0
     if options.json:
         sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
     else:
