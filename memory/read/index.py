@@ -54,6 +54,8 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 # Candidates looked at beyond k, so that folding duplicates seldom leaves the list short; then so many times more are.
 _FOLD_SLACK: Final = 32
 _DEEPER: Final = 4
+# Of what is said over and over so many are looked at, the best and the latest.
+_SAID_MAX: Final = 64
 # A query of so few terms that names a time asks for that time: "what did I say yesterday?"
 TIMELY_TERMS_MAX: Final = 3
 # Turns of the named and of the others that are compared, best first.
@@ -67,8 +69,8 @@ class Scored:
     """One candidate. `parts` explain `score`, `features` and `why` explain `admitted`; `best_window` is a range of its
     content. The place (from 1) that each arm alone gives it is among the parts.
 
-    `folded` are other memories, left out of the list for this one; `later` says it otherwise, and was said later.
-    `same` are all others that say the same words.
+    `folded` are other memories, left out of the list for this one, of very many the latest; `later` says it otherwise,
+    and was said later.
     """
 
     item: IndexItem
@@ -80,7 +82,6 @@ class Scored:
     features: admission.Features
     folded: tuple[UUID, ...] = ()
     later: UUID | None = None
-    same: tuple[UUID, ...] = ()
 
 
 class ScopeIndex:
@@ -318,7 +319,6 @@ class ScopeIndex:
                 features=known,
                 folded=found.folded,
                 later=later.get(found.at),
-                same=self._same_words(found.slot, prepared.visible) if found.folded else (),
             )
             for found, said, verdict, known in zip(chosen, explained, verdicts, features, strict=True)
         ]
@@ -424,35 +424,47 @@ class ScopeIndex:
         count, (occurred, identity) = k + _FOLD_SLACK, (self._columns.occurred, self._columns.identity)
         while True:
             order = best(scores, count, query.visible.pick, occurred, identity)
-            found = self._fold(order, query)
-            if len(found) >= k or len(order) < count:
-                return found
+            slots = query.visible.slots(order)
+            prints = self._prints[slots]
+            different = len(set(prints.tolist()))
+            if different == len(order):
+                return [Found(at, slot, ()) for at, slot in zip(order.tolist(), slots, strict=True)]
+            if different >= k or len(order) < count:
+                return self._fold(order, np.asarray(slots), prints, k + _FOLD_SLACK, query)
             count *= _DEEPER  # what is said over and over must not hide all else
 
-    def _fold(self, order: NDArray[np.intp], query: Prepared) -> list[Found]:
-        """What is found, in rank order; later ones that say the same words fold into the first."""
-        slots = query.visible.slots(order)
-        prints = self._prints[slots].tolist()
-        if len(set(prints)) == len(prints):
-            return [Found(at, slot, ()) for at, slot in zip(order.tolist(), slots, strict=True)]
+    def _fold(
+        self, order: NDArray[np.intp], slots: NDArray[np.intp], prints: NDArray[np.uint64], most: int, query: Prepared
+    ) -> list[Found]:
+        """So many at most of what is found, in rank order; later ones that say the same words fold into the first."""
         of_now = "in_time" not in query.parts and not asks_of_the_past(judged(query.query))
-        groups: dict[int, list[tuple[int, int]]] = {}
-        for at, slot, words in zip(order.tolist(), slots, prints, strict=True):
-            groups.setdefault(words, []).append((at, slot))
-        return [self._folded([slot for _, slot in group], group[0][0], of_now) for group in groups.values()]
+        _, first, group = np.unique(prints, return_index=True, return_inverse=True)
+        found = []
+        for one in np.argsort(first)[:most].tolist():
+            said = np.flatnonzero(group == one)
+            found.append(self._folded(slots[said], int(order[said[0]]), of_now))
+        return found
 
-    def _folded(self, slots: Sequence[int], at: int, of_now: bool) -> Found:
+    def _folded(self, said: NDArray[np.intp], at: int, of_now: bool) -> Found:
         """These slots as one, which ranks at the first one's position. `of_now`: it is shown as its speaker said it
         last, since what was said between the two may have been taken back by it.
         """
+        if len(said) > _SAID_MAX:
+            latest = np.argsort(-self._columns.occurred[said[1:]], kind="stable")[: _SAID_MAX - 1]
+            said = np.concatenate((said[:1], said[1:][latest]))
+        slots = said.tolist()
         speaker = _said_by(self._items[slots[0]])
         same = (slot for slot in slots if _said_by(self._items[slot]) == speaker)
-        shown = max(same, key=lambda slot: _said_at(self._items[slot])) if of_now else slots[0]
+        shown = max(same, key=lambda slot: _said_at(self._items[slot])) if of_now and len(slots) > 1 else slots[0]
         return Found(at, shown, tuple(self._items[slot].memory_id for slot in slots if slot != shown))
 
-    def _same_words(self, slot: int, visible: Visible) -> tuple[UUID, ...]:
-        alike = np.flatnonzero(self._prints[: self._slot_count][visible.pick] == self._prints[slot])
-        return tuple(self._items[other].memory_id for other in visible.slots(alike) if other != slot)
+    def same_words(self, memory_id: UUID, prepared: Prepared) -> tuple[UUID, ...]:
+        """All others that the question may see and that say the words of a memory."""
+        slot = self._slots.get(memory_id)
+        if slot is None:
+            return ()
+        alike = np.flatnonzero(self._prints[: self._slot_count][prepared.visible.pick] == self._prints[slot])
+        return tuple(self._items[other].memory_id for other in prepared.visible.slots(alike) if other != slot)
 
     def _features_of(self, positions: list[int], query: Prepared, arms: Arms, gap: float) -> list[admission.Features]:
         """What admission looks at, for what ranks at these positions."""

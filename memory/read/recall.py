@@ -71,6 +71,7 @@ class Question:
     skip_repeats: bool = False  # leave out turns that say no more than the question itself
     replay: tuple[UUID, int] | None = None  # a session, and how many of its last turns are wanted whatever is asked
     strict: bool = False  # confirm the index with the store first: a search reads its own writes
+    alike: bool = False  # name all that say the words of what is found, too
 
     rung: Rung = "full"  # where to begin: lower than full under load
 
@@ -439,7 +440,9 @@ def _ranked(question: Question, hot: HotScope, prepared: Prepared | None, vector
     hits = [hit for hit in scored if not (question.skip_repeats and _repeats(hit.item.content, question, asked))]
     replayed = _replayed(question, hot, prepared)
     shown = {candidate.memory_id for candidate in replayed}
-    found = (candidate_of(hit) for hit in without_retaught(cascaded(hits, hot)) if hit.item.memory_id not in shown)
+    kept = [hit for hit in without_retaught(cascaded(hits, hot)) if hit.item.memory_id not in shown]
+    same = partial(hot.index.same_words, prepared=prepared) if question.alike else _none_alike
+    found = (candidate_of(hit, same(hit.item.memory_id)) for hit in kept)
     candidates = _seen_for((*replayed, *found), hot)
     expires_at = min((hit.item.expires_at for hit in scored if hit.item.expires_at is not None), default=None)
     if vector is None:
@@ -488,14 +491,18 @@ def _repeats(content: str, question: Question, asked: Sequence[str]) -> bool:
     return abs(len(content) - len(question.text)) <= _AS_LONG_CHARS and words_of(content) == asked
 
 
-def candidate_of(hit: Scored) -> Candidate:
-    """A hit of an index as recall gives it."""
+def _none_alike(_: UUID) -> tuple[UUID, ...]:
+    return ()
+
+
+def candidate_of(hit: Scored, same: tuple[UUID, ...] = ()) -> Candidate:
+    """A hit of an index as recall gives it; `same` say its words."""
     judged = hit.features
     parts = {**hit.parts, "coverage": judged.coverage}
     if judged.dense is not None and judged.dense_margin is not None:
         parts |= {"cosine": judged.dense, "margin": judged.dense_margin}
     parts["speaker_gap"] = judged.speaker_gap
-    return _candidate(hit.item, hit.best_window, hit.score, parts, hit.admitted, hit.why, hit.later, hit.same)
+    return _candidate(hit.item, hit.best_window, hit.score, parts, hit.admitted, hit.why, hit.later, same)
 
 
 def _as_style(item: IndexItem, place: int) -> Candidate:

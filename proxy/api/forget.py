@@ -153,7 +153,8 @@ class Forget:
         require(caller.credential, READ_OWN)
         embedding = await self._parts.recaller.embed(text)
         where = within(Filter(kinds=_KINDS), holder)
-        question = Question(scope=caller.scope, text=text, k=_QUERY_K, now=datetime.now(UTC), where=where, strict=True)
+        now = datetime.now(UTC)
+        question = Question(caller.scope, text, k=_QUERY_K, now=now, where=where, strict=True, alike=True)
         recall = let_through(await self._parts.recaller.recall(question, embedding, _QUERY_S), holder)
         if recall.rung == "none" and recall.reason is not None:
             raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
