@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,8 @@ def started(*words: str, environ: dict[str, str] | None = None, **more: Any) -> 
 def test_ctrl_c_ends_an_import_without_a_traceback() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        process = started("import", "-", "--url", url, stdin=subprocess.PIPE)
+        heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # who runs the tests may ignore it
+        process = started("import", "-", "--url", url, stdin=subprocess.PIPE, preexec_fn=heard)
         with listener.accept()[0], process:
             time.sleep(0.2)  # until it waits for its input
             process.send_signal(signal.SIGINT)

@@ -26,7 +26,6 @@ from typing import TextIO
 
 from memory.config import ENV_PREFIX, Settings, effective_data_dir, write_private
 from memory.errors import StartFailed
-from memory.master import ENVIRONMENT as MASTER_KEY
 from proxy.supervisor.children import Child, Command, describe_exit, run_to_end
 from proxy.supervisor.data_dir import DataDir, claimed, server_account, written
 from proxy.supervisor.fleet import DRAIN_MARGIN_S, LISTEN_FD, WORKER_PATIENCE_S, Pool
@@ -42,6 +41,9 @@ RETRY_MAX_S = 5.0
 READY_POLL_S = 0.1
 READY_PATIENCE_S = 5.0
 HOUSEKEEPING_S = 10.0
+
+# As memory.master calls it, which nothing here has to load.
+_MASTER_KEY = f"{ENV_PREFIX}MASTER_KEY"
 
 
 def _python(*words: str) -> tuple[str, ...]:
@@ -264,7 +266,7 @@ def _child_environment(environ: Mapping[str, str], data: DataDir) -> dict[str, s
     """The caller's environment without our own settings, which are resolved and in the file; the master key is in no
     file where it is given by the environment.
     """
-    kept = {name: value for name, value in environ.items() if not name.startswith(ENV_PREFIX) or name == MASTER_KEY}
+    kept = {name: value for name, value in environ.items() if not name.startswith(ENV_PREFIX) or name == _MASTER_KEY}
     # One product of a question with a scope's vectors takes 2 ms on one thread; on several, OpenBLAS's threads wait for
     # each other in a busy loop: 48 ms of CPU for a request in place of 12.
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")

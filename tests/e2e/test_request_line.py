@@ -17,7 +17,7 @@ import pytest
 
 from memory.passage import Facts
 from tests.e2e.raw_http import connect, read_head, request_bytes
-from tests.e2e.talk import MODEL
+from tests.e2e.talk import MODEL, UNCOUNTED
 from tests.e2e.upstreams import counters, last, wait_until
 from tests.service_fixture import Service, serving
 
@@ -270,7 +270,7 @@ def test_a_status_is_counted_as_the_answer_says_it(logged: Service, user: str) -
         {"role": "system", "content": "w " * 8100},
         {"role": "user", "content": "Where is my grandmother's cottage?"},
     ]
-    assert send(logged, CHAT, {"messages": long, "max_tokens": 5}, X_Memory_User=user)[0] == 200
+    assert send(logged, CHAT, {"messages": long, "max_tokens": 5, **UNCOUNTED}, X_Memory_User=user)[0] == 200
     assert lines(logged)[-1]["reason"] == "overflow"
     more_of(logged, overflow, before[1])
 

@@ -78,7 +78,8 @@ ORDER BY d.derived_id, d.source_id;
 -- Uses: derivations_pkey. Rows: none.
 UPDATE derivations
 SET span_start = $4, span_end = $5
-WHERE tenant_id = $1 AND derived_id = $2 AND derived_kind = 'memory' AND source_id = $3 AND source_kind = 'turn';
+WHERE tenant_id = $1 AND derived_id = $2 AND derived_kind = 'memory' AND source_id IS NOT DISTINCT FROM $3
+  AND source_kind = 'turn';
 
 -- name: turns_are_clean
 -- These turns hold nothing that these rules would cut.
