@@ -24,6 +24,8 @@ _HANDSHAKE = frozenset(
 Ends = aiohttp.ClientWebSocketResponse[bool] | web.WebSocketResponse[bool]
 
 Closing = tuple[int, bytes]  # code and reason
+# What lies in its buffer is read at the next turn of the event loop; this is for one that is late.
+LAST_WORDS_S = 1.0
 
 
 def is_websocket(request: web.Request) -> bool:
@@ -64,6 +66,7 @@ async def tunnel(
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:  # who has closed may hang up at once: it has ended as it should all the same
+            await asyncio.wait(ways, timeout=LAST_WORDS_S, return_when=asyncio.FIRST_COMPLETED)
             if _ending(ways) is None:
                 raise
         finally:
