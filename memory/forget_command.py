@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -50,12 +51,12 @@ from memory.errors import ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.model import Scope
-from memory.names import Names
+from memory.names import Names, kept_name
 from memory.telemetry import Metrics
 from memory.wiring import holder_name, prepared, step_back
 from memory.write.facts import facts_of, no_facts
 from memory.write.procedures import finder, no_procedures
-from policies.text import normalised, storable
+from policies.text import normalised
 
 TRY_AGAIN: Final = 75
 NEEDLES_MAX: Final = 20_000
@@ -83,11 +84,8 @@ class Asked:
 
 
 def target_of(asked: Asked, tenant: UUID, hide: Callable[[str], str]) -> Target:
-    """What is to go, by the names that it is stored under: a name is composed, and one that is a secret is another."""
-
-    def kept(name: str) -> str:
-        return hide(normalised("NFC", storable(name)))
-
+    """What is to go, by the names that it is stored under."""
+    kept = partial(kept_name, hide=hide)
     value = kept(asked.value) if asked.kind in WHOLE or asked.kind == "session" else asked.value
     return Target(asked.kind, value, Scope(tenant, kept(asked.user), kept(asked.project), kept(asked.agent)))
 

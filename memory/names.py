@@ -10,13 +10,20 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from policies.redaction import Redacted
+from policies.text import normalised, storable
 
 NAMES_MAX: Final = 4_096
 CHARS_MIN: Final = 12
 """No secret of a known shape is shorter."""
+
+
+def kept_name(name: str, hide: Callable[[str], str]) -> str:
+    """A name as it is kept, however it was written: NFC, and a secret by another name (`hide`, a `Names`)."""
+    return hide(normalised("NFC", storable(name)))
 
 
 class Redacts(Protocol):

@@ -44,6 +44,7 @@ from proxy.api.asking import (
     holder_for,
     id_in_path,
     parameters,
+    session_listed,
     session_named,
     validated,
 )
@@ -128,12 +129,10 @@ class ArtifactCalls:
         page = page_of(given, "artifacts")
         if page.order != "desc":
             raise MemoryInvalid("artifacts are listed newest first", param="order")
-        session_id: UUID | None = None
-        if "session" in given:
-            try:
-                session_id = (await self._parts.records.session(caller.scope, caller.kept(given["session"]))).session_id
-            except NotFound:
-                return said(ArtifactList(data=[], next_cursor=None))
+        try:
+            session_id = await session_listed(caller, self._parts.records, given)
+        except NotFound:
+            return said(ArtifactList(data=[], next_cursor=None))
         store = self._parts.artifacts.store
         found = await store.page(caller.scope, limit=page.limit, cursor=page.cursor, session_id=session_id)
         holder = await holder_for(caller, self._parts.keys)

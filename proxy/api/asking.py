@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 from uuid import UUID
 
 from aiohttp import web
@@ -29,9 +29,10 @@ from memory.errors import (
 )
 from memory.keys import KeyRing
 from memory.model import Scope, SessionRef
+from memory.names import kept_name
 from memory.read.conversation import session_ref
+from memory.stored import SessionRecord
 from policies.gate import Holder
-from policies.text import normalised, storable
 from proxy.api.json_bounds import too_much
 from proxy.app import Door
 from proxy.auth import UNKNOWN_TENANT
@@ -65,8 +66,8 @@ class Caller:
         return self.ask.scope
 
     def kept(self, name: str) -> str:
-        """A name that a body, a path or a parameter says, as names are kept: NFC, and a secret by another name."""
-        return self.credential.hide(normalised("NFC", storable(name)))
+        """A name that a body, a path or a parameter says, as names are kept."""
+        return kept_name(name, self.credential.hide)
 
 
 def caller_of(request: web.Request, door: Door, capability: str) -> Caller:
@@ -99,6 +100,20 @@ async def holder_for(caller: Caller, keys: KeyRing) -> Holder:
         return holder_of(caller.credential)
     chain_key = await keys.chain_key(caller.scope.tenant)
     return holder_of(caller.credential, session_ref(chain_key, caller.scope, session).session_id)
+
+
+class FindsSessions(Protocol):
+    """The store, as far as a list of one conversation needs it."""
+
+    async def session(self, scope: Scope, name: str) -> SessionRecord:
+        """A conversation by its label, else its id. Raises NotFound."""
+
+
+async def session_listed(caller: Caller, records: FindsSessions, given: Mapping[str, str]) -> UUID | None:
+    """The conversation whose part of a list is asked for; None for all. Raises NotFound, where the list is empty."""
+    if "session" not in given:
+        return None
+    return (await records.session(caller.scope, caller.kept(given["session"]))).session_id
 
 
 async def session_named(caller: Caller, keys: KeyRing, in_body: str | None) -> SessionRef | None:

@@ -36,7 +36,7 @@ from policies.gate import Holder, Item
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from proxy.api.answers import said
-from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters, require
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters, require, session_listed
 from proxy.api.checkpoint_words import checkpoint_said, diff_said, listed, readable_parts, row_item
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
@@ -118,12 +118,10 @@ class Checkpoints:
         given = parameters(request, PARAMETERS | {"session"})
         page = page_of(given, "checkpoints")
         holder = await holder_for(caller, self._parts.keys)
-        session_id: UUID | None = None
-        if "session" in given:
-            try:
-                session_id = (await self._parts.records.session(caller.scope, caller.kept(given["session"]))).session_id
-            except NotFound:
-                return said(CheckpointList(data=[], next_cursor=None))
+        try:
+            session_id = await session_listed(caller, self._parts.records, given)
+        except NotFound:
+            return said(CheckpointList(data=[], next_cursor=None))
         found = await self._parts.checkpoints.store.page(
             caller.scope, limit=page.limit, cursor=page.cursor, order=page.order, session_id=session_id
         )

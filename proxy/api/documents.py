@@ -41,7 +41,7 @@ from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.text import normalised, storable
 from proxy.api.answers import said
-from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters, validated
+from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters, session_listed, validated
 from proxy.api.forms import Form, read_form
 from proxy.api.paging import PARAMETERS, bad_cursor, page_of
 from proxy.api.parts import OwnParts
@@ -99,12 +99,10 @@ class Documents:
         caller = caller_of(request, self._parts.door, "memory:read:own")
         given = parameters(request, PARAMETERS | {"session"})
         page = page_of(given, "documents")
-        session_id: UUID | None = None
-        if "session" in given:
-            try:
-                session_id = (await self._parts.records.session(caller.scope, caller.kept(given["session"]))).session_id
-            except NotFound:
-                return said(DocumentList(data=[], next_cursor=None))
+        try:
+            session_id = await session_listed(caller, self._parts.records, given)
+        except NotFound:
+            return said(DocumentList(data=[], next_cursor=None))
         found = await self._parts.documents.records.documents(
             caller.scope, limit=page.limit, cursor=page.cursor, order=page.order, session_id=session_id
         )

@@ -27,7 +27,7 @@ from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.text import storable
 from proxy.api.answers import said
-from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters, session_listed
 from proxy.api.attributes import checked, cleaned, require_not_of_record, words_of
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
@@ -58,12 +58,10 @@ class Memories:
             raise MemoryInvalid(f"kind must be one of {', '.join(_KINDS)}", param="kind")
         to_review = _to_review(given)
         page = page_of(given, "memories to review", default="asc") if to_review else page_of(given, "memories")
-        session_id: UUID | None = None
-        if "session" in given:
-            try:
-                session_id = (await self._parts.records.session(caller.scope, caller.kept(given["session"]))).session_id
-            except NotFound:
-                return said(MemoryList(data=[], next_cursor=None))
+        try:
+            session_id = await session_listed(caller, self._parts.records, given)
+        except NotFound:
+            return said(MemoryList(data=[], next_cursor=None))
         found = await self._parts.records.memories(
             caller.scope,
             limit=page.limit,

@@ -33,7 +33,17 @@ from policies.lifetime import UNDO
 from policies.task import OPEN, STATUSES, TITLE_CHARS_MAX, WORDS_CHARS_MAX, Status, told
 from policies.text import storable
 from proxy.api.answers import said
-from proxy.api.asking import Caller, as_id, body_as, caller_of, holder_for, id_in_path, parameters, session_named
+from proxy.api.asking import (
+    Caller,
+    as_id,
+    body_as,
+    caller_of,
+    holder_for,
+    id_in_path,
+    parameters,
+    session_listed,
+    session_named,
+)
 from proxy.api.copies import Copy
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
@@ -119,12 +129,10 @@ class TaskCalls:
         page = page_of(given, "tasks")
         if page.order != "desc":
             raise MemoryInvalid("tasks are listed newest first", param="order")
-        session_id: UUID | None = None
-        if "session" in given:
-            try:
-                session_id = (await self._parts.records.session(caller.scope, caller.kept(given["session"]))).session_id
-            except NotFound:
-                return said(TaskList(data=[], next_cursor=None))
+        try:
+            session_id = await session_listed(caller, self._parts.records, given)
+        except NotFound:
+            return said(TaskList(data=[], next_cursor=None))
         found = await self._parts.tasks.page(
             caller.scope,
             limit=page.limit,
