@@ -19,7 +19,7 @@ from typing import Final
 
 from policies.fact import Fact
 from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TRIGGER, UNREAL, Rule
-from policies.fact_patterns_denied import no_date, no_event, no_value, no_version
+from policies.fact_patterns_denied import doubted, no_date, no_event, no_value, no_version
 from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
@@ -230,6 +230,8 @@ def _holds(said: str, sentence: Sentence, one: Told) -> bool:
     """Whether a finding of the team's rules is stated, not asked or wished for."""
     if one.predicate == "instruction":
         return len(said.strip()) <= CHARS_MAX  # of a longer text it is a part
+    if doubted(said[sentence.start : one.span[0]]):
+        return False
     if one.predicate == "version":
         if no_version(said[sentence.start : one.span[0]]):
             return False
@@ -240,6 +242,8 @@ def _holds(said: str, sentence: Sentence, one: Told) -> bool:
 def _is_so(said: str, sentence: Sentence, one: Stated) -> bool:
     """Whether a value is what the sentence says of its thing."""
     before, behind = said[sentence.start : one.value.start], said[one.value.end : sentence.end]
+    if doubted(before):
+        return False
     if one.value.kind == DATE:
         return not (no_event(before, behind) if one.shape == "time" else no_date(before))
     return not no_value(before, behind)

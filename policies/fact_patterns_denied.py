@@ -28,6 +28,17 @@ _NO_EVENT: Final = re.compile(
     re.IGNORECASE,
 )
 _CALLED_OFF: Final = re.compile(r"[^,;:.!?]{0,40}\b(?:cancell?ed|called off)\b", re.IGNORECASE)
+_DOUBTED: Final = re.compile(
+    rf"\bdoubt(?:s|ed)?\b|{_NOT} (?:[a-z]+ )?(?:think|thought|believed?|say|said|claim(?:ed)?|sure)\b"
+    r"|(?:\bnot|n't|\bhardly|\bnever) (?:been )?true\b|\b(?:untrue|false|wrong|mistaken) that\b"
+    r"|\b(?:nobody|no one|none|nothing|neither|maybe|perhaps)\b",
+    re.IGNORECASE,
+)
+_OF_OTHERS: Final = re.compile(
+    r"\b(?:his|her|their) (?!(?:an?|the|my|our|this|that)\b)(?:[\w-]+ ){0,2}$"
+    rf"|{_OTHERS} (?:[a-z]+ )?(?:has|have|had|got|gets|earns|wants|needs) (?:[\w-]+ ){{0,3}}$",
+    re.IGNORECASE,
+)
 _DIFFERENCE: Final = re.compile(
     r"\s(?:lower|higher|less|more|fewer|better|worse|below|above|faster|slower|bigger|smaller|larger|cheaper|off|short)\b",
     re.IGNORECASE,
@@ -55,6 +66,16 @@ def no_event(before: str, behind: str) -> bool:
 def no_date(before: str) -> bool:
     """Whether a day behind these words of its sentence is only supposed."""
     return _UNREAL.search(_last_clause(before)) is not None
+
+
+def doubted(before: str) -> bool:
+    """Whether these words of a sentence deny or doubt what stands behind them, whatever that is."""
+    return _DOUBTED.search(_last_clause(before)) is not None
+
+
+def of_others(before: str) -> bool:
+    """Whether these words say that the kind of value behind them is that of somebody else: "her", "my wife has a"."""
+    return _OF_OTHERS.search(before[-140:]) is not None
 
 
 def no_value(before: str, behind: str) -> bool:

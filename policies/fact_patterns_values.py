@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from policies.fact_patterns_denied import of_others
 from policies.fact_patterns_kinds import (
     BE,
     CHANGED,
@@ -137,6 +138,8 @@ def _fits(predicate: str, kind: str) -> bool:
 
 def _made(around: _Around, predicate: str, thing: str, start: int, *, shape: str = "is") -> Stated | None:
     if not _fits("count" if predicate.startswith("count_per") else predicate, around.kind):
+        return None
+    if of_others(around.before[: len(around.before) - len(around.left) + start]):
         return None
     own = predicate in OWN_KINDS
     owner = (OWNED if own else MINE).search(around.before) is not None

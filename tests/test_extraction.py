@@ -280,6 +280,30 @@ def test_what_belongs_to_another_is_not_said_to_be_the_users() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "My sister said her rent is $900.",
+        "My friend told me his budget is $500.",
+        "My wife has a salary of $50k.",
+        "It's not true that my rent is $900.",
+        "It isn't true that my deadline is Friday.",
+        "I doubt my rent is $900.",
+        "Maybe my rent is $900.",
+        "I don't think the prod API runs on AWS.",
+        "Nothing in billing-api depends on auth-svc.",
+    ],
+)
+def test_a_value_that_is_doubted_or_another_persons_gives_nothing(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_a_value_told_to_another_is_the_users() -> None:
+    assert triples("I told her my rent is $900.") == [("user", "rent", "$900")]
+    assert triples("Her rent is $900 and my rent is $700.") == [("user", "rent", "$700")]
+    assert triples("I think the prod API runs on AWS.") == [("prod api", "runs_on", "aws")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
