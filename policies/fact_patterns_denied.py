@@ -39,6 +39,7 @@ _OF_OTHERS: Final = re.compile(
     rf"|{_OTHERS} (?:[a-z]+ )?(?:has|have|had|got|gets|earns|wants|needs) (?:[\w-]+ ){{0,3}}$",
     re.IGNORECASE,
 )
+_PAST: Final = re.compile(r"(?<![\w-])(?:old|previous|former|earlier|prior) (?:[\w-]+ ){0,2}$", re.IGNORECASE)
 _DIFFERENCE: Final = re.compile(
     r"\s(?:lower|higher|less|more|fewer|better|worse|below|above|faster|slower|bigger|smaller|larger|cheaper|off|short)\b",
     re.IGNORECASE,
@@ -84,6 +85,11 @@ def no_value(before: str, behind: str) -> bool:
         return True
     clause = _last_clause(before)
     return any(one.search(clause) for one in (_NO_VALUE, _UNREAL))
+
+
+def of_the_past(before: str) -> bool:
+    """Whether these words say that the kind of value behind them is what it was: "my previous"."""
+    return _PAST.search(before[-140:]) is not None
 
 
 def no_version(before: str) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from policies.fact_patterns_denied import of_others
+from policies.fact_patterns_denied import of_others, of_the_past
 from policies.fact_patterns_kinds import (
     BE,
     CHANGED,
@@ -139,7 +139,8 @@ def _fits(predicate: str, kind: str) -> bool:
 def _made(around: _Around, predicate: str, thing: str, start: int, *, shape: str = "is") -> Stated | None:
     if not _fits("count" if predicate.startswith("count_per") else predicate, around.kind):
         return None
-    if of_others(around.before[: len(around.before) - len(around.left) + start]):
+    named = around.before[: len(around.before) - len(around.left) + start]
+    if of_others(named) or of_the_past(named):
         return None
     own = predicate in OWN_KINDS
     owner = (OWNED if own else MINE).search(around.before) is not None
@@ -192,7 +193,7 @@ def _with_before(before: str) -> str:
 def _before_kind(around: _Around) -> Stated | None:
     """ "my V deadline for the draft", "the tool's V accuracy", "15 problems with V accuracy"."""
     found = PREFIX.match(around.right)
-    if found is None:
+    if found is None or of_the_past(around.left):
         return None
     after = around.right[found.end() :]
     link = FOR_THING.match(after)

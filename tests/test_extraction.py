@@ -304,6 +304,26 @@ def test_a_value_told_to_another_is_the_users() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "My previous budget of $500 was too low.",
+        "My previous monthly budget was $500.",
+        "My old rent is $900.",
+        "My former salary of $50k was better.",
+        "My earlier accuracy of 80% was bad.",
+        "We are above our previous 80% accuracy.",
+    ],
+)
+def test_a_value_of_before_is_not_told_as_that_of_now(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_a_value_of_now_is_found_beside_that_of_before() -> None:
+    assert triples("My previous budget was $500 but my new budget is $600.") == [("user", "budget", "$600")]
+    assert triples("I extended my previous deadline of March 1 to April 1.") == []
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
