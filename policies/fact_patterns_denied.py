@@ -41,7 +41,17 @@ _OF_OTHERS: Final = re.compile(
 )
 _PAST: Final = re.compile(r"(?<![\w-])(?:old|previous|former|earlier|prior) (?:[\w-]+ ){0,2}$", re.IGNORECASE)
 _DIFFERENCE: Final = re.compile(
-    r"\s(?:lower|higher|less|more|fewer|better|worse|below|above|faster|slower|bigger|smaller|larger|cheaper|off|short)\b",
+    r"\s(?:too (?:high|low|much|many|little|few|long|short|expensive)"
+    r"|lower|higher|less|more|fewer|better|worse|below|above|faster|slower|bigger|smaller|larger|cheaper|off|short)\b",
+    re.IGNORECASE,
+)
+# "My rent went up $100": with a "to" it is what the rent is now.
+_BY: Final = re.compile(
+    r"(?<!\bmy )(?<!\bour )(?<!\bthe )(?<!\ba )(?<!\ban )"
+    r"\b(?:(?:increas|decreas|rais|reduc|improv)(?:e|es|ed)|lower(?:s|ed)?|drop(?:s|ped)?|climb(?:s|ed)?|jump(?:s|ed)?"
+    r"|go|goes|went|gone|rise|rises|rose|risen|grows?|grew|grown|falls?|fell|fallen"
+    r"|(?:is|are|was|were|been) (?:up|down|cut)) (?:up |down )?"
+    r"(?:by |about |around |almost |nearly |another )*$",
     re.IGNORECASE,
 )
 _NO_VALUE: Final = re.compile(
@@ -81,7 +91,7 @@ def of_others(before: str) -> bool:
 
 def no_value(before: str, behind: str) -> bool:
     """Whether a sum, a share or a number between these words of its sentence is not what the thing is."""
-    if before.endswith("by ") or _DIFFERENCE.match(behind):
+    if before.endswith("by ") or _BY.search(before[-140:]) or _DIFFERENCE.match(behind):
         return True
     clause = _last_clause(before)
     return any(one.search(clause) for one in (_NO_VALUE, _UNREAL))

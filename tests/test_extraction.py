@@ -324,6 +324,27 @@ def test_a_value_of_now_is_found_beside_that_of_before() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "My rent went up $100.",
+        "My rent rose about $100.",
+        "My weight dropped 10 kg.",
+        "My accuracy improved 5%.",
+        "My accuracy is up 5%.",
+        "My rent is $100 too high.",
+    ],
+)
+def test_a_difference_is_not_the_value(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_a_value_that_something_went_to_is_its_value() -> None:
+    assert triples("My rent went up to $1,100.") == [("user", "rent", "$1,100")]
+    assert triples("My score went from 80% to 90%.") == [("user", "score", "90%")]
+    assert triples("My reduced $500 budget is fine.") == [("user", "budget", "$500")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
