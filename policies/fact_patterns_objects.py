@@ -110,6 +110,15 @@ _NO_NAMES: Final = word_set(
     " christmas god today mr mrs dr ok"
 )
 
+# What stands where a name would: "call me later", "call me cynical, but", "I go by train", "ich heiße Sie willkommen".
+_INSTEAD_OF_NAME: Final = word_set(
+    "a an on your really very out if when back by crazy"
+    " later tomorrow tonight soon again whenever anytime asap first before after maybe whatever anything"
+    " old-fashioned lazy cynical naive naïve paranoid skeptical sceptical picky biased stupid dumb silly weird nuts mad"
+    " foot train bus car bike bicycle plane taxi tram boat ferry metro subway rail default"
+    " sie dich euch ihn ihnen alle uns"
+)
+
 
 def objects(said: str, at: Range, shape: Shape) -> list[Range]:
     """The ranges of a run's objects, none where it is not what its rule expects."""
@@ -136,20 +145,7 @@ def _exact(said: str, at: Range) -> list[Range]:
 
 def _name(said: str, at: Range) -> list[Range]:
     words = re.match(r"[^\W\d_][\w'-]*(?: [A-ZÀ-Þ][\w'-]*\.?){0,3}", said[at[0] : at[1]])
-    if words is None or words[0].split(" ")[0].casefold() in _NO_NAMES | {
-        "a",
-        "an",
-        "on",
-        "your",
-        "really",
-        "very",
-        "out",
-        "if",
-        "when",
-        "back",
-        "by",
-        "crazy",
-    }:
+    if words is None or words[0].split(" ")[0].casefold() in _NO_NAMES | _INSTEAD_OF_NAME:
         return []
     lower = (
         words[0].islower()

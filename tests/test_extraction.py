@@ -345,6 +345,24 @@ def test_a_value_that_something_went_to_is_its_value() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Call me later.",
+        "Call me tomorrow!",
+        "Call me cynical, but I doubt it.",
+        "I go by train.",
+        "Ich heiße Sie herzlich willkommen.",
+    ],
+)
+def test_what_stands_where_a_name_would_is_no_name(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_a_name_of_now_is_a_name() -> None:
+    assert triples("My name is now Tom.") == triples("Call me Tom.") == [("user", "name", "tom")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
