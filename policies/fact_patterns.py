@@ -23,6 +23,7 @@ from policies.fact_patterns_words import (
     OWN_ONE,
     PETS,
     STATUSES,
+    STOPS,
     TOOLS,
 )
 
@@ -103,6 +104,11 @@ _SCHOOL = (
     r"[^,.;:!?\n]{0,60}(?-i:\b(?:University|College|School|Institute|Academy|Uni|MIT|Harvard|Stanford|Yale|Princeton"
     r"|Oxford|Cambridge|Berkeley|UCLA|NYU|ETH|Caltech|Cornell)\b)"
 )
+# A thing that is not the first half of another: "a cat", no "cat allergy"; "a phone now", no "phone call".
+_ALONE = (
+    rf"(?=[^\w '-]|$| (?:[-–—(\"“]|\d|(?-i:[A-Z])|(?:{'|'.join(sorted(STOPS))}|named|called|last|recently|finally|again|near|nearby"
+    r"|outside|myself|ourselves|whose|worth|full|each|which|online)(?![\w'-])))"
+)
 _DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
 
 
@@ -160,7 +166,7 @@ _AROUND: Final = (
     _rule(rf"{_MY}(?P<k>{KIN_ONE})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
     _rule(rf"{_MY}(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
-    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS}))(?![\w-])", "has", "{S} has {o}.", "phrase"),
+    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS})){_ALONE}", "has", "{S} has {o}.", "phrase"),
     _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:Dr\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is {o}.", "exact", "one", importance=0.65),
     _rule(rf"{_IM}(?:dating|engaged to|married to) (?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "partner_name", "{S} is together with {o}.", "exact", "one", importance=0.8),
     _rule(rf"I {_ADV}drive an? {_RUN}", "drives", "{S} drives {a o}.", "phrase", "one"),
@@ -207,7 +213,7 @@ _LIFE: Final = (
     ),
     _rule(rf"(?:I|we|I've|we've) {_ADV}got (?P<o>promoted)\b", "got", "{S} got {o}.", "exact", importance=0.75),
     _rule(
-        rf"(?:I|we) (?:still )?(?:don't|do not) have (?:any )?(?P<o>(?:an? )?(?:pets|kids|children|siblings|brothers|sisters|{GOODS}|{PETS}|allergies))(?![\w-])(?! any ?more)",
+        rf"(?:I|we) (?:still )?(?:don't|do not) have (?:any )?(?P<o>(?:an? )?(?:pets|kids|children|siblings|brothers|sisters|{GOODS}|{PETS}|allergies)){_ALONE}(?! any ?more)",
         "has",
         "{S} does not have {o}.",
         "exact",

@@ -363,6 +363,26 @@ def test_a_name_of_now_is_a_name() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "I have a cat allergy, so no pets.",
+        "I have a phone call at my desk.",
+        "I have a company meeting.",
+        "I have a car accident behind me.",
+        "I have a bird's eye view.",
+        "I don't have a phone number.",
+    ],
+)
+def test_half_of_a_thing_is_not_what_one_has(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize("rest", ["", " at home", ", Tom", " – old", " now", " (old)", " 3 years ago"])
+def test_a_whole_thing_is_what_one_has(rest: str) -> None:
+    assert triples(f"I have a dog{rest}.") == [("user", "has", "dog")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
