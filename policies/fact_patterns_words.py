@@ -148,6 +148,18 @@ TOOLS: Final = word_set(
     " salesforce hubspot zendesk wordpress shopify figma excel outlook gmail openai chatgpt claude gemini llama"
     " vllm pytorch tensorflow pandas polars"
 )
+# Where one is and has no home: a state, a part of a firm, a way of working.
+NO_HOMES: Final = re.compile(
+    r"(?:(?:constant |deep |inner )?(?:poverty|peace|hope|pain|denial|sin|fear|harmony|luxury|squalor|exile|hiding"
+    r"|misery|comfort|solitude|isolation|darkness|chaos|style|debt|limbo|silence|freedom|retirement)"
+    r"|angst|armut|frieden|scheidung|trennung|sorge|harmonie|elternzeit|rente|partnerschaft|beziehung|freiheit"
+    r"|paz|pareja|pecado|soledad|alquiler|casa|pobreza|miedo|armonía|libertad"
+    r"|couple|colocation|concubinage|paix|harmonie|autarcie"
+    r"|agile|scrum|kanban|production|staging|remote|marketing|sales|engineering|finance|hr|qa|it|legal|accounting"
+    r"|support|operations|ops|devops|procurement|product|design|management|r&d|sre"
+    r"|q[1-4]|(?:team|plan|phase|tier|step|version|option|weekly|biweekly|daily|monthly) .*)",
+    re.IGNORECASE,
+)
 JOBS: Final = re.compile(
     r"(?:^|[ -])(?:engineer|developer|programmer|designer|teacher|professor|lecturer|nurse|doctor|physician|surgeon"
     r"|dentist|lawyer|attorney|paralegal|solicitor|barrister|judge|accountant|auditor|analyst|scientist|researcher"

@@ -383,6 +383,29 @@ def test_a_whole_thing_is_what_one_has(rest: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "I live in poverty.",
+        "Ich lebe in Scheidung.",
+        "Vivo en pareja.",
+        "Je vis en colocation.",
+        "We've moved to weekly releases.",
+        "I moved to Marketing.",
+        "We moved to Q3.",
+        "I'm from HR.",
+        "Trabajo en equipo.",
+    ],
+)
+def test_a_state_or_a_department_is_no_home(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_a_town_that_is_called_like_a_state_is_a_home() -> None:
+    assert triples("I live in Peace River.") == [("user", "lives_in", "peace river")]
+    assert triples("Trabajo en Google.") == [("user", "works_at", "google")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
