@@ -19,7 +19,7 @@ from typing import Final
 
 from policies.fact import Fact
 from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TRIGGER, UNREAL, Rule
-from policies.fact_patterns_denied import doubted, no_date, no_event, no_value, no_version
+from policies.fact_patterns_denied import doubted, no_date, no_event, no_value, no_version, taken_back
 from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
@@ -110,6 +110,8 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
         ranges = ((fact.span[0] - sentence.start, fact.span[1] - sentence.start) for fact in facts)
         spoken_of.read(said[sentence.start : sentence.end], ranges)
         for fact in facts:
+            if not fact.negated and taken_back(said, fact.span[1], sentence.end):
+                continue
             if fact.object and COVER not in fact.object and read[fact.span[0] : fact.span[1]].strip():
                 kept = replace(fact, correction=True) if corrected and not fact.correction else fact
                 found.setdefault((fact.subject, fact.predicate, fact.object, fact.negated), kept)

@@ -67,6 +67,21 @@ _NO_VERSION: Final = re.compile(
     re.IGNORECASE,
 )
 
+# "I live in Berlin, no, Munich", "I have a dog, but not any more", "I love Mondays, not!".
+_TAKEN_BACK: Final = re.compile(
+    r"\W{0,5}(?:wait,? )?(?:(?:or )?no,? (?:wait|sorry|i meant?|make that)\b"
+    r"|(?:or )?no, (?!(?:really|seriously|honestly|i|i'm|it's|thanks?)\b)|wait,? no\b"
+    r"|(?:sorry|i meant?|i mean to say),? (?:in |at |to |for |from )?(?=(?-i:[A-Z\d$€£¥]))(?!I\b)|or rather\b"
+    r"|scratch that\b|make that\b|not really\b|(?:but )?not any ?more\b|but no longer\b|or (?:was|did|used to)\b)"
+    r"|\W{0,5}(?:lol,? )?not(?:[!.)]|$)",
+    re.IGNORECASE,
+)
+_JOKE: Final = re.compile(
+    r"\W{0,5}(?:(?:no, )?(?:just |only |i'm |i am |was |i was )*(?:kidding|joking)\b(?! aside)|no,? wait\b"
+    r"|(?:jk|not!)(?!\w))",
+    re.IGNORECASE,
+)
+
 
 def no_event(before: str, behind: str) -> bool:
     """Whether an event between these words of its sentence is denied, called off or that of somebody else."""
@@ -82,6 +97,11 @@ def no_date(before: str) -> bool:
 def doubted(before: str) -> bool:
     """Whether these words of a sentence deny or doubt what stands behind them, whatever that is."""
     return _DOUBTED.search(_last_clause(before)) is not None
+
+
+def taken_back(said: str, at: int, end: int) -> bool:
+    """Whether what a sentence that ends at `end` has said up to `at` is unsaid in the same breath."""
+    return _TAKEN_BACK.match(said, at, end) is not None or _JOKE.match(said, at) is not None
 
 
 def of_others(before: str) -> bool:

@@ -406,6 +406,32 @@ def test_a_town_that_is_called_like_a_state_is_a_home() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "I live in Paris, just kidding.",
+        "I live in Paris. Just kidding!",
+        "I live in Paris, no, Lyon.",
+        "I live in Berlin... no wait, Munich.",
+        "My name is Tom, sorry, Tim.",
+        "My budget is $500, no, $600.",
+        "My deadline is Friday, no wait, Monday.",
+        "I have a dog, but not any more.",
+        "I'm allergic to nuts, wait, no, to shellfish.",
+        "I'm vegan. Not!",
+    ],
+)
+def test_what_is_taken_back_in_the_same_breath_was_not_said(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "rest", [", no kids.", ", sorry, I'm late.", ", no, really.", ". No, I need no hotel.", ". Joking aside, help me."]
+)
+def test_a_no_to_something_else_takes_nothing_back(rest: str) -> None:
+    assert triples(f"I live in Paris{rest}") == [("user", "lives_in", "paris")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
