@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Final
 
 from policies.fact import Fact
-from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TRIGGER, UNREAL, Rule
+from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TALE, TRIGGER, UNREAL, Rule
 from policies.fact_patterns_denied import doubted, no_date, no_event, no_value, no_version, taken_back
 from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
@@ -246,7 +246,7 @@ def _holds(said: str, sentence: Sentence, one: Told) -> bool:
 def _is_so(said: str, sentence: Sentence, one: Stated) -> bool:
     """Whether a value is what the sentence says of its thing."""
     before, behind = said[sentence.start : one.value.start], said[one.value.end : sentence.end]
-    if doubted(before):
+    if doubted(before) or TALE.search(before):
         return False
     if one.value.kind == DATE:
         return not (no_event(before, behind) if one.shape == "time" else no_date(before))

@@ -57,10 +57,23 @@ OPENS: Final = re.compile(
     r"|lately|recently|especially|anyway|still))\s*$",
     re.IGNORECASE,
 )
+_TALE = (
+    r"^\W*(?:(?:so|and|but) )?(?:once upon a time|for the sake of|in (?:my|the|this|that|our|a) (?:[a-z]+ )?(?:story|novel"
+    r"|book|game|movie|film|play|dream|scenario|example|fantasy|campaign|simulation)"
+    r"|in meinem (?:traum|roman|spiel|buch)|dans mon (?:rêve|roman|jeu)|en mi (?:sueño|novela|juego))\b"
+)
+TALE: Final = re.compile(_TALE, re.IGNORECASE)
 UNREAL: Final = re.compile(
     r"\b(?:if|would|could|might|wish|imagine|suppose|supposing|pretend|whether|unless|maybe|perhaps|probably|assume|assuming|hypothetically|asked|said|says|told|asks|say"
     r"|when|whenever|dreamed|dream|until|as if|what|how|why|before i|think that|hope|used to|dreamt"
-    r"|sagt|sagte|meint|glaubt|denkt|behauptet|wenn|falls|dice|dicen|dijo|cree|piensa|dit|pense|croit|si)\b"
+    r"|sagt|sagte|meint|meinte|glaubt|denkt|behauptet|wenn|falls|dice|dicen|dijo|cree|piensa|dit|pense|croit|si"
+    r"|vielleicht|theoretisch|angenommen|stellt? (?:dir|euch)|stellen sie sich|nehmen wir an|wünschte"
+    r"|supposons|supposez|imaginons|imaginez|admettons|disons|peut-être"
+    r"|supongamos|imagina|imaginemos|digamos|quizás?|tal vez|a lo mejor|ojalá)\b"
+    # Somebody's words without quotes, and what is so in a tale alone.
+    r"|\b(?:wrote|writes|replied|replies|answered|answers|texted|reads|schrieb|schreibt|antwortete|escribió|escribe"
+    r"|respondió|écrit|répond|répondu)(?: me| us| mir| uns)?(?::|,\s*$)"
+    rf"|{_TALE}"
     # What somebody believes or what is not true; "don't forget that" is no such thing.
     r"|\b(?:thinks|thought|believes?|believed|claims?|claimed|assumes|assumed|lied|lie|false|untrue|wrong|mistaken"
     r"|(?:not|n't|hardly|never) (?:been )?true|(?<!n't )(?<!not )(?<!never )forget|(?:n't|not|never|stop) remember(?:ing)?)"

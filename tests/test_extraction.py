@@ -432,6 +432,27 @@ def test_a_no_to_something_else_takes_nothing_back(rest: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "In this story, I live in Paris.",
+        "In my dream my rent is $900.",
+        "For the sake of argument, I live in Paris.",
+        "She wrote: I live in Paris and I work at Fiat.",
+        "Angenommen, ich wohne in Paris.",
+        "Stell dir vor, ich wohne in Paris.",
+        "Ich wünschte, ich wohne in Berlin.",
+        "Mein Bruder meinte, ich wohne in Köln.",
+        "Imaginons, j'habite à Lyon.",
+        "Peut-être, j'habite à Lyon.",
+        "Supongamos: vivo en Madrid.",
+        "Quizás, vivo en Madrid.",
+    ],
+)
+def test_what_is_told_of_a_tale_or_by_another_is_not_so(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
