@@ -276,7 +276,7 @@ _ELSEWHERE: Final = (
     _rule(rf"{_DENIED}(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(rf"{_DENIED}(?:ich (?:wohne|lebe) (?:jetzt |derzeit )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_DENIED}(?:ich arbeite (?:bei|für)|trabajo (?:en|para)|je travaille (?:chez|pour)) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
-    _rule(_DENIED + r"(?:ich (?:mag|liebe)|me (?:gustan?|encantan?) (?:el |la |los |las )?|j'aime|j'adore)\b(?! ?(?:nicht|pas|dich|que\b|keine?n?\b)) ?(?:(?:le|la|les|l') ?)?(?P<o>[^,.;:!?()\n\"\ue000]{2,40}?)(?= (?:pero|aber|mais|und ich|y (?:vivo|trabajo|soy|tengo|me)|et (?:je|j'))\b|[,.;:!?()\n\"\ue000]|$)", "likes", "{S} likes {o}.", "exact", "preference"),
+    _rule(_DENIED + r"(?:ich (?:mag|liebe)|me (?:gustan?|encantan?)|j'aime|j'adore)\b(?! ?(?:nicht|pas|dich|que\b|keine?n?\b|plus\b|quand\b|cuando\b|más\b|es\b|lieber\b)) ?(?:(?:bien|beaucoup|mucho|sehr gerne?|sehr|gerne?) )?(?:(?:le|les|el|la|los|las) |l')?(?P<o>[^,.;:!?()\n\"\ue000]{2,40}?)(?= (?:pero|aber|mais|und ich|y (?:vivo|trabajo|soy|tengo|me)|et (?:je|j'))\b|[,.;:!?()\n\"\ue000]|$)", "likes", "{S} likes {o}.", "exact", "preference"),
     _rule(rf"{_DENIED}ich bin allergisch gegen {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
     _rule(rf"{_DENIED}soy alérgic[oa] a(?:l| la| los| las)? {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
 )  # fmt: skip

@@ -452,6 +452,16 @@ def test_what_is_told_of_a_tale_or_by_another_is_not_so(text: str) -> None:
     assert triples(text) == []
 
 
+@pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
+def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize("text", ["J'aime bien le café.", "Me gusta mucho el café.", "Ich mag sehr gerne café."])
+def test_how_much_one_likes_a_thing_is_not_its_name(text: str) -> None:
+    assert triples(text) == [("user", "likes", "café")]
+
+
 @pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
