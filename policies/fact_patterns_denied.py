@@ -27,7 +27,21 @@ _NO_EVENT: Final = re.compile(
     rf"|\bcancell?(?:ed|ing)?\b|\bcall(?:ed|ing)? off\b|{_OTHERS} (?:[a-z]+ )?(?:has|have|had|got)\b",
     re.IGNORECASE,
 )
-_CALLED_OFF: Final = re.compile(r"[^,;:.!?]{0,40}\b(?:cancell?ed|called off)\b", re.IGNORECASE)
+_CALLED_OFF: Final = re.compile(
+    r"[^,;:.!?]{0,40}\b(?:cancell?ed|called off)\b"
+    r"|(?: just| already)?"
+    r" (?:(?:was|were)(?! (?:just |finally |already )?(?:confirmed|booked|scheduled|approved|set)\b)"
+    r"|went|fell through|(?:isn't|is not|won't be) happening|didn't happen|is off"
+    r"|(?:has been|got|is) (?:postponed|moved|rescheduled|pushed|delayed))\b",
+    re.IGNORECASE,
+)
+# "I had a meeting on Friday", "I passed my exam on Friday": it lies behind.
+_OVER: Final = re.compile(
+    r"\b(?:i|we|i've|we've) (?:[a-z]+ )?(?:had|missed|skipped|attended|passed|failed|aced|survived|enjoyed"
+    r"|came back from|got back from|returned from) (?:my|our|an?|the|this|that|another)\b"
+    r"(?!.*\b(?:scheduled|rescheduled|moved|booked|planned|set|pushed)\b)",
+    re.IGNORECASE,
+)
 _DOUBTED: Final = re.compile(
     rf"\bdoubt(?:s|ed)?\b|{_NOT} (?:[a-z]+ )?(?:think|thought|believed?|say|said|claim(?:ed)?|sure)\b"
     r"|(?:\bnot|n't|\bhardly|\bnever) (?:been )?true\b|\b(?:untrue|false|wrong|mistaken) that\b"
@@ -84,9 +98,9 @@ _JOKE: Final = re.compile(
 
 
 def no_event(before: str, behind: str) -> bool:
-    """Whether an event between these words of its sentence is denied, called off or that of somebody else."""
+    """Whether an event between these words of its sentence is denied, called off, over or that of somebody else."""
     clause = _last_clause(before)
-    return any(one.search(clause) for one in (_NO_EVENT, _UNREAL)) or _CALLED_OFF.match(behind) is not None
+    return any(one.search(clause) for one in (_NO_EVENT, _UNREAL, _OVER)) or _CALLED_OFF.match(behind) is not None
 
 
 def no_date(before: str) -> bool:

@@ -463,6 +463,28 @@ def test_how_much_one_likes_a_thing_is_not_its_name(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "I had a meeting with Bob on Friday.",
+        "I missed my meeting with Bob on Friday.",
+        "I passed my exam on Friday.",
+        "My meeting with Bob on Friday went well.",
+        "My exam on Friday was hard.",
+        "My meeting on Friday fell through.",
+        "My interview on Monday has been postponed.",
+    ],
+)
+def test_an_event_that_is_over_is_not_to_come(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_an_event_that_was_moved_is_at_its_new_time_alone() -> None:
+    assert triples("My interview on Monday got moved to Tuesday.") == [("interview", "time", "tuesday")]
+    assert triples("I had my interview scheduled for Monday.") == [("interview", "time", "monday")]
+    assert triples("My flight on Friday was confirmed.") == [("flight", "time", "friday")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
