@@ -41,6 +41,7 @@ Shape = Literal[
     "list",
     "clause",
     "exact",
+    "owned",
     "age",
     "person",
     "language",
@@ -180,7 +181,7 @@ _AROUND: Final = (
     _rule(rf"{_MY}(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS})){_ALONE}", "has", "{S} has {o}.", "phrase"),
-    _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:Dr\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is {o}.", "exact", "one", importance=0.65),
+    _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:Dr\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is {o}.", "owned", "one", importance=0.65),
     _rule(rf"{_IM}(?:dating|engaged to|married to) (?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "partner_name", "{S} is together with {o}.", "exact", "one", importance=0.8),
     _rule(rf"I {_ADV}drive an? {_RUN}", "drives", "{S} drives {a o}.", "phrase", "one"),
 )  # fmt: skip

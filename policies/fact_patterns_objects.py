@@ -143,6 +143,12 @@ def _exact(said: str, at: Range) -> list[Range]:
     return [_tight(said, at)]
 
 
+def _owned(said: str, at: Range) -> list[Range]:
+    """A name or a make; "my doctor is Italian" says what they are, not which one."""
+    start, end = _tight(said, at)
+    return [] if _DEMONYM.search(said[start:end]) and " " not in said[start:end] else [(start, end)]
+
+
 def _name(said: str, at: Range) -> list[Range]:
     words = re.match(r"[^\W\d_][\w'-]*(?: [A-ZÀ-Þ][\w'-]*\.?){0,3}", said[at[0] : at[1]])
     if words is None or words[0].split(" ")[0].casefold() in _NO_NAMES | _INSTEAD_OF_NAME:
@@ -365,6 +371,7 @@ _SHAPES: Final[Mapping[Shape, Callable[[str, Range], list[Range]]]] = {
     "clause": _clause,
     "choice": _choice,
     "exact": _exact,
+    "owned": _owned,
     "age": _age,
     "language": _language,
 }

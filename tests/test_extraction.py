@@ -484,6 +484,12 @@ def test_an_event_that_was_moved_is_at_its_new_time_alone() -> None:
     assert triples("My flight on Friday was confirmed.") == [("flight", "time", "friday")]
 
 
+def test_where_somebody_is_from_is_not_who_they_are() -> None:
+    assert triples("My doctor is Dr. Meier.") == [("user", "doctor", "dr. meier")]
+    assert triples("My bank is American Express.") == [("user", "bank", "american express")]
+    assert triples("My doctor is Italian.") == triples("My car is German.") == []
+
+
 @pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
