@@ -490,6 +490,11 @@ def test_where_somebody_is_from_is_not_who_they_are() -> None:
     assert triples("My doctor is Italian.") == triples("My car is German.") == []
 
 
+def test_an_exception_and_a_half_are_no_things_of_their_own() -> None:
+    assert triples("I don't eat meat, except on Sundays.") == [("user", "eats", "meat")]
+    assert triples("I am 7 and a half hours ahead of you.") == []
+
+
 @pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
