@@ -47,7 +47,10 @@ COPIES_WITHIN_S: Final = 3_600.0
 
 VOUCHED: Final = frozenset({"admin", "user"})
 UNVOUCHED: Final = frozenset({"tool", "web", "imported"})
-_SENTENCE: Final = re.compile(r"[^.!?\n\u3002\uff01\uff1f]+[.!?\u3002\uff01\uff1f]*")
+# Ends of sentences: Latin, CJK, Devanagari, Arabic, Urdu; those of them that ask.
+_ENDS: Final = ".!?\u3002\uff01\uff1f\u0964\u061f\u06d4"
+_ASK_MARKS: Final = ("?", "\uff1f", "\u061f")
+_SENTENCE: Final = re.compile(f"[^{_ENDS}\n]+[{_ENDS}]*")
 _ASKS: Final = re.compile(
     r"\W*(?:please |can you |could you |would you |will you |now |then |also )*"
     r"(?:tell|show|explain|write|summari[sz]e|give|list|find|search|look up|help|describe|translate|check|read|open"
@@ -101,7 +104,7 @@ def states(text: str) -> bool:
     """Whether a text states anything, beside what it asks and what it asks for."""
     for match in _SENTENCE.finditer(text[:_CHARS_READ]):
         said = match[0].strip()
-        asking = said.endswith(("?", "\uff1f")) or _ASKS.match(said) is not None
+        asking = said.endswith(_ASK_MARKS) or _ASKS.match(said) is not None
         if not asking and any(map(str.isalnum, said)):
             return True
     return False

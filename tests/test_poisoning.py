@@ -114,6 +114,10 @@ def test_whoever_changes_their_mind_is_heard() -> None:
         ("", False),
         ("?!", False),
         ("我的狗叫雷克斯。", True),
+        ("ما اسم كلبي؟", False),
+        ("من غنى الأغنية؟ كلير توري.", True),
+        ("मेरा कुत्ता रेक्स है। उसका नाम क्या है?", True),
+        ("मेरे कुत्ते का नाम क्या है?", False),
     ],
 )
 def test_a_statement_is_told_from_a_question_or_a_request(text: str, says: bool) -> None:
