@@ -18,8 +18,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
+
+from policies.text import is_sign
 
 # How many of the best are looked at: what comes behind them is no answer any more.
 DEPTH: Final = 24
@@ -58,7 +60,10 @@ _ASKS: Final = re.compile(
     re.IGNORECASE,
 )
 _CHARS_READ: Final = 2_000
+# With the signs on its letters, which are no word characters: without them a word of Hindi falls apart into letters.
+_SIGNS: Final = "".join(map(chr, filter(is_sign, chain(range(0x300, 0x1D00), range(0xA800, 0xAC00)))))
 _WORD: Final = re.compile(r"\w+")
+_SIGNED_WORD: Final = re.compile(f"[\\w{_SIGNS}]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,8 @@ class Wording:
     @classmethod
     def of(cls, text: str) -> Wording:
         """Of the beginning of a text."""
-        words = _WORD.findall(text[:_CHARS_READ].casefold())
+        said = text[:_CHARS_READ].casefold()
+        words = (_WORD if said.isascii() else _SIGNED_WORD).findall(said)
         numbers = frozenset(word for word in words if not word.isalpha() and any(map(str.isdigit, word)))
         return cls(frozenset(words), numbers, frozenset(pairwise(words)))
 

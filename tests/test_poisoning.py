@@ -78,6 +78,7 @@ ONE_FORM = {
         f"The deployment of the {name} service in cluster {place} failed at the health check this morning."
         for name, place in (("billing", "east"), ("checkout", "west"), ("search", "north"), ("upload", "south"))
     ],
+    "names in Hindi": [f"मेरे दोस्त {name} का घर दिल्ली में है।" for name in ("सीता", "गीता", "मोहित", "रोहित")],
 }
 
 
