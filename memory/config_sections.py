@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
@@ -25,17 +25,28 @@ class Expects:
     text: str
 
 
+def _parts(value: str) -> SplitResult:
+    """A URL taken apart. What is wrong with one is said in our words: Python's quote it, and it may hold a password."""
+    try:
+        return urlsplit(value)
+    except ValueError:
+        raise ValueError("a URL that can be read (in a password write %5B for [ and %5D for ])") from None
+
+
 def _http_url(value: str) -> str:
     if " " in value:
         raise ValueError("a URL without spaces")
-    parts = urlsplit(value)
+    parts = _parts(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("an http:// or https:// URL with a host")
     if "@" in parts.netloc:
         raise ValueError("a URL without credentials (they belong in upstream.api_key)")
     if parts.query or parts.fragment:
         raise ValueError("a URL without query or fragment")
-    _ = parts.port  # raises ValueError when it is no port
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("a URL whose port is a number from 0 to 65535") from None
     try:  # as whoever connects there does
         parts.hostname.encode("idna")
     except UnicodeError as exc:
@@ -45,7 +56,7 @@ def _http_url(value: str) -> str:
 
 def _url_of(*schemes: str) -> AfterValidator:
     def check(value: SecretStr) -> SecretStr:
-        if urlsplit(value.get_secret_value()).scheme not in schemes:
+        if _parts(value.get_secret_value()).scheme not in schemes:
             raise ValueError(f"a URL that begins with {', '.join(f'{scheme}://' for scheme in schemes)}")
         return value
 

@@ -64,7 +64,7 @@ def shown(field: FieldInfo, value: object) -> str:
         return "a section"
     if is_secret(field):
         return "a value that is not shown"
-    text = re.sub(r"://[^/\s]*@", "://…@", json.dumps(value, ensure_ascii=False, default=str))
+    text = re.sub(r"://[^\"]*@", "://…@", json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 

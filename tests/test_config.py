@@ -239,6 +239,11 @@ SECRET = "hunter2-and-more"
         f"upstream:\n\tapi_key: {SECRET}\n",
         f"upstream:\n  api_key: @{SECRET}\n",
         f"chat_model: {{api_key: {{a: {SECRET}}}}}",
+        f"database: {{url: 'postgresql://u:a[{SECRET}]b@h/d'}}",
+        f"redis: {{url: 'redis://:a[{SECRET}]b@h'}}",
+        f"upstream: {{url: 'http://u:a[{SECRET}]b@h'}}",
+        f"upstream: {{url: 'http://u:{SECRET}/b@h'}}",
+        f"upstream: {{url: 'http://u:a {SECRET}@h'}}",
     ],
 )
 def test_a_refusal_never_shows_a_secret(tmp_path: Path, text: str) -> None:
