@@ -61,7 +61,7 @@ def parse_scalar(text: str) -> object:
     try:
         node = yaml.compose(text, Loader=CoreLoader)
         return _construct(node) if node is not None else None
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, RecursionError):
         return text
 
 
@@ -71,6 +71,8 @@ def parse_config(text: str, name: str) -> Parsed:
         root = yaml.compose(text, Loader=CoreLoader)
     except yaml.YAMLError as error:
         return Parsed(problems=(_syntax_problem(error, name),))
+    except RecursionError:
+        return Parsed(problems=(Problem(name, "", "not YAML of ours: nested too deeply"),))
     if root is None or (isinstance(root, ScalarNode) and root.tag.endswith(":null")):
         return Parsed()
     if not isinstance(root, MappingNode):

@@ -111,6 +111,7 @@ def test_all_faults_are_named_at_once_with_their_lines(tmp_path: Path) -> None:
         ("log: {level: loud}", 'expected debug or info or warning or error, found "loud"'),
         ("listen: [1", "not YAML"),
         ("a: 1\n--- \nb: 2\n", "not YAML"),
+        (f"listen: {{port: {'[' * 5000}", "nested too deeply"),
         ("- listen", "expected sections, found a list"),
         ("? [a]\n: 1", "expected a name, found a list"),
         ("listen: &a\n  host: *a\n", "plain value"),
@@ -176,6 +177,11 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name(tmp_path: Path) ->
 def test_an_address_with_a_space_is_refused(tmp_path: Path, url: str) -> None:
     (line,) = refusal(tmp_path, "", {}, {"MEMORY_PROXY_UPSTREAM__URL": url})
     assert "upstream.url: expected a URL without spaces, found" in line
+
+
+def test_a_value_that_is_nested_without_end_is_refused_like_any_other(tmp_path: Path) -> None:
+    (line,) = refusal(tmp_path, "", {}, {"MEMORY_PROXY_LISTEN__PORT": "[" * 5000})
+    assert line.startswith("environment MEMORY_PROXY_LISTEN__PORT: listen.port: expected a whole number")
 
 
 def test_a_clients_key_in_the_environment_is_no_setting(tmp_path: Path) -> None:
