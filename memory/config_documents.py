@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
-from memory.config_sections import Directory, HttpUrl, Section, Word
+from memory.config_sections import Directory, HttpUrl, Key, Section, Word
 
 
 class Documents(Section):
@@ -39,10 +39,10 @@ class Artifacts(Section):
     s3_url: HttpUrl | None = Field(default=None, description="Address of that service; null: Amazon's.")
     s3_region: Word = Field(default="us-east-1", description="Its region.")
     s3_prefix: Word = Field(default="memory-proxy", description="What all names in the bucket begin with.")
-    s3_access_key: SecretStr | None = Field(
+    s3_access_key: Key | None = Field(
         default=None, description="Its key; null with s3_secret_key: as boto3 finds one (environment, instance role)."
     )
-    s3_secret_key: SecretStr | None = Field(default=None, description="The secret of that key.")
+    s3_secret_key: Key | None = Field(default=None, description="The secret of that key.")
     bytes_max: int = Field(default=52_428_800, ge=1024, le=17_179_869_184, description="Largest file, else 413.")
     scope_bytes_max: int = Field(
         default=1_073_741_824, ge=0, le=1_125_899_906_842_624, description="All files of one scope, else 413."

@@ -8,6 +8,7 @@ Units stand last in a name: `_ms`, `_s`, `_bytes`, `_max`, `_days`.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -34,7 +35,7 @@ def _parts(value: str) -> SplitResult:
 
 
 def _http_url(value: str) -> str:
-    if " " in value:
+    if any(character.isspace() for character in value):  # urlsplit takes line breaks out before it looks
         raise ValueError("a URL without spaces")
     parts = _parts(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -70,7 +71,22 @@ def _not_blank(value: str) -> str:
 
 
 def _to_path(value: object) -> object:
-    return Path(value).expanduser() if isinstance(value, str) and value.strip() else value
+    if not isinstance(value, str) or not value.strip():
+        return value
+    if any(unicodedata.category(character) == "Cc" for character in value):
+        raise ValueError("a path without control characters")
+    if any(unicodedata.category(character) == "Cs" for character in value):  # bytes of a name in another encoding
+        raise ValueError("a path in UTF-8")
+    try:
+        return Path(value).expanduser()
+    except RuntimeError:
+        raise ValueError("a path whose ~ names somebody of this machine") from None
+
+
+def _key(value: SecretStr) -> SecretStr:
+    if any(character.isspace() or not character.isprintable() for character in value.get_secret_value()):
+        raise ValueError("a key without spaces or line breaks")
+    return value
 
 
 def _clock_time(value: str) -> str:
@@ -85,6 +101,7 @@ HttpUrl = Annotated[str, AfterValidator(_http_url), Expects("an http:// or https
 PostgresUrl = Annotated[SecretStr, _url_of("postgresql", "postgres"), Expects("a postgresql:// URL")]
 RedisUrl = Annotated[SecretStr, _url_of("redis", "rediss", "unix"), Expects("a redis://, rediss:// or unix:// URL")]
 Directory = Annotated[Path, BeforeValidator(_to_path), Expects("a path")]
+Key = Annotated[SecretStr, AfterValidator(_key), Expects("text without spaces")]
 HttpUrls = Annotated[tuple[HttpUrl, ...], Field(strict=False), Expects("a list of http:// or https:// URLs")]
 
 
@@ -115,7 +132,7 @@ class Upstream(Section):
     """The vLLM server behind the proxy. It need not be there when the proxy starts."""
 
     url: HttpUrl = Field(default="http://127.0.0.1:8000", description="Base address of vLLM, without /v1.")
-    api_key: SecretStr | None = Field(
+    api_key: Key | None = Field(
         default=None, description="Key sent upstream in auth.mode keys; null sends none. Better set in the environment."
     )
     connect_timeout_s: float = Field(default=5, gt=0, le=600, description="Seconds to open a connection to vLLM.")
@@ -502,7 +519,7 @@ class ChatModel(Section):
 
     model: Word | None = Field(default=None, description="Model name as LiteLLM spells it; null: rules only.")
     api_base: HttpUrl | None = Field(default=None, description="Its address; null: upstream.url.")
-    api_key: SecretStr | None = Field(default=None, description="Its key. Better set in the environment.")
+    api_key: Key | None = Field(default=None, description="Its key. Better set in the environment.")
     timeout_s: float = Field(default=60, gt=0, le=3600, description="Bound on one call.")
 
 

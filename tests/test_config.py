@@ -112,6 +112,13 @@ def test_all_faults_are_named_at_once_with_their_lines(tmp_path: Path) -> None:
         ("listen: [1", "not YAML"),
         ("a: 1\n--- \nb: 2\n", "not YAML"),
         (f"listen: {{port: {'[' * 5000}", "nested too deeply"),
+        ("data: {dir: ~nobody-of-that-name/x}", "expected a path whose ~ names somebody of this machine"),
+        ('data: {dir: "/d\\0"}', "expected a path without control characters"),
+        ('data: {dir: "/d\\n"}', "expected a path without control characters"),
+        ('data: {dir: "/d\\uDCFF"}', "expected a path"),
+        ('upstream: {url: "http://vllm:8000\\n"}', "expected a URL without spaces"),
+        ('upstream: {api_key: "sk-1\\n"}', "expected a key without spaces or line breaks"),
+        ('artifacts: {s3_secret_key: " x"}', "expected a key without spaces or line breaks"),
         ("- listen", "expected sections, found a list"),
         ("? [a]\n: 1", "expected a name, found a list"),
         ("listen: &a\n  host: *a\n", "plain value"),
@@ -182,6 +189,12 @@ def test_an_address_with_a_space_is_refused(tmp_path: Path, url: str) -> None:
 def test_a_value_that_is_nested_without_end_is_refused_like_any_other(tmp_path: Path) -> None:
     (line,) = refusal(tmp_path, "", {}, {"MEMORY_PROXY_LISTEN__PORT": "[" * 5000})
     assert line.startswith("environment MEMORY_PROXY_LISTEN__PORT: listen.port: expected a whole number")
+
+
+def test_a_path_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    """As the shell hands over a name in Latin-1: it could stand in no URL and in no settings of a child."""
+    (line,) = refusal(tmp_path, "", {"data.dir": "/tmp/\udcff"})
+    assert "command line: data.dir: expected a path in UTF-8" in line
 
 
 def test_a_clients_key_in_the_environment_is_no_setting(tmp_path: Path) -> None:
