@@ -338,6 +338,27 @@ async def test_a_stale_pid_file_that_names_a_stranger_is_no_hindrance(place: Pat
             await connection.close()
 
 
+async def test_a_stale_socket_lock_that_names_a_process_of_the_same_account_is_no_hindrance(place: Path) -> None:
+    """As in a container that was killed and starts again: its few processes have the numbers of before."""
+    with held(place / "data") as data:
+        async with running(data):
+            pass
+        name = data.account.name if data.account is not None else None
+        with subprocess.Popen(["sleep", "60"], user=name) as neighbour:
+            words = (str(neighbour.pid), str(data.pg), "1700000000", "5432", str(data.pg_sockets), "")
+            lock = data.pg_sockets / ".s.PGSQL.5432.lock"
+            lock.write_text("\n".join(words))
+            if data.account is not None:
+                os.chown(lock, data.account.uid, data.account.gid)
+            try:
+                await stop_leftovers(data, Journal(StringIO(), "text"))
+                async with running(data):
+                    await (await connected(data)).close()
+                assert neighbour.poll() is None
+            finally:
+                neighbour.kill()
+
+
 async def test_a_half_made_cluster_is_made_again(place: Path) -> None:
     with held(place / "data") as data:
         (data.root / "pg.new").mkdir()

@@ -26,6 +26,7 @@ WORKER_PATIENCE_S = 10.0
 POSTGRES_PATIENCE_S = 30.0
 KILL_PATIENCE_S = 5.0
 POLL_S = 0.05
+SOCKET_LOCK = ".s.PGSQL.5432.lock"
 
 
 class Record:
@@ -65,9 +66,9 @@ async def stop_leftovers(data: DataDir, journal: Journal) -> None:
     if postmaster is not None:
         journal.note("leftovers", level="warning", text="stopping Postgres of a killed supervisor", pids=[postmaster])
         await _end({postmaster}, (signal.SIGINT, POSTGRES_PATIENCE_S), (signal.SIGQUIT, KILL_PATIENCE_S))
-    elif (data.pg / "postmaster.pid").exists():
-        # No Postgres of ours runs; Postgres itself would refuse, if a stranger had the number in that file now.
-        (data.pg / "postmaster.pid").unlink(missing_ok=True)
+    # No Postgres of ours runs; Postgres itself would refuse, if another process had the number in these files now.
+    for stale in (data.pg / "postmaster.pid", data.pg_sockets / SOCKET_LOCK):
+        stale.unlink(missing_ok=True)
 
 
 def started_at(pid: int) -> str | None:
