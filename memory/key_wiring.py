@@ -6,15 +6,20 @@ Named by both wirings and by the commands that read what is stored. Raises Confi
 from __future__ import annotations
 
 import os
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
-from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.row_vault import vaulted
 from memory.config import Settings
-from memory.errors import ConfigInvalid
+from memory.errors import ConfigInvalid, EnvelopeUnreadable, StartFailed
 from memory.keys import KeyRing
-from memory.master import LocalMaster, master_key
+from memory.master import ENVIRONMENT, LocalMaster, master_key
+
+TENANTS_LOOKED_AT: Final = 100
+_FEW: Final = Bounds(connections_max=1, acquire_timeout_s=10.0, statement_timeout_ms=60_000)
 
 
 def master_of(settings: Settings) -> LocalMaster:
@@ -28,6 +33,33 @@ def master_file(settings: Settings) -> Path:
     if settings.data.dir is None:
         raise ConfigInvalid("data.dir is not resolved: this process is started by `memory-proxy serve`")
     return settings.data.dir / "master.key"
+
+
+async def opens(settings: Settings) -> None:
+    """Refuse a master key that does not open the tenants' keys of this store, at `TENANTS_LOOKED_AT` of them.
+
+    Raises StoreUnavailable, StartFailed with the remedy, ConfigInvalid.
+    """
+    if settings.database.url is None:
+        raise ConfigInvalid("database.url is not resolved")
+    database, keys = with_keys(settings, await Database.open(settings.database.url.get_secret_value(), _FEW))
+    try:
+        for tenant in islice(await KeyStore(database).tenant_names(), TENANTS_LOOKED_AT):
+            await keys.knows(tenant)
+    except EnvelopeUnreadable as fault:
+        raise StartFailed(
+            f"the store is sealed under another master key than {_key_place(settings)} ({fault}), and one that is "
+            "missing is made anew; remedy: put the former one back, from the backup or by mounting its volume, or "
+            "name it in encryption.previous_master_key_file. Without it nothing sealed can be opened"
+        ) from fault
+    finally:
+        await database.close()
+
+
+def _key_place(settings: Settings) -> str:
+    return (
+        ENVIRONMENT if ENVIRONMENT in os.environ else str(settings.encryption.master_key_file or master_file(settings))
+    )
 
 
 def with_keys(settings: Settings, database: Database) -> tuple[Database, KeyRing]:

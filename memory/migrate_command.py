@@ -1,7 +1,8 @@
 """`migrate`: settings and options in, an up-to-date schema or what of it differs out.
 
 Between a service's stores and its first memory worker, which a start waits for: 1.1 s of CPU time on a slow core, 3.6
-with all that a worker imports. What erases is loaded only where the journal says that something was erased.
+with all that a worker imports. What opens keys and what erases is loaded only where there is a service to make ready,
+the latter only where the journal says that something was erased.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ async def migrated(settings: Settings) -> None:
             "import into a database of its own (embedded: another data directory)"
         )
     await settle(settings, url)
+    await _opened(settings)
     await _cleaned(settings)
 
 
@@ -59,6 +61,15 @@ def _owner(settings: Settings) -> str:
     if url is None:
         raise ConfigInvalid("database.url is not resolved")
     return url.get_secret_value()
+
+
+async def _opened(settings: Settings) -> None:
+    """Refuse a master key that does not open what lies in the store: a process would be ready for nothing, for ever.
+    Raises StoreUnavailable, StartFailed.
+    """
+    if settings.data.dir is not None:
+        opens: Callable[[Settings], Awaitable[None]] = importlib.import_module("memory.key_wiring").opens
+        await opens(settings)
 
 
 async def _cleaned(settings: Settings) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from memory import migrate_command
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import (
@@ -21,8 +23,9 @@ from memory.adapters.postgres.migrate import (
     pending,
 )
 from memory.adapters.postgres.scopes import Scopes
-from memory.config import load_settings
+from memory.config import Settings, load_settings
 from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
+from memory.key_wiring import with_keys
 from memory.migrate_command import migrated
 from memory.model import Scope
 from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, TEMPLATE, Server, TestDatabase
@@ -54,6 +57,29 @@ async def test_a_column_that_no_migration_made_is_named_and_the_start_refused(po
     assert await lacks(postgres.owner) == ["column memories.reviewed_at"]
     with pytest.raises(StartFailed, match=r"no column memories\.reviewed_at \(1 in all\).*remedy:"):
         await migrated(settings)
+
+
+async def test_a_start_under_another_master_key_than_the_stores_is_refused(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A volume that is not mounted, a data directory of before: a new key is made, and nothing sealed would open."""
+
+    async def nothing(settings: Settings, url: str) -> None:
+        """The model is not what is looked at here."""
+
+    monkeypatch.setattr(migrate_command, "settle", nothing)
+    overrides = {"database.url": postgres.app, "database.owner_url": postgres.owner, "redis.url": "redis://nowhere"}
+    settings = load_settings(None, {**overrides, "data.dir": str(tmp_path)}, {})
+    await migrate_command.migrated(settings)  # nothing is sealed yet: any key will do
+    database, keys = with_keys(settings, await Database.open(postgres.app))
+    await keys.tenant_key(await KeyStore(database).ensure_tenant("default", datetime.now(UTC)))
+    await database.close()
+    await migrate_command.migrated(settings)
+    (tmp_path / "master.key").rename(tmp_path / "former.key")
+    with pytest.raises(StartFailed, match=r"another master key than .*master\.key.*remedy: .*backup"):
+        await migrate_command.migrated(settings)
+    given = {"encryption.previous_master_key_file": str(tmp_path / "former.key"), "data.dir": str(tmp_path)}
+    await migrate_command.migrated(load_settings(None, {**overrides, **given}, {}))
 
 
 async def test_migrating_twice_changes_nothing(postgres: TestDatabase) -> None:
