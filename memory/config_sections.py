@@ -34,6 +34,13 @@ def _parts(value: str) -> SplitResult:
         raise ValueError("a URL that can be read (in a password write %5B for [ and %5D for ])") from None
 
 
+def _check_port(parts: SplitResult) -> None:
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("a URL whose port is a number from 0 to 65535 (in a password write %2F for /)") from None
+
+
 def _http_url(value: str) -> str:
     if any(character.isspace() for character in value):  # urlsplit takes line breaks out before it looks
         raise ValueError("a URL without spaces")
@@ -44,10 +51,7 @@ def _http_url(value: str) -> str:
         raise ValueError("a URL without credentials (they belong in upstream.api_key)")
     if parts.query or parts.fragment:
         raise ValueError("a URL without query or fragment")
-    try:
-        _ = parts.port
-    except ValueError:
-        raise ValueError("a URL whose port is a number from 0 to 65535") from None
+    _check_port(parts)
     try:  # as whoever connects there does
         parts.hostname.encode("idna")
     except UnicodeError as exc:
@@ -57,8 +61,11 @@ def _http_url(value: str) -> str:
 
 def _url_of(*schemes: str) -> AfterValidator:
     def check(value: SecretStr) -> SecretStr:
-        if _parts(value.get_secret_value()).scheme not in schemes:
+        parts = _parts(value.get_secret_value())
+        if parts.scheme not in schemes:
             raise ValueError(f"a URL that begins with {', '.join(f'{scheme}://' for scheme in schemes)}")
+        if parts.scheme in ("redis", "rediss"):  # Postgres' may name several hosts
+            _check_port(parts)
         return value
 
     return AfterValidator(check)

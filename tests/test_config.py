@@ -261,6 +261,8 @@ SECRET = "hunter2-and-more"
         f"database: {{url: 'postgresql://u:a[{SECRET}]b@h/d'}}",
         f"redis: {{url: 'redis://:a[{SECRET}]b@h'}}",
         f"upstream: {{url: 'http://u:a[{SECRET}]b@h'}}",
+        f"redis: {{url: 'redis://:{SECRET}/b@h'}}",
+        f"redis: {{url: 'redis://h', cache_url: 'rediss://u:{SECRET}#b@h'}}",
         f"upstream: {{url: 'http://u:{SECRET}/b@h'}}",
         f"upstream: {{url: 'http://u:a {SECRET}@h'}}",
     ],

@@ -379,3 +379,19 @@ async def test_a_cluster_keeps_the_same_promises(valkey_cluster: str) -> None:
         assert await queue.durability() == "fsync"
     finally:
         await queue.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://h/0?prefix=x",
+        "rediss://h/0?ssl=true",
+        "redis://h/0?socket_timeout=long",
+        "redis://h/0?protocol=9",
+        "redis://:hunter2/b@h",
+    ],
+)
+def test_an_address_with_an_option_that_there_is_not_is_refused_before_anything_is_asked(url: str) -> None:
+    with pytest.raises(ConfigInvalid, match=r"redis.url or redis.cache_url cannot be used") as refused:
+        RedisQueue(url, lanes=1, durability="fsync")
+    assert "hunter2" not in str(refused.value)

@@ -14,7 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError
 
-from memory.errors import QueueUnavailable
+from memory.errors import ConfigInvalid, QueueUnavailable
 
 Client = Redis | RedisCluster
 _REASON_CHARS_MAX = 120
@@ -26,6 +26,7 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
     `url` begins with redis://, rediss:// or unix://. `timeout_s` bounds one answer and one connection attempt, and
     must exceed the longest `block_ms` of a take by a second. RESP2, so that replies have one shape on every server.
     What a primary of before refuses, since it is a replica now, costs its connection: the address may lead elsewhere.
+    Raises ConfigInvalid where the URL has an option that there is not, or a value that is none.
     """
     options: dict[str, Any] = {
         "protocol": 2,
@@ -34,9 +35,21 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
         "max_connections": connections_max,
         "retry": Retry(NoBackoff(), 0),
     }
-    if cluster:
-        return RedisCluster.from_url(url, **options)
-    return Redis.from_url(url, **options, retry_on_error=[ReadOnlyError])  # no retry is left: closed, and raised
+    try:
+        if cluster:
+            return RedisCluster.from_url(url, **options)
+        client = Redis.from_url(url, **options, retry_on_error=[ReadOnlyError])  # no retry is left: closed, and raised
+        client.connection_pool.make_connection()  # type: ignore[no-untyped-call]  # it looks at options by name
+    except (RedisError, RedisClusterException) as exc:
+        raise ConfigInvalid(f"redis.url or redis.cache_url cannot be used: {exc}") from None
+    except TypeError as exc:  # its words are those of a call
+        option = str(exc).partition("'")[2].rstrip("'") or "has a value of the wrong kind"
+        raise ConfigInvalid(f"redis.url or redis.cache_url cannot be used, for its option {option}") from None
+    except ValueError:  # its words may be a part of the password
+        raise ConfigInvalid(
+            "redis.url or redis.cache_url cannot be used, for its port or the value of an option"
+        ) from None
+    return client
 
 
 async def leave_replica(client: Client, replies: Iterable[Any]) -> None:
