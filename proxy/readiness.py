@@ -7,6 +7,7 @@ fault must not take the service out of rotation (DESIGN section 2). Probes run i
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from memory.errors import MemoryProxyFault
 
+log = logging.getLogger("memory_proxy.readiness")
 PROBE_EVERY_S: Final = 2.0
 PROBE_TIMEOUT_S: Final = 2.0
 Probe = Callable[[], Awaitable[None]]
@@ -45,11 +47,14 @@ class Readiness:
             await asyncio.sleep(PROBE_EVERY_S)
 
     async def probe(self) -> None:
-        """Ask every dependency once, side by side."""
+        """Ask every dependency once, side by side. One that fails in an unforeseen way is told of, and not well."""
         names = list(self._probes)
-        errors = await asyncio.gather(*(self._ask(self._probes[name]) for name in names))
-        for name, error in zip(names, errors, strict=True):
+        asked = await asyncio.gather(*(self._ask(self._probes[name]) for name in names), return_exceptions=True)
+        for name, found in zip(names, asked, strict=True):
             before = self._seen[name]
+            error = f"unforeseen: {type(found).__name__}" if isinstance(found, BaseException) else found
+            if isinstance(found, BaseException) and before.error != error:
+                log.error("asking %s failed in an unforeseen way", name, exc_info=found)
             ok = error is None
             since = before.since if before.ok == ok else datetime.now(UTC)
             self._seen[name] = Dependency(ok, since, error)

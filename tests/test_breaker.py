@@ -268,5 +268,34 @@ async def test_readiness_tells_that_a_dependency_is_left_alone_though_it_answers
     assert "left alone" in body["dependencies"]["postgres"]["error"]
 
 
+async def test_readiness_goes_on_where_one_probe_fails_in_a_way_nobody_foresaw(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The others are told as they are, and the one as failed; neither stays as it was seen last."""
+    well = True
+
+    async def fails() -> None:
+        if not well:
+            raise RuntimeError("the transport is closed")
+
+    async def is_away() -> None:
+        if not well:
+            raise StoreUnavailable("away")
+
+    readiness = Readiness({"postgres": is_away, "queue": fails, "upstream": _answers})
+    readiness.started = True
+    await readiness.probe()
+    well = False
+    for _ in range(2):
+        await readiness.probe()
+    dependencies = readiness.answer()[1]["dependencies"]
+    assert {name: seen["error"] for name, seen in dependencies.items()} == {
+        "postgres": "away",
+        "queue": "unforeseen: RuntimeError",
+        "upstream": None,
+    }
+    assert [record.exc_info is not None for record in caplog.records] == [True], "said once, with its place"
+
+
 async def _answers() -> None:
     """A ping that is answered."""
