@@ -26,7 +26,7 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 @contextlib.asynccontextmanager
 async def beside(named: Mapping[str, Job], metrics: Metrics) -> AsyncIterator[None]:
     """Run these while the body runs."""
-    tasks = [asyncio.create_task(_kept_going(name, job, metrics), name=name) for name, job in named.items()]
+    tasks = [asyncio.create_task(kept_going(name, job, metrics), name=name) for name, job in named.items()]
     try:
         yield
     finally:
@@ -35,7 +35,8 @@ async def beside(named: Mapping[str, Job], metrics: Metrics) -> AsyncIterator[No
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _kept_going(name: str, job: Job, metrics: Metrics) -> None:
+async def kept_going(name: str, job: Job, metrics: Metrics) -> None:
+    """Run one until it returns, begun anew whenever it fails in an unforeseen way."""
     loop, rest_s = asyncio.get_running_loop(), REST_S
     while True:
         began_s = loop.time()

@@ -14,12 +14,13 @@ import signal
 import socket
 import sys
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final
 
 import uvloop
 from aiohttp import web
 
-from memory.beside import beside
+from memory.beside import beside, kept_going
 from memory.config import Settings, settings_from_environ
 from memory.config_sections import Limits
 from memory.errors import ConfigInvalid, MemoryProxyFault, ModelFileInvalid, StartFailed
@@ -79,7 +80,7 @@ async def serve(settings: Settings) -> None:
 
 async def _served(wired: Wired, runner: web.AppRunner, settings: Settings, stop: asyncio.Event) -> None:
     """Bring everything up, serve meanwhile, drain."""
-    starting = _task(_start(wired, stop))
+    starting = _task(begun(wired, stop))
     if REPLACES in os.environ:
         # Another worker serves meanwhile: take no request from it before memory is there.
         await asyncio.wait((starting, leaving := _task(_waited(stop))), timeout=REPLACES_WAIT_S, return_when=FIRST)
@@ -117,6 +118,11 @@ def guarded_site(runner: web.AppRunner, sock: socket.socket, limits: Limits) -> 
 
 async def _waited(stop: asyncio.Event) -> None:
     await stop.wait()
+
+
+async def begun(wired: Wired, stop: asyncio.Event) -> None:
+    """Start, also where that fails in an unforeseen way at first."""
+    await kept_going("start", partial(_start, wired, stop), wired.base.metrics)
 
 
 async def _start(wired: Wired, stop: asyncio.Event) -> None:

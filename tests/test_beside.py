@@ -6,12 +6,14 @@ import asyncio
 import errno
 import logging
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from memory import beside as module
 from memory.beside import beside
 from memory.telemetry import Metrics
+from proxy import worker
 from proxy.wiring.wire import Wired
 
 
@@ -73,3 +75,24 @@ async def test_what_runs_beside_the_requests_can_begin_anew_too() -> None:
     for begin in jobs.values():
         await begin()
         await begin()
+
+
+async def test_a_start_that_fails_in_a_way_nobody_foresaw_is_tried_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the worker would serve without memory, and say that it starts, until somebody ended it."""
+    tried, readiness, metrics = 0, SimpleNamespace(started=False), Metrics()
+
+    async def bring_up(wired: Wired) -> None:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            raise RuntimeError("the transport is closed")
+        readiness.started = True
+
+    monkeypatch.setattr(module, "REST_S", 0.01)
+    monkeypatch.setattr(worker, "bring_up", bring_up)
+    wired = SimpleNamespace(base=SimpleNamespace(metrics=metrics), readiness=readiness)
+    await worker.begun(cast(Wired, wired), asyncio.Event())
+    assert tried == 2
+    assert "start failed in an unforeseen way" in caplog.text
