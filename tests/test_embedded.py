@@ -269,6 +269,16 @@ def test_a_long_path_gets_short_sockets_of_its_own(place: Path) -> None:
     short.rmdir()
 
 
+async def test_a_path_with_a_comma_is_a_path_like_any_other(place: Path) -> None:
+    """In a list of hosts, as drivers and Postgres itself read it, a comma parts two."""
+    with held(place / "of Smith, Jones") as data:
+        async with running(data):
+            await (await connected(data)).close()
+        data.pg_sockets.rmdir()
+        (data.sockets / "valkey.sock").unlink(missing_ok=True)
+        data.sockets.rmdir()
+
+
 @as_root
 def test_a_strangers_short_directory_is_refused(place: Path) -> None:
     long = place / ("x" * 100)

@@ -215,10 +215,13 @@ def _closed_parent(path: Path, account: Account) -> Path | None:
 
 
 def _socket_dir(root: Path, account: Account | None, environ: Mapping[str, str]) -> Path:
-    """DIR/sockets; where that is too long or its file system knows no sockets, a short directory of this DIR alone."""
+    """DIR/sockets; where that is too long, has a comma, which would part two hosts in Postgres' settings and URLs, or
+    its file system knows no sockets, a short directory of this DIR alone.
+    """
     inside = root / "sockets"
     _open_to(inside, account)
-    if len(os.fsencode(inside / LONGEST_SOCKET_NAME)) < SOCKET_PATH_BYTES_MAX and _takes_sockets(inside):
+    usable = "," not in str(inside) and len(os.fsencode(inside / LONGEST_SOCKET_NAME)) < SOCKET_PATH_BYTES_MAX
+    if usable and _takes_sockets(inside):
         return inside
     # Root's run-time directory is closed to the account that Postgres runs as.
     base = environ.get("XDG_RUNTIME_DIR") if account is None else None
