@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import resource
@@ -28,7 +29,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from memory.config import load_settings
 from memory.errors import StartFailed
-from proxy.supervisor.children import Command
+from proxy.supervisor import listener as listener_module
+from proxy.supervisor.children import Child, Command
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
 from proxy.supervisor.leftovers import started_at
@@ -503,6 +505,29 @@ def test_ipv6_takes_both_families_and_is_written_in_brackets() -> None:
 def test_an_impossible_address_is_named_with_the_remedy(host: str, said: str) -> None:
     with pytest.raises(StartFailed, match=said):
         open_listener(host, 0)
+
+
+def test_a_machine_without_ipv6_is_told_so_and_not_by_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> socket.socket:
+        raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+
+    monkeypatch.setattr(listener_module.socket, "socket", none)
+    with pytest.raises(StartFailed, match=r"cannot listen on port 0 of ::: .*choose another --host"):
+        open_listener("::", 0)
+
+
+async def test_a_child_that_is_dead_before_anybody_looks_leaves_no_descriptor(tmp_path: Path) -> None:
+    def until_dead(child: Child) -> None:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+
+    command = Command("child", ("/bin/false",), {}, log=tmp_path / "log")
+    keeper = Keeper(command, Journal(StringIO(), "json"), began=until_dead)
+    before = len(os.listdir("/proc/self/fd"))
+    keeper.start()
+    while keeper.deaths < 3:
+        await asyncio.sleep(0.02)
+    await keeper.stop((signal.SIGTERM, 1.0))
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_a_child_that_keeps_dying_is_restarted_with_growing_pauses(tmp_path: Path) -> None:

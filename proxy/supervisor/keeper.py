@@ -123,24 +123,22 @@ class Keeper:
             self.complete.clear()
             watch.cancel()
             await asyncio.wait([watch])
+            os.close(reader)  # not by the watch: of a child that is dead at once that never began
             self._ended(child.pid)
 
     async def _watch(self, reader: int) -> None:
         """Set `serving` and `complete` on the child's bytes, or after a while without any."""
-        try:
-            said = None
-            with suppress(TimeoutError):
-                async with asyncio.timeout(READY_SILENT_S):
-                    said = await _read(reader)
-            if said == b"":
-                await asyncio.sleep(READY_SILENT_S)  # the pipe was closed without a word
-            self.has_served = True
-            self.serving.set()
-            if said:
-                await _read(reader)
-            self.complete.set()
-        finally:
-            os.close(reader)
+        said = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READY_SILENT_S):
+                said = await _read(reader)
+        if said == b"":
+            await asyncio.sleep(READY_SILENT_S)  # the pipe was closed without a word
+        self.has_served = True
+        self.serving.set()
+        if said:
+            await _read(reader)
+        self.complete.set()
 
 
 async def _read(reader: int) -> bytes:

@@ -32,7 +32,10 @@ def open_listener(host: str, port: int) -> socket.socket:
     except UnicodeError as error:
         raise StartFailed(f"cannot listen on {host}: it is no name of a host; choose another --host") from error
     family, kind, protocol, _, address = sorted(found, key=lambda item: item[0] != socket.AF_INET)[0]
-    listener = socket.socket(family, kind, protocol)
+    try:
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:  # a kernel without IPv6
+        raise StartFailed(f"cannot listen on port {port} of {host}: {error.strerror}; choose another --host") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
