@@ -29,7 +29,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from memory.config import load_settings
 from memory.errors import StartFailed
-from proxy.supervisor import listener as listener_module
 from proxy.supervisor.children import Child, Command
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
@@ -511,7 +510,7 @@ def test_a_machine_without_ipv6_is_told_so_and_not_by_a_traceback(monkeypatch: p
     def none(*_: object) -> socket.socket:
         raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
 
-    monkeypatch.setattr(listener_module.socket, "socket", none)
+    monkeypatch.setattr("proxy.supervisor.listener.socket.socket", none)
     with pytest.raises(StartFailed, match=r"cannot listen on port 0 of ::: .*choose another --host"):
         open_listener("::", 0)
 
