@@ -207,6 +207,14 @@ def effective_data_dir(settings: Settings, *, is_root: bool, home: Path) -> Path
     return (settings.data.dir or default).absolute()
 
 
+def home_dir() -> Path:
+    """The home of the account; of one that has none, and no HOME, the root of all, where it may write nothing."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
+
+
 def effective_journal(settings: Settings, data_dir: Path) -> Path:
     """The file of what was erased; by default beside the database, in the data directory."""
     return settings.erasure.journal or data_dir / "erasures.ndjson"

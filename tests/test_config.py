@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pwd
 import string
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from memory.config import (
     effective_cache_salt,
     effective_data_dir,
     fields_of,
+    home_dir,
     is_loopback,
     load_settings,
     render_config,
@@ -302,6 +304,18 @@ def test_roots_data_directory_can_be_entered_by_another_account() -> None:
     assert effective_data_dir(Settings(), is_root=False, home=home) == home / ".local/share/memory-proxy"
     given_dir = load_settings(None, {"data.dir": "relative"}, {})
     assert effective_data_dir(given_dir, is_root=True, home=home) == Path.cwd() / "relative"
+
+
+def test_an_account_without_a_home_is_served_where_it_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a number that a container was given, with HOME taken out of its environment."""
+
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    given_dir = load_settings(None, {"data.dir": "/data"}, {})
+    assert effective_data_dir(given_dir, is_root=False, home=home_dir()) == Path("/data")
 
 
 def test_children_get_the_same_settings_secrets_included(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from memory.config import effective_data_dir
+from memory.config import effective_data_dir, home_dir
 from memory.erasure.model import KINDS
 from memory.erasure.receipt import is_genuine, public_key
 from memory.errors import ConfigInvalid, StartFailed
@@ -101,7 +101,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _own_key(options: argparse.Namespace) -> str:
     settings = settings_of(options)
-    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=Path.home())
+    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=home_dir())
     path = settings.encryption.master_key_file or root / "master.key"
     if not path.exists() and ENVIRONMENT not in os.environ:
         raise CallFailed(f"there is no {path}: say --data-dir, or --public-key as the installation shows it")

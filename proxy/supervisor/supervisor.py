@@ -20,11 +20,10 @@ import sys
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from socket import socket
 from typing import TextIO
 
-from memory.config import ENV_PREFIX, Settings, effective_data_dir, write_private
+from memory.config import ENV_PREFIX, Settings, effective_data_dir, home_dir, write_private
 from memory.errors import StartFailed
 from proxy.supervisor.children import Child, Command, describe_exit, run_to_end
 from proxy.supervisor.data_dir import DataDir, claimed, server_account, written
@@ -83,7 +82,7 @@ def run_supervisor(
 ) -> int:
     """Serve until a signal says stop. The ready line goes to `out`, the log to `err`; returns the exit code."""
     journal = Journal(err, settings.log.format, settings.log.level)
-    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=Path.home())
+    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=home_dir())
     try:
         account = server_account() if settings.database.url is None else None
         with claimed(root, account, environ) as data:
