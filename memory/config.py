@@ -339,7 +339,7 @@ def _from_overrides(overrides: Mapping[str, object]) -> tuple[dict[str, Given], 
         if key not in known:
             problems.append(_unknown("command line", key, list(known)))
         elif value is not None:
-            given[key] = Given(_typed(known[key], value) if isinstance(value, str) else value, "command line")
+            given[key] = Given(_typed(known[key], value) if isinstance(value, str) and value else value, "command line")
     return given, problems
 
 

@@ -199,6 +199,13 @@ def test_a_path_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     assert "command line: data.dir: expected a path in UTF-8" in line
 
 
+def test_an_empty_option_is_refused_where_an_empty_variable_means_none(tmp_path: Path) -> None:
+    """`--data-dir "$DIR"` without a DIR would serve another store, the account's own."""
+    (line,) = refusal(tmp_path, "", {"data.dir": ""})
+    assert line == 'command line: data.dir: expected a path or null, found ""'
+    assert accepted(tmp_path, "", {"MEMORY_PROXY_DATA__DIR": ""}) == Settings()
+
+
 def test_a_clients_key_in_the_environment_is_no_setting(tmp_path: Path) -> None:
     """docs/keys.md has it exported before commands that read the configuration."""
     assert accepted(tmp_path, "", {"MEMORY_PROXY_KEY": "mp-1a2b3c4d-secret"}) == Settings()
