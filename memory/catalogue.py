@@ -444,7 +444,7 @@ class UpkeepMetrics:
         )
         self.consolidation_end_seconds = Gauge(
             "memory_proxy_consolidation_end_seconds",
-            "When the last consolidation ended, Unix time.",
+            "When the last consolidation ended, Unix time; while none has, since when it is waited for.",
             registry=own,
             multiprocess_mode="mostrecent",
         )

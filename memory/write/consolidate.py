@@ -187,10 +187,12 @@ class Consolidation:
     async def is_due(self, at: str, since: datetime) -> bool:
         """Whether a run should begin or go on: none has since the clock last struck `at` (the first waits for it).
         Shows on the way when the last one ended: another process may have done it, or this one before it was replaced.
+        Where none has, since when that is so, or nobody would hear of it.
         """
         runs = await self._store.runs(RUNS_LOOKED_AT)
-        if (ended := next((run.finished_at for run in runs if run.finished_at is not None), None)) is not None:
-            self._parts.metrics.consolidation_end_seconds.set(ended.timestamp())
+        none_since = runs[-1].started_at if runs else since
+        ended = next((run.finished_at for run in runs if run.finished_at is not None), none_since)
+        self._parts.metrics.consolidation_end_seconds.set(ended.timestamp())
         latest = next(iter(runs), None)
         began = since if latest is None else latest.started_at
         return began < latest_due(at, self._parts.clock()) or await self.unfinished() is not None

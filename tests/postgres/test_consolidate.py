@@ -904,6 +904,23 @@ async def test_a_process_shows_when_the_last_run_ended_whoever_it_was_and_whatev
     assert shown == ended_at.timestamp()
 
 
+async def test_a_night_that_never_ended_is_shown_as_old_as_it_is(night: Night) -> None:
+    """At 0, as nothing is, the alert on what is overdue could never fire."""
+
+    async def shown() -> float | None:
+        one = night.on(night.store)
+        await one.is_due("03:00", night.now)
+        return one._parts.metrics.registry.get_sample_value("memory_proxy_consolidation_end_seconds")
+
+    night.now = T0
+    assert await shown() == T0.timestamp()  # nothing was begun: since this process began
+    await night.store.begin(T0 + DAY)
+    for _ in range(3):  # each broken off
+        night.now += DAY
+        assert await shown() == (T0 + DAY).timestamp()
+        await night.store.begin(night.now)
+
+
 async def test_a_run_is_due_once_after_the_clock_struck_and_at_once_when_it_was_broken_off(night: Night) -> None:
     one, noon = night.on(night.store), T0
     night.now = noon
