@@ -103,8 +103,8 @@ def require(outside: LooksOutside | None, ask: Ask, credential: Credential) -> N
 
 async def before(outside: LooksOutside, asked: Asked, chat: ChatRequest) -> tuple[Asked, Came]:
     """Look for what the newest message asks. The request as it goes on, its deadlines beginning now. Never raises."""
-    scope, newest = asked.ask.scope, chat.newest_user
-    question = chat.query_text if newest == len(chat.messages) - 1 else ""  # tools that answer ask nothing
+    scope = asked.ask.scope
+    question = "" if chat.has_gone_on else chat.query_text  # tools that answer ask nothing
     came = Came("nothing")
     try:
         if question:

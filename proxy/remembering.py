@@ -265,7 +265,7 @@ class Remembering:
             places = {}
         session = conversation.session.session_id if asked.credential.session else None
         where = within(self._where, holder_of(asked.credential, session))
-        newest = chat.newest_user if chat.newest_user == len(chat.messages) - 1 else None  # else it has been read
+        newest = None if chat.has_gone_on else chat.newest_user
         work = self._parts.ledgers.kept(asked.ask.scope, conversation, places, newest, where, asked.arrived_at)
         keeping = asyncio.create_task(work)
         keeping.add_done_callback(unheard)
@@ -279,7 +279,7 @@ class Remembering:
         newest = chat.newest_user
         if newest is None:
             return False
-        if newest < len(chat.messages) - 1 and not conversation.is_new:
+        if chat.has_gone_on and not conversation.is_new:
             return True
         if conversation.opens or asked.ask.as_of is not None:
             return False

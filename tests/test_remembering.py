@@ -217,6 +217,25 @@ async def test_nobody_embeds_a_question_of_which_it_is_decided_already_what_stan
     assert [vector.cancelled() for vector in hangs.vectors] == [True]
 
 
+@pytest.mark.parametrize("role", ["system", "developer"])
+async def test_a_question_with_instructions_behind_it_is_given_memory_like_any_other(
+    role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = (*TALK, {"role": role, "content": "Answer in one sentence."})
+    world, works = World(), Works()
+    digests = tuple(chain(b"k" * 32, list(messages)))
+    found = Conversation(SessionRef(new_id(), "s"), digests, None, False, None, False)
+
+    async def find(*_: object) -> Conversation:
+        return found
+
+    monkeypatch.setattr(world.conversations, "find", find)
+    remembering, asked, chat = remembering_of(world, Finds(world, erased=False), messages, works)
+    has = await remembering.remember(asked, chat, "full")
+    assert [one.content for one in has.recall.candidates] == ["My boat is called Halcyon."]
+    assert (await told(messages, of(messages)[1], chat)) == {2: b""}
+
+
 LONG = tuple({"role": role, "content": "w" * 400} for _ in range(4) for role in ("user", "assistant"))
 
 

@@ -135,6 +135,14 @@ class ChatRequest:
             (index for index in reversed(range(len(self.messages))) if self.messages[index].role == "user"), None
         )
 
+    @property
+    def has_gone_on(self) -> bool:
+        """Whether anything was said behind the newest user message, so that the model has read it: instructions, which
+        some clients keep at the end, are not.
+        """
+        newest = self.newest_user
+        return newest is not None and any(not view.instructs for view in self.messages[newest + 1 :])
+
     def places(self, digests: Sequence[Digest | None]) -> dict[int, Digest]:
         """Where a block may stand: the user messages that take one, by index, each with its chain digest."""
         both = enumerate(zip(self.messages, digests, strict=True))
