@@ -58,6 +58,7 @@ from proxy.wire.chat_request import ChatRequest
 RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document", PAST})
 # What a conversation that may not fit is counted within: without the count it is sent whole, and vLLM refuses it.
 CUT_COUNT_S: Final = 2.0
+CUTS_COUNTED_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +355,8 @@ class Remembering:
         """What of the conversation is not sent since it does not fit; and whether that begins with this request."""
         if not self._summarises(asked):
             return None, False
-        room = (self._parts.models.window(chat.model) or 0) - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
+        window = self._parts.models.window(chat.model) or 0
+        room = window - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
         before = _cut_at(chat, conversation, kept.cut)
         counted = await self._too_many(chat, before, room)
         if counted is not None and not conversation.is_new and CUT not in conversation.ledger:
@@ -364,8 +366,25 @@ class Remembering:
                 counted = await self._too_many(chat, before, room)
         if counted is None:
             return before, False
-        cut = cut_for(chat, counted, before, room)
+        cut = await self._cut_behind(chat, before, counted, room, window)
         return cut, cut != before
+
+    async def _cut_behind(
+        self, chat: ChatRequest, before: Cut | None, counted: int, room: int, window: int
+    ) -> Cut | None:
+        """The cut that leaves what fits; `before`, which leaves as much as was `counted`, where none does: vLLM says
+        so. What is left is counted, too: by its characters an image is most of a conversation, by its tokens little.
+        """
+        cut = before
+        for _ in range(CUTS_COUNTED_MAX):
+            further = cut_for(chat, counted, cut, room)
+            if further == cut:
+                break
+            cut, left = further, await self._too_many(chat, further, room)
+            if left is None:
+                return cut
+            counted = left
+        return cut if counted <= window else before
 
     async def _too_many(self, chat: ChatRequest, cut: Cut | None, room: int) -> int | None:
         """The tokens of what a cut leaves where they are known and more than there is room for."""

@@ -26,6 +26,7 @@ from memory.read.items import Filter
 from memory.read.ledger import Kept
 from memory.read.recall import as_candidate
 from policies.key_limits import NO_LIMITS, KeyLimits
+from proxy.cutting import members_of
 from proxy.identity import Ask, Credential
 from proxy.prompt import Prompt, Room, assemble, bare_prompt
 from proxy.remembering import Asked, Remembered, Remembering
@@ -256,7 +257,9 @@ class Narrow:
         return 1_510
 
     async def prompt_tokens(self, body: Mapping[str, Any], within_s: float | None = None) -> int | None:
-        return sum(len(one["content"]) for one in body["messages"]) // 2
+        """An image costs few tokens, however long its data is."""
+        texts = (one["content"] for one in body["messages"])
+        return sum(len(text) // 2 if isinstance(text, str) else 40 for text in texts)
 
 
 class LongTalk:
@@ -276,14 +279,18 @@ class LongTalk:
         )
         self.remembering = Remembering(cast(Any, parts))
 
-    async def sent(self, messages: Messages, ask: Ask, limits: KeyLimits = NO_LIMITS) -> tuple[ChatRequest, Prompt]:
-        """One request of it and its prompt, of which the ledger is told."""
-        chat = ChatRequest.parse(json.dumps({"model": "m", "max_tokens": 10, "messages": list(messages)}).encode())
+    async def sent(
+        self, messages: Messages, ask: Ask, limits: KeyLimits = NO_LIMITS, *, unread: Kept | None = None, **more: Any
+    ) -> tuple[ChatRequest, Prompt]:
+        """One request of it and its prompt, of which the ledger is told. `unread`: what it has where it is not read."""
+        body = {"model": "m", "max_tokens": 10, "messages": list(messages), **more}
+        chat = ChatRequest.parse(json.dumps(body).encode())
         digests = tuple(chain(b"k" * 32, list(messages)))
         ledger = {place: value for (_, place), value in self.world.hot.ledger.items()}
         found = Conversation(self.session, digests, None, False, None, False, ledger=ledger)
-        kept = await self.world.ledgers.kept(
-            ask.scope, found, chat.places(digests), chat.newest_user, Filter(), datetime.now(UTC)
+        newest = None if chat.has_gone_on else chat.newest_user
+        kept = unread or await self.world.ledgers.kept(
+            ask.scope, found, chat.places(digests), newest, Filter(), datetime.now(UTC)
         )
         credential = Credential(ask.scope.tenant, limits=limits)
         asked = Asked(new_id(), datetime.now(UTC), perf_counter(), chat.body, chat, ask, None, credential)
@@ -349,3 +356,24 @@ async def test_a_cut_that_redis_has_lost_before_the_messages_around_it_is_not_ma
     _, then = await talk.sent(messages, ask)
     assert (then.cut, then.cuts) == (first.cut, False)
     assert talk.world.hot.ledger[mark] == talk.world.store.places[mark]
+
+
+NOW_WHAT: Messages = ({"role": "user", "content": "And now?"},)
+AND_ON: Messages = ({"role": "assistant", "content": "Aye."}, {"role": "user", "content": "And then?"})
+
+
+async def test_a_cut_leaves_what_fits_however_few_tokens_its_characters_are() -> None:
+    picture = [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 20_000}}]
+    shown = ({"role": "user", "content": picture}, {"role": "assistant", "content": "A goat."})
+    chat, prompt = await LongTalk().sent((*shown, *LONG, *NOW_WHAT), Ask(Scope(new_id())))
+    left = await Narrow().prompt_tokens(members_of(chat, prompt.cut))
+    assert left is not None and left <= 1_500
+    assert prompt.cuts and prompt.fits
+
+
+async def test_a_request_that_is_too_long_by_itself_cuts_nothing() -> None:
+    talk, ask = LongTalk(), Ask(Scope(new_id()))
+    instructs = {"role": "system", "content": "s" * 4_000}
+    chat, prompt = await talk.sent((instructs, *LONG[:4], *NOW_WHAT), ask)
+    assert (prompt.body, prompt.cuts) == (chat.body, False)
+    assert (talk.session.session_id, CUT) not in talk.world.hot.ledger
