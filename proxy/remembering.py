@@ -356,7 +356,7 @@ class Remembering:
         if not self._summarises(asked):
             return None, False
         window = self._parts.models.window(chat.model) or 0
-        room = window - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
+        room = window - min(chat.max_tokens or ANSWER_TOKENS_RESERVED, window // 2)  # vLLM clips a longer answer
         before = _cut_at(chat, conversation, kept.cut)
         counted = await self._too_many(chat, before, room)
         if counted is not None and not conversation.is_new and CUT not in conversation.ledger:

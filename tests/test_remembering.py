@@ -26,7 +26,7 @@ from memory.read.items import Filter
 from memory.read.ledger import Kept
 from memory.read.recall import as_candidate
 from policies.key_limits import NO_LIMITS, KeyLimits
-from proxy.cutting import members_of
+from proxy.cutting import Cut, members_of
 from proxy.identity import Ask, Credential
 from proxy.prompt import Prompt, Room, assemble, bare_prompt
 from proxy.remembering import Asked, Remembered, Remembering
@@ -369,6 +369,16 @@ async def test_a_cut_leaves_what_fits_however_few_tokens_its_characters_are() ->
     left = await Narrow().prompt_tokens(members_of(chat, prompt.cut))
     assert left is not None and left <= 1_500
     assert prompt.cuts and prompt.fits
+
+
+@pytest.mark.parametrize("most", [1_500, 1_510, 10**6])
+async def test_an_answer_that_may_take_all_of_the_window_leaves_the_last_turns(most: int) -> None:
+    talk, ask = LongTalk(), Ask(Scope(new_id()))
+    turns = tuple({**said, "content": "w" * 100} for said in (*LONG, *LONG, *LONG))
+    _, prompt = await talk.sent((*turns[:12], *NOW_WHAT), ask, max_tokens=most)
+    assert (prompt.cut, prompt.cuts) == (None, False)
+    _, prompt = await talk.sent((*turns, *NOW_WHAT), ask, max_tokens=most)
+    assert prompt.cut == Cut(0, 18)
 
 
 async def test_a_request_that_is_too_long_by_itself_cuts_nothing() -> None:
