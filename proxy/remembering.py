@@ -357,7 +357,7 @@ class Remembering:
             return None, False
         window = self._parts.models.window(chat.model) or 0
         room = window - min(chat.max_tokens or ANSWER_TOKENS_RESERVED, window // 2)  # vLLM clips a longer answer
-        before = _cut_at(chat, conversation, kept.cut)
+        before = _cut_at(chat, conversation, kept.cut or self._known_cut(asked, conversation))
         counted = await self._too_many(chat, before, room)
         if counted is not None and not conversation.is_new and CUT not in conversation.ledger:
             stored = await self._parts.ledgers.stored_cut(asked.ask.scope, conversation)
@@ -368,6 +368,13 @@ class Remembering:
             return before, False
         cut = await self._cut_behind(chat, before, counted, room, window)
         return cut, cut != before
+
+    @staticmethod
+    def _known_cut(asked: Asked, conversation: Conversation) -> Digest | None:
+        """The first message that is sent as it came with the conversation, also where its ledger was not read in time
+        or is not read at this load: else another cut would be made, and stay.
+        """
+        return newest_cut(conversation.ledger.get(CUT, b""), conversation.digests) if asked.ask.as_of is None else None
 
     async def _cut_behind(
         self, chat: ChatRequest, before: Cut | None, counted: int, room: int, window: int

@@ -387,3 +387,13 @@ async def test_a_request_that_is_too_long_by_itself_cuts_nothing() -> None:
     chat, prompt = await talk.sent((instructs, *LONG[:4], *NOW_WHAT), ask)
     assert (prompt.body, prompt.cuts) == (chat.body, False)
     assert (talk.session.session_id, CUT) not in talk.world.hot.ledger
+
+
+@pytest.mark.parametrize("unread", [Kept(fault=True), Kept()], ids=["late", "overload"])
+async def test_a_cut_stays_where_it_is_while_the_ledger_is_not_read(unread: Kept) -> None:
+    talk, ask = LongTalk(), Ask(Scope(new_id()))
+    messages: Messages = (*LONG, *NOW_WHAT)
+    _, first = await talk.sent(messages, ask)
+    messages = (*messages, {"role": "assistant", "content": "w" * 400}, *NOW_WHAT)
+    _, then = await talk.sent(messages, ask, unread=unread)
+    assert (then.cut, then.cuts) == (first.cut, False)
