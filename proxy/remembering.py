@@ -412,7 +412,9 @@ class Remembering:
         except MemoryProxyFault:
             summary = ()
         chain = conversation.digests[cut.upto]
-        if cut.upto == chat.newest_user or chain is None:
+        open_to_new = chat.placeable and not self._has_decided(asked, chat, conversation)
+        open_to_new = open_to_new and (conversation.opens or cut.upto not in kept.known)
+        if chain is None or (cut.upto == chat.newest_user and open_to_new):
             return replace(kept, owed=(*summary, *kept.owed))
         cap, before = _cap(asked), kept.blocks.get(cut.upto)
         most = SUMMARY_TOKENS_MAX if cap is None else min(cap, SUMMARY_TOKENS_MAX)

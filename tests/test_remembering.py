@@ -397,3 +397,18 @@ async def test_a_cut_stays_where_it_is_while_the_ledger_is_not_read(unread: Kept
     messages = (*messages, {"role": "assistant", "content": "w" * 400}, *NOW_WHAT)
     _, then = await talk.sent(messages, ask, unread=unread)
     assert (then.cut, then.cuts) == (first.cut, False)
+
+
+@pytest.mark.parametrize("behind", [TOOL, ()], ids=["read by the model", "sent before"])
+async def test_a_message_of_which_it_is_decided_what_stands_there_is_given_the_summary_of_what_came_before_it(
+    behind: Messages,
+) -> None:
+    talk, ask = LongTalk(), Ask(Scope(new_id()))
+    messages: Messages = (*LONG[:2], {"role": "user", "content": "w" * 1_000})
+    await talk.sent(messages, ask)
+    await talk.sent(messages, ask)
+    _, prompt = await talk.sent((*messages, *behind), ask, max_tokens=700)
+    assert (prompt.cuts, prompt.cut) == (True, Cut(0, 2))
+    assert "goats" in prompt.placed[0].text
+    _, then = await talk.sent((*messages, *(behind or TOOL)), ask, max_tokens=700)
+    assert (then.cuts, then.placed[0].text) == (False, prompt.placed[0].text)
