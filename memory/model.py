@@ -204,7 +204,7 @@ class Retrieval:
     created_at: datetime
     withdrawn: tuple[Withdrawn, ...] = ()
     left_out: tuple[int, int] | None = None  # messages from..upto that did not fit and were not sent
-    cut: bytes | None = None  # the first message behind them, where that is new, and those of other branches
+    cut: bytes | None = None  # the first message behind them, and those of other branches
     apart: bool = False  # asked as of another moment: the conversation's ledger says nothing of it
 
 

@@ -53,7 +53,7 @@ from proxy.prompt import (
     retrieval_record,
 )
 from proxy.relay import Upstream
-from proxy.remembering import Asked, MemoryParts, Remembered, Remembering, new_cut
+from proxy.remembering import Asked, MemoryParts, Remembered, Remembering
 from proxy.shedding import MemoryPlaces
 from proxy.wire.chat_request import ChatRequest, mentions_memory
 
@@ -271,7 +271,6 @@ class ChatCompletions:
             exact=self._parts.memory.rules.counter.exact,
             millis=ready.millis,
             now=asked.arrived_at,
-            new_cut=new_cut(conversation, prompt),
             apart=asked.ask.as_of is not None,
         )
 
@@ -301,7 +300,7 @@ class ChatCompletions:
         parts, asked = self._parts, ready.asked
         parts.metrics.overflow_retries.inc()
         bare = bare_prompt(ready.chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt, prompt.cut)
-        bare = replace(bare, withdrawn=prompt.withdrawn)
+        bare = replace(bare, withdrawn=prompt.withdrawn, cut_mark=prompt.cut_mark)
         head = self._head(ready, bare)
 
         async def keep(outcome: Outcome) -> None:

@@ -75,6 +75,7 @@ class Prompt:
     withdrawn: tuple[Withdrawn, ...] = ()
     cut: Cut | None = None
     cuts: bool = False  # from this request on
+    cut_mark: bytes | None = None  # where the branches of the conversation are cut, this one among them
     fits: bool = True  # else the request is too long by itself: what it was given says nothing of the next one
 
     @property
@@ -365,12 +366,9 @@ def retrieval_record(
     exact: bool,
     millis: float,
     now: datetime,
-    new_cut: bytes | None = None,
     apart: bool = False,
 ) -> Retrieval:
-    """The record of what this request was given; `new_cut` is the first message that is sent from now on, `apart`: it
-    was asked as of another moment.
-    """
+    """The record of what this request was given; `apart`: it was asked as of another moment."""
     left_out = prompt.block.left_out if prompt.block else {}
     placed = frozenset(prompt.block.memory_ids if prompt.block else ())
     return Retrieval(
@@ -390,7 +388,7 @@ def retrieval_record(
         created_at=now,
         withdrawn=prompt.withdrawn,
         left_out=(prompt.cut.start, prompt.cut.upto) if prompt.cut else None,
-        cut=new_cut,
+        cut=prompt.cut_mark,
         apart=apart,
     )
 

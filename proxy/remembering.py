@@ -17,7 +17,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.bounded import bounded_at, unheard
-from memory.chain import DIGEST_BYTES, Digest, chain
+from memory.chain import Digest, chain
 from memory.checkpoints import Restored
 from memory.config import Settings
 from memory.errors import MemoryProxyFault
@@ -26,7 +26,16 @@ from memory.keys import KeyRing
 from memory.model import Entry, Recall, Rung, Vector, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import lap
-from memory.read.conversation import CUT, CUTS_KNOWN, GIVEN, RESTORE, Conversation, Conversations, Marks, newest_cut
+from memory.read.conversation import (
+    CUT,
+    GIVEN,
+    RESTORE,
+    Conversation,
+    Conversations,
+    Marks,
+    newest_cut,
+    with_cut,
+)
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
 from memory.read.ledger import Kept, Ledgers, in_time, noted
@@ -92,6 +101,17 @@ class Remembered:
     recall: Recall
     restored: Restored = NOTHING_RESTORED
     drops: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """What of a conversation is not sent, and whether that begins with this request; `mark`: its cuts as the ledger is
+    to have them.
+    """
+
+    cut: Cut | None = None
+    is_new: bool = False
+    mark: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +331,9 @@ class Remembering:
         """The body that goes upstream, with what stands and what is new in it."""
         parts, wanted = self._parts, 0
         conversation, recall = has.conversation, has.recall
-        cut, cuts = await self._cut(asked, chat, conversation, has.kept)
-        kept = await self._behind(asked, chat, has, cut) if cuts else has.kept
+        cutting = await self._cut(asked, chat, conversation, has.kept)
+        cut = cutting.cut
+        kept = await self._behind(asked, chat, has, cut) if cutting.is_new else has.kept
         kept = replace(kept, blocks={at: one for at, one in kept.blocks.items() if not is_cut(chat, cut, at)})
         restored = has.restored
         if kept.owed or restored.candidates or any(candidate.admitted for candidate in recall.candidates):
@@ -337,10 +358,11 @@ class Remembering:
             may_place=not self._has_decided(asked, chat, conversation),
             opens=conversation.opens,
             cut=cut,
-            cuts=cuts,
+            cuts=cutting.is_new,
             restored=restored,
         )
-        return await off_loop(len(asked.body), work)
+        prompt = await off_loop(len(asked.body), work)
+        return prompt if cutting.mark is None else replace(prompt, cut_mark=cutting.mark)
 
     def _summarises(self, asked: Asked) -> bool:
         """Whether the oldest turns give way where the conversation does not fit; without that all of it is sent, and
@@ -349,32 +371,23 @@ class Remembering:
         chosen = asked.credential.limits.overflow or self._parts.settings.overflow
         return asked.ask.inserts and chosen == "summarise"
 
-    async def _cut(
-        self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept
-    ) -> tuple[Cut | None, bool]:
-        """What of the conversation is not sent since it does not fit; and whether that begins with this request."""
+    async def _cut(self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept) -> Cutting:
+        """What of the conversation is not sent since it does not fit."""
         if not self._summarises(asked):
-            return None, False
+            return Cutting()
         window = self._parts.models.window(chat.model) or 0
         room = window - min(chat.max_tokens or ANSWER_TOKENS_RESERVED, window // 2)  # vLLM clips a longer answer
-        before = _cut_at(chat, conversation, kept.cut or self._known_cut(asked, conversation))
+        cuts = _known_cuts(conversation, kept) if asked.ask.as_of is None else b""
+        before = _cut_at(chat, conversation, cuts)
         counted = await self._too_many(chat, before, room)
         if counted is not None and not conversation.is_new and CUT not in conversation.ledger:
-            stored = await self._parts.ledgers.stored_cut(asked.ask.scope, conversation)
-            if stored is not None and stored != kept.cut:
-                before = _cut_at(chat, conversation, stored)
+            stored = await self._parts.ledgers.stored_cuts(asked.ask.scope, conversation)
+            if stored and stored != cuts:
+                cuts, before = stored, _cut_at(chat, conversation, stored)
                 counted = await self._too_many(chat, before, room)
-        if counted is None:
-            return before, False
-        cut = await self._cut_behind(chat, before, counted, room, window)
-        return cut, cut != before
-
-    @staticmethod
-    def _known_cut(asked: Asked, conversation: Conversation) -> Digest | None:
-        """The first message that is sent as it came with the conversation, also where its ledger was not read in time
-        or is not read at this load: else another cut would be made, and stay.
-        """
-        return newest_cut(conversation.ledger.get(CUT, b""), conversation.digests) if asked.ask.as_of is None else None
+        cut = before if counted is None else await self._cut_behind(chat, before, counted, room, window)
+        first = conversation.digests[cut.upto] if cut is not None else None
+        return Cutting(cut, cut != before, first and with_cut(cuts, first))
 
     async def _cut_behind(
         self, chat: ChatRequest, before: Cut | None, counted: int, room: int, window: int
@@ -440,7 +453,7 @@ class Remembering:
             work = self._parts.ledgers.mark_restore(asked.ask.scope, conversation.session.session_id, b"")
             noting.append(capture.in_background(noted(work)))
         if entries or kept.found or prompt.withdrawn or prompt.cuts:
-            anew, cut = conversation.opens or prompt.cuts, new_cut(conversation, prompt)
+            anew, cut = conversation.opens or prompt.cuts, prompt.cut_mark if prompt.cuts else None
             noting.append(self._say(asked, has, entries, prompt.withdrawn, anew=anew, cut=cut))
         return noting
 
@@ -488,8 +501,16 @@ def marks_of(conversation: Conversation) -> Marks:
     return Marks(conversation.ledger.get(RESTORE), bool(conversation.ledger.get(GIVEN)))
 
 
-def _cut_at(chat: ChatRequest, conversation: Conversation, first: Digest | None) -> Cut | None:
-    """The cut before the message of a digest."""
+def _known_cuts(conversation: Conversation, kept: Kept) -> bytes:
+    """The cuts as they came with the conversation, also where its ledger was not read in time or is not read at this
+    load (else another one would be made, and stay); else as they are at hand or stored.
+    """
+    return conversation.ledger.get(CUT) or kept.found.get(CUT) or b""
+
+
+def _cut_at(chat: ChatRequest, conversation: Conversation, cuts: bytes) -> Cut | None:
+    """The cut of this branch."""
+    first = newest_cut(cuts, conversation.digests)
     return cut_at(chat, conversation.digests.index(first)) if first else None
 
 
@@ -508,10 +529,3 @@ def _sent(conversation: Conversation, summarises: bool) -> list[bytes]:
     first = newest_cut(conversation.ledger.get(CUT, b""), digests) if summarises else None
     from_here = digests.index(first) if first else 0
     return [digest for digest in digests[from_here:] if digest is not None]
-
-
-def new_cut(conversation: Conversation, prompt: Prompt) -> bytes | None:
-    """The first message that is sent from now on, and those of other branches; None where nothing was cut now."""
-    here = conversation.digests[prompt.cut.upto] if prompt.cuts and prompt.cut else None
-    others = conversation.ledger.get(CUT, b"")[: (CUTS_KNOWN - 1) * DIGEST_BYTES]
-    return None if here is None else here + others

@@ -28,7 +28,7 @@ from memory.read.recall import as_candidate
 from policies.key_limits import NO_LIMITS, KeyLimits
 from proxy.cutting import Cut, members_of
 from proxy.identity import Ask, Credential
-from proxy.prompt import Prompt, Room, assemble, bare_prompt
+from proxy.prompt import Prompt, Room, assemble, bare_prompt, retrieval_record
 from proxy.remembering import Asked, Remembered, Remembering
 from proxy.wire.chat_request import ChatRequest
 from tests.product_ledger import RULES, Store, World
@@ -412,3 +412,29 @@ async def test_a_message_of_which_it_is_decided_what_stands_there_is_given_the_s
     assert "goats" in prompt.placed[0].text
     _, then = await talk.sent((*messages, *(behind or TOOL)), ask, max_tokens=700)
     assert (then.cuts, then.placed[0].text) == (False, prompt.placed[0].text)
+
+
+async def test_a_branch_that_does_not_fit_moves_nothing_in_another_where_redis_has_lost_both() -> None:
+    talk, ask = LongTalk(), Ask(Scope(new_id()))
+    one: Messages = (*LONG, *NOW_WHAT)
+    other: Messages = (*LONG[:2], *({**said, "content": "v" * 400} for said in LONG[2:]), *NOW_WHAT)
+    _, first = await talk.sent(one, ask)
+    mark = (talk.session.session_id, CUT)
+    talk.world.store.places[mark] = talk.world.hot.ledger[mark]
+    talk.world.hot.ledger.clear()
+    talk.process()
+    await talk.sent(other, ask)
+    _, then = await talk.sent((*one, *AND_ON), ask)
+    assert (then.cut, then.cuts) == (first.cut, False)
+
+
+async def test_a_cut_is_stored_with_the_next_answer_where_the_request_that_made_it_had_none() -> None:
+    talk, ask = LongTalk(), Ask(Scope(new_id()))
+    messages: Messages = (*LONG, *NOW_WHAT)
+    await talk.sent(messages, ask)  # vLLM is away: no exchange, no record
+    _, again = await talk.sent(messages, ask)
+    assert not again.cuts
+    record = retrieval_record(
+        again, retrieval_id=new_id(), query="", config_digest="", model="", exact=True, millis=0, now=datetime.now(UTC)
+    )
+    assert record.cut == talk.world.hot.ledger[talk.session.session_id, CUT]

@@ -354,6 +354,12 @@ def newest_cut(cuts: bytes, digests: Sequence[Digest | None]) -> Digest | None:
     return next((digest for digest in reversed(digests) if digest in known), None)
 
 
+def with_cut(cuts: bytes, first: Digest) -> bytes:
+    """The cuts with that of the branch that is sent from its message `first` on; those that are there already stay."""
+    known = [cuts[at : at + DIGEST_BYTES] for at in range(0, len(cuts), DIGEST_BYTES)]
+    return cuts if first in known else b"".join((first, *known[: CUTS_KNOWN - 1]))
+
+
 def session_ref(chain_key: bytes, scope: Scope, label: str) -> SessionRef:
     """The session of a label: unique per (tenant, user, project, agent), the same from every process, no look-up."""
     return SessionRef(keyed_id(chain_key, "session", scope.user, scope.project, scope.agent, label), label)

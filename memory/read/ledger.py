@@ -31,7 +31,6 @@ from memory.read.conversation import (
     RESTORE,
     WITHDRAWN,
     Conversation,
-    newest_cut,
     scope_key,
 )
 from memory.read.entries import EntryCache, packed, print_of, unpacked
@@ -88,9 +87,8 @@ class Kept:
     `blocks` stand again, by index in `messages`; `known` are the places that it has decided about, with or without a
     block; `withdrawn` are not sent again; `owed` is to be said in the newest message whatever it asks: what has taken
     the place of something that stands, and what the client has dropped. `found` is what the hot ledger did not know,
-    `cut` the first message that is sent, where what is before it did not fit; `restore` the mark of a checkpoint that
-    was loaded and not placed yet; `given`: it was given documents. `fault`: it could not be read in time, so nothing
-    stands again.
+    `restore` the mark of a checkpoint that was loaded and not placed yet; `given`: it was given documents. `fault`: it
+    could not be read in time, so nothing stands again.
     """
 
     blocks: Mapping[int, Placed] = field(default_factory=dict)
@@ -98,7 +96,6 @@ class Kept:
     withdrawn: tuple[Withdrawn, ...] = ()
     owed: tuple[Candidate, ...] = ()
     found: Mapping[Digest, bytes] = field(default_factory=dict)
-    cut: Digest | None = None
     restore: bytes | None = None
     given: bool = False
     fault: bool = False
@@ -192,8 +189,7 @@ class Ledgers:
         }
         entries = {at: entry for at, entry in opened.items() if entry is not None}
         known = frozenset(at for at, digest in places.items() if digest in raw)
-        cut, restore = newest_cut(raw.get(CUT, b""), conversation.digests), raw.get(RESTORE) or None
-        kept = Kept(known=known, found=found, cut=cut, restore=restore, given=bool(raw.get(GIVEN)))
+        kept = Kept(known=known, found=found, restore=raw.get(RESTORE) or None, given=bool(raw.get(GIVEN)))
         if not entries and not conversation.dropped:
             return kept
         quoted = [one for entry in entries.values() for one in entry.memory_ids]
@@ -280,15 +276,15 @@ class Ledgers:
         if known or gone:
             await self._hot.note(scope, scope_key(chain_key, scope), session.session_id, known, gone, anew=anew)
 
-    async def stored_cut(self, scope: Scope, conversation: Conversation) -> Digest | None:
-        """The first message that is sent, as the store has it, for every process to know again: Redis' mark ends a day
-        after the cut, and what it knows of older messages may have been looked up since. None where nobody can say.
+    async def stored_cuts(self, scope: Scope, conversation: Conversation) -> bytes:
+        """The cuts of a conversation as the store has them, for every process to know again: Redis' mark ends a day
+        after the cut, and what it knows of older messages may have been looked up since. b"" where nobody can say.
         """
         session_id = conversation.session.session_id
         cuts = (await self._stored(scope, session_id, [CUT], at_hand=True)).get(CUT, b"")
         if cuts:
             await noted(self._mark(scope, session_id, CUT, cuts))
-        return newest_cut(cuts, conversation.digests)
+        return cuts
 
     async def mark_restore(self, scope: Scope, session_id: UUID, mark: bytes) -> None:
         """Have a conversation's next message be given what this mark says; b"": nothing any more. Raises
