@@ -471,13 +471,13 @@ class WritePath:
         return SealedRetrieval(record, captured.model, sealed)
 
     async def _ledger_nodes(self, captured: Captured, turns: Sequence[Turn]) -> tuple[LedgerNode, ...]:
-        """A node for each new chain position, with what was placed at it; in mode `read` for the block alone. Of what
-        was asked as of another moment without it.
+        """A node for each new chain position, with what was placed at it, be it by an earlier request, which was not
+        answered; in mode `read` for the block alone. Of what was asked as of another moment without it.
         """
         record = captured.retrieval if captured.retrieval and not captured.retrieval.apart else None
-        blocks = {one.chain: one for one in record.placed if not one.kept} if record else {}
-        position = {digest: index for index, digest in enumerate(captured.digests) if digest is not None}
         tokens = {turn.chain: turn.token_count for turn in turns}
+        blocks = {one.chain: one for one in record.placed if not one.kept or one.chain in tokens} if record else {}
+        position = {digest: index for index, digest in enumerate(captured.digests) if digest is not None}
         nodes = []
         for chain in dict.fromkeys((*tokens, *blocks)):
             block = blocks.get(chain)
@@ -487,10 +487,12 @@ class WritePath:
                     chain=chain,
                     position=position.get(chain, at),
                     token_count=tokens.get(chain),
-                    placed_sealed=await self._sealed_entry(captured, block.entry) if block else None,
+                    placed_sealed=await self._sealed_entry(captured, block.entry, record.retrieval_id)
+                    if record and block
+                    else None,
                     placed_sha256=hashlib.sha256(block.text.encode()).digest() if block else None,
                     placed_tokens=block.tokens if block else None,
-                    retrieval_id=block.entry.retrieval_id if block else None,
+                    retrieval_id=record.retrieval_id if record and block else None,
                     anew=block.anew if block else False,
                 )
             )
@@ -499,9 +501,10 @@ class WritePath:
             nodes.append(LedgerNode(CUT, -1, None, cut, hashlib.sha256(cut).digest(), 0, found, anew=True))
         return tuple(nodes)
 
-    async def _sealed_entry(self, captured: Captured, entry: Entry) -> bytes:
-        """An entry as the ledger reads it: bound to its conversation."""
-        return await self._sealed(captured, captured.session.session_id, "ledger", packed(entry))
+    async def _sealed_entry(self, captured: Captured, entry: Entry, first: UUID) -> bytes:
+        """An entry as the ledger reads it: bound to its conversation, and of the `first` record that there is of it."""
+        plain = packed(replace(entry, retrieval_id=first))
+        return await self._sealed(captured, captured.session.session_id, "ledger", plain)
 
     async def _sealed(self, captured: Captured, object_id: UUID, purpose: Any, plaintext: bytes) -> bytes:
         scope = captured.scope

@@ -230,6 +230,28 @@ def test_postgres_answers_where_redis_has_lost_the_ledger(own_service: OwnServic
         assert talk.sent[: len(before)] == before
 
 
+def test_postgres_has_what_was_placed_by_a_request_that_vllm_did_not_answer(
+    own_service: OwnService, upstream: str, user: str
+) -> None:
+    with own_service() as service:
+        talk = Talk(service, upstream, user)
+        talk.say("say: hello")
+        tell(service, FACT, user)
+        history = [*talk.history, turn("user", QUESTION)]
+        assert ask(service, history, user, X_Fake_Status="503").status == 503
+        talk.history = history
+        assert int(talk.again().memory("kept") or 0) > 0
+        before = talk.sent
+        assert "Lofthus" in before[2]["content"]
+        service.settle()
+        flushed(service)
+        service.stop()
+        service.restart()  # and the process has lost what it had at hand
+        ask(service, "say: warm", f"{user}-other")
+        talk.say("say: on")
+        assert talk.sent[: len(before)] == before
+
+
 def test_a_tool_loop_goes_on_with_its_block_where_redis_has_lost_it(
     own_service: OwnService, upstream: str, user: str
 ) -> None:
