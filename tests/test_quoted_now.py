@@ -19,7 +19,7 @@ from memory.keys import KeyRing
 from memory.model import Entry, IndexRow, Quoted, Scope, ScopeVersion, SessionRef, Shown, Withdrawn
 from memory.read.conversation import WITHDRAWN, Conversation
 from memory.read.entries import print_of
-from memory.read.hot import HotScope, HotScopes, as_stored
+from memory.read.hot import HotScope, HotScopes, as_stored, item_of
 from memory.read.index import ScopeIndex
 from memory.read.items import Filter
 from memory.read.ledger import Ledgers
@@ -299,3 +299,33 @@ async def test_a_block_that_is_let_go_of_while_it_is_noted_is_not_said_to_redis(
     table.arrives.set()
     await noting
     assert world.hot.ledger == {(session.session_id, bare): b"", (session.session_id, gone): WITHDRAWN}
+
+
+class Corrected(Store):
+    """A store in which each memory has taken the place of the one before it."""
+
+    def __init__(self, *said: IndexRow) -> None:
+        super().__init__(rows={one.memory_id: one for one in said})
+        self.after = dict(zip([one.memory_id for one in said], [one.memory_id for one in said[1:]], strict=False))
+
+    async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
+        found = await super().standing(tenant, scope_ids, memory_ids)
+        return [replace(one, successor=self.after.get(one.row.memory_id)) for one in found]
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_what_was_corrected_more_than_once_between_two_turns_is_owed_as_it_holds(times: int) -> None:
+    towns = ["Trondheim", "Bergen", "Oslo", "Molde"][: times + 1]
+    said = [row(f"user lives in {town}", unit(1, 0, 0, 0), kind="semantic") for town in towns]
+    world, store = World(), Corrected(*said)
+    hot = HotScope(ScopeIndex(DIM), versions={1: 1}, visibility={1: "own"})
+    hot.index.put(item_of(said[-1]))
+    ledgers = Ledgers(world.hot, store, cast(Any, Held(hot)), world.keys, Metrics(), as_stored, str)
+    session, place = SessionRef(new_id(), "s"), Digest(bytes(32))
+    quoted = Shown(said[0].memory_id, 1, print_of(said[0].content))
+    entry = Entry("<memory>Trondheim</memory>", 4, (quoted,), "internal", new_id())
+    kept_there = {place: await ledgers.sealed(world.scope, session, entry)}
+    conversation = Conversation(session, (place,), None, False, {1: 1}, False, ledger=kept_there)
+    for _ in range(2):
+        kept = await ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW)
+        assert [one.content for one in kept.owed] == [said[-1].content]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Protocol
@@ -44,6 +44,8 @@ from policies.ledger import Standing, Withdrawal, is_final, withdrawal
 log: Final = logging.getLogger("memory_proxy.ledger")
 CONFIRM_S: Final = 0.06
 """How long an index may take to be confirmed before it answers as it is: half of what `ledger.deadline_ms` gives."""
+SUCCESSORS_FOLLOWED: Final = 8
+"""What was quoted is corrected seldom more often between two turns."""
 DROPPED: Final = "sums up what the client has dropped of this conversation"
 REPLACES: Final = "has taken the place of what this conversation was given"
 
@@ -344,24 +346,42 @@ class Ledgers:
     async def _law_by(self, hot: HotScope | None, scope: Scope, memory_ids: Sequence[UUID], where: Filter) -> LawOfNow:
         """The same by this index; None: by the store."""
         items: dict[UUID, IndexItem] = {}
-        quoted: dict[UUID, Quoted] = {}
         if hot is not None:
             items = {one: item for one in memory_ids if (item := hot.index.held(one)) is not None}
-            here = ((one, hot.quoted.get(one)) for one in memory_ids if one not in items)
-            quoted = {one: found for one, found in here if found is not None}  # rows that are put take some out
             where, scope_ids = where.among(hot.visibility), list(hot.versions)
         else:
             visible = await self._store.visible_scopes(scope)
             where, scope_ids = where.among({v.scope_id: v.visibility for v in visible}), [v.scope_id for v in visible]
-        missing = sorted(
-            {one for one in memory_ids if one not in items and one not in quoted and not is_words(one)}, key=str
-        )
-        read_at = hot.versions if hot is not None else None
-        rows = await self._store.standing(scope.tenant, scope_ids, missing) if missing else ()
-        found = {one.row.memory_id: one for one in rows}
-        if hot is not None and hot.versions is read_at and not hot.lock.locked():
-            hot.quoted |= found  # else it may be of before what was just caught up
-        return LawOfNow(items, quoted | found, where, tuple(scope_ids), hot)
+        missing = {one for one in memory_ids if one not in items and not is_words(one)}
+        quoted = await self._quoted(hot, scope, scope_ids, missing)
+        return LawOfNow(items, quoted, where, tuple(scope_ids), hot)
+
+    async def _quoted(
+        self, hot: HotScope | None, scope: Scope, scope_ids: Sequence[int], memory_ids: Set[UUID]
+    ) -> dict[UUID, Quoted]:
+        """These memories as the store has them; and beside an index what has taken the place of each and was itself
+        replaced since, up to what holds now.
+        """
+        known: dict[UUID, Quoted] = {}
+        wanted, asked = memory_ids, set(memory_ids)
+        for _ in range(SUCCESSORS_FOLLOWED):
+            if hot is not None:  # rows that are put take some out
+                known |= {one: found for one in wanted if (found := hot.quoted.get(one)) is not None}
+            if missing := sorted(wanted - known.keys(), key=str):
+                read_at = hot.versions if hot is not None else None
+                rows = await self._store.standing(scope.tenant, scope_ids, missing)
+                found_now = {one.row.memory_id: one for one in rows}
+                if hot is not None and hot.versions is read_at and not hot.lock.locked():
+                    hot.quoted |= found_now  # else it may be of before what was just caught up
+                known |= found_now
+            if hot is None:
+                break
+            after = {one.successor for one in known.values() if one.successor is not None} - asked
+            wanted = {one for one in after if hot.index.held(one) is None}
+            asked |= wanted
+            if not wanted:
+                break
+        return known
 
     async def _dropped(
         self, scope: Scope, conversation: Conversation, law: LawOfNow, now: datetime
@@ -454,8 +474,13 @@ def _replacing(kept: Kept, law: LawOfNow, digests: Sequence[Digest | None], now:
     for memory_id in sorted(kept.memory_ids, key=str):
         item, gone = law.items.get(memory_id), law.quoted.get(memory_id)
         after = index.replacing(item.event_ids) if item is not None else []
-        if gone is not None and gone.successor is not None and (successor := index.held(gone.successor)) is not None:
-            after.append(successor)
+        for _ in range(SUCCESSORS_FOLLOWED):
+            if gone is None or gone.successor is None:
+                break
+            if (successor := index.held(gone.successor)) is not None:
+                after.append(successor)
+                break
+            gone = law.quoted.get(gone.successor)
         for one in after:
             if one.memory_id not in told and _may_be_given(one, law, now):
                 found[one.memory_id] = one
