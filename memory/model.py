@@ -149,7 +149,8 @@ class Entry:
 class Placed:
     """A block that went into the prompt: at which message, which bytes, made of which memories.
 
-    `since`: the retrieval that placed it first; None: this one.
+    `since`: the retrieval that placed it first; None: this one. `stood`: how many of its memories, the last ones, stood
+    there before, with how many tokens; what came before it does not fit and is summed up in front of them.
     """
 
     position: int
@@ -157,6 +158,18 @@ class Placed:
     entry: Entry
     since: UUID | None = None
     anew: bool = False  # it takes the place of what an earlier attempt at this message was given
+    stood: int = 0
+    stood_tokens: int = 0
+
+    @property
+    def new_ids(self) -> tuple[UUID, ...]:
+        """The memories that this request placed in it."""
+        return () if self.kept else self.memory_ids[: len(self.memory_ids) - self.stood]
+
+    @property
+    def new_tokens(self) -> int:
+        """The tokens that this request placed in it."""
+        return 0 if self.kept else self.tokens - self.stood_tokens
 
     @property
     def kept(self) -> bool:

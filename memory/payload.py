@@ -176,6 +176,8 @@ def _retrieval(raw: dict[str, Any] | None) -> Retrieval | None:
             entry=_entry(p["entry"]),
             since=UUID(p["since"]) if p["since"] else None,
             anew=p["anew"],
+            stood=p.get("stood", 0),  # an older proxy says neither
+            stood_tokens=p.get("stood_tokens", 0),
         )
         for p in raw["placed"]
     )

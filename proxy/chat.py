@@ -407,7 +407,7 @@ class ChatCompletions:
         metrics = self._parts.metrics
         if sent.count:
             metrics.injected_memories.inc(sent.count)
-            metrics.injected_tokens.inc(sum(one.tokens for one in sent.newly_placed))
+            metrics.injected_tokens.inc(sum(one.new_tokens for one in sent.placed))
         for placed in sent.placed:
             metrics.ledger("kept" if placed.kept else "placed", 1, placed.tokens)
 

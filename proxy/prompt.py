@@ -81,12 +81,12 @@ class Prompt:
     @property
     def count(self) -> int:
         """Memories newly placed."""
-        return sum(len(one.memory_ids) for one in self.placed if not one.kept)
+        return sum(len(one.new_ids) for one in self.placed)
 
     @property
     def kept(self) -> int:
         """Memories that stand again."""
-        return sum(len(one.memory_ids) for one in self.placed if one.kept)
+        return sum(len(one.memory_ids) for one in self.placed) - self.count
 
     @property
     def tokens(self) -> int:
@@ -272,16 +272,17 @@ def summed_up(
     if not block.text:
         return before
     entry = entry_of(block, retrieval_id)
-    if before is not None:
-        old = before.entry
-        entry = Entry(
-            text=entry.text + old.text,
-            tokens=entry.tokens + old.tokens,
-            shown=(*entry.shown, *old.shown),
-            sensitivity=derived_sensitivity(map(Sensitivity, (entry.sensitivity, old.sensitivity))).value,
-            retrieval_id=retrieval_id,
-        )
-    return Placed(position, chain, entry, anew=True)
+    if before is None:
+        return Placed(position, chain, entry, anew=True)
+    old = before.entry
+    both = Entry(
+        text=entry.text + old.text,
+        tokens=entry.tokens + old.tokens,
+        shown=(*entry.shown, *old.shown),
+        sensitivity=derived_sensitivity(map(Sensitivity, (entry.sensitivity, old.sensitivity))).value,
+        retrieval_id=retrieval_id,
+    )
+    return Placed(position, chain, both, anew=True, stood=len(old.shown), stood_tokens=old.tokens)
 
 
 def _reason(recall: Recall, kept: Kept, room: Room, block: Block, restored: Restored) -> Reason | None:

@@ -341,7 +341,7 @@ class Remembering:
             sections = {one.section for one in restored.candidates}
             most += PERSONA_TOKENS_MAX if "persona" in sections else 0
             most += parts.settings.checkpoint.tokens_max if sections - {"persona", "given"} else 0
-            new = sum(one.tokens for one in kept.blocks.values() if not one.kept)
+            new = sum(one.new_tokens for one in kept.blocks.values())
             wanted = most if cap is None else max(0, min(most, cap - new))
         room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models, cut)
         newest = chat.newest_user

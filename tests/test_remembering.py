@@ -438,3 +438,21 @@ async def test_a_cut_is_stored_with_the_next_answer_where_the_request_that_made_
         again, retrieval_id=new_id(), query="", config_digest="", model="", exact=True, millis=0, now=datetime.now(UTC)
     )
     assert record.cut == talk.world.hot.ledger[talk.session.session_id, CUT]
+
+
+async def test_what_stood_where_a_summary_is_placed_is_kept_and_no_new_memory() -> None:
+    talk, ask = LongTalk(), Ask(Scope(new_id()), budget=300)
+    boat = row("My boat is called Halcyon.", unit(1, 0, 0, 0))
+    talk.world.store.rows = {one.memory_id: one for one in (row("They spoke of goats.", unit(1, 0, 0, 0)), boat)}
+    first = LONG[:7]
+    chat = ChatRequest.parse(json.dumps({"messages": list(first)}).encode())
+    there = assemble(
+        chat, Recall((as_candidate(item_of(boat)),), "full"), Kept(), Room(10_000), RULES,
+        chain=chain(b"k" * 32, list(first))[-1], retrieval_id=new_id(), salt=None,
+    ).newly_placed[0]  # fmt: skip
+    await talk.world.ledgers.note(ask.scope, talk.session, {there.chain: there.entry}, {}, [])
+    _, prompt = await talk.sent((*LONG, *NOW_WHAT), ask)
+    assert (prompt.cut, "goats" in prompt.body.decode(), "Halcyon" in prompt.body.decode()) == (Cut(0, 6), True, True)
+    assert (prompt.count, prompt.kept) == (1, 1)
+    assert prompt.placed[0].new_ids == prompt.placed[0].memory_ids[:1]
+    assert prompt.placed[0].new_tokens == prompt.tokens - there.tokens

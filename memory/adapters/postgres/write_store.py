@@ -361,8 +361,4 @@ def _refused(scope_id: ScopeId, commit: Commit) -> Committed:
 
 def _injected(retrieval: SealedRetrieval | None) -> list[UUID]:
     """The memories that a request was newly given, each once, in order."""
-    return (
-        sorted({one for placed in retrieval.record.placed if not placed.kept for one in placed.memory_ids})
-        if retrieval
-        else []
-    )
+    return sorted({one for placed in retrieval.record.placed for one in placed.new_ids}) if retrieval else []
