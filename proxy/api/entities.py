@@ -74,20 +74,25 @@ class EntityCalls:
         parameters(request, ())
         return _answer(await self.kept(caller, await body_as(request, EntityAsked)))
 
-    async def kept(self, caller: Caller, asked: EntityAsked, copy: Copy | None = None) -> Entity:
-        """Keep one, under these ids where they are given."""
+    async def kept(
+        self, caller: Caller, asked: EntityAsked, copy: Copy | None = None, here: Entity | None = None
+    ) -> Entity:
+        """Keep one, under these ids where they are given; what is said is said of who is `here`, learnt before."""
         holder = await self._holder(caller)
         require_writable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         told = Told(asked.name, asked.type, asked.aliases, asked.properties, asked.facets, asked.notes)
-        entity_id = copy.record_id if copy else new_id()
+        entity_id = here.entity_id if here else copy.record_id if copy else new_id()
         new = await self._new(caller, entity_id, told, asked.sensitivity, namesake=asked.namesake)
         new = replace(new, memory=copy.memory(new.memory)) if copy else new
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
-        note = _note(caller, "add", [new.entity_id])
-        made = await self._parts.entities.add(
-            caller.scope, subject, new, caller.actor, now=caller.now, note=note, seen=_seen_by(caller, holder)
-        )
-        await self._changed(caller, "added")
+        what, seen = ("change" if here else "add"), _seen_by(caller, holder)
+        store, by, at = self._parts.entities, caller.actor, caller.now
+        note = _note(caller, what, [new.entity_id])
+        if here:
+            made = await store.change(caller.scope, subject, here.version, new, by, now=at, note=note, seen=seen)
+        else:
+            made = await store.add(caller.scope, subject, new, by, now=at, note=note, seen=seen)
+        await self._changed(caller, "changed" if here else "added")
         return made
 
     async def list(self, request: web.Request) -> web.Response:

@@ -54,17 +54,20 @@ async def record_lines(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
 
 
 async def _entities(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIterator[list[Line]]:
-    item, cursor, ids = _item_in(scope), None, list[UUID]()
+    item, cursor, ids, learnt = _item_in(scope), None, list[UUID](), dict[UUID, Entity]()
     while True:
         page = await parts.entities.page(scope, limit=_PAGE_ROWS, cursor=cursor, types=TYPES)
         seen = readable(holder, page.rows, item)
         yield [entity_line(one) for one in seen if one.card_id is not None and not one.hidden]
         ids += [one.entity_id for one in seen]
+        learnt |= {one.entity_id: one for one in seen if one.card_id is None}
         if (cursor := page.next_cursor) is None:
             break
     for first in range(0, len(ids), _PAGE_ROWS):
         async for ties in _ties(parts, scope, ids[first : first + _PAGE_ROWS]):
-            yield [relationship_line(one) for one in readable(holder, ties, item) if not one.learnt]
+            kept = [one for one in readable(holder, ties, item) if not one.learnt]
+            ends = [learnt.pop(end) for one in kept for end in (one.source, one.target) if end in learnt]
+            yield [*map(entity_line, ends), *map(relationship_line, kept)]
 
 
 async def _ties(parts: OwnParts, scope: Scope, ids: Sequence[UUID]) -> AsyncIterator[Sequence[Relationship]]:
@@ -116,7 +119,9 @@ def persona_line(one: Persona) -> Line:
 
 
 def entity_line(one: Entity) -> Line:
-    """A person or a thing that somebody wrote of; those that are merged into it by their names."""
+    """A person or a thing that somebody wrote of, those that are merged into it by their names; or that is learnt, and
+    named by a tie that somebody wrote.
+    """
     card: Mapping[str, Any] = (one.card.properties or {}) if one.card else {}
     facets: Mapping[str, str] = (one.card.facets or {}) if one.card else {}
     return _line(
@@ -129,8 +134,9 @@ def entity_line(one: Entity) -> Line:
         facets=dict(facets),
         notes=one.card.notes if one.card else "",
         namesake=bool(one.ambiguous),
+        learnt=True if one.card_id is None else None,
         sensitivity=one.sensitivity,
-        memory_id=str(one.card_id),
+        memory_id=str(one.card_id or one.named_by[0]),
         created_at=to_rfc3339(one.created_at),
     )
 

@@ -17,6 +17,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from memory.audit import noted
+from memory.entities import Entity
 from memory.errors import NotFound, Refused, StoreUnavailable
 from memory.model import Unless
 from policies.checkpoint import may_become
@@ -54,6 +55,7 @@ class RecordTaker:
         self._personas, self._entities, self._saving = PersonaCalls(parts), EntityCalls(parts), Saving(parts)
         self._tasks = TaskCalls(parts, Labels(parts.records))
         self._waited: set[str] = set()  # tasks that were put off once, until all checkpoints have come
+        self._known_here: dict[str, UUID] = {}  # by the ids that they had, those who were here under other ids
         self._take: Final[dict[str, Callable[[dict[str, Any]], Awaitable[None]]]] = {
             "persona": self._persona,
             "entity": self._entity,
@@ -83,10 +85,12 @@ class RecordTaker:
 
     async def _entity(self, value: dict[str, Any]) -> None:
         line = validated(EntityLine, {**_without(value, "of"), "type": value.get("of")})
-        copy = await self._new(line)
-        if copy is None:
+        copy, here = await self._new(line), await self._called_so(line)
+        if here is not None:
+            self._known_here[line.id] = here.entity_id
+        if copy is None or (here is not None and line.learnt):
             return
-        await self._entities.kept(self._caller, _asked(EntityAsked, line), copy)
+        await self._entities.kept(self._caller, _asked(EntityAsked, line), copy, here)
 
     async def _relationship(self, value: dict[str, Any]) -> None:
         line = validated(RelationshipLine, {**_without(value, "tie"), "type": value.get("tie")})
@@ -170,9 +174,18 @@ class RecordTaker:
         label = self._caller.kept(session) if session is not None else None
         return await self._parts.forgets.unless(self._caller.scope, ids, label, happened or self._caller.now)
 
+    async def _called_so(self, line: EntityLine) -> Entity | None:
+        """The one here that has the line's name, where the line is that one's card, or either is only learnt."""
+        scope, hide = self._caller.scope, self._caller.credential.hide
+        named = [one for one in await self._parts.entities.named(scope, hide(line.name)) if one.type == line.type]
+        cards = {UUID(line.memory_id), copy_of(scope, UUID(line.id)).memory_id, None}
+        is_same = len(named) == 1 and (line.learnt or named[0].card_id in cards)
+        return named[0] if is_same else None
+
     async def _entity_here(self, named: str) -> str:
-        """The entity that a line names, by its id or that of its copy. Raises NotYet."""
+        """The entity that a line names, by its id, that of its copy or that of who was here. Raises NotYet."""
         ids = _ids_of(self._caller, named)
+        ids += [self._known_here[named]] if named in self._known_here else []
         found = {one.entity_id for one in await self._parts.entities.some(self._caller.scope, ids)}
         return _first(ids, found, "an entity")
 

@@ -45,7 +45,9 @@ class PersonaLine(_Exported, PersonaAsked):
 
 
 class EntityLine(_Exported, EntityAsked):
-    """A person or a thing."""
+    """A person or a thing. `learnt`: nobody has written of it, but ties name it."""
+
+    learnt: bool = False
 
     name: _Name
     aliases: list[_Name] = Field(default_factory=list, max_length=64 * ALIASES_MAX)

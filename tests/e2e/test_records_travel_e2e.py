@@ -124,6 +124,35 @@ def test_a_task_is_taken_without_a_checkpoint_that_does_not_come(api: Api, other
     assert [one["checkpoint"] for one in other.get("/memory/v1/tasks").json["data"]] == [None, None]
 
 
+def test_a_tie_to_whom_was_learnt_travels_and_a_card_finds_who_was_learnt_there(
+    service: Service, user: str, api: Api, other: Api
+) -> None:
+    ask(service, "My sister Anna came by yesterday. She works at Globex.\nsay: Nice.", user)
+    service.settle()
+    known = {one["name"]: one for one in api.get("/memory/v1/entities").json["data"]}
+    boat = make(api, "POST", "entities", {"name": "Marjolein", "type": "other"})
+    for source, target in ((known["user"], boat), (boat, known["Anna"])):
+        make(api, "POST", "relationships", {"source": source["id"], "type": "near", "target": target["id"]})
+    ana = api.call("PATCH", f"/memory/v1/entities/{known['Anna']['id']}", {"notes": "Sails too."}, If_Match="1")
+    assert ana.status == 200, ana.body
+    everything = api.get("/memory/v1/export").lines
+    turns, lines = [[one for one in everything if (one["type"] in RECORDS) is of] for of in (False, True)]
+    assert sorted(one["name"] for one in lines if one["type"] == "entity") == ["Anna", "Marjolein", "user"]
+    assert send(other, turns)[0] == []
+    service.settle()
+    for taken in (lines, lines[::-1]):
+        assert send(other, taken) == ([], {"accepted": 5, "done": 5, "failed": 0, "complete": True})
+        there = other.get("/memory/v1/entities").json["data"]
+        assert sorted(one["name"] for one in there) == sorted([*known, "Marjolein"]), "nobody is there twice"
+        assert said(records(other)) == said(lines)
+    assert next(one for one in there if one["name"] == "Anna")["notes"] == "Sails too."
+    fresh = Api(service.url, f"{user}-3")
+    assert send(fresh, lines) == ([], {"accepted": 5, "done": 5, "failed": 0, "complete": True})
+    assert send(fresh, turns)[0] == []
+    service.settle()
+    assert sorted(one["name"] for one in fresh.get("/memory/v1/entities").json["data"]) == sorted([*known, "Marjolein"])
+
+
 def test_an_export_adds_nothing_where_it_came_from(api: Api) -> None:
     furnished(api)
     before = api.get("/memory/v1/export")
