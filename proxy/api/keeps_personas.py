@@ -19,9 +19,17 @@ class KeepsPersonas(Protocol):
         """Keep it under its name. Raises Conflict, TooLarge."""
 
     async def change(
-        self, scope: Scope, subject_id: UUID, version: int, new: NewPersona, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        version: int,
+        new: NewPersona,
+        *,
+        now: datetime,
+        note: Note,
+        lowers: bool = False,
     ) -> Persona:
-        """The next version. Raises NotFound, Conflict."""
+        """The next version; it may be less sensitive where it `lowers` the label. Raises NotFound, Conflict."""
 
     async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
         """Hide it. Raises NotFound."""

@@ -106,8 +106,10 @@ class PersonaCalls:
         interests = asked.interests if "interests" in given else known.interests
         new = await self._made(caller, name, facets, description, interests, sensitivity)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
-        note = _note(caller, "change", name)
-        made = await self._parts.personas.change(caller.scope, subject, version, new, now=caller.now, note=note)
+        note, lowers = _note(caller, "change", name), "sensitivity" in given
+        made = await self._parts.personas.change(
+            caller.scope, subject, version, new, now=caller.now, note=note, lowers=lowers
+        )
         await self._changed(caller, "changed")
         return _shown(made)
 

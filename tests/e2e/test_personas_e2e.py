@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.talk import ask, turn
+from tests.e2e.talk import ask, rows, turn
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service
 
@@ -178,3 +178,23 @@ def test_the_command_line_keeps_and_shows_them(service: Service, user: str) -> N
     assert run("delete", "desk").returncode == 0 and run("show", "desk").returncode == 1
     assert run("undelete", "desk").returncode == 0
     assert run("save", "x", "--tone", "loud").returncode == 2
+
+
+async def test_what_was_said_before_is_sealed_too_where_a_persona_becomes_confidential(
+    service: Service, user: str
+) -> None:
+    words = {"name": "board", "description": "Knows of the Halcyon merger."}
+    made = call(service, user, "POST", body=words)
+    call(service, user, "PATCH", "/board", {"facets": {"tone": "dry"}}, If_Match="1")
+    raised = call(service, user, "PATCH", "/board", {"sensitivity": "confidential"}, If_Match="2")
+    assert (raised["sensitivity"], raised["version"]) == ("confidential", 3)
+    stored = await rows(
+        service,
+        "SELECT content, sensitivity FROM memory_versions WHERE memory_id = $1::text::uuid ORDER BY version",
+        made["memory_id"],
+    )
+    assert [row["sensitivity"] for row in stored] == ["confidential"] * 3
+    assert not any("merger" in row["content"] for row in stored)
+    assert "merger" in call(service, user, "GET", "/board")["text"]
+    lowered = call(service, user, "PATCH", "/board", {"sensitivity": "public"}, If_Match="3")
+    assert lowered["sensitivity"] == "public" and "merger" in lowered["text"]

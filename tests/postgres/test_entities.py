@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -14,12 +14,13 @@ import pytest
 from memory.adapters.postgres import entity_store
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.entity_store import EntityStore
+from memory.adapters.postgres.records import Records
 from memory.audit import Note, noted
 from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationship
 from memory.errors import Conflict
 from memory.ids import new_id
 from memory.model import NewMemory, Scope
-from memory.stored import Page
+from memory.stored import MemoryChange, Page
 from policies.entity import Told
 from policies.gate import Holder
 from policies.labels import Integrity, Sensitivity
@@ -54,11 +55,15 @@ class Held:
     """A store of people and things."""
 
     store: EntityStore
+    records: Records
     scope: Scope
 
-    async def add(self, name: str) -> UUID:
+    def new(self, name: str) -> NewEntity:
         card = memory(f"{name} (host).", {CARD: {"name": name, "type": "host"}})
-        new = NewEntity(new_id(), Told(name, "host"), card, False)
+        return NewEntity(new_id(), Told(name, "host"), card, False)
+
+    async def add(self, name: str) -> UUID:
+        new = self.new(name)
         return (await self.store.add(self.scope, SUBJECT, new, "open", now=T0, note=self.note())).entity_id
 
     async def tie(self, source: UUID, target: UUID, what: str = "feeds") -> Relationship:
@@ -78,7 +83,8 @@ async def held(postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> Async
     monkeypatch.setattr(entity_store, "EDGES_MAX", 3)
     async with stores(postgres) as made:
         audit = AuditLog(made.database, key_of)
-        yield Held(EntityStore(made.database, made.scopes, postgres.embeddings, audit), made.scope())
+        store = EntityStore(made.database, made.scopes, postgres.embeddings, audit)
+        yield Held(store, Records(made.database, made.scopes, postgres.embeddings), made.scope())
 
 
 async def test_a_tie_is_answered_beyond_what_a_hop_looks_at(held: Held) -> None:
@@ -86,6 +92,17 @@ async def test_a_tie_is_answered_beyond_what_a_hop_looks_at(held: Held) -> None:
     for other in others:
         made = await held.tie(hub, other)
         assert (made.source, made.target) == (hub, other)
+
+
+async def test_a_card_that_was_raised_while_it_was_being_changed_is_not_lowered(held: Held) -> None:
+    known = await held.store.one(held.scope, await held.add("quay"))
+    assert known.card_id is not None
+    change = MemoryChange(sensitivity="confidential")
+    await held.records.patch_memory(held.scope, known.card_id, 1, change, T0)
+    read_before = replace(held.new("quay seven"), entity_id=known.entity_id)
+    what = {"now": T0, "note": held.note()}
+    made = await held.store.change(held.scope, SUBJECT, known.version, read_before, "open", **what)
+    assert (made.name, made.sensitivity) == ("quay seven", "confidential")
 
 
 async def test_a_merge_closes_no_circle_where_there_can_be_none(held: Held) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from memory.adapters.postgres import batch, rows
+from memory.adapters.postgres.classify import classify
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.queries import Query
@@ -22,6 +23,7 @@ from memory.adapters.postgres.rows import Place
 from memory.errors import Conflict, NotFound
 from memory.model import NewMemory, Unless
 from memory.stored import Digests
+from policies.labels import Sensitivity, derived_sensitivity, is_sealed
 from policies.lifetime import UNDO
 
 Collection = Literal["checkpoint", "persona", "task", "entity", "artifact"]
@@ -78,14 +80,35 @@ async def add_own_version(
 
 
 async def add_next_version(
-    tx: Transaction, place: Place, memory_id: UUID, memory: NewMemory, *, changed: int, add_embedding: Query
+    tx: Transaction,
+    place: Place,
+    memory_id: UUID,
+    memory: NewMemory,
+    *,
+    changed: int,
+    add_embedding: Query,
+    lowers: bool = False,
 ) -> None:
-    """The next version of a record's memory in place of the one in force, told to the feed."""
+    """The next version of a record's memory in place of the one in force, told to the feed. What a person has set of
+    that one stays: weight, end, a rejection and, but where this `lowers` it, its label. A higher one is that of every
+    version.
+    """
     card_id = UUID(int=memory_id.int)
-    at = await tx.value("current_version_of", place.tenant, card_id)
+    known = (await standing_by_id(tx, place.tenant, place.scope_id, [card_id]))[card_id]
+    label, was = memory.sensitivity, Sensitivity(known["sensitivity"])
+    kept = replace(
+        memory,
+        memory_id=card_id,
+        sensitivity=label if lowers else derived_sensitivity((label, was)),
+        importance=known["importance"],
+        expires_at=known["expires_at"],
+        validation_status="rejected" if known["validation_status"] == "rejected" else memory.validation_status,
+    )
     await tx.run("close_version", place.tenant, card_id, place.now)
-    await add_own_version(tx, place, replace(memory, memory_id=card_id), at + 1, add_embedding=add_embedding)
-    await tx.run("point_memory", place.tenant, card_id, at + 1, changed)
+    await add_own_version(tx, place, kept, known["version"] + 1, add_embedding=add_embedding)
+    await tx.run("point_memory", place.tenant, card_id, known["version"] + 1, changed)
+    if is_sealed(kept.sensitivity) and kept.sensitivity is not was:
+        await classify(tx, place, card_id, kept.sensitivity, changed)
     await announce(tx, place.tenant, place.scope_id, "updated", [card_id], by="api", at=place.now)
 
 

@@ -70,9 +70,19 @@ class PersonaStore:
         return await self.one(scope, new.name)
 
     async def change(
-        self, scope: Scope, subject_id: UUID, version: int, new: NewPersona, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        version: int,
+        new: NewPersona,
+        *,
+        now: datetime,
+        note: Note,
+        lowers: bool = False,
     ) -> Persona:
-        """The next version of the persona of this name. Raises NotFound, Conflict."""
+        """The next version of the persona of this name; it may be less sensitive where it `lowers` the label. Raises
+        NotFound, Conflict.
+        """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -83,9 +93,8 @@ class PersonaStore:
                 )
             persona_id = UUID(int=known["persona_id"].int)
             place = Place(scope.tenant, scope_id, subject_id, persona_id, now)
-            await add_next_version(
-                tx, place, known["memory_id"], new.memory, changed=changed, add_embedding=self._add_embedding
-            )
+            embeds, card_id = self._add_embedding, known["memory_id"]
+            await add_next_version(tx, place, card_id, new.memory, changed=changed, add_embedding=embeds, lowers=lowers)
             await tx.run("change_persona", scope.tenant, persona_id, version + 1, dict(new.facets), now)
             await witness(tx)
         return await self.one(scope, new.name)
