@@ -1,7 +1,7 @@
 """Pages of the web as documents: pages in, staged uploads out, which a memory worker cuts, embeds and stores.
 
 A page's name is its URL, so that a page fetched again is the document's next version: what it says still keeps its ids
-and vectors. Its chunks have the integrity `web` and the time at which the page was fetched. Raises RateLimited and
+and vectors. It takes no file's place: where one has that name it gets another. Its chunks have the integrity `web` and the time at which the page was fetched. Raises RateLimited and
 StoreUnavailable.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol
 from uuid import UUID
@@ -19,6 +19,7 @@ from memory import document_payload
 from memory.audit import Note, noted
 from memory.documents import FileFacts, Parsed, Upload
 from memory.envelope import Binding, seal
+from memory.errors import Conflict
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Scope
@@ -49,7 +50,7 @@ class Stages(Protocol):
         may: Callable[[Sensitivity], None] = ...,
     ) -> UUID:
         """Keep one in place of what has its name, where `may` raises nothing of the label of that; its document's id.
-        Raises RateLimited, StoreUnavailable.
+        Raises RateLimited, StoreUnavailable, Conflict for a page of the web where that is a file.
         """
 
 
@@ -92,7 +93,11 @@ class WebDocuments:
             sealed=sealed,
         )
         note = noted(scope.tenant, actor, "outside.keep", why=page.why, ids=[upload_id], at=now)
-        return await self.store.stage(scope, upload, waiting_max=self.waiting_max, now=now, note=note)
+        try:
+            return await self.store.stage(scope, upload, waiting_max=self.waiting_max, now=now, note=note)
+        except Conflict:
+            beside = replace(upload, name=name_of(f"{upload.name} (web)"))
+            return await self.store.stage(scope, beside, waiting_max=self.waiting_max, now=now, note=note)
 
 
 def name_of(url: str) -> str:

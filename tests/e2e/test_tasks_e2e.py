@@ -300,7 +300,7 @@ def test_what_is_split_over_the_words_of_a_task_is_read_together(service: Servic
 def test_what_a_person_set_of_a_tasks_memory_stays_when_the_task_changes(service: Service, user: str) -> None:
     made = call(service, user, "POST", body={"tasks": [{"title": "Caulk the ferry's hull"}]})["data"][0]
     path, who = f"/memory/v1/memories/{made['memory_id']}", {"X_Memory_User": user}
-    set_ = {"importance": 0.9, "expires_at": "2999-01-02T00:00:00Z", "validation_status": "rejected"}
+    set_: dict[str, Any] = {"importance": 0.9, "expires_at": "2999-01-02T00:00:00Z", "validation_status": "rejected"}
     assert service.call("PATCH", path, set_, If_Match="1", **who)["version"] == 2
     assert call(service, user, "PATCH", f"/{made['id']}", {"status": "done"}, If_Match="1")["status"] == "done"
     now = service.call("GET", path, **who)

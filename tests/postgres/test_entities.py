@@ -100,8 +100,8 @@ async def test_a_card_that_was_raised_while_it_was_being_changed_is_not_lowered(
     change = MemoryChange(sensitivity="confidential")
     await held.records.patch_memory(held.scope, known.card_id, 1, change, T0)
     read_before = replace(held.new("quay seven"), entity_id=known.entity_id)
-    what = {"now": T0, "note": held.note()}
-    made = await held.store.change(held.scope, SUBJECT, known.version, read_before, "open", **what)
+    note = held.note()
+    made = await held.store.change(held.scope, SUBJECT, known.version, read_before, "open", now=T0, note=note)
     assert (made.name, made.sensitivity) == ("quay seven", "confidential")
 
 

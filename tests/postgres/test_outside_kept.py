@@ -74,6 +74,17 @@ async def test_a_page_fetched_again_is_its_next_version_and_is_known_as_newer(sh
     assert await shelf.records.newest_page(shelf.scope, of_file) is None
 
 
+async def test_a_page_takes_no_files_place_whatever_that_is_called(shelf: Shelf) -> None:
+    own = await shelf.put("What the user saved of it and wrote beside it.", name=URL)
+    for at in (0, 1):
+        (document_id,) = await kept(shelf, page(), at=T0 + timedelta(days=at))
+        record = await shelf.document(document_id)
+        assert document_id != own and (record.name, record.facts.integrity) == (f"{URL} (web)", "web")
+    file = await shelf.document(own)
+    assert (file.name, file.version, file.facts.integrity) == (URL, 1, "user")
+    assert any("wrote beside it" in one.content and not one.hidden for one in await shelf.chunks(own))
+
+
 async def test_a_secret_in_a_url_and_a_long_one_are_no_names(shelf: Shelf) -> None:
     (document_id,) = await kept(shelf, page(url="https://example.org/?password=hunter2"))
     assert (await shelf.document(document_id)).name == "https://example.org/?password=[redacted]"

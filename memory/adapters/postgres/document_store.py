@@ -24,12 +24,12 @@ from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.documents import COLLECTION, OF_SESSION, Cut, DocumentDue, FileFacts, Kept, Staged, StoredChunk, Upload
-from memory.errors import RateLimited, StoreUnavailable
+from memory.errors import Conflict, RateLimited, StoreUnavailable
 from memory.ids import new_id
 from memory.model import LedgerNode, Scope
 from memory.read.conversation import GIVEN
 from memory.stored import Digests
-from policies.labels import Sensitivity, derived_sensitivity
+from policies.labels import Integrity, Sensitivity, derived_sensitivity
 from policies.text import storable
 
 _STORING_MS: Final = 120_000
@@ -56,7 +56,8 @@ class DocumentStore:
         may: Callable[[Sensitivity], None] = lambda _: None,
     ) -> UUID:
         """Keep an upload until a worker has stored it; returns its document's id. Raises what `may` does of the label
-        of a document that has this name: then it stays as it is.
+        of a document that has this name, and Conflict for a page of the web where that is a file: then it stays as it
+        is.
         """
         scope_id = await self._scopes.ensure(scope)
         witness = await self._audit.witness(note) if self._audit else None
@@ -244,6 +245,8 @@ async def _stage(tx: Transaction, place: Place, upload: Upload, may: Callable[[S
     await tx.run("drop_ended_uploads", place.tenant, document_id)
     older = await tx.fetch("end_open_uploads", place.tenant, document_id, SUPERSEDED, place.now)
     if document_id != new:
+        if facts.integrity == Integrity.WEB.value != known["integrity"]:
+            raise Conflict("a file that somebody gave has this name", param="name")
         may(derived_sensitivity(Sensitivity(row["sensitivity"]) for row in (known, *older)))
     await tx.run("drop_document_due", place.tenant, [row["upload_id"] for row in older])
     where = (place.tenant, upload.upload_id, document_id, place.scope_id, upload.subject_id)

@@ -14,13 +14,13 @@ WHERE tenant_id = $1 AND scope_id = $2 AND sealed IS NOT NULL;
 -- $1 tenant uuid, $2 document_id uuid, $3 scope_id int8, $4 session_id uuid, $5 name text, $6 media_type text,
 -- $7 sha256 bytea, $8 bytes int8, $9 chars int8, $10 pages int4, $11 inline_as text, $12 shown_in uuid,
 -- $13 integrity text, $14 sensitivity text, $15 now timestamptz
--- Uses: documents_name. Rows: document_id, sensitivity.
+-- Uses: documents_name. Rows: document_id, sensitivity, integrity.
 INSERT INTO documents AS d (tenant_id, document_id, scope_id, session_id, name, media_type, sha256, bytes, chars, pages,
                             inline_as, shown_in, integrity, sensitivity, created_at, changed_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15)
 ON CONFLICT (tenant_id, scope_id, name, session_id) WHERE deleted_at IS NULL DO UPDATE
 SET inline_as = excluded.inline_as, shown_in = coalesce(excluded.shown_in, d.shown_in)
-RETURNING d.document_id, d.sensitivity;
+RETURNING d.document_id, d.sensitivity, d.integrity;
 
 -- name: end_open_uploads
 -- Uploads of a document that are not stored yet are not stored any more, and why.
