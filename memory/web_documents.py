@@ -1,8 +1,8 @@
 """Pages of the web as documents: pages in, staged uploads out, which a memory worker cuts, embeds and stores.
 
 A page's name is its URL, so that a page fetched again is the document's next version: what it says still keeps its ids
-and vectors. It takes no file's place: where one has that name it gets another. Its chunks have the integrity `web` and the time at which the page was fetched. Raises RateLimited and
-StoreUnavailable.
+and vectors. It takes no file's place: where one has that name it gets another. Its chunks have the integrity `web` and
+the time at which the page was fetched. Raises RateLimited and StoreUnavailable.
 """
 
 from __future__ import annotations

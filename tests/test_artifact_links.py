@@ -9,6 +9,7 @@ import pytest
 
 from memory.artifact_links import LINK_S_MAX, check, link_key, signed
 from memory.errors import Gone, MemoryInvalid, ScopeDenied
+from policies.labels import Sensitivity, is_sealed
 
 KEY = link_key(b"c" * 32)
 TENANT, ARTIFACT, OTHER = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -49,6 +50,13 @@ def test_what_was_not_signed_opens_nothing(key: bytes, tenant: UUID, artifact: U
     for now in (NOW, NOW + timedelta(days=1)):
         with pytest.raises(ScopeDenied, match="not signed"):
             check(key, tenant, artifact, expires, sig, now=now)
+
+
+def test_a_link_says_how_sensitive_its_file_was() -> None:
+    for label in Sensitivity:
+        link = signed(KEY, TENANT, ARTIFACT, label, now=NOW, expires_s=60)
+        ceiling = check(KEY, TENANT, ARTIFACT, EXPIRES, link.sig, now=NOW)
+        assert ceiling is (label if is_sealed(label) else Sensitivity.INTERNAL)
 
 
 @pytest.mark.parametrize("expires_s", [0, -1, LINK_S_MAX + 1])

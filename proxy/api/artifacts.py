@@ -162,7 +162,8 @@ class ArtifactCalls:
         asked = await body_as(request, LinkAsked)
         known = await self._readable(caller, id_in_path(request, KIND))
         tenant, key = caller.scope.tenant, await self._link_key(caller.scope.tenant)
-        made = signed(key, tenant, known.artifact_id, now=caller.now, expires_s=asked.expires_s)
+        label = Sensitivity(known.sensitivity)
+        made = signed(key, tenant, known.artifact_id, label, now=caller.now, expires_s=asked.expires_s)
         path = f"/memory/links/{tenant}/{known.owner.scope_id}/{known.artifact_id}"
         await self._parts.audit.record([_note(caller, "link", [known.artifact_id])])
         await self._changed(caller, "linked")
@@ -179,9 +180,9 @@ class ArtifactCalls:
         if not await self._parts.keys.knows(tenant):
             raise ScopeDenied("this link was not made here", param="tenant")
         key, now = await self._link_key(tenant), datetime.now(UTC)
-        check(key, tenant, artifact_id, given.get("expires", ""), given.get("sig", ""), now=now)
+        ceiling = check(key, tenant, artifact_id, given.get("expires", ""), given.get("sig", ""), now=now)
         known = await self._parts.artifacts.store.of_scope(tenant, int(scope), artifact_id)
-        if known.hidden:
+        if known.hidden or not within_ceiling(Sensitivity(known.sensitivity), ceiling):
             raise NotFound("there is no such file")
         return await sent(request, known, self._parts.artifacts.blobs, self._parts.keys)
 

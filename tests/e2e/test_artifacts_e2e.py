@@ -190,6 +190,19 @@ def test_a_link_opens_one_file_until_it_expires(service: Service, user: str) -> 
     assert fetch(service, kept)[0] == 404
 
 
+def test_a_link_opens_no_file_that_became_more_sensitive_since(service: Service, user: str) -> None:
+    made = send(service, user, LOG + b"raised")
+    before = call(service, user, "POST", f"/{made['id']}/link", {})["url"]
+    path, who = f"/memory/v1/memories/{made['memory_id']}", {"X_Memory_User": user}
+    for version, label, opened in ((1, "public", 200), (2, "confidential", 404)):
+        changed = service.call("PATCH", path, {"sensitivity": label}, If_Match=str(version), **who)
+        assert changed["sensitivity"] == label
+        assert fetch(service, before)[0] == opened
+    after = call(service, user, "POST", f"/{made['id']}/link", {})["url"]
+    assert fetch(service, after)[:2] == (200, LOG + b"raised")
+    assert fetch(service, before)[0] == 404
+
+
 @pytest.mark.parametrize(
     ("raw", "kind", "fields", "code", "said"),
     [
