@@ -77,6 +77,9 @@ class Passing:
         return True
 
 
+_UNREAD: Final = "the bytes of this file cannot be read any more"
+
+
 async def opened(
     one: Artifact, blobs: Blobs, keys: KeyRing, start: int = 0, end: int | None = None
 ) -> AsyncIterator[bytes]:
@@ -84,8 +87,16 @@ async def opened(
     try:
         key = await keys.by_id(one.owner.tenant_id, await blobs.key_of(one.owner, one.blob))
     except (NotFound, EnvelopeUnreadable) as fault:
-        raise Gone("the bytes of this file cannot be read any more") from fault
+        raise Gone(_UNREAD) from fault
     return blobs.read(one.owner, key, one.blob, start, end)
+
+
+async def whole(one: Artifact, blobs: Blobs, keys: KeyRing) -> bytes:
+    """All of its bytes at once. Raises Gone where they are there no more."""
+    try:
+        return b"".join([piece async for piece in await opened(one, blobs, keys)])
+    except (NotFound, EnvelopeUnreadable) as fault:
+        raise Gone(_UNREAD) from fault
 
 
 async def sent(request: web.Request, one: Artifact, blobs: Blobs, keys: KeyRing) -> web.StreamResponse:
@@ -112,7 +123,7 @@ async def _first(pieces: AsyncIterator[bytes]) -> bytes:
     try:
         return await anext(pieces, b"")
     except (NotFound, EnvelopeUnreadable) as fault:
-        raise Gone("the bytes of this file cannot be read any more") from fault
+        raise Gone(_UNREAD) from fault
 
 
 def asked_range(request: web.Request, size: int, tag: str) -> tuple[int, int, bool]:

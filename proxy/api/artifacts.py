@@ -35,7 +35,7 @@ from policies.labels import Integrity, Sensitivity, derived_integrity, within_ce
 from policies.lifetime import UNDO
 from policies.text import storable
 from proxy.api.answers import said
-from proxy.api.artifact_bytes import Passing, opened, sent
+from proxy.api.artifact_bytes import Passing, sent, whole
 from proxy.api.asking import (
     Caller,
     as_id,
@@ -215,7 +215,7 @@ class ArtifactCalls:
         if files.captions is None:
             raise Unprocessable("captions come from chat_model.model, and none is configured", param="id")
         _require_shown_picture(known)
-        picture = b"".join([piece async for piece in await opened(known, files.blobs, self._parts.keys)])
+        picture = await whole(known, files.blobs, self._parts.keys)
         said_of_it = await files.captions.caption(known.content.media_type, picture)
         about = replace(known.about, caption=said_of_it[:CAPTION_CHARS_MAX])
         integrity = derived_integrity((Integrity(known.integrity), Integrity.ASSISTANT))

@@ -368,6 +368,21 @@ def test_a_picture_is_captioned_by_the_chat_model_when_that_is_asked_for(own_ser
         assert call(service, user, "GET", f"/{made['id']}")["version"] == 2
 
 
+def test_a_picture_that_cannot_be_read_any_more_is_gone_for_a_caption_too(own_service: Any, user: str) -> None:
+    env = {
+        "MEMORY_PROXY_CHAT_MODEL__MODEL": "openai/fake-model",
+        "MEMORY_PROXY_CHAT_MODEL__API_BASE": "http://127.0.0.1:9/v1",
+    }
+    with own_service(env=env) as service:
+        made = send(service, user, png(40, 30), "chart.png", "image/png")
+        (blob,) = files(service)
+        raw = blob.read_bytes()
+        blob.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+        assert fetch(service, f"{BASE}/{made['id']}/content", X_Memory_User=user)[0] == 410
+        error = call(service, user, "POST", f"/{made['id']}/caption")["error"]
+        assert (error["code"], "cannot be read any more" in error["message"]) == ("gone", True), error
+
+
 def test_without_a_chat_model_there_are_no_captions_by_one(service: Service, user: str) -> None:
     made = send(service, user, png(40, 30), "chart.png", "image/png")
     error = call(service, user, "POST", f"/{made['id']}/caption")["error"]
