@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from aiohttp import web
 
@@ -46,8 +46,8 @@ class Rates(Protocol):
     async def take(self, key_id: UUID, now: datetime, limits: KeyLimits) -> Used:
         """Count one more request where it fits. Raises QueueUnavailable."""
 
-    async def spend(self, key_id: UUID, now: datetime, tokens: int) -> None:
-        """Add tokens to the day. Raises QueueUnavailable."""
+    async def spend(self, key_id: UUID, process: UUID, now: datetime, tokens: int) -> None:
+        """A process has used so many of the day's tokens, all in all; again is harmless. Raises QueueUnavailable."""
 
 
 @dataclass(slots=True)
@@ -59,6 +59,7 @@ class _Own:
     current: int = 0
     day: int = 0
     tokens: int = 0
+    told: int = 0  # of these tokens, as many as the others count
     # Unix seconds: between the two nothing fits within `closed_by`, whatever the others do.
     closed_at: float = 0.0
     closed_until: float = 0.0
@@ -72,7 +73,7 @@ class _Own:
             self.previous = self.current if minute == self.minute + 1 else 0
             self.minute, self.current = minute, 0
         if day != self.day:
-            self.day, self.tokens = day, 0
+            self.day, self.tokens, self.told = day, 0, 0
 
 
 class KeyUse:
@@ -81,6 +82,7 @@ class KeyUse:
     def __init__(self, rates: Rates, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._rates = rates
         self._clock = clock
+        self._process = uuid4()
         self._own: dict[UUID, _Own] = {}
         self._away_until = float("-inf")
         self._slots = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
@@ -112,7 +114,7 @@ class KeyUse:
         own, now = self._of(credential.key_id), self._clock()
         own.turn(now.timestamp())
         own.tokens += tokens
-        self._kept(asyncio.create_task(self._spend(credential.key_id, now, tokens)))
+        self._kept(asyncio.create_task(self._spend(credential.key_id)))
 
     async def _take(self, key_id: UUID, limits: KeyLimits) -> None:
         now = self._clock()
@@ -136,19 +138,33 @@ class KeyUse:
             if time.monotonic() < self._away_until:
                 return None
             try:
+                await self._tell(key_id)  # what was used while the server was away
                 return await self._rates.take(key_id, now, limits)
             except QueueUnavailable as fault:
                 self._leave_alone(fault)
                 return None
 
-    async def _spend(self, key_id: UUID, now: datetime, tokens: int) -> None:
+    async def _spend(self, key_id: UUID) -> None:
         async with self._slots:
             if time.monotonic() < self._away_until:
                 return
             try:
-                await self._rates.spend(key_id, now, tokens)
+                await self._tell(key_id)
             except QueueUnavailable as fault:
                 self._leave_alone(fault)
+
+    async def _tell(self, key_id: UUID) -> None:
+        """Have the others count the day's tokens that they do not know of."""
+        own, now = self._of(key_id), self._clock()
+        own.turn(now.timestamp())
+        if own.tokens <= own.told:
+            return
+        before, own.told = own.told, own.tokens  # who asks beside this need not tell it too
+        try:
+            await self._rates.spend(key_id, self._process, now, own.tokens)
+        except (QueueUnavailable, asyncio.CancelledError):
+            own.told = min(before, own.told)
+            raise
 
     def _leave_alone(self, fault: QueueUnavailable) -> None:
         self._away_until = time.monotonic() + AWAY_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -166,6 +167,34 @@ async def test_with_the_server_away_each_process_counts_alone(valkey: ValkeyServ
     with pytest.raises(QueueUnavailable):
         await rates.take(uuid4(), NOON, KeyLimits(requests_per_minute=1))
     await rates.close()
+
+
+async def test_what_was_used_while_the_server_was_away_counts_when_it_is_back(
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.limits.AWAY_S", 0.0)
+    rates = RedisRates(valkey.url, timeout_ms=500)
+    uses = [KeyUse(rates, Clock()) for _ in range(2)]
+    credential = of(KeyLimits(tokens_per_day=1000))
+    valkey.kill()
+    for use in uses:
+        use.spend(credential, 600)
+    await settled(uses)
+    valkey.start()
+    for use in (*uses, *uses):  # each tells what it knows of, once
+        with contextlib.suppress(RateLimited):
+            await use.admit(credential)
+    assert credential.key_id is not None
+    assert (await rates.take(credential.key_id, NOON, KeyLimits())).tokens == 1200
+    assert await admitted([KeyUse(rates, Clock())], credential, 1) == 0
+    await rates.close()
+
+
+async def test_tokens_that_are_told_again_since_no_answer_came_count_once(rates: RedisRates) -> None:
+    key_id, process = uuid4(), uuid4()
+    for told in (600, 600, 900):
+        await rates.spend(key_id, process, NOON, told)
+    assert (await rates.take(key_id, NOON, KeyLimits())).tokens == 900
 
 
 async def test_a_frozen_server_costs_one_timeout_and_not_one_a_request(valkey: ValkeyServer) -> None:

@@ -2,6 +2,7 @@
 
     mp:k:{key id}:r:<minute>   requests admitted in a minute since 1970
     mp:k:{key id}:t:<day>      tokens used on a UTC day
+    mp:k:{key id}:t:<day>:<process>   as many of them as a process has told
 
 Ids and counts; every key has a time to live. One round trip a request, and a request that is refused is not counted, so
 that asking again does not put off the moment when it is let in. Raises QueueUnavailable past `timeout_ms`.
@@ -38,6 +39,17 @@ end
 return {1, previous, current, tokens}
 """
 
+# KEYS day, what a process has told; ARGV what it has used, time to live. It tells its sum: one that is told twice, or
+# again since no answer came, counts once.
+_SPEND: Final = """
+local more = tonumber(ARGV[1]) - tonumber(redis.call('GET', KEYS[2]) or '0')
+if more <= 0 then return 0 end
+redis.call('INCRBY', KEYS[1], more)
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
+return more
+"""
+
 
 class RedisRates:
     """The counts of one process's keys in the server that all share."""
@@ -62,15 +74,13 @@ class RedisRates:
         admitted, previous, current, tokens = (int(one) for one in answer)
         return Used(admitted == 1, previous, current, tokens)
 
-    async def spend(self, key_id: UUID, now: datetime, tokens: int) -> None:
-        """Add tokens to what the key has used today."""
-        key = _day(key_id, now)
-        pipe = self._client.pipeline(transaction=False)
-        pipe.execute_command("INCRBY", key, tokens)
-        pipe.execute_command("EXPIRE", key, _DAYS_TTL_S)
+    async def spend(self, key_id: UUID, process: UUID, now: datetime, tokens: int) -> None:
+        """So many of today's tokens of the key has a process used by now."""
+        day = _day(key_id, now)
         with faults("count tokens"):
             async with asyncio.timeout(self._timeout_s):
-                await pipe.execute()
+                keys = (day, f"{day}:{process.hex}")
+                await self._client.execute_command("EVAL", _SPEND, len(keys), *keys, tokens, _DAYS_TTL_S)
 
 
 def _minute(key_id: UUID, minute: int) -> str:
