@@ -329,6 +329,21 @@ async def test_a_hung_disk_does_not_hold_answers_and_loses_nothing_when_it_wakes
         assert queue.ids() == [entry.exchange_id]
 
 
+async def test_a_hung_disk_does_not_hold_the_end_of_a_process_and_what_is_lost_is_said(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = HungSpool(tmp_path / "own.spool")
+    hand_off = a_hand_off(queue, spool, counts, spool_hold_ms=20.0)
+    queue.up = False
+    entries = [an_entry() for _ in range(3)]
+    assert [await hand_off.hand_off(entry) for entry in entries] == ["none"] * 3
+    assert await asyncio.wait_for(hand_off.close(drain_s=0.1), 5) == 3
+    assert all(f"exchange {entry.exchange_id} is lost" in caplog.text for entry in entries)
+    assert counts["dropped"] == 3
+    spool.gate.set()
+    await spool.close()
+
+
 class DefectiveSpool(HungSpool):
     """A disk that hangs, and a defect of ours behind it."""
 

@@ -159,12 +159,14 @@ class HandOff:
             async with asyncio.timeout(drain_s):
                 await self._drain_own()
         await self._memory_to_spool()
+        await self._give_up(self._late | self._stuck)
         lost = len(self._held)
         while self._held:
             self._drop_oldest("the process ends")
         if self._spool is not None:
-            with contextlib.suppress(SpoolUnavailable):
-                await self._spool.close(delete=True)
+            with contextlib.suppress(SpoolUnavailable, TimeoutError):
+                async with asyncio.timeout(self._spool_hold_s):
+                    await self._spool.close(delete=True)
         return lost
 
     def where(self) -> Where:
@@ -258,6 +260,9 @@ class HandOff:
     async def _append_or_hold(self, spool: Spooled, entry: Entry) -> bool:
         try:
             await spool.append(entry)
+        except asyncio.CancelledError:  # `close`, and nobody else: the disk has not answered
+            self._hold(entry)
+            return False
         except Exception as exc:  # the capture hand-off is one of the three named places; nobody may wait here any more
             self._meter.count("spool_failed")
             if not isinstance(exc, SpoolUnavailable):
@@ -412,16 +417,30 @@ class HandOff:
             await self._move_spooled(spool, _BATCH_ITEMS_MAX)
 
     async def _memory_to_spool(self) -> None:
-        """What the spool takes of it, and of what comes late: an entry that it has no room for is in no other's way."""
-        if self._spool is None:
+        """What the spool takes of it, and of what comes late: an entry that it has no room for is in no other's way. A
+        disk that hangs is not waited for.
+        """
+        if self._spool is None or self._stuck:
             return
         tried: set[UUID] = set()
         while untried := [held for held in self._held if held.entry.exchange_id not in tried]:
             for held in untried:
                 tried.add(held.entry.exchange_id)
-                with contextlib.suppress(SpoolUnavailable):
-                    await self._spool.append(held.entry)
-                    self._moved(held)
+                try:
+                    async with asyncio.timeout(self._spool_hold_s):
+                        await self._spool.append(held.entry)
+                except SpoolUnavailable:
+                    continue
+                except TimeoutError:
+                    return
+                self._moved(held)
+
+    async def _give_up(self, appends: set[asyncio.Task[bool]]) -> None:
+        """What is on its way to a disk that does not answer is in memory only."""
+        for append in appends:
+            append.cancel()
+        if appends:
+            await asyncio.wait(appends)
 
     def _moved(self, held: _Held) -> None:
         """An entry is elsewhere now; it may have been dropped meanwhile, and counted."""
