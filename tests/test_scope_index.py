@@ -466,6 +466,18 @@ def test_vectors_of_a_wrong_shape_and_unknown_labels_are_refused_and_change_noth
     assert [hit.item.content for hit in index.search("", None, 1, now=NOW, where=EVERYTHING)] == ["before"]
 
 
+@pytest.mark.parametrize(("letter", "each"), [("a", 1), ("é", 1), ("д", 2), ("语", 2), ("\U0001f600", 4)])
+def test_bytes_held_are_those_of_the_letters(letter: str, each: int) -> None:
+    index = ScopeIndex(DIM)
+    empty = index.bytes_held
+    index.put(item("short", letter))
+    short = index.bytes_held
+    index.put(item("short", letter + "!" * 99_999))
+    assert index.bytes_held - short == pytest.approx(99_999 * each, rel=0.05)
+    index.remove(item("short", letter).memory_id)
+    assert index.bytes_held == pytest.approx(empty, abs=1)
+
+
 def test_bytes_held_grow_with_what_is_held_and_shrink_with_it() -> None:
     index = ScopeIndex(DIM)
     empty = index.bytes_held

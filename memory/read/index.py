@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -62,6 +63,8 @@ TIMELY_TERMS_MAX: Final = 3
 _SPEAKER_TURNS: Final = 10
 # Context beyond this is not read: it would be thinned to `ranking.CONTEXT_TERMS` anyway, and costs 1 us a character.
 _CONTEXT_CHARS_MAX: Final = 2_000
+_TWO_BYTES: Final = re.compile("[\u0100-\uffff]")
+_FOUR_BYTES: Final = re.compile("[\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,7 @@ class ScopeIndex:
             self._attributed.add(slot)
         for event_id in dict.fromkeys(item.event_ids):
             self._by_event[event_id] = (*self._by_event.get(event_id, ()), slot)
-        self._text_bytes += len(item.content)
+        self._text_bytes += _bytes_of(item.content)
 
     def count(self, counted: Iterable[Injections]) -> None:
         """Take over how often these were injected; those that it does not hold are passed over."""
@@ -219,7 +222,7 @@ class ScopeIndex:
         heapq.heappush(self._free_slots, slot)
         for unit in units:
             heapq.heappush(self._free_units, unit)
-        self._text_bytes -= len(item.content)
+        self._text_bytes -= _bytes_of(item.content)
         return True
 
     def search(
@@ -536,6 +539,13 @@ class ScopeIndex:
             return self._items[slot].windows[int(np.argmax(lexical))]
         dense = ranking.rescale(arms.unit_dense[units], float(arms.dense.min()), float(arms.dense.max()))
         return self._items[slot].windows[int(np.argmax(ranking.fuse(dense, lexical * weights.lexical, weights)))]
+
+
+def _bytes_of(text: str) -> int:
+    """What a text takes: for each character as much as the widest of them does."""
+    if text.isascii():
+        return len(text)
+    return len(text) * (4 if _FOUR_BYTES.search(text) else 2 if _TWO_BYTES.search(text) else 1)
 
 
 def _said_by(item: IndexItem) -> tuple[object, ...]:
