@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+import asyncio
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -13,10 +14,11 @@ import pytest
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.adapters.postgres.artifact_store import ArtifactStore, BlobKeeper
 from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.database import Bounds
 from memory.artifacts import GRACE, Artifact, Collected, Content, NewArtifact, Owner
 from memory.audit import noted
 from memory.envelope import DataKey
-from memory.errors import NotFound, TooLarge
+from memory.errors import NotFound, StoreUnavailable, TooLarge
 from memory.ids import new_id
 from memory.model import NewMemory
 from policies.labels import Integrity, Sensitivity
@@ -87,3 +89,43 @@ async def test_a_deleted_file_counts_and_stays_as_long_as_it_can_be_brought_back
         with pytest.raises(NotFound):
             await store.undelete(scope, first.artifact_id, now=over, note=note, may=lambda _: None)
         assert (await store.one(scope, second.artifact_id)).blob == second.blob
+
+
+class SlowBlobs(DirectoryBlobs):
+    """A service that takes its time to collect."""
+
+    asked: asyncio.Event
+
+    async def collect(
+        self, owner: Owner, referenced: Collection[str], now: datetime, *, at_once: bool = False
+    ) -> Collected:
+        self.asked.set()
+        await asyncio.sleep(1.5)
+        return await super().collect(owner, referenced, now, at_once=at_once)
+
+
+async def test_no_row_names_bytes_that_a_slow_removal_takes(
+    postgres: TestDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def key_of(_: UUID) -> bytes:
+        return bytes(32)
+
+    monkeypatch.setattr("memory.adapters.postgres.artifact_store.AWAKE_S", 0.1)
+    async with stores(postgres, Bounds(idle_in_transaction_ms=400)) as made:
+        await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
+        blobs = SlowBlobs(tmp_path)
+        blobs.asked = asyncio.Event()
+        store = ArtifactStore(made.database, made.scopes, postgres.embeddings, AuditLog(made.database, key_of), blobs)
+        keeper, scope = BlobKeeper(made.database, blobs), made.scope()
+        first = await kept(made, store, blobs, b"12345678", 0)
+        note = noted(scope.tenant, "test", "artifact.delete", at=T0)
+        await store.delete(scope, first.artifact_id, now=T0, note=note)
+        over = T0 + UNDO + timedelta(seconds=1)
+        removing = asyncio.create_task(keeper.forget(scope.tenant, [first.owner.scope_id], over))
+        await blobs.asked.wait()
+        await asyncio.sleep(0.8)
+        with pytest.raises(StoreUnavailable, match="send it again"):
+            await kept(made, store, blobs, b"12345678", UNDO.days + 1)
+        assert await removing == 1
+        again = await kept(made, store, blobs, b"12345678", UNDO.days + 1)
+        assert await blobs.has(again.owner, again.blob)

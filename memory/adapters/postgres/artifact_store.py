@@ -7,7 +7,8 @@ holds the same lock: no row names bytes that are gone. Raises NotFound, Conflict
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -35,6 +36,8 @@ from policies.entity import scalars_of, text_of
 from policies.lifetime import UNDO
 
 _NONE: Final = "there is no such artifact in this scope"
+AWAKE_S: Final = 5.0
+"""How often the server hears of a transaction that waits for files: it ends one that says nothing for half a minute."""
 
 
 class ArtifactStore:
@@ -204,7 +207,18 @@ class BlobKeeper:
         async with self._database.transaction(owner.tenant_id, [owner.scope_id]) as tx:
             await tx.row("lock_scope", owner.tenant_id, owner.scope_id)
             rows = await tx.fetch("blobs_of_subject", owner.tenant_id, owner.scope_id, owner.subject_id, now - UNDO)
-            return await self._blobs.collect(owner, {row["blob"] for row in rows}, now, at_once=at_once)
+            return await _awake(tx, self._blobs.collect(owner, {row["blob"] for row in rows}, now, at_once=at_once))
+
+
+async def _awake(tx: Transaction, work: Coroutine[Any, Any, Collected]) -> Collected:
+    """What this work comes to; the transaction, and with it what it has locked, lasts as long."""
+    working = asyncio.create_task(work)
+    try:
+        while not (await asyncio.wait((working,), timeout=AWAKE_S))[0]:
+            await tx.value("ping")
+    finally:
+        working.cancel()
+    return working.result()
 
 
 async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int, bytes_max: int, now: datetime) -> None:
