@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID, uuid4
@@ -116,3 +117,27 @@ async def test_every_key_is_shown_with_all_it_holds(erase: RedisErase, client: A
     for kind in ("value", "entry", "item", "scored", "name", "member", "element"):
         assert {f"{kind} {number}".encode() for number in range(3 * SEVERAL_PAGES)} <= found, kind
     assert {b"one:7", b"stream", b"hash"} <= found
+
+
+async def test_the_log_is_written_anew_though_it_is_being_written_anew_already(erase: RedisErase, client: Any) -> None:
+    await client.mset({f"k{number}": b"v" for number in range(2_000)})
+    await client.config_set("rdb-key-save-delay", 1_000)  # microseconds a key: two seconds
+    await client.execute_command("BGREWRITEAOF")
+    while not (await client.info("persistence"))["aof_rewrite_in_progress"]:
+        await asyncio.sleep(0.01)
+    begun = (await client.info("stats"))["total_forks"]
+    await client.delete(*(f"k{number}" for number in range(1_999)))  # the log that is being written still holds these
+    assert await erase.rewrite_log(30)
+    assert (await client.info("stats"))["total_forks"] == begun + 1
+    assert not (await client.info("persistence"))["aof_rewrite_in_progress"]
+
+
+async def test_a_log_that_is_being_written_for_too_long_is_not_said_to_be_written_anew(
+    erase: RedisErase, client: Any
+) -> None:
+    await client.mset({f"k{number}": b"v" for number in range(2_000)})
+    await client.config_set("rdb-key-save-delay", 10_000)
+    await client.execute_command("BGREWRITEAOF")
+    while not (await client.info("persistence"))["aof_rewrite_in_progress"]:
+        await asyncio.sleep(0.01)
+    assert not await erase.rewrite_log(0.5)

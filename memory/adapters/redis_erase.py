@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from redis.exceptions import ResponseError
+
 from memory.adapters.redis_client import connect, faults
 from memory.adapters.redis_queue import _GROUP, _LANES_KEY, _dead_key, _delivery, _key, lane_names
 from memory.ports import Entry
@@ -144,15 +146,30 @@ class RedisErase:
         return tuple(sorted({*known, *lane_names(self._lanes)}))
 
     async def rewrite_log(self, within_s: float) -> bool:
-        """Write the append-only file of the queue anew, without what is gone. Whether that was done in time."""
+        """Write the append-only file of the queue anew, without what is gone. Whether that was done in time. A rewrite
+        that is under way began with all of it: another is begun behind that.
+        """
+        begun = False
         with faults("rewrite the log"):
-            await self._queue.execute_command("BGREWRITEAOF")
             for _ in range(round(within_s / _REWRITE_POLL_S)):
-                await asyncio.sleep(_REWRITE_POLL_S)
                 info = await self._queue.info("persistence")
-                if not info["aof_rewrite_in_progress"] and not info.get("aof_rewrite_scheduled"):
+                busy = info["aof_rewrite_in_progress"] or info.get("aof_rewrite_scheduled")
+                if begun and not busy:
                     return bool(info["aof_last_bgrewrite_status"] == "ok")
+                if not busy:
+                    begun = await self._begin_rewrite()
+                await asyncio.sleep(_REWRITE_POLL_S)
         return False
+
+    async def _begin_rewrite(self) -> bool:
+        """False where the server had begun one by itself meanwhile."""
+        try:
+            await self._queue.execute_command("BGREWRITEAOF")
+        except ResponseError as refusal:
+            if "in progress" not in str(refusal):
+                raise
+            return False
+        return True
 
     # ------------------------------------------------------------ the probe
 
