@@ -66,8 +66,6 @@ class PersonaCalls:
         """Keep a persona, as this memory where one is given."""
         name = caller.credential.hide(asked.name)
         _refuse_built_in(name)
-        if not asked.facets and not asked.description.strip() and not asked.interests:
-            raise Unprocessable("a persona without facets, interests and description asks for nothing", param="facets")
         sensitivity = Sensitivity(asked.sensitivity)
         new = await self._made(caller, name, asked.facets, asked.description, asked.interests, sensitivity)
         new = replace(new, memory=copy.memory(new.memory)) if copy else new
@@ -159,6 +157,8 @@ class PersonaCalls:
         cleaned = await asyncio.to_thread(self._cleaned, description, "description", DESCRIPTION_CHARS_MAX)
         liked = [await asyncio.to_thread(self._cleaned, one, INTERESTS, INTEREST_CHARS_MAX) for one in interests]
         liked = list(dict.fromkeys(one for one in liked if one))
+        if not (facets or cleaned or liked):
+            raise Unprocessable("a persona without facets, interests and description asks for nothing", param="facets")
         text = rendered(facets, cleaned, liked)
         what = "all that is said together addresses"
         await asyncio.to_thread(_require_quotable, text, "own", what, param="description")

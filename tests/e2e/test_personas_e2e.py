@@ -39,6 +39,8 @@ def test_a_persona_is_kept_changed_and_deleted(service: Service, user: str) -> N
     assert [one["name"] for one in listed if not one["built_in"]] == ["my own"]
     assert {"concise", "playful", "formal"} <= {one["name"] for one in listed if one["built_in"]}
     assert call(service, user, "PATCH", "/my%20own", {"facets": {}})["error"]["code"] == "version_required"
+    blank = call(service, user, "PATCH", "/my%20own", {"facets": {}, "description": " "}, If_Match="1")["error"]
+    assert blank["code"] == "unprocessable" and "asks for nothing" in blank["message"]
     changed = call(service, user, "PATCH", "/my%20own", {"facets": {"tone": "warm"}}, If_Match="1")
     assert changed["text"] == "The user asks for a warm tone. Likes nautical words." and changed["version"] == 2
     assert call(service, user, "PATCH", "/my%20own", {"facets": {}}, If_Match="1")["error"]["code"] == "conflict"
@@ -52,6 +54,7 @@ def test_a_persona_is_kept_changed_and_deleted(service: Service, user: str) -> N
     ("body", "code", "said"),
     [
         ({"name": "x"}, "unprocessable", "asks for nothing"),
+        ({"name": "x", "description": " \n", "interests": [" "]}, "unprocessable", "asks for nothing"),
         ({"name": "concise", "facets": {"tone": "dry"}}, "conflict", "everybody"),
         ({"name": "a;b", "facets": {"tone": "dry"}}, "unprocessable", "none of /"),
         ({"name": "x", "facets": {"tone": "loud"}}, "unprocessable", "known: neutral"),
