@@ -296,6 +296,8 @@ def test_a_change_makes_a_version_and_needs_the_last_one(api: Api) -> None:
     assert key not in changed.json["content"]
     assert changed.json["attributes"] == {"topic": "honey"}
     assert api.get(path).json == changed.json
+    blank = api.call("PATCH", path, {"content": " \n\t"}, If_Match="2")
+    assert (blank.status, blank.error["param"]) == (422, "content")
     assert api.call("PATCH", path, {"pinned": False}, If_Match="1").error["code"] == "conflict"
     assert api.call("PATCH", path, {"pinned": False}, If_Match='"2"').json["version"] == 3
     assert "honey" in api.search("Who sells honey?")["candidates"][0]["content"]

@@ -155,6 +155,8 @@ class Memories:
         if "content" not in asked.model_fields_set:
             return MemoryChange(**members)
         text = await asyncio.to_thread(lambda: self._parts.redactor.redact(storable(asked.content)).text)
+        if not text.strip():
+            raise Unprocessable("content is blank: a memory says something, or DELETE hides it", param="content")
         if asked.validation_status != "confirmed":
             await asyncio.to_thread(_refuse_instructions, text, known, "content")
         windows = await asyncio.to_thread(split_windows, text, self._parts.windows)
