@@ -342,6 +342,16 @@ def test_what_is_hidden_is_gone_but_for_the_past(api: Api, service: Service, use
         assert api.get(path).status == status
 
 
+def test_what_is_past_its_time_is_not_there_for_any_call(api: Api) -> None:
+    api.take_in(TALK[0])
+    memory = api.get("/memory/v1/memories", kind="episodic").json["data"][0]
+    path = f"/memory/v1/memories/{memory['id']}"
+    assert api.call("PATCH", path, {"expires_at": "2026-01-01T00:00:00Z"}, If_Match="1").status == 200
+    assert api.get(path).status == 404
+    assert api.call("PATCH", path, {"pinned": True}, If_Match="2").status == 404
+    assert api.call("DELETE", path).status == 404
+
+
 def test_lists_are_walked_once_in_either_order(api: Api) -> None:
     api.take_in(*({"role": "user", "content": f"fact {n}", "session": f"s{n}"} for n in range(7)))
     for path in ("/memory/v1/memories", "/memory/v1/sessions"):

@@ -115,9 +115,8 @@ class Memories:
         parameters(request, ())
         memory_id = id_in_path(request, "memory")
         holder = await holder_for(caller, self._parts.keys)
-        if holder.capabilities is not None:
-            known = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
-            require_writable(holder, item_of(caller.scope, known), "memory")
+        known = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
+        require_writable(holder, item_of(caller.scope, known), "memory")
         version = version_in(request)
         note = noted(caller.scope.tenant, caller.actor, "memory.delete", ids=[memory_id], at=caller.now)
         await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, version=version, note=note)
