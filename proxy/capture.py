@@ -48,7 +48,11 @@ REMEMBER_HOLD_S: Final = 0.05
 KEY_HOLD_S: Final = 0.25
 # Why a kept request is not the one that came: what replay cannot rebuild.
 DATA_URLS_BY_DIGEST: Final = "data URLs kept by digest"
-_DATA_URL: Final = re.compile(rb"data:[\w.+/;=-]{1,128},[A-Za-z0-9+/=_\-\\]{4096,}")
+# A backslash is part of it where it spells one of its characters, in JSON inside JSON too; else of what follows.
+_DATA_URL: Final = re.compile(
+    rb"data:[\w.+/;=\\-]{1,128},(?=[\w+/=\\-]{4096})"
+    rb"(?:[\w+/=-]++|\\++(?:[/nr]|u00(?:2[bBdDfF]|3[dD]|5[fF])))++"
+)
 
 
 class HandOff(Protocol):

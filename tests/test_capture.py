@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
+import time
 from typing import Any, cast
 
 import pytest
@@ -14,7 +17,7 @@ from memory.ports import Entry
 from memory.read.conversation import Conversation
 from memory.telemetry import Metrics
 from proxy import capture
-from proxy.capture import Bounds, Capture, Known, Where
+from proxy.capture import Bounds, Capture, Known, Where, within_bounds
 from tests.test_payload import captured
 from tests.test_structural_keys import Table
 
@@ -72,3 +75,40 @@ async def test_a_ledger_that_cannot_be_told_holds_no_answer_for_long(monkeypatch
     monkeypatch.setattr(capture, "REMEMBER_HOLD_S", 0.01)
     exchange, _ = await exchanged(asyncio.Event())
     await asyncio.wait_for(exchange, 5)
+
+
+IMAGE = "data:image/png;base64," + base64.encodebytes(os.urandom(6000)).decode()
+COMPACT = IMAGE.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "left"),
+    [
+        (json.dumps({"image": COMPACT, "of": "a"}), '", "of": "a"}'),
+        (json.dumps({"image": IMAGE, "of": "a"}), '", "of": "a"}'),
+        (json.dumps([json.dumps({"image": COMPACT})]), '\\"}"]'),
+        (COMPACT + "\\", "\\"),
+        (f'<img src="{COMPACT}"> here', '"> here'),
+    ],
+    ids=["a tool's JSON", "in lines", "JSON in JSON", "a backslash behind it", "HTML"],
+)
+@pytest.mark.parametrize("spelled", ["plain", "slashes", "unicode"])
+def test_a_large_request_loses_its_images_alone_wherever_they_stand(content: str, left: str, spelled: str) -> None:
+    said = json.dumps({"messages": [{"role": "tool", "content": content}]})
+    if spelled == "slashes":  # as PHP's json_encode has it
+        said = said.replace("/", "\\/")
+    elif spelled == "unicode":  # as .NET's has it
+        said = said.replace("+", "\\u002B")
+    kept = within_bounds(captured(said.encode(), "words"), Bounds(4096, 4096))
+    assert (kept.status, kept.reason) == ("complete", capture.DATA_URLS_BY_DIGEST)
+    (message,) = json.loads(kept.request)["messages"]
+    before, _, behind = message["content"].partition("sha256:")
+    assert before == content.partition("data:")[0]
+    assert behind[64:] == left
+
+
+def test_a_large_request_of_many_commas_and_backslashes_is_read_at_once() -> None:
+    said = b"data:a," * 200_000 + b"data:a," + b"\\" * 1_000_000
+    started = time.perf_counter()
+    assert within_bounds(captured(said, "words"), Bounds(4096, 4096)).reason == "request_too_large"
+    assert time.perf_counter() - started < 5
