@@ -143,7 +143,7 @@ class Answering:
             if refused is not None and answer.status >= 400:
                 text = await _beginning(answer, _ERROR_BYTES_MAX)
                 lap("upstream")
-                if refused(answer.status, text):
+                if refused(answer.status, _plain(text, answer.header(b"content-encoding") or "")):
                     return Outcome(web.StreamResponse(), answer.status, withdrawn=True)
                 return await self._short(request, answer, head, text)
             if answer.status >= 400:
@@ -307,6 +307,14 @@ async def _beginning(answer: UpstreamAnswer, bytes_max: int) -> bytes:
     except AnswerBroken as exc:
         raise UpstreamUnreachable(f"vLLM broke off in the middle of an error answer ({exc})") from exc
     return text
+
+
+def _plain(text: bytes, encoding: str) -> bytes:
+    """An error answer as it can be read, or as it came where we know no way."""
+    try:
+        return decompress(text, encoding, bytes_max=_ERROR_BYTES_MAX)
+    except AnswerUnreadable:
+        return text
 
 
 async def _read_answer(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import time
+import zlib
 from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import Scripted
 from tests.e2e.raw_http import RawAnswer, send
-from tests.e2e.talk import ask, exchanges, sessions
+from tests.e2e.talk import ask, completion, exchanges, sessions, tell
 from tests.service_fixture import Service
 
 JSON = (b"Content-Type", b"application/json")
@@ -173,3 +175,35 @@ def test_an_error_answer_names_no_record_that_is_not_kept(scripted: Scripted, us
     scripted.upstream.then_whole(b"no", "429 Busy", b"Retry-After: 3\r\n")
     said = ask(scripted.service, "hello", user)
     assert (said.status, said.memory("capture"), said.memory("retrieval")) == (429, "off", None)
+
+
+OVERFLOW = {
+    "error": {"message": "This model's maximum context length is 8192 tokens.", "type": "BadRequestError", "code": 400}
+}
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity"])
+def test_a_prompt_that_our_block_made_too_long_is_sent_without_it_also_where_a_gateway_compresses(
+    scripted: Scripted, user: str, encoding: str
+) -> None:
+    scripted.upstream.then_json(completion("Noted."))
+    tell(scripted.service, "The lighthouse keeper of Norrvik hides the spare key inside the bell.", user)
+    said = json.dumps(OVERFLOW).encode()
+    packed = {"gzip": gzip.compress(said), "deflate": zlib.compress(said), "identity": said}[encoding]
+    head = b"Content-Type: application/json\r\nContent-Encoding: %b\r\n" % encoding.encode()
+    scripted.upstream.then_whole(packed, "400 Bad Request", head)
+    scripted.upstream.then_json(completion("Inside the bell."))
+    answer = ask(scripted.service, "Where does the lighthouse keeper of Norrvik hide the spare key?", user)
+    assert (answer.status, answer.memory("status")) == (200, "degraded; reason=overflow"), answer
+    assert answer.text == "Inside the bell."
+    with_block, without = list(scripted.upstream.seen)[-2:]
+    assert b"inside the bell" in with_block.body and b"inside the bell" not in without.body
+
+
+def test_an_error_answer_that_cannot_be_read_passes_as_it_came(scripted: Scripted, user: str) -> None:
+    scripted.upstream.then_json(completion("Noted."))
+    tell(scripted.service, "The lighthouse keeper of Norrvik hides the spare key inside the bell.", user)
+    for encoding in (b"gzip", b"zstd"):
+        scripted.upstream.then_whole(b"\x1f\x8bbroken", "400 Bad Request", b"Content-Encoding: %b\r\n" % encoding)
+        answer = ask(scripted.service, "Where does the lighthouse keeper of Norrvik hide the spare key?", user)
+        assert (answer.status, answer.raw.body) == (400, b"\x1f\x8bbroken")
