@@ -23,7 +23,7 @@ from memory.errors import CapabilityMissing, Refused, UpstreamUnreachable
 from memory.off_loop import off_loop
 from memory.passage import note
 from memory.telemetry import Metrics, event
-from proxy.auth import REFRESH_S
+from proxy.auth import REFRESH_S, UNKNOWN_TENANT
 from proxy.chat import CREDENTIAL, USE, ChatCompletions, within_limits
 from proxy.generation import Generation
 from proxy.identity import Credential
@@ -40,6 +40,8 @@ GENERATION_ROUTES: Final = frozenset(
     {"/v1/completions", "/v1/responses", "/v1/messages", "/v1/chat/completions/batch", "/invocations"}
 )
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+ANYBODY: Final = Credential(UNKNOWN_TENANT)
+"""Who asks what a browser asks before it sends a key: whether it may. vLLM answers that without one, too."""
 
 
 class Door(Protocol):
@@ -98,7 +100,7 @@ class Front:
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            credential = request[CREDENTIAL] = self._door.admit(request)
+            credential = request[CREDENTIAL] = ANYBODY if is_preflight(request) else self._door.admit(request)
             with self._in_flight.one(credential.tenant) as request[BODY]:
                 if self._use is not None and (asked := self._use.begin(credential)) is not None:
                     request[USE] = asked
@@ -138,6 +140,12 @@ class Front:
                 self._door.admit(request)
             except Refused:
                 return
+
+
+def is_preflight(request: web.Request) -> bool:
+    """Whether it is a browser's question before a request of another site (CORS), which never has a key with it."""
+    asks = "Origin" in request.headers and "Access-Control-Request-Method" in request.headers
+    return request.method == "OPTIONS" and asks and not request.body_exists and not is_websocket(request)
 
 
 def model_in(body: bytes) -> object:

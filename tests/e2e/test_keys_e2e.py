@@ -242,6 +242,25 @@ def test_two_authorizations_are_refused(keyed: Keyed) -> None:
     assert (answer.status, json.loads(answer.body)["error"]["code"]) == (401, "invalid_api_key")
 
 
+def test_a_browsers_preflight_is_vllms_to_answer_and_nothing_else_goes_without_a_key(keyed: Keyed) -> None:
+    asks = [(b"Origin", b"https://chat.example"), (b"Access-Control-Request-Method", b"POST")]
+    there, here = (
+        send(url, "OPTIONS", "/v1/chat/completions", asks) for url in (keyed.service.upstream, keyed.service.url)
+    )
+    assert (here.status, here.body) == (there.status, there.body) != (401, b"")
+    upgrade = [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")]
+    for method, head, body in [
+        ("OPTIONS", asks[:1], None),
+        ("OPTIONS", asks[1:], None),
+        ("OPTIONS", asks, b"{}"),
+        ("OPTIONS", [*asks, *upgrade], None),
+        ("GET", asks, None),
+        ("POST", asks, b"{}"),
+    ]:
+        answer = send(keyed.service.url, method, "/v1/chat/completions", head, body)
+        assert (answer.status, json.loads(answer.body)["error"]["code"]) == (401, "invalid_api_key"), (method, head)
+
+
 # ---------------------------------------------------------------- limits
 
 
