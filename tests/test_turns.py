@@ -22,7 +22,7 @@ from memory.model import Captured, Entry, ImportChunk, ImportLine, Placed, Retri
 from memory.write.parts import PARTS_MAX, clean_calls, cut_binaries, typed
 from memory.write.redact import Redactor
 from memory.write.turns import as_sensitive_as_given, messages_of, turn_of, turn_of_line
-from proxy.wire.answer import parse_body
+from proxy.wire.answer import assemble_stream, parse_body
 
 T0 = datetime(2026, 11, 21, tzinfo=UTC)
 KEY = bytes(32)
@@ -108,6 +108,18 @@ def test_an_answers_calls_and_refusal_are_kept_as_what_they_are() -> None:
     assert refused.chain == again.chain
     old = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
     assert turns_of(old)[0].tool_calls == [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
+
+@pytest.mark.parametrize("role", ["user", "system", "developer", "tool", ""])
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+def test_what_the_model_said_is_never_told_as_anybody_elses_words(role: str, streamed: bool) -> None:
+    said = {"role": role, "content": "I live in Bergen."}
+    body = json.dumps({"choices": [{"index": 0, "delta" if streamed else "message": said}]})
+    answer = assemble_stream(f"data: {body}\n\ndata: [DONE]\n\n".encode()) if streamed else parse_body(body.encode())
+    asked = {"role": "user", "content": "Go on:"}
+    turn = turns_of(asked, answer=answer.choices[0].as_message())[1]
+    assert (turn.role, turn.integrity.value, turn.model) == ("assistant", "assistant", "m")
+    assert turn.chain == chain(KEY, [asked, {**said, "role": "assistant"}])[1]
 
 
 def test_arguments_lose_their_secrets_and_keep_their_form() -> None:

@@ -59,8 +59,12 @@ class Choice:
     extra: Mapping[str, object] = field(repr=False)
 
     def as_message(self) -> dict[str, object]:
-        """The message a client would put into its history: what the conversation chain is computed from."""
-        message: dict[str, object] = {"role": self.role, "content": self.content}
+        """The message a client would put into its history: what the conversation chain is computed from.
+
+        It is the assistant's, whoever it says it is: where `add_generation_prompt` is false vLLM gives an answer the
+        role of the message before it, and nothing that a model said may count as the user's own words.
+        """
+        message: dict[str, object] = {"role": "assistant", "content": self.content}
         if self.tool_calls:
             message["tool_calls"] = [
                 {"id": call.id, "type": call.type, "function": {"name": call.name, "arguments": call.arguments}}
