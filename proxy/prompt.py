@@ -322,12 +322,14 @@ async def room_for(
     the answer is clipped: nothing gives way for good, since the client may ask for less, and nothing new is placed.
     What would take the room of a short answer is left out.
     """
-    window = models.window(chat.model)
-    if window is None or not (wanted or kept.blocks):
+    window, cut_to = models.window(chat.model), chat.truncated_to
+    if not (wanted or kept.blocks) or (window is None and cut_to is None):
         return Room(wanted)
-    left = max(0, int(window * ceiling_share) - kept.tokens)
-    budget, full = min(wanted, left), left < FULL_BELOW_TOKENS
-    room = window - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
+    left = wanted if window is None else max(0, int(window * ceiling_share) - kept.tokens)
+    budget, full = min(wanted, left), window is not None and left < FULL_BELOW_TOKENS
+    room = None if window is None else window - (chat.max_tokens or ANSWER_TOKENS_RESERVED)
+    if window is None or room is None or cut_to is not None:
+        return await _room_where_cut(chat, Room(budget, full=full), kept, room, models, cut)
     size = bytes_of(chat, cut)
     if size // 2 + kept.tokens + budget <= room or size > COUNTED_BYTES_MAX:
         return Room(budget, full=full)
@@ -339,6 +341,23 @@ async def room_for(
         return Room(0, (), full, fits=False, left_out=left_out)
     give_way, over = _oldest(kept, counted + kept.tokens - room)
     return Room(max(0, min(budget, -over)), give_way, full)
+
+
+async def _room_where_cut(
+    chat: ChatRequest, most: Room, kept: Kept, room: int | None, models: ServedModels, cut: Cut | None
+) -> Room:
+    """The same where the client has vLLM cut its prompt (`truncate_prompt_tokens`): nobody is told what was lost, so
+    memory has what its own words surely leave, and what has no room there is left out this once.
+    """
+    if (cut_to := chat.truncated_to) is not None and cut_to >= 0:
+        room = cut_to if room is None else min(room, cut_to)
+    size = bytes_of(chat, cut)
+    counted: int | None = size // 2
+    if room is not None and size // 2 + kept.tokens + most.budget > room and size <= COUNTED_BYTES_MAX:
+        counted = await models.prompt_tokens(members_of(chat, cut))
+    left = 0 if room is None or counted is None else max(0, room - counted)
+    left_out, over = _oldest(kept, kept.tokens - left)
+    return replace(most, budget=max(0, min(most.budget, -over)), fits=left > 0, left_out=left_out)
 
 
 def _oldest(kept: Kept, over: int) -> tuple[tuple[int, ...], int]:

@@ -303,6 +303,34 @@ async def test_a_request_that_is_too_long_by_itself_withdraws_nothing(
     assert (prompt.withdrawn, prompt.reason) == ((), None)
 
 
+@pytest.mark.parametrize(
+    ("cut_to", "window", "counted", "budget", "left_out"),
+    [
+        (9000, None, None, 1000, ()),  # the bytes say that all of it fits
+        (4500, None, 4000, 100, ()),
+        (4300, None, 4000, 100, (0,)),
+        (4000, None, 4000, 0, (0, 2)),
+        (3000, None, 4000, 0, (0, 2)),  # the client's own words are cut as it is
+        (4500, None, None, 0, (0, 2)),  # nobody can say
+        (4500, 32_000, 4000, 100, ()),
+        (-1, 9000, 4000, 1000, ()),
+        (-1, 4600, 4000, 100, ()),
+        (-1, None, None, 0, (0, 2)),
+        (-1, None, 4000, 0, (0, 2)),
+    ],
+)
+async def test_memory_costs_a_prompt_that_vllm_cuts_none_of_its_clients_words(
+    cut_to: int, window: int | None, counted: int | None, budget: int, left_out: tuple[int, ...]
+) -> None:
+    said = (user("x" * 12_000), {"role": "assistant", "content": "A"}, user("y"))
+    chat = request(*said, max_tokens=100, truncate_prompt_tokens=cut_to)
+    kept = kept_at(stands(0, 1, tokens=200), stands(2, 2, tokens=200))
+    found = await room(chat, 1000, Window(window, counted), kept)
+    assert (found.budget, found.left_out, found.give_way) == (budget, left_out, ())
+    assert found.fits is (left_out != (0, 2))
+    assert placed(chat, kept=kept, room=found).withdrawn == ()
+
+
 # ---------------------------------------------------------------- the record
 
 

@@ -116,6 +116,11 @@ class ChatRequest:
         return self._integer("max_tokens") if newer is None else newer
 
     @property
+    def truncated_to(self) -> int | None:
+        """The tokens that vLLM cuts the prompt down to; -1 for what the window has beside the answer."""
+        return self._integer("truncate_prompt_tokens")
+
+    @property
     def tools(self) -> Member | None:
         """The `tools` member with its place, when it is a list."""
         member = self.root.last("tools")
