@@ -60,7 +60,9 @@ from proxy.wire.chat_request import ChatRequest, mentions_memory
 log = logging.getLogger("memory_proxy.chat")
 CREDENTIAL: Final = web.RequestKey("credential", Credential)
 USE: Final = web.RequestKey("use", asyncio.Task[None])
-_OVERFLOW: Final = b"maximum context length"
+# What vLLM says of a prompt that is too long, of one whose images make it so (older versions), and one that leaves
+# no room.
+_OVERFLOWS: Final = (b"maximum context length", b"maximum model length", b"max_tokens must be at least 1, got 0")
 # What a session's label may hold as it is; the rest is percent-encoded, as the request header wants it.
 _VISIBLE: Final = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 
@@ -283,7 +285,7 @@ class ChatCompletions:
         keep = partial(self._keep_sent, ready, prompt)
         head = self._head(ready, prompt)
         parts.metrics.added_seconds.observe(ready.millis / 1000)
-        refused = (lambda status, text: status == 400 and _OVERFLOW in text) if prompt.placed else None
+        refused = _overflowed if prompt.placed else None
         outcome = await answering.send(
             request, prompt.body, head, keep=keep, refused=refused, left=parts.capture.in_background
         )
@@ -410,6 +412,10 @@ class ChatCompletions:
             metrics.injected_tokens.inc(sum(one.new_tokens for one in sent.placed))
         for placed in sent.placed:
             metrics.ledger("kept" if placed.kept else "placed", 1, placed.tokens)
+
+
+def _overflowed(status: int, text: bytes) -> bool:
+    return status == 400 and any(said in text for said in _OVERFLOWS)
 
 
 def _said(outcome: Outcome) -> web.StreamResponse:

@@ -177,23 +177,28 @@ def test_an_error_answer_names_no_record_that_is_not_kept(scripted: Scripted, us
     assert (said.status, said.memory("capture"), said.memory("retrieval")) == (429, "off", None)
 
 
-OVERFLOW = {
-    "error": {"message": "This model's maximum context length is 8192 tokens.", "type": "BadRequestError", "code": 400}
-}
+FACT = "The lighthouse keeper of Norrvik hides the spare key inside the bell."
+ASKED = "Where does the lighthouse keeper of Norrvik hide the spare key?"
+OVERFLOWS = [
+    ("gzip", "This model's maximum context length is 8192 tokens. However, your prompt contains 8193 input tokens."),
+    ("deflate", "Input length (8300) exceeds model's maximum context length (8192)."),
+    ("identity", "The decoder prompt (length 8300) is longer than the maximum model length of 8192."),
+    ("identity", "max_tokens must be at least 1, got 0."),
+]
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "identity"])
-def test_a_prompt_that_our_block_made_too_long_is_sent_without_it_also_where_a_gateway_compresses(
-    scripted: Scripted, user: str, encoding: str
+@pytest.mark.parametrize(("encoding", "message"), OVERFLOWS, ids=["gzip", "deflate", "images", "no room"])
+def test_a_prompt_that_our_block_made_too_long_is_sent_without_it_however_that_is_said(
+    scripted: Scripted, user: str, encoding: str, message: str
 ) -> None:
     scripted.upstream.then_json(completion("Noted."))
-    tell(scripted.service, "The lighthouse keeper of Norrvik hides the spare key inside the bell.", user)
-    said = json.dumps(OVERFLOW).encode()
+    tell(scripted.service, FACT, user)
+    said = json.dumps({"error": {"message": message, "type": "BadRequestError", "code": 400}}).encode()
     packed = {"gzip": gzip.compress(said), "deflate": zlib.compress(said), "identity": said}[encoding]
     head = b"Content-Type: application/json\r\nContent-Encoding: %b\r\n" % encoding.encode()
     scripted.upstream.then_whole(packed, "400 Bad Request", head)
     scripted.upstream.then_json(completion("Inside the bell."))
-    answer = ask(scripted.service, "Where does the lighthouse keeper of Norrvik hide the spare key?", user)
+    answer = ask(scripted.service, ASKED, user)
     assert (answer.status, answer.memory("status")) == (200, "degraded; reason=overflow"), answer
     assert answer.text == "Inside the bell."
     with_block, without = list(scripted.upstream.seen)[-2:]
@@ -202,8 +207,8 @@ def test_a_prompt_that_our_block_made_too_long_is_sent_without_it_also_where_a_g
 
 def test_an_error_answer_that_cannot_be_read_passes_as_it_came(scripted: Scripted, user: str) -> None:
     scripted.upstream.then_json(completion("Noted."))
-    tell(scripted.service, "The lighthouse keeper of Norrvik hides the spare key inside the bell.", user)
+    tell(scripted.service, FACT, user)
     for encoding in (b"gzip", b"zstd"):
         scripted.upstream.then_whole(b"\x1f\x8bbroken", "400 Bad Request", b"Content-Encoding: %b\r\n" % encoding)
-        answer = ask(scripted.service, "Where does the lighthouse keeper of Norrvik hide the spare key?", user)
+        answer = ask(scripted.service, ASKED, user)
         assert (answer.status, answer.raw.body) == (400, b"\x1f\x8bbroken")
