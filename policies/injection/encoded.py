@@ -19,7 +19,11 @@ RUN_CHARS_MAX: Final = 8_192
 BASE64_CHARS_MIN: Final = 24
 ROT13_CHARS_MAX: Final = 20_000
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,8192}={0,2}", re.ASCII)
-_HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:(?:0x|\\x)?[0-9A-Fa-f]{2}[ ,:]{0,2}){12,4096}", re.ASCII)
+# As mail, PEM and base64(1) break it into lines.
+_LINES: Final = re.compile(
+    r"(?<![A-Za-z0-9+/_-])(?:[A-Za-z0-9+/_-]{40,76}\s{1,12}){1,110}[A-Za-z0-9+/_-]{1,76}={0,2}", re.ASCII
+)
+_HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:(?:0x|\\x)?[0-9A-Fa-f]{2}[\s,:]{0,6}){12,4096}", re.ASCII)
 _ESCAPES: Final = re.compile(r"(?:\\u[0-9A-Fa-f]{4}|&#x?[0-9A-Fa-f]{2,6};){8,1366}", re.ASCII)
 _ONE_ESCAPE: Final = re.compile(r"\\u([0-9A-Fa-f]{4})|&#x([0-9A-Fa-f]{2,6});|&#([0-9]{2,6});", re.ASCII)
 _BITS: Final = re.compile(r"(?<![01])(?:[01]{8}\s{0,2}){8,1024}", re.ASCII)
@@ -47,6 +51,7 @@ class Hidden(NamedTuple):
 def hidden_in(text: str, lower: str) -> Iterator[Hidden]:
     """What `text` says in other writings; `lower` is the same as it reads."""
     yield from _runs("base64", _BASE64, text, _base64)
+    yield from _runs("base64", _LINES, text, lambda run: _decoded("".join(run.split())))
     if "\\u" in text or "&#" in text:
         yield from _runs("escapes", _ESCAPES, text, _escapes)
     yield from _runs("hex", _HEX, text, _hex)
@@ -99,9 +104,9 @@ def _spaced(run: str) -> str:
 
 
 def _hex(run: str) -> str | None:
-    digits = re.sub(r"0x|\\x|[ ,:]", "", run)
+    digits = re.sub(r"0x|\\x|[\s,:]", "", run)
     try:
-        return bytes.fromhex(digits).decode("utf-8")
+        return bytes.fromhex(digits).decode("utf-8", "ignore")  # the end of a word before it may read as hex too
     except ValueError:
         return None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from policies.injection.encoded import hidden_in
-from policies.injection.normal import Normal, normal
+from policies.injection.normal import Normal, broken, normal
 from policies.injection.rules import RULES, Rule
 from policies.labels import Integrity
 
@@ -115,7 +115,7 @@ def _heaviest(text: str) -> float:
 def _hidden(read: Normal, origin: Origin) -> list[Found]:
     """What is said in another writing, and writing that hides."""
     found = []
-    for hidden in hidden_in(read.original, read.text):
+    for hidden in hidden_in(broken(read.original), read.text):
         inside = normal(hidden.text)
         if inside.text == read.text:
             continue

@@ -69,15 +69,15 @@ def _place(ends: Sequence[int], wanted: int) -> int:
 def normal(text: str) -> Normal:
     """The text as it reads."""
     if text.isascii():
-        return Normal(text, _broken(text.lower()))
+        return Normal(text, broken(text.lower()))
     tagged = "".join(chr(ord(one) - _TAG_BASE) for run in _TAGS.findall(text) for one in run)
     plain = _plain(text)
     if _OTHER_SCRIPTS.search(plain):
         plain = _WORD.sub(_latin, plain)
-    return Normal(text, _broken(plain), tagged.lower())
+    return Normal(text, broken(plain), tagged.lower())
 
 
-def _broken(text: str) -> str:
+def broken(text: str) -> str:
     """The text with JSON's escapes of line breaks as such, in as many characters: what tools answer is JSON."""
     return _ESCAPE.sub("\n\n", text) if "\\" in text else text
 
