@@ -29,6 +29,7 @@ from policies.procedure_words import (
     JOINED,
     LEADS,
     NO_GOAL,
+    NO_MORE,
     PAST,
     STEP_ADVERB,
     STEP_HEAD,
@@ -291,7 +292,7 @@ def _trigger(lead: re.Match[str]) -> tuple[str | None, bool]:
         trigger = _OWNER.sub("", trigger)
         trigger = trigger if trigger[1:2].isupper() else f"{trigger[:1].lower()}{trigger[1:]}"
     first = _WORD.match(trigger)
-    if not 2 <= len(trigger) <= TRIGGER_CHARS_MAX or first is None or COVER in trigger:
+    if not 2 <= len(trigger) <= TRIGGER_CHARS_MAX or first is None or COVER in trigger or NO_MORE.search(lead[0]):
         return None, False
     if event:
         return (None if PAST.search(trigger) or _DEICTIC.search(trigger) else trigger), True

@@ -118,6 +118,12 @@ NO_GOAL: Final = re.compile(
     r"|(?:fix|solve|resolve|address|avoid|prevent) the (?:issue|problem|error|bug)s?\s*$",
     re.IGNORECASE,
 )
+# A lead that says how it was done: "our old process", "we used to", "our process was".
+NO_MORE: Final = re.compile(
+    rf"\b(?:our|my|the)\s+(?:old|previous|former|earlier|outdated)\s+(?:[\w'-]+\s+){{0,3}}{_PROCESS}\b"
+    r"|\b(?:i|we|you|they)\s+used\s+to\b|\b(?:was|were)\s*[:,]?\s*\Z",
+    re.IGNORECASE,
+)
 PAST: Final = re.compile(
     r"\b(?:was|were|had|did|got|went|came|said|told|saw|would|could|took|began|became|felt|yesterday|ago|last"
     r"|(?:i|we|he|she|they|you) \w+ed)\b",

@@ -101,6 +101,11 @@ TAUGHT = [
         ["build them", "upload them to https://docs.example.org/upload and purge it"],
     ),
     (
+        "To replace the old server:\n1. stop the old one\n2. start the new one",
+        "old replac server",
+        ["stop the old one", "start the new one"],
+    ),
+    (
         "To deploy, pull main -> run the tests -> push the image.",
         "deploy",
         ["pull main", "run the tests", "push the image"],
@@ -141,6 +146,10 @@ NOT_TAUGHT = [
     "For lunch: 1. soup 2. salad",
     "First we went home, then we called you and finally we slept.",
     "The way we met is a long story, then we married, then we moved.",
+    "Our old process for deploying is: run the tests, push to main, then tag the release.",
+    "Our old deployment process: run the tests, push to main, then tag the release.",
+    "Our process for deploying was: run the tests, push to main, then tag the release.",
+    "To deploy we used to do this:\n1. run the tests\n2. push to main",
     "部署时：1. 运行测试 2. 构建镜像 3. 推送",
     "Um zu deployen: 1. Tests laufen lassen 2. Image bauen",
     "Pour déployer : 1. lancer les tests 2. pousser l'image",
