@@ -18,10 +18,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, Final
 
-from policies.text import is_sign
+from policies.text import SIGNED_WORD
 
 # How many of the best are looked at: what comes behind them is no answer any more.
 DEPTH: Final = 24
@@ -60,10 +60,7 @@ _ASKS: Final = re.compile(
     re.IGNORECASE,
 )
 _CHARS_READ: Final = 2_000
-# With the signs on its letters, which are no word characters: without them a word of Hindi falls apart into letters.
-_SIGNS: Final = "".join(map(chr, filter(is_sign, chain(range(0x300, 0x1D00), range(0xA800, 0xAC00)))))
 _WORD: Final = re.compile(r"\w+")
-_SIGNED_WORD: Final = re.compile(f"[\\w{_SIGNS}]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,7 @@ class Wording:
     def of(cls, text: str) -> Wording:
         """Of the beginning of a text."""
         said = text[:_CHARS_READ].casefold()
-        words = (_WORD if said.isascii() else _SIGNED_WORD).findall(said)
+        words = (_WORD if said.isascii() else SIGNED_WORD).findall(said)
         numbers = frozenset(word for word in words if not word.isalpha() and any(map(str.isdigit, word)))
         return cls(frozenset(words), numbers, frozenset(pairwise(words)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from math import isfinite
 from typing import Any, Final, Literal
 
@@ -38,6 +38,12 @@ def _in_order(form: Form, run: re.Match[str]) -> str:
 def is_sign(code: int) -> bool:
     """Whether a character stands on another one: an accent, a vowel sign, a tone."""
     return unicodedata.category(chr(code)) in ("Mn", "Mc")
+
+
+SIGNED_WORD: Final = re.compile(
+    "[\\w" + "".join(map(chr, filter(is_sign, chain(range(0x300, 0x1D00), range(0xA800, 0xAC00))))) + "]+"
+)
+"""A word with the signs on its letters, which are no word characters: to \\w+ a word of Hindi is several letters."""
 
 
 def storable(text: str) -> str:

@@ -279,6 +279,7 @@ def sentence(said: str, statement: str, language: str | None = "en", **more: Any
         ("Vivo en Madrid", "El usuario vive en Madrid.", "es"),
         ("Я живу в Москве", "Пользователь живёт в Москве.", "ru"),
         ("我住在北京", "用户住在北京。", "zh"),
+        ("मेरी बहन का नाम सीता है।", "बहन का नाम सीता है।", "hi"),
     ],
 )
 def test_a_statement_in_the_users_own_words_is_kept(said: str, statement: str, language: str) -> None:
@@ -301,6 +302,15 @@ def test_a_statement_says_nothing_that_was_not_said(statement: str) -> None:
     item = fact(evidence="I like Go", predicate="likes", object="Go", statement=statement)
     (found,) = heard([item], [UserTurn("I like Go", language="en")]).found
     assert found.fact.statement == "user likes go"
+
+
+def test_a_word_of_hindi_is_said_whole_or_not() -> None:
+    """To \\w+ its vowel signs part it into letters, and those stand in any text."""
+    said, evidence = "मेरी बहन का नाम सीता है और वह दिल्ली में रहती है।", "बहन का नाम सीता है"
+    named = {"evidence": evidence, "subject": "बहन", "predicate": "का नाम"}
+    assert heard([fact(object="गीता", statement="", **named)], [UserTurn(said)]).dropped == {"unsupported": 1}
+    (found,) = heard([fact(object="सीता", statement="सीता मरी है", **named)], [UserTurn(said, language="hi")]).found
+    assert (found.fact.predicate, found.fact.statement) == ("का_नाम", "बहन का नाम सीता")
 
 
 def test_a_statement_may_use_the_names_of_its_fact_and_deny_what_is_denied() -> None:

@@ -15,13 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from memory.read.lexical import stem
+from memory.read.lexical import stem, words_in
 from memory.read.stems import SNOWBALL, stem_in, without_accents
 from policies.text import normalised
 
 _ROOT_CHARS_MIN: Final = 3  # what two forms of a word share at least: "viv-o", "viv-e"
 _ENDING_CHARS_MAX: Final = 3  # and what each has beside it at most: "learn", "learn-ing"
-_WORD: Final = re.compile(r"[^\W_]+")
 # Scripts without spaces between words, and Hangul, whose particles are written on: character by character.
 _UNSPACED: Final = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0eff\U00020000-\U0003134f]"
@@ -141,8 +140,7 @@ def says_not(sentence: str) -> bool:
 
 def _split(text: str) -> list[str]:
     """Words without case and accents; of unspaced scripts the characters."""
-    folded = without_accents(normalised("NFKC", text).casefold())
-    return _WORD.findall(_UNSPACED.sub(r" \g<0> ", folded))
+    return words_in(_UNSPACED.sub(r" \g<0> ", normalised("NFKC", text)))
 
 
 def _stems(word: str, language: str | None) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from typing import Any, Final, cast, get_args
 from memory.write.ask_facts import FACTS_MAX
 from memory.write.own_words import Said, says_not, says_only
 from policies.fact import Cardinality, Category, Fact
-from policies.text import storable
+from policies.text import SIGNED_WORD, storable
 
 ANSWER_CHARS_MAX: Final = 65_536
 EVIDENCE_CHARS_MAX: Final = 500
@@ -41,8 +41,6 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 _THINKING: Final = re.compile(r"<(think|thinking|reasoning)\b[^<>]*>.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END: Final = re.compile(r"</(?:think|thinking|reasoning)\s*>", re.IGNORECASE)
 _ARTICLE: Final = re.compile(r"^(?:(?:the|an|a)\s+)+(?=\S)")
-_WORD: Final = re.compile(r"\w+")
-_NOT_WORD: Final = re.compile(r"\W+|_+")
 _USER: Final = frozenset({"user", "i", "me", "myself", "speaker", "the speaker", "the user", "human"})
 _QUOTES: Final = {"'": "['’‘]", "’": "['’‘]", "‘": "['’‘]", '"': '["“”„]', "“": '["“”„]', "”": '["“”„]'}
 _STEM_FROM_CHARS: Final = 5
@@ -151,7 +149,8 @@ def _checked(item: Any, turns: Sequence[UserTurn], opened: Sequence[_Open]) -> F
     if not isinstance(item, dict):
         return "malformed"
     subject, thing = _plain(item.get("subject"), NAME_CHARS_MAX), _plain(item.get("object"), OBJECT_CHARS_MAX)
-    predicate = _NOT_WORD.sub("_", _plain(item.get("predicate"), NAME_CHARS_MAX)).strip("_")
+    named = SIGNED_WORD.findall(_plain(item.get("predicate"), NAME_CHARS_MAX))
+    predicate = "_".join(part for word in named for part in word.split("_") if part)
     evidence = _line(item.get("evidence"))
     if not (subject and thing and predicate) or not 2 <= len(evidence) <= EVIDENCE_CHARS_MAX:
         return "malformed"
@@ -220,7 +219,7 @@ def _said(thing: str, opened: _Open) -> bool:
     """
     if thing in opened.folded:
         return True
-    words = set(_WORD.findall(thing))
+    words = set(SIGNED_WORD.findall(thing))
     if not words or any(word not in opened.folded for word in words if any(map(str.isdigit, word))):
         return False
     short = {word for word in words if len(word) < _INSIDE_FROM_CHARS and word.isascii()}
