@@ -18,6 +18,7 @@ from uuid import UUID
 
 from policies.sentences import sentence_spans
 from policies.summary import Sentence, extract, sentences_of
+from policies.text import SIGNS
 
 Verdict = Literal["success", "failure", "unknown"]
 Why = Literal["user_confirmed", "user_thanked", "user_objected", "tool_failed", "exchange_failed", "answer_cut_off"]
@@ -258,7 +259,11 @@ _OFFER: Final = re.compile(
     r"|glad (?:to|i|it))\b",
     re.IGNORECASE,
 )
-_CONTENT_WORD: Final = re.compile(r"[^\W\d_]{3,}|[\u3040-\u30ff\u3400-\u9fff]{2}|\d{2,}")
+# Where no space parts words, so many characters are one: of kana and Han two, of Thai, Lao, Khmer and Burmese four.
+_CONTENT_WORD: Final = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff]{2}|[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{4,8}"
+    rf"|(?:[^\W\d_]|[{SIGNS}]){{3,}}|\d{{2,}}"
+)
 _WORDS_MIN: Final = 2
 
 

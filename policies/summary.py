@@ -19,8 +19,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies.sentences import sentence_spans
+from policies.text import SIGNED_WORD
 
-_WORD: Final = re.compile(r"[^\W_]{2,}|[\u3040-\u30ff\u3400-\u9fff]")
+_WORD_CHARS_MIN: Final = 2
+# Scripts without spaces between words: Thai and Lao, kana and Han. A character counts as a word.
+_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 SENTENCES_READ_MAX: Final = 2_000
 _ASSISTANT_SHARE: Final = 0.5  # a guess until issue 4 measures summaries
 # Plain words only: "I want" and "I'm trying to" stand in most requests, and would be all of the summary.
@@ -47,7 +50,7 @@ class Sentence:
 def sentences_of(text: str, role: str, turn: int) -> list[Sentence]:
     """The sentences of one turn; fragments without two words are dropped."""
     pieces = (text[start:end] for start, end in sentence_spans(text))
-    return [Sentence(piece, role, turn) for piece in pieces if len(_WORD.findall(piece)) >= 2]
+    return [Sentence(piece, role, turn) for piece in pieces if len(_words(piece)) >= 2]
 
 
 def bears(text: str) -> bool:
@@ -58,7 +61,7 @@ def bears(text: str) -> bool:
 def extract(sentences: Sequence[Sentence], count: int) -> list[Sentence]:
     """At most `count` sentences, in the order they were said; up to half of them of those that bear on the rest."""
     read = sentences[-SENTENCES_READ_MAX:]
-    words = [_WORD.findall(sentence.text.lower()) for sentence in read]
+    words = [_words(sentence.text.lower()) for sentence in read]
     total = Counter(word for sentence in words for word in set(sentence))
     mass = sum(total.values()) or 1
     probability = {word: n / mass for word, n in total.items()}
@@ -78,6 +81,13 @@ def extract(sentences: Sequence[Sentence], count: int) -> list[Sentence]:
         chosen.append(best)
         _damp(words[best], probability)
     return [read[index] for index in sorted(chosen)]
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text that say something by their length."""
+    apart = text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
+    found = SIGNED_WORD.findall(apart.replace("_", " "))
+    return [word for word in found if len(word) >= _WORD_CHARS_MIN or _UNSPACED.match(word)]
 
 
 def _damp(words: Sequence[str], probability: dict[str, float]) -> None:

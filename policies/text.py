@@ -40,9 +40,8 @@ def is_sign(code: int) -> bool:
     return unicodedata.category(chr(code)) in ("Mn", "Mc")
 
 
-SIGNED_WORD: Final = re.compile(
-    "[\\w" + "".join(map(chr, filter(is_sign, chain(range(0x300, 0x1D00), range(0xA800, 0xAC00))))) + "]+"
-)
+SIGNS: Final = "".join(map(chr, filter(is_sign, chain(range(0x300, 0x1D00), range(0xA800, 0xAC00)))))
+SIGNED_WORD: Final = re.compile(f"[\\w{SIGNS}]+")
 """A word with the signs on its letters, which are no word characters: to \\w+ a word of Hindi is several letters."""
 
 

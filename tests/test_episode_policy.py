@@ -179,6 +179,28 @@ def test_a_greeting_or_a_sign_makes_no_episode(text: str) -> None:
     assert sentences_told(said, 8) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "我有两只猫。",
+        "私は東京に住んでいる。",
+        "मेरे पिता जी को दिल की बीमारी है।",
+        "আমার মা ঢাকায় থাকেন।",
+        "என் தாய் சென்னையில் இருக்கிறார்.",
+        "ฉันมีแมวสองตัว",
+    ],
+)
+def test_what_is_said_in_any_script_is_told(text: str) -> None:
+    said = talk(("user", text), ("assistant", "ok"))
+    assert worth_telling(said)
+    assert [one.text for one in sentences_told(said, 8)] == [text]
+
+
+@pytest.mark.parametrize("text", ["你好", "สวัสดี", "नमस्ते", "ok"])
+def test_a_word_in_any_script_is_no_episode(text: str) -> None:
+    assert not worth_telling(talk(("user", text), ("assistant", "ok")))
+
+
 def test_a_called_tool_or_a_few_words_are_worth_telling() -> None:
     assert worth_telling(talk(("user", "What is the capital of France?")))
     assert worth_telling(talk(("user", "我住在里斯本，养了一只猫")))
