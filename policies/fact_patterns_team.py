@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policies.fact import Cardinality, Category
-from policies.fact_patterns_words import ANAPHORS, as_object, normalised, word_set
+from policies.fact_patterns_words import ANAPHORS, KIN_MANY, KIN_ONE, as_object, normalised, word_set
 
 _THINGS: Final = (
     "service|server|servers|db|database|cluster|api|app|application|backend|back-end|frontend|front-end"
@@ -25,6 +25,10 @@ _THINGS: Final = (
 )
 # A word that joins others. What joins by _ is one word to \w, so it is looked for first: split at each, it is 2 ** n.
 _IDENTIFIER: Final = r"[A-Za-z](?:\w{0,80}+(?:[-.]\w{1,80}+){1,16}+|(?=\w{0,80}?_\w)\w{1,80}+)"
+# Who is written like a service: "my ex-wife lives in Berlin".
+_SOMEBODY: Final = re.compile(
+    rf"ex-\w+|(?:\w+-)+(?:in-law|worker|founder|{KIN_ONE}|{KIN_MANY})s?|(?:{KIN_ONE}|{KIN_MANY})s?", re.IGNORECASE
+)
 _RUNS: Final = re.compile(
     rf"(?P<s>(?:(?:the|our|my) (?:[\w.'-]+ ){{0,3}}?(?:{_THINGS})|(?:service|server|module|package) [\w.-]+"
     rf"|{_IDENTIFIER}))(?: now| currently| only)?"
@@ -142,6 +146,7 @@ def _topology(said: str, start: int, end: int) -> Iterator[Told]:
             named = re.fullmatch(_IDENTIFIER, found["s"]) is not None or predicate_links(found["v"])
             if (
                 not target
+                or _SOMEBODY.fullmatch(found["s"])
                 or not (_LOOKS if named else _LOOKS_SURE).search(target)
                 or ANAPHORS.fullmatch(target)
                 or target in ("I", "I'm")

@@ -496,6 +496,14 @@ def test_an_exception_and_a_half_are_no_things_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["My ex-wife lives in Berlin.", "My co-worker uses Linux.", "My mother-in-law lives in Rome."]
+)
+def test_a_person_with_a_hyphen_is_no_service(text: str) -> None:
+    assert triples(text) == []
+    assert triples("billing-api lives on db7") == [("billing-api", "runs_on", "db7")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
