@@ -164,7 +164,7 @@ _WHO: Final = (
     _rule(rf"(?:{_I}study|{_IM}(?:studying|majoring in)|my major is) {_RUN}", "studies", "{S} studies {o}.", "phrase", "one"),
     _rule(rf"(?:{_I}studied|I (?:have|got) an? (?:degree|master's|bachelor's|PhD) in|I {_ADV}graduated (?:with a degree )?in|I majored in) {_RUN}", "studied", "{S} studied {o}.", "phrase"),
     _rule(rf"(?:I {_ADV}(?:attend|graduated from|(?:go|went) to(?={_SCHOOL})|study at)|I'm (?:a student at|studying at)) (?P<o>(?:the )?[A-Z][\w'&. -]{{1,60}})", "school", "{S} attends or attended {o}.", "place"),
-    _rule(rf"{_IM}(?P<o>{MARITAL})(?![\w-])", "marital_status", "{S} is {o}.", "exact", "one", importance=0.8),
+    _rule(rf"{_IM}(?P<o>{MARITAL})(?![\w-])(?! (?:in|by|out)\b|(?<=engaged) with\b| to (?:my|the|this) (?:job|work|career|company|business|craft|idea|plan)\b)", "marital_status", "{S} is {o}.", "exact", "one", importance=0.8),
     _rule(rf"{_IM}(?P<o>{STATUSES})(?![\w-])", "status", "{S} is {o}.", "exact", importance=0.8),
     _rule(rf"(?:I eat|I follow|{_IM}on|I'm eating) an? (?P<o>{_DIET})(?: diet)?\b", "status", "{S} is {o}.", "exact", importance=0.8),
     _rule(rf"{_IM}allergic to {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "list", importance=0.95),
@@ -248,7 +248,7 @@ _LIKING: Final = (
 
 _TURNS: Final = (
     _rule(rf"(?:I'm|I am) (?:no longer|not) (?P<o>{STATUSES})(?![\w-])(?: any ?more)?", "status", "{S} is no longer {o}.", "exact", "ended", importance=0.8),
-    _rule(rf"(?:I'm|I am) (?:no longer|not) (?P<o>{MARITAL})(?![\w-])(?: any ?more)?", "marital_status", "{S} is no longer {o}.", "exact", "ended", "one", importance=0.8),
+    _rule(rf"(?:I'm|I am) (?:no longer|not(?! (?:married|engaged) (?:to|in|with)\b)) (?P<o>{MARITAL})(?![\w-])(?: any ?more)?", "marital_status", "{S} is no longer {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"I (?:no longer|don't|do not) have (?P<o>{CONDITIONS})(?![\w-])(?: any ?more)?", "has_condition", "{S} does not have {o}.", "exact", "ended", importance=0.9),
     _rule(rf"(?:I'm|I am) (?:no longer|not) allergic to {_RUNS}", "allergic_to", "{S} is not allergic to {o}.", "list", "ended", importance=0.95),
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated|moved(?= (?:over )?from (?:[\w+#.-]+ to )?(?:" + "|".join(sorted(TOOLS)) + r")\b)) (?:over )?from (?P<o>(?-i:[A-Z])[\w+#. -]{1,30}?) to (?-i:[A-Z])", "uses", "{S} no longer uses {o}.", "phrase", "ended"),

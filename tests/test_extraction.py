@@ -504,6 +504,15 @@ def test_a_person_with_a_hyphen_is_no_service(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["I'm not married to Anna.", "I'm married to my job.", "I'm engaged in a debate.", "I'm engaged with the topic."],
+)
+def test_whom_one_is_not_married_to_and_what_one_is_engaged_in_is_no_status(text: str) -> None:
+    assert triples(text) == []
+    assert triples("I'm married with two kids.") == [("user", "marital_status", "married")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
