@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from policies.fact_patterns import Shape
-from policies.fact_patterns_words import ANAPHORS, JOBS, LANGUAGES, word_set
+from policies.fact_patterns_words import ANAPHORS, JOBS, LANGUAGES, STOPS, word_set
 
 Range = tuple[int, int]
 
@@ -110,6 +110,8 @@ _NO_NAMES: Final = word_set(
     " christmas god today mr mrs dr ok"
 )
 
+# "A former nurse" is none now, "an aspiring writer" something else for now.
+_NOT_NOW: Final = word_set("former ex future aspiring wannabe would-be failed erstwhile")
 # What stands where a name would: "call me later", "call me cynical, but", "I go by train", "ich heiße Sie willkommen".
 _INSTEAD_OF_NAME: Final = word_set(
     "a an on your really very out if when back by crazy"
@@ -199,6 +201,8 @@ def _place(said: str, at: Range) -> list[Range]:
         while more := re.compile(r"(?:,? | )(?:(?:of|de|la|the|du|del) )*[A-ZÀ-Þ][\w'’.&-]*").match(text, last):
             last = more.end()
         words = text[:last]
+        if words.endswith(("'s", "’s")) and _OWNED_BY.match(text, last):
+            return []  # "Google's rival", "Anna's house"
         return [] if words.casefold() in _NO_NAMES or words in ("I", "I'm") else [_tight(said, (start, start + last))]
     cut = _cut(said, (start, end))
     text = said[cut[0] : cut[1]]
@@ -213,6 +217,9 @@ def _place(said: str, at: Range) -> list[Range]:
         and text.split()[0] not in ("fear", "constant", "different", "same")
         else []
     )
+
+
+_OWNED_BY: Final = re.compile(rf" (?!(?:{'|'.join(sorted(STOPS))})\b)[a-z]")
 
 
 def _employer(said: str, at: Range) -> list[Range]:
@@ -234,6 +241,7 @@ def _job(said: str, at: Range) -> list[Range]:
     words = head.split()
     if (
         not 0 < len(words) <= 4
+        or words[0].casefold() in _NOT_NOW
         or not JOBS.search(head)
         or re.search(r"\b(?:fast|quick|visual|good|great|bad|big|better|terrible|decent|slow)\b", head, re.I)
     ):

@@ -513,6 +513,14 @@ def test_whom_one_is_not_married_to_and_what_one_is_engaged_in_is_no_status(text
 
 
 @pytest.mark.parametrize(
+    "text", ["I'm a former nurse.", "I'm an aspiring writer.", "I work for Google's rival.", "I live in Anna's house."]
+)
+def test_what_one_was_or_is_beside_is_neither_job_nor_home(text: str) -> None:
+    assert triples(text) == []
+    assert triples("I work at McDonald's in Berlin.") == [("user", "works_at", "mcdonald's")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
