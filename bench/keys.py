@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import hashlib
 import statistics
@@ -104,6 +105,7 @@ def gated(credential: Credential, recall: Recall) -> Callable[[], object]:
 
 def main() -> None:
     """Measure and print."""
+    argparse.ArgumentParser(prog="python -m bench.keys", description=__doc__).parse_args()
     door = KeyedDoor(Table(), stale_max_s=3600)
     asyncio.run(door.read())
     token = minted("00010203", root_of(SECRET), b"\x07" * NONCE_BYTES, Caveat(until=4_000_000_000))

@@ -7,6 +7,7 @@ Prints for each the seconds on the clock, the process' CPU and its peak memory, 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import random
@@ -58,6 +59,7 @@ def pages() -> Mapping[str, bytes]:
 
 async def main() -> None:
     """Read each once."""
+    argparse.ArgumentParser(prog="python -m bench.outside_pages", description=__doc__).parse_args()
     reader = PageProcess(chars_max=20_000)
     for name, body in pages().items():
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import sys
 from pathlib import Path
 
 import pytest
 
+from bench.faults import __main__ as command
 from bench.faults.clocks import disorder
 from bench.faults.link import Link
-from bench.faults.result import Told, as_json, at_least, at_most, none, so, table
+from bench.faults.result import Finding, Told, as_json, at_least, at_most, none, so, table
 from bench.faults.rounds import OtherRun, judged, legs, merged, read_progress, write_progress
 
 
@@ -112,6 +115,28 @@ def test_a_session_out_of_order_is_named() -> None:
         ("b", "mark-002-000003"),
     ]
     assert disorder(told) == (2, ["b"])
+
+
+def test_what_was_judged_before_a_fault_of_the_bench_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some scenarios take hours."""
+
+    async def ends(place: object) -> tuple[list[Finding], dict[str, object]]:
+        """Ends."""
+        return [none("lost", 0)], {}
+
+    async def fails(place: object) -> tuple[list[Finding], dict[str, object]]:
+        """Does not."""
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr(command, "SCENARIOS", {"dns": ends, "rolling": fails})
+    monkeypatch.setattr(sys, "argv", ["faults", "--json", str(tmp_path / "faults.json")])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(RuntimeError, match="foresaw"):
+        command.main()
+    assert "kept" in capsys.readouterr().out.splitlines()[-1]
+    assert [one["name"] for one in json.loads((tmp_path / "faults.json").read_text())["scenarios"]] == ["dns"]
 
 
 async def test_a_link_that_vanished_says_nothing_and_closes_nothing_and_heals_for_new_connections() -> None:

@@ -126,8 +126,9 @@ def main() -> int:
             print(f"kept: {root}", file=sys.stderr)
         else:
             shutil.rmtree(root, ignore_errors=True)
-    print(f"\n{table(all_told)}")
-    _write(options, all_told)
+        if all_told:  # what was judged before a fault of ours, or Ctrl-C, is told too
+            print(f"\n{table(all_told)}", flush=True)
+            _write(options, all_told)
     return 0 if all(one.kept for one in all_told) else 1
 
 
