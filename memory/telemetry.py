@@ -38,7 +38,7 @@ from memory.catalogue import (
     UpkeepMetrics,
     WriteMetrics,
 )
-from memory.metric_files import take_room
+from memory.metric_files import reading, take_room
 
 log = logging.getLogger("memory_proxy.telemetry")
 _LIBRARIES: Final = ("asyncio", "aiohttp", "asyncpg", "LiteLLM")
@@ -78,10 +78,7 @@ class Metrics(
         """Prometheus' text format: all workers merged where a multiprocess directory is set, else this process."""
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self.registry)
-        try:
-            return _merged()
-        except FileNotFoundError:  # a dead worker's file was folded into the archive while we read
-            return _merged()
+        return merged_exposition()
 
 
 def _take_room() -> None:
@@ -92,6 +89,15 @@ def _take_room() -> None:
     except OSError as fault:
         values.ValueClass = values.MutexValue
         event(log, "metrics_not_shared", logging.WARNING, fault=str(fault), until="this process is started again")
+
+
+def merged_exposition() -> bytes:
+    """That of all processes that share PROMETHEUS_MULTIPROC_DIR, the dead ones' counters among it."""
+    with reading(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])):
+        try:
+            return _merged()
+        except FileNotFoundError:  # the file of a dead worker was removed while we read
+            return _merged()
 
 
 def _merged() -> bytes:

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from memory.config import load_settings
 from memory.errors import StartFailed
+from memory.metric_files import reading
+from memory.telemetry import merged_exposition
 from proxy.supervisor.children import Child, Command
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
@@ -622,6 +625,42 @@ def test_a_process_whose_end_is_noticed_twice_counts_once(tmp_path: Path) -> Non
         metrics.reap(pid)
     samples = MultiProcessCollector(CollectorRegistry(), str(metrics.path)).collect()  # type: ignore[no-untyped-call]
     assert [sample.value for metric in samples for sample in metric.samples] == [2.0 * (DEAD_MAX + 1)]
+
+
+def test_a_scrape_while_files_are_folded_counts_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a counter would fall at the next scrape, which to Prometheus is a restart: the whole sum once more."""
+    metrics, scraped = MetricsDir(tmp_path / "metrics"), list[bytes]()
+    metrics.clear()
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(metrics.path))
+    for pid in range(5_000_000, 5_000_000 + DEAD_MAX + 1):
+        write_metric(metrics.path / f"counter_{pid}.db", "requests_total", 2.0)
+    scrapes: list[threading.Thread] = []
+    remove = Path.unlink
+
+    def slowly(path: Path, missing_ok: bool = False) -> None:
+        if not scrapes and path.suffix == ".db":
+            scrapes.append(threading.Thread(target=lambda: scraped.append(merged_exposition())))
+            scrapes[0].start()
+            scrapes[0].join(0.2)
+        remove(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", slowly)
+    metrics.tidy()
+    scrapes[0].join()
+    assert f"requests_total {2.0 * (DEAD_MAX + 1)}" in scraped[0].decode()
+
+
+def test_files_are_folded_once_nobody_reads_them(tmp_path: Path) -> None:
+    """A process that hangs in a scrape holds the supervisor up in nothing."""
+    metrics = MetricsDir(tmp_path / "metrics")
+    metrics.clear()
+    for pid in range(5_000_000, 5_000_000 + DEAD_MAX + 1):
+        write_metric(metrics.path / f"counter_{pid}.db", "requests_total", 2.0)
+    with reading(metrics.path):
+        metrics.tidy()
+        assert len(list(metrics.path.iterdir())) == DEAD_MAX + 1
+    metrics.tidy()
+    assert [file.name for file in metrics.path.iterdir()] == [f"counter_{ARCHIVE}.db"]
 
 
 def test_an_end_is_taken_note_of_on_a_disk_that_has_become_read_only(place: Path) -> None:

@@ -2,7 +2,7 @@
 
 Gauges of a dead process go at once. Its counters and histograms must stay in the sums (a counter that falls looks to
 Prometheus like a restart, and the whole sum would be counted again), so they are folded into one archive file a kind,
-once `DEAD_MAX` processes have left theirs. A scrape at that very moment may miss a file it has just listed.
+once `DEAD_MAX` processes have left theirs and nobody reads them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from prometheus_client.mmap_dict import MmapedDict
 
-from memory.metric_files import fill
+from memory.metric_files import fill, folding
 
 DEAD_MAX = 8
 ARCHIVE = "folded"
@@ -44,8 +44,9 @@ class MetricsDir:
         if pid not in self._dead and any(self.path.glob(f"*_{pid}.db")):
             self._dead.append(pid)
         if len(self._dead) > DEAD_MAX:
-            with suppress(OSError, RuntimeError):  # a full disk or a torn file: the files stay, the sums are right
-                self._fold()
+            with suppress(OSError, RuntimeError), folding(self.path) as alone:  # a full disk, a torn file: they stay
+                if alone:
+                    self._fold()
 
     def tidy(self) -> None:
         """Take note of processes that ended and were none of ours (a command beside the service counts here too), and
