@@ -650,6 +650,17 @@ def test_a_scrape_while_files_are_folded_counts_nothing_twice(tmp_path: Path, mo
     assert f"requests_total {2.0 * (DEAD_MAX + 1)}" in scraped[0].decode()
 
 
+def test_the_files_of_a_process_that_has_the_number_of_a_dead_one_are_not_folded(tmp_path: Path) -> None:
+    metrics, mine = MetricsDir(tmp_path / "metrics"), os.getpid()
+    metrics.clear()
+    write_metric(metrics.path / f"counter_{mine}.db", "requests_total", 1.0)
+    metrics.reap(mine)  # of whoever had this number before
+    for pid in range(5_000_000, 5_000_000 + DEAD_MAX):
+        write_metric(metrics.path / f"counter_{pid}.db", "requests_total", 2.0)
+        metrics.reap(pid)
+    assert (metrics.path / f"counter_{mine}.db").exists(), "what it counts from now on would be in no file"
+
+
 def test_files_are_folded_once_nobody_reads_them(tmp_path: Path) -> None:
     """A process that hangs in a scrape holds the supervisor up in nothing."""
     metrics = MetricsDir(tmp_path / "metrics")

@@ -59,8 +59,9 @@ class MetricsDir:
                 self.reap(pid)
 
     def _fold(self) -> None:
+        dead = [pid for pid in self._dead if not _is_alive(pid)]  # numbers come round again
         for kind in SUMMED:
-            files = [file for pid in self._dead if (file := self.path / f"{kind}_{pid}.db").exists()]
+            files = [file for pid in dead if (file := self.path / f"{kind}_{pid}.db").exists()]
             if not files:
                 continue
             archive = self.path / f"{kind}_{ARCHIVE}.db"
