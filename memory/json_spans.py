@@ -17,6 +17,7 @@ _DECODER = json.JSONDecoder(strict=True)
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_ORDER_MARK = "\ufeff"
+_TRUE_WORDS = frozenset({"1", "on", "t", "true", "y", "yes"})
 
 
 class JsonUnreadable(ValueError):
@@ -119,6 +120,13 @@ def json_string(text: str) -> str:
 def without_surrogates(text: str) -> str:
     """The text with lone surrogates, which cannot be encoded, replaced by U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def is_true(value: object) -> bool:
+    """A flag as vLLM's request model reads it: true, 1, or one of pydantic's words for it."""
+    if isinstance(value, str):
+        return value.lower() in _TRUE_WORDS
+    return isinstance(value, (bool, int, float)) and value == 1
 
 
 def replace_value(member: Member, raw: str) -> Edit:

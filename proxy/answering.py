@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from aiohttp import web
 from multidict import CIMultiDict
 
-from memory.chain import Digest, extend, message_text
+from memory.chain import Digest, extend
 from memory.errors import UpstreamUnreachable
 from memory.model import ExchangeStatus
 from memory.off_loop import off_loop
@@ -57,15 +57,14 @@ class Outcome:
             return []
         return [extend(chain_key, tip, choice.as_message()) for choice in self.answer.choices]
 
-    def joined(self, chain_key: bytes, before: Digest | None, begun: object) -> list[Digest]:
+    def joined(self, chain_key: bytes, before: Digest | None, begun: str) -> list[Digest]:
         """The same where the answers go on from what their client had `begun`, a message behind `before`: it sends both
         again as one message.
         """
         if self.answer is None:
             return []
         messages = (
-            {**choice.as_message(), "content": message_text(begun) + (choice.content or "")}
-            for choice in self.answer.choices
+            {**choice.as_message(), "content": begun + (choice.content or "")} for choice in self.answer.choices
         )
         return [extend(chain_key, before, message) for message in messages]
 

@@ -25,6 +25,7 @@ from multidict import CIMultiDict
 from memory.assemble import NO_ROOM
 from memory.audit import Audit
 from memory.canary import Canaries
+from memory.chain import message_text
 from memory.checkpoints import Restored
 from memory.config import Settings
 from memory.errors import AuthUnavailable, MemoryInvalid, MemoryProxyFault, NotFound, StoreUnavailable
@@ -396,7 +397,8 @@ class ChatCompletions:
             answers, said = outcome.digests(chain_key, conversation.tip), asked.last_said(conversation)
             pairs = outcome.pairs(chain_key, said, conversation, answers)
             if ready.chat.continue_final_message:
-                answers += outcome.joined(chain_key, conversation.before_tip, said)
+                begun = "" if ready.chat.echo else message_text(said)
+                answers += outcome.joined(chain_key, conversation.before_tip, begun)
             return answers, pairs
 
         try:

@@ -44,7 +44,7 @@ def call(call_id: str, name: str, **arguments: Any) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
 
 
-def turns_of(*messages: dict[str, Any], answer: dict[str, Any] | None = None) -> list[Turn]:
+def turns_of(*messages: dict[str, Any], answer: dict[str, Any] | None = None, **more: Any) -> list[Turn]:
     """The turns of one live exchange, as the worker makes them."""
     captured = Captured(
         exchange_id=new_id(),
@@ -57,7 +57,7 @@ def turns_of(*messages: dict[str, Any], answer: dict[str, Any] | None = None) ->
         model="m",
         arrived_at=T0,
         finished_at=T0,
-        request=json.dumps({"messages": messages}).encode(),
+        request=json.dumps({"messages": messages, **more}).encode(),
         answer={"choices": [{"index": 0, "message": answer, "finish_reason": "stop"}]} if answer else {},
         digests=tuple(chain(KEY, messages)),
     )
@@ -287,3 +287,29 @@ def test_an_answer_is_as_sensitive_as_the_memory_it_was_given(blocks: list[tuple
     labelled = as_sensitive_as_given(turns, record)
     assert [turn.sensitivity.value for turn in labelled] == ["internal", label]
     assert as_sensitive_as_given(turns, None) == tuple(turns)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"continue_final_message": True}, " Lofthus."),
+        ({"continue_final_message": "true"}, " Lofthus."),
+        ({"continue_final_message": True, "echo": True}, "It is in Lofthus."),
+    ],
+)
+def test_an_answer_that_its_client_had_begun_is_one_turn_and_is_where_it_is_sent_again(
+    more: dict[str, Any], said: str
+) -> None:
+    user, begun = {"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "It is in"}
+    turns = turns_of(user, begun, answer={"role": "assistant", "content": said}, **more)
+    whole = {"role": "assistant", "content": "It is in Lofthus."}
+    assert [turn.content for turn in turns] == ["Where is it?", "It is in Lofthus."]
+    assert [turn.chain for turn in turns] == chain(KEY, [user, whole])
+
+
+def test_what_a_client_had_begun_is_a_turn_where_no_answer_came_or_none_was_to_go_on_with_it() -> None:
+    user, begun = {"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "It is in"}
+    answer = {"role": "assistant", "content": "In Lofthus."}
+    assert len(turns_of(user, begun, continue_final_message=True)) == 2
+    assert len(turns_of(user, begun, answer=answer)) == 3
+    assert len(turns_of(user, answer=answer, continue_final_message=True)) == 2

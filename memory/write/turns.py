@@ -17,6 +17,7 @@ from uuid import UUID
 
 from memory.chain import Digest, extend, message_text
 from memory.ids import derived_id
+from memory.json_spans import is_true
 from memory.model import Captured, ImportChunk, ImportLine, Origin, Retrieval, Turn
 from memory.ports import LanguageDetector, TokenCounter
 from memory.write.parts import Redacts, called, calls_of, clean_short, typed
@@ -37,8 +38,11 @@ class Message:
 
 
 def messages_of(captured: Captured, chain_key: bytes) -> list[Message]:
-    """The chained messages of an exchange, its answers included, in order; an answer's parent is the last message."""
-    said = _request_messages(captured.request)
+    """The chained messages of an exchange, its answers included, in order; an answer's parent is the last message. One
+    that goes on from what its client had begun is one message with that, as the client sends it again.
+    """
+    body = _request_body(captured.request)
+    said = _messages_in(body)
     messages: list[Message] = []
     parent: Digest | None = None
     tools: dict[str, str] = {}  # an id may be given again: the last call before an output counts
@@ -49,10 +53,22 @@ def messages_of(captured: Captured, chain_key: bytes) -> list[Message]:
             tool = tools.get(str(message.get("tool_call_id"))) if message.get("role") == "tool" else None
             messages.append(Message(digest, parent, position, message, captured.arrived_at, tool))
             parent = digest
-    for choice in captured.answer.get("choices", []):
-        digest = extend(chain_key, parent, choice["message"])
+    choices = captured.answer.get("choices", [])
+    begun = ""
+    if (
+        choices
+        and messages
+        and is_true(body.get("continue_final_message"))
+        and _role(messages[-1].value) == "assistant"
+    ):
+        begun, parent = message_text(messages[-1].value), messages.pop().parent
+    for choice in choices:
+        message = choice["message"]
+        if begun and not is_true(body.get("echo")):
+            message = {**message, "content": begun + (message.get("content") or "")}
+        digest = extend(chain_key, parent, message)
         position = len(said) + int(choice["index"])
-        messages.append(Message(digest, parent, position, choice["message"], captured.finished_at))
+        messages.append(Message(digest, parent, position, message, captured.finished_at))
     return messages
 
 
@@ -166,13 +182,18 @@ def turn_of_line(
 
 
 def _request_messages(request: bytes) -> list[Any]:
-    if not request:
-        return []
+    return _messages_in(_request_body(request))
+
+
+def _request_body(request: bytes) -> Mapping[str, Any]:
     try:
-        body = json.loads(request)
+        return _mapping(json.loads(request)) if request else {}
     except (ValueError, RecursionError):
-        return []
-    said = body.get("messages") if isinstance(body, dict) else None
+        return {}
+
+
+def _messages_in(body: Mapping[str, Any]) -> list[Any]:
+    said = body.get("messages")
     return said if isinstance(said, list) else []
 
 

@@ -21,6 +21,7 @@ from memory.json_spans import (
     apply_edits_to_body,
     decode_utf8,
     edit_members,
+    is_true,
     json_string,
     parse_document,
     replace_value,
@@ -33,7 +34,6 @@ EARLIER_CHARACTERS = 250
 """Of what was said before a question, in characters from its end: a long answer would drown the question (a guess)."""
 
 _MEMORY_KEY = re.compile(rb'"(?:m|\\u006[dD])(?:e|\\u0065)(?:m|\\u006[dD])(?:o|\\u006[fF])(?:r|\\u0072)(?:y|\\u0079)"')
-_TRUE_WORDS = frozenset({"1", "on", "t", "true", "y", "yes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,16 @@ class ChatRequest:
 
     @property
     def stream(self) -> bool:
-        return _truth(self._value("stream"))
+        return is_true(self._value("stream"))
 
     @property
     def continue_final_message(self) -> bool:
-        return _truth(self._value("continue_final_message"))
+        return is_true(self._value("continue_final_message"))
+
+    @property
+    def echo(self) -> bool:
+        """Whether the answer begins with what it goes on from."""
+        return is_true(self._value("echo"))
 
     @property
     def n(self) -> int:
@@ -249,10 +254,3 @@ def _role(message: object) -> str:
 
 def _searchable(message: MessageView) -> str:
     return without_surrogates(message_text(message.value)).strip()
-
-
-def _truth(value: object) -> bool:
-    """A flag as vLLM's request model reads it: true, 1, or one of pydantic's words for it."""
-    if isinstance(value, str):
-        return value.lower() in _TRUE_WORDS
-    return isinstance(value, (bool, int, float)) and value == 1
