@@ -29,6 +29,7 @@ from memory.read.recall import Question, Recaller
 from memory.read.working_lines import affordable
 from policies.gate import Holder
 from policies.labels import Sensitivity
+from proxy.cutting import Cut
 from proxy.gated import let_through, within
 from proxy.identity import Ask
 from proxy.prompt import Rules, ServedModels, each_once, limits_of, room_for, wanted_tokens
@@ -52,7 +53,8 @@ DEADLINE_S: Final = 30.0
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is to be different. `in_prompt`: memories taken as being in the prompt already, so that they are not placed
-    anew; `contained`: the conversation that the prompt holds whole, of which nothing is recalled.
+    anew; `contained`: the conversation that the prompt holds whole, of which nothing is recalled. `cut`: what did not
+    fit and was not sent; `sent_from`: the message before which all was left out already, so that it could be recalled.
     """
 
     as_of: datetime
@@ -60,6 +62,8 @@ class Asked:
     config: Mapping[str, int] = field(default_factory=dict)
     in_prompt: frozenset[UUID] = frozenset()
     contained: UUID | None = None
+    cut: Cut | None = None
+    sent_from: int = 0
 
 
 class WhatIf:
@@ -113,7 +117,8 @@ class WhatIf:
         if any(candidate.admitted for candidate in recall.candidates):
             most = settings.recall.budget_tokens_max + (settings.checkpoint.tokens_max if restored else 0)
             wanted = wanted_tokens(ask, most)
-        budget = (await room_for(chat, wanted, Kept(), settings.ledger.tokens_max_share, self._models)).budget
+        share = settings.ledger.tokens_max_share
+        budget = (await room_for(chat, wanted, Kept(), share, self._models, asked.cut)).budget
         recall = affordable(recall, budget, rules.counter.count)
         work = partial(rules.block, recall.candidates, recall.terms, budget, asked.in_prompt)
         return recall, await off_loop(len(captured.request), work)
@@ -146,7 +151,7 @@ class WhatIf:
             k=settings.recall.candidates_max,
             now=captured.arrived_at,
             where=where,
-            known_chains=[digest for digest in captured.digests if digest is not None],
+            known_chains=[digest for digest in captured.digests[asked.sent_from :] if digest is not None],
             as_of=asked.as_of,
             skip_repeats=True,
             replay=(captured.session.session_id, turns) if quoted else None,

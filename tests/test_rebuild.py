@@ -13,15 +13,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.chain import chain
+from memory.config import Settings
 from memory.keys import tenant_salt
-from memory.model import Captured
+from memory.model import Captured, Recall, Scope, SessionRef
+from memory.read.hot import item_of
+from memory.read.recall import Question, as_candidate
 from memory.stored import RetrievalRecord, SealedExchange
+from policies.gate import Holder
 from proxy.api.replay import Kept, _replayed
 from proxy.cli.shadow import bare_of
 from proxy.cutting import Cut
+from proxy.identity import Ask
 from proxy.prompt import edits_of
 from proxy.rebuild import Placement, blocks_of, placements_of, rebuilt, why_gone
+from proxy.what_if import Asked, WhatIf
 from proxy.wire.chat_request import ChatRequest
+from tests.product_ledger import RULES
+from tests.test_recall import row, unit
+from tests.test_remembering import LONG, Narrow
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -137,3 +147,51 @@ def test_where_the_oldest_turns_gave_way_a_block_stands_at_its_place_in_what_wen
     assert told.position == told.placed[-1].position == 3
     bare = bare_of("s", told.request, [one.model_dump() for one in told.placed])
     assert [one["content"] for one in bare.messages] == ["system 0", "user 3", "assistant 4", "and now?"]
+
+
+class Recalls:
+    """A recaller that finds one memory for everything; `asked` is what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Question] = []
+
+    async def embed(self, *_: object) -> None:
+        """No vector."""
+
+    async def recall(self, question: Question, *_: object) -> Recall:
+        """The memory."""
+        self.asked.append(question)
+        return Recall((as_candidate(item_of(row("My boat is called Halcyon.", unit(1, 0, 0, 0)))),), "full")
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_what_would_have_been_given_to_a_conversation_that_was_cut_has_room_for_what_it_was_given(
+    before: bool,
+) -> None:
+    talk = (*LONG, {"role": "user", "content": "What is my boat called?"})
+    chat = ChatRequest.parse(json.dumps({"model": "m", "max_tokens": 10, "messages": talk}).encode())
+    digests, recaller, scope = tuple(chain(bytes(32), talk)), Recalls(), Scope(UUID(int=1))
+    captured = Captured(
+        UUID(int=3),
+        scope,
+        SessionRef(UUID(int=2), "s"),
+        "on",
+        "complete",
+        None,
+        200,
+        "m",
+        NOW,
+        NOW,
+        chat.body,
+        {},
+        digests,
+    )
+    record = replace(RECORD, reason=None if before else "overflow")
+    kept = Kept(record, captured, chat, (), rebuilt(chat, {}, [], b"", Cut(0, 4)), Cut(0, 4))
+    sent_from = kept.cut_before.upto if kept.cut_before else 0
+    asked = Asked(NOW, cut=kept.cut, sent_from=sent_from)
+    roomy = Settings().ledger.model_copy(update={"tokens_max_share": 0.5})
+    what_if = WhatIf(Settings().model_copy(update={"ledger": roomy}), cast(Any, recaller), RULES, Narrow())
+    _, block = await what_if.block(captured, chat, asked, ask=Ask(scope), holder=Holder(scope.tenant), now=NOW)
+    assert "Halcyon" in block.text
+    assert list(recaller.asked[0].known_chains) == list(digests[4:] if before else digests)

@@ -26,6 +26,7 @@ from memory.errors import EnvelopeUnreadable, Gone, MemoryInvalid, NotFound
 from memory.ids import is_words
 from memory.model import Candidate, Captured, Scope
 from memory.off_loop import off_loop
+from memory.read.ledger import DROPPED, REPLACES
 from memory.read.restore import parts_placed
 from memory.stored import RetrievalRecord, SealedExchange
 from policies.cascade import Visibility
@@ -62,6 +63,9 @@ NOT_IDENTICAL: Final = (
 _NO_WORKING: Final = "the lines of the working context were of that moment and are not made again"
 _NO_STYLE: Final = "the style that a header asked for in words of ours is not asked for again"
 _NO_PROMPT: Final = "this was a tool's call: nothing was placed in a prompt, and nothing would be"
+_NO_OWED: Final = (
+    "what was said because something in the conversation had been replaced, or was not sent any more, is not said again"
+)
 _NO_LEDGER: Final = "a block of an earlier turn that holds a memory left out is left out whole"
 
 
@@ -80,6 +84,11 @@ class Kept:
     def identical(self) -> bool:
         """Whether the rebuilt bytes are those that went."""
         return self.made.sha256 == self.record.sha256_sent
+
+    @property
+    def cut_before(self) -> Cut | None:
+        """What had been cut out of the conversation by an earlier request."""
+        return None if self.record.reason == "overflow" and self.record.status != "degraded" else self.cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +203,9 @@ class Replay:
 
     async def _what_if(self, caller: Caller, holder: Holder, kept: Kept, asked: ReplayAsked) -> ReplaySaid:
         without = frozenset(UUID(one) for one in asked.without)
-        left = [one for one in kept.placed if one.kept and without.isdisjoint(map(UUID, one.memory_ids))]
+        position = kept.chat.newest_user
+        stood = [one for one in kept.placed if one.kept or one.position != position]
+        left = [one for one in stood if without.isdisjoint(map(UUID, one.memory_ids))]
         before = asked.in_prompt if asked.in_prompt is not None else [i for one in left for i in one.memory_ids]
         question = Asked(
             as_of=min(asked.as_of or _moment_of(kept), caller.now),
@@ -202,6 +213,8 @@ class Replay:
             config=asked.config,
             in_prompt=frozenset(map(UUID, before)),
             contained=await self._contained(caller, kept),
+            cut=kept.cut,
+            sent_from=kept.cut_before.upto if kept.cut_before else 0,
         )
         ask = replace(caller.ask, budget=_budget(caller.ask, kept.chat))
         restored = await self._restored(caller, holder, kept, question)
@@ -210,7 +223,6 @@ class Replay:
         )
         seen = {one.memory_id: one.visibility for one in recall.candidates}
         self._note(caller, {one: seen[one] for one in block.memory_ids})
-        position = kept.chat.newest_user
         placed = list(left)
         if block.text and position is not None and position not in {one.position for one in left}:
             placed.append(Placement(position, block.text, block.tokens, tuple(map(str, block.memory_ids)), kept=False))
@@ -219,7 +231,9 @@ class Replay:
         )
         made = replace(kept.made, body=body, sha256=_sha256(body))
         notes = [_NO_WORKING] if any(one["kind"] == "working" for one in kept.record.candidates) else []
-        if len(left) != sum(one.kept for one in kept.placed):
+        if any(one.get("injected") and one["why"] in (REPLACES, DROPPED) for one in kept.record.candidates):
+            notes.append(_NO_OWED)
+        if len(left) != len(stood):
             notes.append(_NO_LEDGER)
         if any(is_words(UUID(one["id"])) for one in kept.record.candidates):
             notes.append(_NO_STYLE)
@@ -238,7 +252,7 @@ class Replay:
     async def _contained(self, caller: Caller, kept: Kept) -> UUID | None:
         """The conversation that the prompt held whole; None where its client may have sent only a part of it."""
         captured = kept.captured
-        if captured.named or kept.cut is not None:
+        if captured.named or kept.cut_before is not None:
             return None
         key = await self._parts.keys.chain_key(caller.scope.tenant)
         messages = [one.value for one in kept.chat.messages]
