@@ -333,8 +333,7 @@ class Remembering:
         conversation, recall = has.conversation, has.recall
         cutting = await self._cut(asked, chat, conversation, has.kept)
         cut = cutting.cut
-        kept = await self._behind(asked, chat, has, cut) if cutting.is_new else has.kept
-        kept = replace(kept, blocks={at: one for at, one in kept.blocks.items() if not is_cut(chat, cut, at)})
+        kept = await self._behind(asked, chat, has, cutting)
         restored = has.restored
         if kept.owed or restored.candidates or any(candidate.admitted for candidate in recall.candidates):
             most, cap = parts.settings.recall.budget_tokens_max, _cap(asked)
@@ -414,20 +413,26 @@ class Remembering:
         counted = await self._parts.models.prompt_tokens(members_of(chat, cut), CUT_COUNT_S)
         return counted if counted is not None and counted > room else None
 
-    async def _behind(self, asked: Asked, chat: ChatRequest, has: Remembered, cut: Cut | None) -> Kept:
-        """What stands behind a new cut: first of all the summary of what is not sent any more."""
-        conversation, kept, parts = has.conversation, has.kept, self._parts
+    async def _behind(self, asked: Asked, chat: ChatRequest, has: Remembered, cutting: Cutting) -> Kept:
+        """What stands behind a cut, and where that is new the summary of what is not sent any more first of all; in the
+        newest message where it was not made by then.
+        """
+        conversation, parts, cut = has.conversation, self._parts, cutting.cut
         if cut is None:
+            return has.kept
+        kept = replace(has.kept, blocks={at: one for at, one in has.kept.blocks.items() if not is_cut(chat, cut, at)})
+        open_to_new = chat.placeable and not self._has_decided(asked, chat, conversation)
+        open_to_new = open_to_new and (conversation.opens or chat.newest_user not in kept.known)
+        if not cutting.is_new and (kept.is_summed_up or not kept.known or not open_to_new):
             return kept
         where = within(self._where, holder_of(asked.credential, None))
         try:
-            summary = await parts.ledgers.summary(asked.ask.scope, conversation, where, asked.arrived_at)
-        except MemoryProxyFault:
+            async with asyncio.timeout(None if cutting.is_new else self._left_s(asked)):
+                summary = await parts.ledgers.summary(asked.ask.scope, conversation, where, asked.arrived_at)
+        except (MemoryProxyFault, TimeoutError):
             summary = ()
         chain = conversation.digests[cut.upto]
-        open_to_new = chat.placeable and not self._has_decided(asked, chat, conversation)
-        open_to_new = open_to_new and (conversation.opens or cut.upto not in kept.known)
-        if chain is None or (cut.upto == chat.newest_user and open_to_new):
+        if chain is None or not cutting.is_new or (cut.upto == chat.newest_user and open_to_new):
             return replace(kept, owed=(*summary, *kept.owed))
         cap, before = _cap(asked), kept.blocks.get(cut.upto)
         most = SUMMARY_TOKENS_MAX if cap is None else min(cap, SUMMARY_TOKENS_MAX)

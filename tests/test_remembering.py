@@ -273,7 +273,8 @@ class LongTalk:
     def process(self) -> None:
         """Go on in a process that has nothing of it at hand."""
         self.world.another_process()
-        settings = Settings().model_copy(update={"overflow": "summarise"})
+        roomy = Settings().ledger.model_copy(update={"tokens_max_share": 0.5})
+        settings = Settings().model_copy(update={"overflow": "summarise", "ledger": roomy})
         parts = SimpleNamespace(
             settings=settings, ledgers=self.world.ledgers, models=Narrow(), rules=RULES, capture=self.works
         )
@@ -456,3 +457,31 @@ async def test_what_stood_where_a_summary_is_placed_is_kept_and_no_new_memory() 
     assert (prompt.count, prompt.kept) == (1, 1)
     assert prompt.placed[0].new_ids == prompt.placed[0].memory_ids[:1]
     assert prompt.placed[0].new_tokens == prompt.tokens - there.tokens
+
+
+class SumsUpLater(SumsUp):
+    """Postgres that has no summary yet."""
+
+    is_made = False
+
+    async def summary(self, tenant: UUID, scope_ids: Sequence[int], session_id: UUID) -> IndexRow | None:
+        return await super().summary(tenant, scope_ids, session_id) if self.is_made else None
+
+
+async def test_a_summary_that_was_not_made_yet_when_a_conversation_was_cut_is_told_once_it_is() -> None:
+    talk, ask = LongTalk(), Ask(Scope(new_id()))
+    store = talk.world.store = SumsUpLater()
+    talk.process()
+    messages: Messages = (*LONG, *NOW_WHAT)
+    _, first = await talk.sent(messages, ask)
+    assert (first.cuts, first.count) == (True, 0)
+    store.write(talk.session.session_id, chain(b"k" * 32, list(messages)), {})
+    store.is_made = True
+    _, shed = await talk.sent((*messages, AND_ON[0], *NOW_WHAT), ask, unread=Kept())
+    assert shed.count == 0
+    messages = (*messages, *AND_ON)
+    _, then = await talk.sent(messages, ask)
+    assert (then.cut, then.count, "goats" in then.body.decode()) == (first.cut, 1, True)
+    _, on = await talk.sent((*messages, *AND_ON), ask)
+    assert (on.count, on.body.decode().count("goats")) == (0, 1)
+    assert on.placed[0].text == then.placed[0].text

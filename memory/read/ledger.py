@@ -90,7 +90,7 @@ class Kept:
     block; `withdrawn` are not sent again; `owed` is to be said in the newest message whatever it asks: what has taken
     the place of something that stands, and what the client has dropped. `found` is what the hot ledger did not know,
     `restore` the mark of a checkpoint that was loaded and not placed yet; `given`: it was given documents. `fault`: it
-    could not be read in time, so nothing stands again.
+    could not be read in time, so nothing stands again. `summaries`: the rolling summaries among what is quoted.
     """
 
     blocks: Mapping[int, Placed] = field(default_factory=dict)
@@ -101,6 +101,12 @@ class Kept:
     restore: bytes | None = None
     given: bool = False
     fault: bool = False
+    summaries: frozenset[UUID] = frozenset()
+
+    @property
+    def is_summed_up(self) -> bool:
+        """Whether a summary of the conversation stands in it."""
+        return not self.summaries.isdisjoint(self.memory_ids)
 
     @property
     def tokens(self) -> int:
@@ -204,7 +210,8 @@ class Ledgers:
         for at, why in refused.items():
             self._metrics.ledger("withdrawn", 1, entries[at].tokens, why)
         final = tuple(Withdrawn(places[at], why) for at, why in refused.items() if is_final(why))
-        kept = replace(kept, blocks=blocks, withdrawn=final)
+        summaries = frozenset(filter(law.is_summary, quoted))
+        kept = replace(kept, blocks=blocks, withdrawn=final, summaries=summaries)
         dropped = await self._dropped(scope, conversation, law, now)
         return replace(kept, owed=(*dropped, *_replacing(kept, law, conversation.digests, now)))
 
