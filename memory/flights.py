@@ -21,11 +21,12 @@ GOES_ON_S: Final = 1.0
 
 @dataclass(slots=True)
 class _Flight(Generic[T]):
-    """One piece of work, how many wait for it and how many have asked for it."""
+    """One piece of work, how many wait for it and how many have asked for it; what ends it while nobody waits."""
 
     task: asyncio.Task[T]
     waiting: int = 0
     asked: int = 0
+    ending: asyncio.TimerHandle | None = None
 
 
 class Flights(Generic[K, T]):
@@ -44,6 +45,8 @@ class Flights(Generic[K, T]):
         if flight is None:
             flight = self._flights[key] = _Flight(asyncio.create_task(work()))
             flight.task.add_done_callback(partial(self._landed, key, flight))
+        if flight.ending is not None:
+            flight.ending.cancel()
         flight.waiting += 1
         flight.asked += 1
         try:
@@ -54,7 +57,7 @@ class Flights(Generic[K, T]):
                 if flight.asked == 1:
                     self._end(key, flight)
                 else:
-                    asyncio.get_running_loop().call_later(GOES_ON_S, self._end, key, flight)
+                    flight.ending = asyncio.get_running_loop().call_later(GOES_ON_S, self._end, key, flight)
 
     def is_mine(self, key: K) -> bool:
         """Asked by the work itself: whether it is still that of the key, and not of a time before `let_go`."""

@@ -143,6 +143,19 @@ async def test_what_several_asked_for_and_left_does_not_go_on_for_ever(monkeypat
     assert (await cache.embed_query("same")).shape == (DIM,)
 
 
+async def test_what_is_left_once_more_goes_on_from_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flights, "GOES_ON_S", 0.2)
+    embedder = Embedder()
+    cache = QueryCache(embedder, Metrics())
+    await everybody_leaves(cache, 3)
+    await asyncio.sleep(0.15)
+    await everybody_leaves(cache, 1)
+    await asyncio.sleep(0.1)
+    assert embedder.given_up == [], "left a moment ago"
+    await asyncio.sleep(0.2)
+    assert embedder.given_up == ["same"]
+
+
 async def test_a_fault_of_what_everybody_has_left_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
     embedder = Embedder()
     cache = QueryCache(embedder, Metrics())
