@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID, uuid4
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.model import Candidate, Recall
+from memory.model import Candidate, Recall, Scope
 from memory.read.items import Filter
+from memory.stored import Label
 from policies.capabilities import CAPABILITIES, allows
 from policies.cascade import Visibility
 from policies.gate import Holder, Item, filter_read, filter_write, visibilities
 from policies.labels import Sensitivity, within_ceiling
+from proxy.api.retrievals import Retrievals, Texts
 from proxy.gated import holder_of, let_through, within
 from proxy.identity import Credential
+from tests.test_rebuild import RECORD
 
 TENANT, OTHER, SESSION = UUID(int=1), UUID(int=2), UUID(int=3)
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -109,3 +117,39 @@ def test_what_was_found_and_may_not_leave_does_not() -> None:
     considered, too_high = candidate("public", "tenant", admitted=False), candidate("secret", "tenant")
     kept = let_through(Recall((own, shared, considered, too_high)), holder_of(who))
     assert kept.candidates == (own, shared, considered)
+
+
+class Labelled:
+    """Records that know these labels."""
+
+    def __init__(self, labels: dict[UUID, Label]) -> None:
+        self.labels = labels
+
+    async def memory_labels(self, scope: Scope, memory_ids: Sequence[UUID]) -> dict[UUID, Label]:
+        return {one: self.labels[one] for one in memory_ids if one in self.labels}
+
+
+@pytest.mark.parametrize(
+    ("quoted", "seen"),
+    [
+        (Label(Sensitivity.INTERNAL, "own"), True),
+        (Label(Sensitivity.CONFIDENTIAL, "own"), False),
+        (Label(Sensitivity.INTERNAL, "tenant"), False),
+        (None, False),
+    ],
+    ids=["own", "above the ceiling", "of a scope that is not seen", "gone"],
+)
+async def test_a_block_of_an_earlier_turn_is_shown_to_who_may_see_what_it_quotes(
+    quoted: Label | None, seen: bool
+) -> None:
+    """What stands since an earlier turn is no candidate of this one."""
+    found, stood = UUID(int=7 << 100), UUID(int=8 << 100)
+    labels = {found: Label(Sensitivity.INTERNAL, "own"), **({stood: quoted} if quoted else {})}
+    placements = [{"position": 0, "tokens": 1, "memory_ids": [str(stood)], "since": "x"}]
+    record = replace(RECORD, candidates=[{"id": str(found), "kind": "semantic"}], placements=placements)
+    retrievals = Retrievals(cast(Any, SimpleNamespace(records=Labelled(labels))), cast(Any, None))
+    holder = Holder(UUID(int=1), frozenset({"memory:read:own"}), Sensitivity.INTERNAL)
+    texts = Texts("available", "q", ("<memory>quoted</memory>",))
+    kept, told = await retrievals.let_through(Scope(UUID(int=1)), holder, record, texts)
+    assert [one["id"] for one in kept.candidates] == [str(found)]
+    assert (bool(kept.placements), bool(told.blocks)) == (seen, seen)

@@ -79,31 +79,35 @@ class Retrievals:
     async def let_through(
         self, scope: Scope, holder: Holder, record: RetrievalRecord, texts: Texts
     ) -> tuple[RetrievalRecord, Texts]:
-        """The record without the candidates that the caller may not see, and without blocks that any of them is in.
+        """The record without the candidates that the caller may not see, and without its blocks where any of them
+        quotes such a memory, be it a candidate or what stands since an earlier turn.
 
         A memory that is gone has no label to go by and counts as the most sensitive; a line of a working context is no
         memory, and its session's turns are what it quotes.
         """
         if holder.capabilities is None:
             return record, texts
-        ids = [UUID(candidate["id"]) for candidate in record.candidates if candidate["kind"] != "working"]
+        lines = {candidate["id"] for candidate in record.candidates if candidate["kind"] == "working"}
+        quoted = {one for placement in record.placements for one in placement["memory_ids"]}
+        known = quoted.union(candidate["id"] for candidate in record.candidates)
+        ids = [UUID(one) for one in sorted(known - lines)]
         labels = await self._parts.records.memory_labels(scope, ids)
         labels |= {one: Label(Sensitivity.PUBLIC, "own") for one in ids if is_words(one)}
-        if len(record.candidates) > len(ids):
-            lines = await self._parts.records.session_labels(scope, record.session_id)
-            highest = Label(derived_sensitivity(map(Sensitivity, lines)), "own")
-            labels |= {UUID(one["id"]): highest for one in record.candidates if one["kind"] == "working"}
+        if lines:
+            said_in = await self._parts.records.session_labels(scope, record.session_id)
+            highest = Label(derived_sensitivity(map(Sensitivity, said_in)), "own")
+            labels |= {UUID(one): highest for one in lines}
 
-        def item_of(candidate: dict[str, Any]) -> Item:
-            label = labels.get(UUID(candidate["id"]), UNKNOWN)
+        def item_of(memory_id: str) -> Item:
+            label = labels.get(UUID(memory_id), UNKNOWN)
             return Item(scope.tenant, label.sensitivity, label.visibility, holder.session_id)
 
-        seen = readable(holder, record.candidates, item_of)
-        if len(seen) == len(record.candidates):
+        seen = frozenset(readable(holder, known, item_of))
+        if seen == known:
             return record, texts
-        ids_seen = {candidate["id"] for candidate in seen}
-        whole = all(set(placement["memory_ids"]) <= ids_seen for placement in record.placements)
-        kept = replace(record, candidates=list(seen), placements=record.placements if whole else [])
+        whole = quoted <= seen
+        candidates = [candidate for candidate in record.candidates if candidate["id"] in seen]
+        kept = replace(record, candidates=candidates, placements=record.placements if whole else [])
         return kept, texts if whole else replace(texts, blocks=())
 
     async def _cited(self, scope: Scope, candidates: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
