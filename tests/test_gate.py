@@ -122,8 +122,11 @@ def test_what_was_found_and_may_not_leave_does_not() -> None:
 class Labelled:
     """Records that know these labels."""
 
-    def __init__(self, labels: dict[UUID, Label]) -> None:
-        self.labels = labels
+    def __init__(self, labels: dict[UUID, Label], *turns: str) -> None:
+        self.labels, self.turns = labels, turns
+
+    async def session_labels(self, scope: Scope, session_id: UUID) -> tuple[str, ...]:
+        return self.turns
 
     async def memory_labels(self, scope: Scope, memory_ids: Sequence[UUID]) -> dict[UUID, Label]:
         return {one: self.labels[one] for one in memory_ids if one in self.labels}
@@ -153,3 +156,11 @@ async def test_a_block_of_an_earlier_turn_is_shown_to_who_may_see_what_it_quotes
     kept, told = await retrievals.let_through(Scope(UUID(int=1)), holder, record, texts)
     assert [one["id"] for one in kept.candidates] == [str(found)]
     assert (bool(kept.placements), bool(told.blocks)) == (seen, seen)
+
+
+@pytest.mark.parametrize(("label", "query"), [("internal", "q"), ("confidential", None)])
+async def test_a_question_is_shown_to_who_may_see_its_conversation(label: str, query: str | None) -> None:
+    retrievals = Retrievals(cast(Any, SimpleNamespace(records=Labelled({}, "internal", label))), cast(Any, None))
+    holder = Holder(UUID(int=1), frozenset({"memory:read:own"}), Sensitivity.INTERNAL)
+    _, told = await retrievals.let_through(Scope(UUID(int=1)), holder, RECORD, Texts("available", "q"))
+    assert told.query == query

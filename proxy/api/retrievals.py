@@ -80,7 +80,8 @@ class Retrievals:
         self, scope: Scope, holder: Holder, record: RetrievalRecord, texts: Texts
     ) -> tuple[RetrievalRecord, Texts]:
         """The record without the candidates that the caller may not see, and without its blocks where any of them
-        quotes such a memory, be it a candidate or what stands since an earlier turn.
+        quotes such a memory, be it a candidate or what stands since an earlier turn; without the question where its
+        conversation holds turns that the caller may not see.
 
         A memory that is gone has no label to go by and counts as the most sensitive; a line of a working context is no
         memory, and its session's turns are what it quotes.
@@ -93,10 +94,11 @@ class Retrievals:
         ids = [UUID(one) for one in sorted(known - lines)]
         labels = await self._parts.records.memory_labels(scope, ids)
         labels |= {one: Label(Sensitivity.PUBLIC, "own") for one in ids if is_words(one)}
-        if lines:
-            said_in = await self._parts.records.session_labels(scope, record.session_id)
-            highest = Label(derived_sensitivity(map(Sensitivity, said_in)), "own")
-            labels |= {UUID(one): highest for one in lines}
+        said_in = await self._parts.records.session_labels(scope, record.session_id) if lines or texts.query else ()
+        highest = derived_sensitivity(map(Sensitivity, said_in)) if said_in or lines else Sensitivity.PUBLIC
+        labels |= {UUID(one): Label(highest, "own") for one in lines}
+        if not readable(holder, [Item(scope.tenant, highest, session_id=holder.session_id)], lambda one: one):
+            texts = replace(texts, query=None)
 
         def item_of(memory_id: str) -> Item:
             label = labels.get(UUID(memory_id), UNKNOWN)
