@@ -556,6 +556,24 @@ async def test_an_exchange_with_nothing_left_is_acknowledged(bench: Bench) -> No
     assert seen(bench, memory)["said"] == "" and seen(bench, memory)["memories"] == "0"
 
 
+@pytest.mark.parametrize("kind", ["memory", "session", "user"])
+async def test_only_what_may_have_been_given_it_is_looked_through(bench: Bench, kind: str) -> None:
+    """Else an erasure reads every retrieval that there ever was, and ends no more where these are many."""
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    await bench.commit(ada, "s")
+    await bench.commit(eve, "theirs")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%' LIMIT 1"))
+    await bench.commit_given(ada, given(ada, memory))
+    await bench.commit_given(eve, given(eve, UUID(int=9), "read by nobody"))
+    bench.postgres.psql(  # who looks into it fails
+        "UPDATE retrievals SET candidates = '{}' FROM sessions s"
+        " WHERE s.session_id = retrievals.session_id AND s.label = 'read by nobody'"
+    )
+    erasure_id = await bench.ask(kind, {"memory": str(memory), "session": "s", "user": "ada"}[kind], ada)
+    assert (await bench.run(erasure_id)).receipt["complete"]
+    assert bench.postgres.psql(f"SELECT count(*) FROM retrievals WHERE candidates::text LIKE '%{memory}%'") == "0"
+
+
 async def test_an_answer_that_was_given_anothers_copy_goes_with_its_source(bench: Bench) -> None:
     ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
     await bench.commit(ada, "s")

@@ -15,6 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import facts, outbox, procedures
+from memory.adapters.postgres.blocks import SESSIONS_AT_ONCE
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.erase_jobs import LANE, EraseJobs, note_items
 from memory.adapters.postgres.erase_older import erase_bare, plan_until
@@ -220,7 +221,7 @@ class _Deletion:
         await tx.run("add_tombstones", tenant, kinds, digests, self._job.requested_at)
         await self._note_survivors(list(made), [row["event_id"] for row in gone_turns], held, set(sessions), made)
         await self._let_go(others, versions)
-        await self._retrievals(list(made), partly)
+        await self._retrievals(made, partly)
         await tx.run("unname_successors", tenant, list(made))
         await tx.run("unname_events", tenant, touched, [str(one) for one in made])
         await self._rows("scope_id", scopes)
@@ -322,14 +323,32 @@ class _Deletion:
             await outbox.announce_events(self._tx, place, "erased", ids)
             await self._tx.run("bare_events", self._tenant, [scope_id], ids)
 
-    async def _retrievals(self, made: list[UUID], partly: set[UUID]) -> None:
+    async def _retrievals(self, made: Mapping[UUID, Any], partly: set[UUID]) -> None:
         tx, tenant = self._tx, self._tenant
-        given = await tx.fetch("unname_retrievals", tenant, [str(one) for one in made])
+        given = await self._unnamed(made)
         self._counts["retrievals_unnamed"] += len(given)
-        await tx.run("withdraw_nodes", tenant, [row["retrieval_id"] for row in given], self._now)
+        sessions, retrievals = sorted({row["session_id"] for row in given}), [row["retrieval_id"] for row in given]
+        await tx.run("withdraw_nodes", tenant, sessions, retrievals, self._now)
         await tx.run("unseal_these", tenant, [row["exchange_id"] for row in given])
         await tx.run("unseal_retrievals", tenant, list(partly))
         self._counts["exchanges_unsealed"] += await tx.run("unseal_exchanges", tenant, list(partly))
+
+    async def _unnamed(self, made: Mapping[UUID, Any]) -> list[Any]:
+        """The retrievals of conversations that stay and were given any of these: they name it no more. Looked for where
+        the scopes that it lies in are seen: all of a tenant's are millions.
+        """
+        tx, tenant, whole = self._tx, self._tenant, frozenset(self._items.scope_ids())
+        lies: dict[int, list[str]] = {}
+        for one, row in made.items():
+            lies.setdefault(row["scope_id"], []).append(str(one))
+        found: list[Any] = []
+        for scope_id, ids in sorted(lies.items()):
+            readers = {row["scope_id"] for row in await tx.fetch("scopes_that_see", tenant, [scope_id])} - whole
+            labels = await tx.fetch("labels_of_scopes", tenant, sorted(readers)) if readers else []
+            sessions = [row["session_id"] for row in labels]
+            for at in range(0, len(sessions), SESSIONS_AT_ONCE):
+                found += await tx.fetch("unname_retrievals", tenant, sessions[at : at + SESSIONS_AT_ONCE], ids)
+        return found
 
     async def _empty(self, partly: set[UUID]) -> None:
         """Exchanges and conversations that nothing is left of."""

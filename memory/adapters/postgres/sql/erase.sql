@@ -450,28 +450,33 @@ SET sealed = NULL
 WHERE tenant_id = $1 AND session_id = ANY ($2) AND sealed IS NOT NULL;
 
 -- name: unname_retrievals
--- Retrievals that named one of these memories or turns do so no more, and what was placed is gone with its text.
--- $1 tenant uuid, $2 ids text[]
--- Uses: none. Rows: retrieval_id, exchange_id.
+-- Retrievals of these sessions that named one of these memories do so no more, and what was placed is gone with its text.
+-- Looked for in a table of the ids: one by one, 5,000 ids took 1.8 ms a retrieval.
+-- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[]
+-- Uses: retrievals_of_session. Rows: retrieval_id, session_id, exchange_id.
 UPDATE retrievals r
 SET candidates = coalesce((
-        SELECT jsonb_agg(c) FROM jsonb_array_elements(r.candidates) AS c WHERE NOT (c ->> 'id' = ANY ($2))), '[]'),
+        SELECT jsonb_agg(c) FROM jsonb_array_elements(r.candidates) AS c WHERE NOT (c ->> 'id' = ANY ($3))), '[]'),
     placements = coalesce((
         SELECT jsonb_agg(p) FROM jsonb_array_elements(r.placements) AS p
-        WHERE NOT coalesce(p -> 'memory_ids', '[]') ?| $2), '[]'),
+        WHERE NOT coalesce(p -> 'memory_ids', '[]') ?| $3), '[]'),
     sealed = NULL
-WHERE tenant_id = $1
-  AND (EXISTS (SELECT FROM jsonb_array_elements(r.candidates) AS c WHERE c ->> 'id' = ANY ($2))
-    OR EXISTS (SELECT FROM jsonb_array_elements(r.placements) AS p WHERE coalesce(p -> 'memory_ids', '[]') ?| $2))
-RETURNING retrieval_id, exchange_id;
+WHERE tenant_id = $1 AND session_id = ANY ($2)
+  AND (EXISTS (
+          SELECT FROM jsonb_array_elements(r.candidates) AS c WHERE c ->> 'id' IN (SELECT unnest($3::text[])))
+    OR EXISTS (
+          SELECT FROM jsonb_array_elements(r.placements) AS p
+          CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
+          WHERE one IN (SELECT unnest($3::text[]))))
+RETURNING retrieval_id, session_id, exchange_id;
 
 -- name: withdraw_nodes
--- What these retrievals placed is never sent again.
--- $1 tenant uuid, $2 retrieval_ids uuid[], $3 now timestamptz
--- Uses: none. Rows: none.
+-- What these retrievals of these sessions placed is never sent again.
+-- $1 tenant uuid, $2 session_ids uuid[], $3 retrieval_ids uuid[], $4 now timestamptz
+-- Uses: ledger_pkey. Rows: none.
 UPDATE ledger
-SET placed_sealed = NULL, placed_sha256 = NULL, withdrawn_at = $3
-WHERE tenant_id = $1 AND retrieval_id = ANY ($2);
+SET placed_sealed = NULL, placed_sha256 = NULL, withdrawn_at = $4
+WHERE tenant_id = $1 AND session_id = ANY ($2) AND retrieval_id = ANY ($3);
 
 -- name: bare_events
 -- Of these memories the feed keeps that they were there and went.
