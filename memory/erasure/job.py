@@ -240,7 +240,7 @@ class Erasing:
         whole = bool(plan.scopes) and not plan.stays
         if target.until is None:
             known.shown.update(one for one, at in made.items() if at not in touched)
-        asked = [one for one in made if not whole or one in known.shown]
+        asked = {one: at for one, at in made.items() if not whole or one in known.shown}
         if not asked:
             return ()
         see = [one.scope_id for one in await self._store.scopes(tenant)] if known.shown else plan.touched

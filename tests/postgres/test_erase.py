@@ -588,6 +588,22 @@ async def test_an_answer_that_was_given_anothers_copy_goes_with_its_source(bench
     assert seen(bench, copy)["said"] == QUESTION and seen(bench, copy)["candidates"] == ""
 
 
+async def test_only_who_sees_a_copy_is_looked_through_for_answers_that_repeat_it(bench: Bench) -> None:
+    ada, stranger = bench.stores.scope("ada"), replace(bench.stores.scope("eve"), project="another")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    database = bench.stores.database
+    audit = AuditLog(database, bench.parts.keys.content_key)
+    sharing = Sharing(database, bench.stores.scopes, audit, bench.postgres.embeddings)
+    await sharing.share(ada, memory, "project", actor="key", now=T0)
+    await bench.commit_given(stranger, given(stranger, UUID(int=9)))
+    bench.postgres.psql(  # who looks into it fails
+        "UPDATE retrievals SET placements = '{}' FROM sessions s"
+        " WHERE s.session_id = retrievals.session_id AND s.label = 'later'"
+    )
+    assert (await bench.run(await bench.ask("memory", str(memory), ada))).receipt["complete"]
+
+
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("kind", ["memory", "user"])
 async def test_an_answer_that_repeats_anothers_copy_goes_with_its_source(

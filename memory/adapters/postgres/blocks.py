@@ -32,10 +32,10 @@ async def withdraw_blocks(
     since = None if born is None else born - CLOCKS_APART_MAX
     quoted, gone = [str(one) for one in known], 0
     readers = [row["scope_id"] for row in await tx.fetch("scopes_that_see", tenant, seen)]
-    for scopes in _some(readers, SCOPES_AT_ONCE) if since is not None else ():
+    for scopes in some_of(readers, SCOPES_AT_ONCE) if since is not None else ():
         await tx.see(tenant, scopes)
         sessions = [row["session_id"] for row in await tx.fetch("sessions_since", tenant, scopes, since)]
-        for some in _some(sessions, SESSIONS_AT_ONCE):
+        for some in some_of(sessions, SESSIONS_AT_ONCE):
             gone += await tx.run("withdraw_quotes", tenant, some, quoted, since, now)
     await tx.see(tenant, [scope_id])
     return gone
@@ -55,6 +55,7 @@ async def _with_copies(
     return list(known), sorted(seen)
 
 
-def _some(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def some_of(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """These values, so many at a time."""
     for start in range(0, len(values), size):
         yield values[start : start + size]

@@ -9,13 +9,13 @@ StoreUnavailable, LeaseLost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import facts, outbox, procedures
-from memory.adapters.postgres.blocks import SESSIONS_AT_ONCE
+from memory.adapters.postgres.blocks import SESSIONS_AT_ONCE, some_of
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.erase_jobs import LANE, EraseJobs, note_items
 from memory.adapters.postgres.erase_older import erase_bare, plan_until
@@ -114,11 +114,15 @@ class EraseStore(EraseJobs):
             return [row["content"] for row in await tx.fetch("versions_to_erase", tenant, list(memories))]
 
     async def answers_given(
-        self, tenant: UUID, see: Sequence[int], memories: Sequence[UUID]
+        self, tenant: UUID, see: Sequence[int], memories: Mapping[UUID, int]
     ) -> list[tuple[UUID, int, str]]:
-        """Answers to requests that were given one of these memories, with their scopes."""
+        """Answers to requests that were given one of these memories, by the scopes that they lie in, with their own."""
+        found: list[Any] = []
+        ids = [str(one) for one in memories]
         async with self._database.transaction(tenant, see, read_only=True) as tx:
-            found = await tx.fetch("answers_given", tenant, [str(one) for one in memories])
+            sessions = await _sessions_that_see(tx, tenant, sorted(set(memories.values())), frozenset(see))
+            for some in some_of(sessions, SESSIONS_AT_ONCE):
+                found += await tx.fetch("answers_given", tenant, some, ids)
         return [(row["event_id"], row["scope_id"], row["content"]) for row in found]
 
     # ------------------------------------------------------------ marking
@@ -162,7 +166,7 @@ class EraseStore(EraseJobs):
         everything = [one.scope_id for one in await self.scopes(job.tenant_id)]
         async with self._database.transaction(job.tenant_id, everything) as tx:
             await hold_fence(tx, LANE, fence)
-            counts = Counter(await _Deletion(tx, job, items, self.embeddings, marks, now).run())
+            counts = Counter(await _Deletion(tx, job, items, self.embeddings, marks, now, everything).run())
             if target.until is not None:
                 counts.update(await erase_bare(tx, target, items, target.until))
             if target.kind == "user":
@@ -195,7 +199,14 @@ class _Deletion:
     """One deletion inside its transaction. Locks in everybody's order: sessions by label, scopes, memories."""
 
     def __init__(
-        self, tx: Transaction, job: Job, items: Items, embeddings: EmbeddingQueries, marks: Marks, now: datetime
+        self,
+        tx: Transaction,
+        job: Job,
+        items: Items,
+        embeddings: EmbeddingQueries,
+        marks: Marks,
+        now: datetime,
+        everything: Sequence[int],
     ) -> None:
         self._tx = tx
         self._job = job
@@ -204,6 +215,7 @@ class _Deletion:
         self._embeddings = embeddings
         self._marks = marks
         self._now = now
+        self._everything = everything  # every scope of the tenant
         self._counts: Counter[str] = Counter()
         self._gone: list[tuple[str, str, int]] = []
 
@@ -337,17 +349,15 @@ class _Deletion:
         """The retrievals of conversations that stay and were given any of these: they name it no more. Looked for where
         the scopes that it lies in are seen: all of a tenant's are millions.
         """
-        tx, tenant, whole = self._tx, self._tenant, frozenset(self._items.scope_ids())
+        tx, tenant = self._tx, self._tenant
+        stay = frozenset(self._everything) - set(self._items.scope_ids())
         lies: dict[int, list[str]] = {}
         for one, row in made.items():
             lies.setdefault(row["scope_id"], []).append(str(one))
         found: list[Any] = []
         for scope_id, ids in sorted(lies.items()):
-            readers = {row["scope_id"] for row in await tx.fetch("scopes_that_see", tenant, [scope_id])} - whole
-            labels = await tx.fetch("labels_of_scopes", tenant, sorted(readers)) if readers else []
-            sessions = [row["session_id"] for row in labels]
-            for at in range(0, len(sessions), SESSIONS_AT_ONCE):
-                found += await tx.fetch("unname_retrievals", tenant, sessions[at : at + SESSIONS_AT_ONCE], ids)
+            for some in some_of(await _sessions_that_see(tx, tenant, [scope_id], stay), SESSIONS_AT_ONCE):
+                found += await tx.fetch("unname_retrievals", tenant, some, ids)
         return found
 
     async def _empty(self, partly: set[UUID]) -> None:
@@ -371,6 +381,13 @@ async def _taken_along(tx: Transaction, tenant: UUID, first: Iterable[UUID]) -> 
         taken |= {row["memory_id"]: row for row in await tx.fetch("made_of", tenant, more)}
         more = [row["memory_id"] for row in await tx.fetch("ties_of_gone", tenant, list(taken))]
     return taken
+
+
+async def _sessions_that_see(tx: Transaction, tenant: UUID, scope_ids: Sequence[int], among: Set[int]) -> list[UUID]:
+    """The conversations that memories of these scopes may be given to, of those in the scopes `among`."""
+    readers = among & {row["scope_id"] for row in await tx.fetch("scopes_that_see", tenant, scope_ids)}
+    labels = await tx.fetch("labels_of_scopes", tenant, sorted(readers)) if readers else []
+    return [row["session_id"] for row in labels]
 
 
 async def _meant(tx: Transaction, target: Target) -> Plan:

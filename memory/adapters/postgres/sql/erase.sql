@@ -723,14 +723,17 @@ WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND ha
 ORDER BY c.relname, a.attnum;
 
 -- name: answers_given
--- The answers to requests that were given one of these memories, with their words.
--- $1 tenant uuid, $2 ids text[]
--- Uses: none. Rows: event_id, scope_id, content.
+-- The answers to requests of these sessions that were given one of these memories, with their words.
+-- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[]
+-- Uses: retrievals_of_session. Rows: event_id, scope_id, content.
 SELECT t.event_id, t.scope_id, t.content
 FROM retrievals r
 JOIN turns t ON t.tenant_id = $1 AND t.session_id = r.session_id AND t.exchange_id = r.exchange_id
-WHERE r.tenant_id = $1 AND t.role = 'assistant'
-  AND EXISTS (SELECT FROM jsonb_array_elements(r.placements) AS p WHERE coalesce(p -> 'memory_ids', '[]') ?| $2);
+WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND t.role = 'assistant'
+  AND EXISTS (
+      SELECT FROM jsonb_array_elements(r.placements) AS p
+      CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
+      WHERE one IN (SELECT unnest($3::text[])));
 
 -- name: unseal_these
 -- Drop the sealed bodies of these exchanges.
