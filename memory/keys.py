@@ -248,6 +248,16 @@ class KeyRing:
         self._read_at.pop((tenant, subject_id), None)
         self._let_go_of_readings()
 
+    def drop_subjects(self) -> None:
+        """Forget every subject's key: any may have been shredded. Those of tenants never are, and seal meanwhile."""
+        stay = {(tenant, key.key_id) for (tenant, subject), key in self._current.items() if subject is None}
+        for name in [name for name in self._by_id if name not in stay]:
+            del self._by_id[name]
+        for owner in [owner for owner in self._current if owner[1] is not None]:
+            del self._current[owner]
+        self._read_at.clear()
+        self._let_go_of_readings()
+
     def drop(self, tenant: UUID, key_id: UUID) -> None:
         """Forget a key that was shredded or retired elsewhere."""
         self._by_id.pop((tenant, key_id), None)

@@ -14,9 +14,9 @@ from memory.adapters.redis_client import connect
 from memory.adapters.redis_erase import RedisErase
 from memory.chain import Digest, chain
 from memory.erasure.follower import Follower, HoldsIndexes, Word
-from memory.errors import QueueUnavailable
+from memory.errors import EnvelopeUnreadable, QueueUnavailable
 from memory.ids import new_id
-from memory.keys import KeyRing
+from memory.keys import KeyRing, WrappedKey
 from memory.read.entries import EntryCache
 from tests.test_conversation import KEY, SCOPE, Client, said
 from tests.test_structural_keys import Table
@@ -122,6 +122,27 @@ async def test_what_was_missed_while_the_link_was_cut_is_let_go_of_when_it_stand
         assert held.entries.drops > drops and held.entries.holding(TENANT, frozenset()) == 0
         assert vectors.times > times
         assert await keys.salt_key(TENANT) != salt
+
+
+async def test_a_key_that_was_shredded_while_the_link_was_cut_opens_nothing_when_it_stands_again(
+    erase: RedisErase, admin: Any
+) -> None:
+    table = Salted()
+    keys = KeyRing(table, bytes(32))
+    async with following(erase, keys, None):
+        await until(lambda: _listeners(admin))
+        key, ada = await keys.subject_key(TENANT, "ada"), await keys.subject_id(TENANT, "ada")
+        assert await keys.by_id(TENANT, key.key_id) == key
+        await admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        table.keys[ada] = WrappedKey(key.key_id, ada, None)
+        await erase.announce(Word(TENANT, new_id(), 3, keys=(key.key_id,)).packed())  # nobody listens
+        await until(lambda: _listeners(admin))
+        await asyncio.sleep(0.1)
+        with pytest.raises(EnvelopeUnreadable, match="shredded"):
+            await keys.by_id(TENANT, key.key_id)
+        table.keys.clear()  # the store is away: a tenant's key stays and seals meanwhile
+        of_tenant = await keys.tenant_key(TENANT)
+        assert await keys.by_id(TENANT, of_tenant.key_id) == of_tenant
 
 
 async def _listeners(admin: Any) -> bool:
