@@ -13,6 +13,7 @@
     |  |- Gone                     410 gone (replay after its retention)
     |  |- TooLarge                 413 too_large
     |  |- EncodingRefused          415 memory_invalid
+    |  |- RangeUnmet               416 memory_invalid
     |  |- Unprocessable            422 unprocessable
     |  |- VersionRequired          428 version_required
     |  |- RateLimited              429 rate_limited
@@ -169,6 +170,12 @@ class EncodingRefused(Refused):
     """A compressed body where its members must be read: it is not expanded, so that no bound can be passed by it."""
 
     status, code = 415, "memory_invalid"
+
+
+class RangeUnmet(Refused):
+    """A range of bytes in which the file has none."""
+
+    status, code = 416, "memory_invalid"
 
 
 class UpstreamUnreachable(Refused):

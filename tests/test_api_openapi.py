@@ -38,6 +38,7 @@ def test_every_error_has_the_status_that_its_class_has() -> None:
     # What the front and the head of any request are refused with, beside what the API's calls are.
     assert {one for one in elsewhere if one[0] in ERRORS} <= {
         ("memory_invalid", 415),
+        ("memory_invalid", 416),
         ("too_large", 431),
         ("timeout", 408),
     }

@@ -6,6 +6,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from memory.artifacts import Blob
+from memory.errors import RangeUnmet
 from proxy.api.artifact_bytes import Passing, asked_range
 
 TAG = '"aa"'
@@ -18,6 +19,8 @@ TAG = '"aa"'
         ({"Range": "bytes=10-19"}, (10, 20, True)),
         ({"Range": "bytes=-5"}, (95, 100, True)),
         ({"Range": "bytes=90-"}, (90, 100, True)),
+        ({"Range": "bytes=99-500"}, (99, 100, True)),
+        ({"Range": "bytes=-500"}, (0, 100, True)),
         ({"Range": "bytes=9-1"}, (0, 100, False)),
         ({"Range": "bytes=0-1,4-5"}, (0, 100, False)),
         ({"Range": "lines=0-1"}, (0, 100, False)),
@@ -33,6 +36,13 @@ def test_a_part_is_given_where_one_is_asked_for_of_this_very_file(
 ) -> None:
     """Else a client would put it to the parts of another that it has (RFC 9110 section 13.1.5)."""
     assert asked_range(make_mocked_request("GET", "/", headers), 100, TAG) == found
+
+
+@pytest.mark.parametrize("asked", ["bytes=100-", "bytes=100-200", "bytes=-0", "bytes=-00"])
+def test_a_range_in_which_the_file_has_no_byte_is_refused(asked: str) -> None:
+    """200 with the whole file would be taken for an answer to another request (RFC 9110 section 15.5.17)."""
+    with pytest.raises(RangeUnmet):
+        asked_range(make_mocked_request("GET", "/", {"Range": asked}), 100, TAG)
 
 
 class Nowhere:

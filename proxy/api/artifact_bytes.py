@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 from urllib.parse import quote
@@ -16,11 +17,13 @@ from aiohttp.helpers import parse_mimetype
 
 from memory.artifact_types import HEAD_BYTES
 from memory.artifacts import Artifact, Blobs, Writing
-from memory.errors import EnvelopeUnreadable, Gone, NotFound
+from memory.errors import EnvelopeUnreadable, Gone, NotFound, RangeUnmet
 from memory.keys import KeyRing
 from policies.artifact import EXCERPT_HEAD_CHARS, EXCERPT_TAIL_CHARS, excerpt
+from proxy.app import refusal
 
 _MARGIN: Final = 40  # the line between both ends must not make the two longer than an excerpt may be
+_LAST_NONE: Final = re.compile("bytes=-0+", re.IGNORECASE)  # the last 0 bytes, which aiohttp reads as all of them
 _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -102,7 +105,12 @@ async def whole(one: Artifact, blobs: Blobs, keys: KeyRing) -> bytes:
 async def sent(request: web.Request, one: Artifact, blobs: Blobs, keys: KeyRing) -> web.StreamResponse:
     """Answer with its bytes, or those that Range asks for. Raises Gone where they are there no more."""
     tag = f'"{one.content.sha256}"'
-    start, end, is_part = asked_range(request, one.content.bytes, tag)
+    try:
+        start, end, is_part = asked_range(request, one.content.bytes, tag)
+    except RangeUnmet as refused:
+        unmet = refusal(refused)
+        unmet.headers["Content-Range"] = f"bytes */{one.content.bytes}"
+        return unmet
     pieces = await opened(one, blobs, keys, start, end)
     answer = web.StreamResponse(status=206 if is_part else 200, headers=_SAFE)
     answer.content_type, answer.content_length = one.content.media_type, end - start
@@ -128,7 +136,7 @@ async def _first(pieces: AsyncIterator[bytes]) -> bytes:
 
 def asked_range(request: web.Request, size: int, tag: str) -> tuple[int, int, bool]:
     """From where to where (exclusive), and whether a part was asked for; what is no single range is passed over, and
-    one of a file with another ETag.
+    one of a file with another ETag. Raises RangeUnmet for one that no byte of the file is in.
     """
     if "Range" not in request.headers or request.headers.get("If-Range", tag) != tag:
         return 0, size, False
@@ -136,4 +144,6 @@ def asked_range(request: web.Request, size: int, tag: str) -> tuple[int, int, bo
         start, end, _ = request.http_range.indices(size)
     except ValueError:
         return 0, size, False
-    return (start, end, True) if start < end else (0, size, False)
+    if start >= end or _LAST_NONE.fullmatch(request.headers["Range"]):
+        raise RangeUnmet(f"the file has {size} bytes, and none of them is in the range", param="Range")
+    return start, end, True

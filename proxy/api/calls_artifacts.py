@@ -10,7 +10,10 @@ from proxy.api.calls_documents import FORM
 
 _PATH: Final = "/memory/v1/artifacts"
 _ONE: Final = f"{_PATH}/{{id}}"
-_PART: Final = ((206, "The bytes that Range asked for."),)
+_PART: Final = (
+    (206, "The bytes that Range asked for."),
+    (416, "`memory_invalid`: the file has no byte in the range; Content-Range says how many it has."),
+)
 
 ARTIFACT_CALLS: Final = (
     Call(

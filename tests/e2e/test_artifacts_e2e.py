@@ -92,6 +92,9 @@ def test_a_file_is_kept_sealed_and_its_bytes_come_back(service: Service, user: s
     assert (status, raw, headers["Content-Range"]) == (206, b"build", f"bytes 6-10/{len(LOG)}")
     assert fetch(service, f"{BASE}/{made['id']}/content", X_Memory_User=user, Range="bytes=-5")[1] == LOG[-5:]
     assert fetch(service, f"{BASE}/{made['id']}/content", X_Memory_User=user, Range="bytes=9-1")[0] == 200
+    status, raw, headers = fetch(service, f"{BASE}/{made['id']}/content", X_Memory_User=user, Range="bytes=-0")
+    assert (status, json.loads(raw)["error"]["param"]) == (416, "Range")
+    assert headers["Content-Range"] == f"bytes */{len(LOG)}"
     assert fetch(service, f"{BASE}/{made['id']}/content", X_Memory_User=user + "-not")[0] == 404
 
 
