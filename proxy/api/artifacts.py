@@ -336,6 +336,8 @@ class ArtifactCalls:
     def _cleaned(self, about: About, source: Origin) -> About:
         words = {"name": about.name, "caption": about.caption, "text": about.text}
         clean = {name: self._parts.redactor.redact(storable(raw)).text.strip() for name, raw in words.items()}
+        if about.name and not clean["name"]:
+            raise Unprocessable("name is blank: say what the file is called", param="name")
         for name, text in clean.items():
             _require_quotable(text, source, f"{name} addresses", param=name)
         return About(**clean, metadata=self._known_of_it(about.metadata, source))

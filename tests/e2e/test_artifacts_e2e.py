@@ -148,6 +148,8 @@ def test_what_its_giver_knows_of_a_file_is_kept_shown_and_said(service: Service,
     path, version = f"/{made['id']}", str(made["version"])
     kept = call(service, user, "PATCH", path, {"caption": "The pier"}, If_Match=version)
     assert kept["metadata"] == made["metadata"], "what is left out stays"
+    blank = call(service, user, "PATCH", path, {"name": " \t"}, If_Match=str(kept["version"]))["error"]
+    assert (blank["code"], blank["param"]) == ("unprocessable", "name")
     changed = call(service, user, "PATCH", path, {"metadata": {}}, If_Match=str(kept["version"]))
     assert changed["metadata"] == {} and "X-T5" not in str(changed)
     for secret in ('{"made_by": "AKIA4HQ7ZK2M9XWP3TBN"}', '{"password": "Zk2-mXwp3_tbN9qq"}'):
