@@ -387,6 +387,30 @@ def test_the_service_never_loads_the_sdk() -> None:
     assert subprocess.run([sys.executable, "-c", look], timeout=60).returncode == 0
 
 
+def test_a_line_that_is_no_message_is_answered_over_stdio_and_the_next_one_heard() -> None:
+    lines = [
+        b"{not json",
+        b"",
+        b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"word": "\\ud83d"}}',
+        b'[{"jsonrpc": "2.0", "id": 2, "method": "ping"}]',
+        b'{"id": 3, "method": "ping"}',
+        b'{"jsonrpc": "2.0", "id": 4, "method": "ping"}',
+    ]
+    argv = [sys.executable, "-m", "proxy", "mcp"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"\n".join([*lines, b""]))
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(5)]
+    assert [(one["id"], one["error"]["code"]) for one in answers[:4]] == [
+        (None, -32700),
+        (None, -32700),
+        (None, -32600),
+        (None, -32600),
+    ]
+    assert answers[4] == {"jsonrpc": "2.0", "id": 4, "result": {}}
+
+
 def test_a_signal_ends_a_server_on_stdio_whose_client_stays(service: Service) -> None:
     argv = [sys.executable, "-m", "proxy", "mcp", "--url", service.url]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
