@@ -215,6 +215,28 @@ def test_attachments_are_told_by_digest_or_address_never_by_bytes() -> None:
 
 
 @pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_embeds", "image_embeds": PICTURE},
+        {"image_embeds": PICTURE},
+        {"type": "image_embeds", "image_embeds": {"url": PICTURE}},
+        {"type": "image_embeds", "image_embeds": f" data:;base64,{PICTURE}"},
+    ],
+    ids=["bare", "untyped", "as a url", "behind a blank"],
+)
+def test_bytes_that_stand_where_an_address_would_are_told_by_their_digest(part: dict[str, Any]) -> None:
+    """As vLLM takes them."""
+    (turn,) = turns_of({"role": "user", "content": [part, {"type": "text", "text": "What is this?"}]})
+    assert turn.parts == [{"type": "image_embeds", "sha256": SHA, "bytes": len(RAW)}]
+
+
+def test_an_attachment_without_a_type_is_told_and_an_address_stays_one() -> None:
+    long = "https://x.org/" + "a1B2" * 400
+    (turn,) = turns_of({"role": "user", "content": [{"image_url": long}, {"text": "What is this?"}, {"odd": 1}]})
+    assert (turn.content, turn.parts) == ("What is this?", [{"type": "image_url", "url": long}])
+
+
+@pytest.mark.parametrize(
     "shown",
     [
         PICTURE,

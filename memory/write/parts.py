@@ -31,6 +31,7 @@ _URL_CHARS: Final = 2_048
 _REFUSAL_CHARS: Final = 8_192
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _THOUGHTS: Final = frozenset({"thinking", "reasoning"})
+_UNTYPED: Final = ("image_url", "image_embeds", "audio_url", "audio_embeds", "input_audio", "video_url", "video_embeds")
 # A run is tried once, where it begins, so time is linear in the text.
 _RUN: Final = re.compile(
     r"(?<![A-Za-z0-9+/_=-])(?:data:[\w.+/-]{1,64}(?:;[\w.=+-]{1,64}){0,4},)?"
@@ -177,11 +178,16 @@ def _others(message: Mapping[str, Any], redactor: Redacts) -> Iterator[tuple[Par
     """Parts that are no text, with the redactions in each."""
     content = message.get("content")
     for part in content if isinstance(content, list) else ():
-        kind = part.get("type") if isinstance(part, Mapping) else None
+        kind = _kind_of(part) if isinstance(part, Mapping) else None
         if isinstance(kind, str) and kind not in _TEXT_TYPES | _THOUGHTS:
             yield _refused(part.get(kind), redactor) if kind == "refusal" else _attached(part, kind, redactor)
     if message.get("refusal"):
         yield _refused(message["refusal"], redactor)
+
+
+def _kind_of(part: Mapping[str, Any]) -> Any:
+    """Its type; vLLM takes a part without one for what it has (`{"image_url": "https://…"}`)."""
+    return part.get("type") or next((name for name in _UNTYPED if name in part), None)
 
 
 def _refused(text: Any, redactor: Redacts) -> tuple[Part, int]:
@@ -200,7 +206,8 @@ def _attached(part: Mapping[str, Any], kind: str, redactor: Redacts) -> tuple[Pa
             clean = clean_short(given, redactor)
             told[name], found = clean.text, found + len(clean.findings)
     address, raw = members.get("url"), members.get("file_data") or members.get("data")
-    if isinstance(address, str) and address[:5].lower() != "data:":
+    address = address.strip() if isinstance(address, str) else address
+    if isinstance(address, str) and address[:5].lower() != "data:" and not _is_bare(address):
         where = redactor.redact(_bare(storable(address)))
         return {**told, "url": where.text[:_URL_CHARS]}, found + len(where.findings)
     if isinstance(address, str) or isinstance(raw, str):
@@ -217,6 +224,11 @@ def _of_data(data: str) -> Part:
     plain = unquote_to_bytes(payload.encode("utf-8", "surrogatepass"))
     raw = _base64(payload) if head.lower().endswith(";base64") else plain
     return {**({"media_type": media_type} if media_type else {}), **_digest(plain if raw is None else raw)}
+
+
+def _is_bare(address: str) -> bool:
+    """Whether bytes stand where an address would, as of vLLM's `image_embeds`."""
+    return len(address) >= BINARY_CHARS_MIN and _base64(address) is not None
 
 
 def _bare(address: str) -> str:
