@@ -238,10 +238,9 @@ class Answering:
                 await response.write(hold.feed(piece))  # where all of it is held, the head goes
                 if until is None and hold.final_seen:
                     until = asyncio.get_running_loop().time() + FINAL_EVENT_HOLD_S
-            elif ended:
-                await response.write_eof(piece)
             else:
-                await response.write(piece)
+                copy.passed += len(piece)
+                await (response.write_eof if ended else response.write)(piece)
         return "ended"
 
     async def _kept(self, keep: Keep, outcome: Outcome) -> None:

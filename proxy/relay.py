@@ -7,6 +7,7 @@ connection, so that a broken answer never looks complete. Refuses to decompress,
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Final
 
@@ -235,10 +236,12 @@ async def relay(
     response = begin(answer, extra)
     note(http=answer.status)
     await open_to(request, answer, response)
+    passed = 0
     try:
         piece = await answer.read()
         lap("upstream")
         while not answer.at_eof():
+            passed += len(piece)
             await response.write(piece)
             piece = await answer.read()
         await response.write_eof(piece)
@@ -247,6 +250,9 @@ async def relay(
         metrics.upstream_failures.labels("midstream").inc()
         cut(request)
         return response
+    except (asyncio.CancelledError, ConnectionError):
+        note(bytes_out=passed)
+        raise
     finally:
         lap("stream")
     return response

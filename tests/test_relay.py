@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
+from memory.passage import AT_HAND, Facts, Passage
 from memory.telemetry import Metrics
 from proxy.answering import Answering
 from proxy.relay import Upstream, pass_through
@@ -42,7 +43,7 @@ def chunked(*pieces: bytes, ends: bool = True) -> bytes:
 
 @asynccontextmanager
 async def relayed(
-    speak: Speak, *, passed: bool, metrics: Metrics | None = None
+    speak: Speak, *, passed: bool, metrics: Metrics | None = None, facts: Facts | None = None
 ) -> AsyncIterator[tuple[int, list[Counted], Upstream]]:
     """A proxy of one step before an upstream that speaks: its port, its clients' transports, its pool."""
     counted: list[Counted] = []
@@ -56,6 +57,7 @@ async def relayed(
     async def proxied(request: web.Request) -> web.StreamResponse:
         counted.append(Counted(request.transport))
         request.protocol.transport = counted[-1]  # type: ignore[assignment]
+        AT_HAND.set(Passage(None, None, facts) if facts is not None else None)
         if passed:
             return await pass_through(request, upstream, seen)
         body = await request.content.readexactly(2)
@@ -236,3 +238,23 @@ async def test_a_client_that_leaves_is_not_told_as_a_death_of_vllm() -> None:
         await reader.read()
         writer.close()
     assert metrics.registry.get_sample_value("memory_proxy_upstream_failures_total", {"phase": "midstream"}) == 0
+
+
+@pytest.mark.parametrize("passed", [True, False])
+async def test_of_a_client_that_leaves_it_is_said_what_had_come_for_it(passed: bool) -> None:
+    gone, facts = asyncio.Event(), Facts()
+
+    async def goes_on(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + chunked(*[TOKEN] * 20, ends=False))
+        await gone.wait()
+
+    async with relayed(goes_on, passed=passed, facts=facts) as (port, _, _), asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        for _ in range(20):
+            await reader.readuntil(TOKEN)
+        writer.close()
+        while "bytes_out" not in facts:
+            await asyncio.sleep(0.01)
+        gone.set()
+    assert facts["bytes_out"] == 20 * len(TOKEN)

@@ -168,6 +168,7 @@ def test_a_client_that_leaves_leaves_one_line(logged: Service, upstream: str, us
     line = line_after(logged, before)
     assert line["outcome"] == "client_left"
     assert line["http"] == (200 if late else 499)
+    assert not late or line["bytes_out"] >= 4 * 100
     more_of(logged, LEFT, left)
     wait_until(lambda: counters(upstream)["running"] == 0, 10, "the upstream is free")
 
