@@ -139,11 +139,14 @@ def test_a_tool_loop_changes_nothing_that_the_model_has_read(talk: Talk) -> None
         before = sent(talk.upstream)
 
 
-def test_an_answer_that_its_client_had_begun_is_one_message_of_the_same_conversation(talk: Talk) -> None:
-    begun = "It is in"
-    talk.history += [turn("user", QUESTION), turn("assistant", begun)]
-    first = talk.again(body={"continue_final_message": True, "add_generation_prompt": False})
-    talk.history = [*talk.history[:-2], turn("assistant", begun + first.text)]
+@pytest.mark.parametrize("echo", [False, True])
+def test_an_answer_that_its_client_had_begun_is_one_message_of_the_same_conversation(talk: Talk, echo: bool) -> None:
+    begun, rest = "It is in", " Lofthus."
+    talk.history += [turn("user", f"{QUESTION}\nsay: {begun if echo else ''}{rest}"), turn("assistant", begun)]
+    body = {"continue_final_message": True, "add_generation_prompt": False, "echo": echo}
+    first = talk.again(body=body)  # vLLM's answer begins with what was begun where it is asked for that
+    whole = first.text if echo else begun + first.text
+    talk.history = [*talk.history[:-2], turn("assistant", whole)]
     before = talk.sent[:-1]
     second = talk.say("say: thanks")
     assert second.session == first.session
