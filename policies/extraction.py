@@ -19,7 +19,7 @@ from typing import Final
 
 from policies.fact import Fact
 from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TALE, TRIGGER, UNREAL, Rule
-from policies.fact_patterns_denied import doubted, no_date, no_event, no_value, no_version, taken_back
+from policies.fact_patterns_denied import doubted, no_date, no_event, no_value, no_version, taken_back, undone
 from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
@@ -110,7 +110,7 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
         ranges = ((fact.span[0] - sentence.start, fact.span[1] - sentence.start) for fact in facts)
         spoken_of.read(said[sentence.start : sentence.end], ranges)
         for fact in facts:
-            if not fact.negated and taken_back(said, fact.span[1], sentence.end):
+            if _is_unsaid(said, fact, sentence):
                 continue
             if fact.object and COVER not in fact.object and read[fact.span[0] : fact.span[1]].strip():
                 kept = replace(fact, correction=True) if corrected and not fact.correction else fact
@@ -251,6 +251,12 @@ def _is_so(said: str, sentence: Sentence, one: Stated) -> bool:
     if one.value.kind == DATE:
         return not (no_event(before, behind) if one.shape == "time" else no_date(before))
     return not no_value(before, behind)
+
+
+def _is_unsaid(said: str, fact: Fact, sentence: Sentence) -> bool:
+    """Whether the sentence goes on to say that this is not so, or no more. Behind a denial a "no" only denies again."""
+    _, end = fact.span
+    return undone(said, end, sentence.end) or (not fact.negated and taken_back(said, end, sentence.end))
 
 
 def _from_told(one: Told, voice: _Voice) -> Fact:

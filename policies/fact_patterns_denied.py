@@ -86,8 +86,18 @@ _TAKEN_BACK: Final = re.compile(
     r"\W{0,5}(?:wait,? )?(?:(?:or )?no,? (?:wait|sorry|i meant?|make that)\b"
     r"|(?:or )?no, (?!(?:really|seriously|honestly|i|i'm|it's|thanks?)\b)|wait,? no\b"
     r"|(?:sorry|i meant?|i mean to say),? (?:in |at |to |for |from )?(?=(?-i:[A-Z\d$€£¥]))(?!I\b)|or rather\b"
-    r"|scratch that\b|make that\b|not really\b|(?:but )?not any ?more\b|but no longer\b|or (?:was|did|used to)\b)"
+    r"|scratch that\b|make that\b|(?:but )?not (?:really|any ?more)\b|(?:but )?no (?:longer|more)\b"
+    r"|or (?:was|did|used to)\b)"
     r"|\W{0,5}(?:lol,? )?not(?:[!.)]|$)",
+    re.IGNORECASE,
+)
+# "I bought a house but sold it", "I quit smoking but started again": what is said last is so.
+_UNDONE: Final = re.compile(
+    r",? but (?:i |we |i've |we've )?(?:have |then |later |since |soon ){0,2}(?:quit"
+    r"|left(?! (?:my|our|the|an?|it|them)\b)|(?:sold|returned|lost) (?:it|them)"
+    r"|gave (?:it|them) (?:up|back|away)|got rid of (?:it|them)|renewed it"
+    r"|changed (?:my|our) minds?|(?:started|began) (?:it )?again|(?:went|moved|switched|came) back"
+    r"|(?:got|was) (?:fired|laid off|divorced))\b",
     re.IGNORECASE,
 )
 _JOKE: Final = re.compile(
@@ -116,6 +126,11 @@ def doubted(before: str) -> bool:
 def taken_back(said: str, at: int, end: int) -> bool:
     """Whether what a sentence that ends at `end` has said up to `at` is unsaid in the same breath."""
     return _TAKEN_BACK.match(said, at, end) is not None or _JOKE.match(said, at) is not None
+
+
+def undone(said: str, at: int, end: int) -> bool:
+    """Whether the same sentence says that what it has said up to `at` did not last."""
+    return _UNDONE.match(said, at, end) is not None
 
 
 def of_others(before: str) -> bool:

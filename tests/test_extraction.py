@@ -521,6 +521,23 @@ def test_what_one_was_or_is_beside_is_neither_job_nor_home(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "I bought a house but sold it.",
+        "I quit smoking but started again.",
+        "I started working at Google but quit.",
+        "I decided to move to Rome but changed my mind.",
+        "I cancelled my subscription but renewed it.",
+        "I play guitar no more.",
+        "My dog is called Rex, but not really.",
+    ],
+)
+def test_what_did_not_last_is_not_so(text: str) -> None:
+    assert triples(text) == []
+    assert triples("I like Rome but left my keys there.") == [("user", "likes", "rome")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
