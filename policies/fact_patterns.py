@@ -146,7 +146,7 @@ _WHO: Final = (
     _rule(r"(?:I'm|I am|I) [^.;!?\n]{2,90}?(?:, | and |er |or |ist )(?:I'm |who is )?(?:based|living|located) in (?P<o>[A-Z](?:[^.;:!?()\n\"\ue000]){1,60})", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.75),
     _rule(r"as an? (?P<o>[a-z/ -]{3,50}), (?:I|my|I'm|I've) (?!want|can|need|should|would|must|will|could|may)", "job", "{S} is {a o}.", "job", "one", importance=0.7),
     _rule(r"(?:I have|I've got|I've) (?:over |about |around |almost |more than )?(?P<o>\d{1,2})\+? years of (?P<k>[a-z]+ )?experience", "years_of_experience", "{S} has {o} years of {k} experience.", "exact", "one", importance=0.7),
-    _rule(rf"(?:{_IM}(?P<o>\d{{1,3}})(?: years? old| yrs? old|(?=[,.;!?]|$| and (?!a half)| now))|I {_ADV}turned (?P<o2>\d{{1,3}}))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
+    _rule(rf"(?:{_IM}(?P<o>\d{{1,3}})(?: years? old| yrs? old|(?=[,.;!?]|$| and (?!a half)| now))|I {_ADV}turned (?P<o2>\d{{1,3}})(?: years? old|(?=[,.;!?]|$| (?:and|but|now|today|yesterday|last|this|in|on|two|a)\b)))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
     _rule(rf"(?:{_IM}|as )an? (?P<o>\d{{1,3}})[- ]years?[- ]old", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
     _rule(rf"(?:{_IM}|I {_ADV}(?:work|working|got a job) as |{_IM}working as |my (?:new )?job is (?:being )?)(?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{{1,90}})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
     _rule(rf"(?:{_I}work|{_IM}working|I {_ADV}(?:started (?:working|a job|a new job))|I've been working) (?:at|for) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),

@@ -537,6 +537,12 @@ def test_what_did_not_last_is_not_so(text: str) -> None:
     assert triples("I like Rome but left my keys there.") == [("user", "likes", "rome")]
 
 
+@pytest.mark.parametrize("text", ["I turned 34 pages.", "I turned 90 degrees to the left.", "I turned 18 notes down."])
+def test_what_one_turns_is_not_ones_age(text: str) -> None:
+    assert triples(text) == []
+    assert triples("I just turned 34 and feel old.") == triples("I turned 34 last week.") == [("user", "age", "34")]
+
+
 @pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
