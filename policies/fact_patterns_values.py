@@ -142,6 +142,8 @@ def _made(around: _Around, predicate: str, thing: str, start: int, *, shape: str
     named = around.before[: len(around.before) - len(around.left) + start]
     if of_others(named) or of_the_past(named):
         return None
+    if predicate in ("birthday", "anniversary") and not re.search(r"\d", around.value.words):
+        return None  # "my birthday is next week": which day that is nobody has said
     own = predicate in OWN_KINDS
     owner = (OWNED if own else MINE).search(around.before) is not None
     if re.search(r"\bfrom $", around.left) or not (thing or own) or not (owner or (thing and own)):

@@ -543,6 +543,11 @@ def test_what_one_turns_is_not_ones_age(text: str) -> None:
     assert triples("I just turned 34 and feel old.") == triples("I turned 34 last week.") == [("user", "age", "34")]
 
 
+def test_a_birthday_is_a_day_of_the_year() -> None:
+    assert triples("My birthday is next week.") == triples("My anniversary is tomorrow.") == []
+    assert triples("My birthday is on May 5.") == [("user", "birthday", "may 5")]
+
+
 @pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
