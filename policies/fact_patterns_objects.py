@@ -27,7 +27,7 @@ _NEXT_CLAUSE: Final = re.compile(
     r"|any more|again|last|yesterday|today|tonight|this (?:week|month|year|time|morning)"
     r"|now|already|currently|for (?:about|over|almost|nearly|the past|\d|a (?:few|couple|while|long)"
     r"|several|many|two|three|four|five|six|ten|now)|to (?:help|make|get|be|see|ensure|keep|fully|better"
-    r"|understand|grasp|maximi[sz]e|avoid|improve|increase)"
+    r"|understand|grasp|maximi[sz]e|avoid|improve|increase|buy|pay|afford|fund)"
     r"|in (?:19|20)\d\d|every (?:day|week|time)|all the time|more than anything|can you|could you|how|what|and)\b"
     r"| [-–—] | - |[,;] )",
     re.IGNORECASE,
@@ -37,7 +37,7 @@ _LIST_END: Final = re.compile(
     r"|am|is|are|was|want|need|also|have|had|hope|my|there|then|would)\b)"
     r"|,? (?:because|since|although|though|while|which|who|when|whenever|where|if|so|but|that|due to"
     r"|especially|considering|given|until|these days|too|as well|so much"
-    r"|very much|a lot|anymore|any more|right now|lately|can you|could you|how|what|even though|after"
+    r"|very much|a lot|anymore|any more|again|right now|lately|can you|could you|how|what|even though|after"
     r"|before|as)\b| [-–—] | - )",
     re.IGNORECASE,
 )
@@ -54,7 +54,7 @@ _NOT_LIKED: Final = re.compile(
     re.IGNORECASE,
 )
 _NO_PHRASE: Final = re.compile(
-    r"^(?:to|and|or|except|unless|apart|more|less|very|so|too|not|been|being|about|that|able|sure|just|also|all|some|no|in|on"
+    r"^(?:to|and|or|except|unless|unlike|apart|more|less|very|so|too|not|been|being|about|that|able|sure|just|also|all|some|no|in|on"
     r"|at|by|for|with|lots|kind|sort|doing|going|getting|having|making|how|why"
     r"|much|many|enough|really|quite|pretty|feeling|of|is|are|was|only|now|out|up|down)\b",
     re.IGNORECASE,

@@ -548,6 +548,12 @@ def test_a_birthday_is_a_day_of_the_year() -> None:
     assert triples("My birthday is on May 5.") == [("user", "birthday", "may 5")]
 
 
+def test_what_is_liked_again_or_sold_for_something_is_the_thing_itself() -> None:
+    assert triples("I like pizza again.") == [("user", "likes", "pizza")]
+    assert triples("I love tea, unlike coffee.") == [("user", "likes", "tea")]
+    assert triples("I sold my car to buy a boat.") == [("user", "has", "car")]
+
+
 @pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
