@@ -144,9 +144,16 @@ def values(text: str) -> dict[str, frozenset[str]]:
     left = text[:_CHARS_READ].casefold()
     found: dict[str, frozenset[str]] = {}
     for kind, pattern in _VALUES.items():
-        found[kind] = frozenset(re.sub(r"[\s,]", "", match) for match in pattern.findall(left))
+        found[kind] = frozenset(map(_written_one_way, pattern.findall(left)))
         left = pattern.sub(" ", left)
     return found
+
+
+def _written_one_way(value: str) -> str:
+    """ "$500." is $500, "95 percent" 95%, "the 5th of April" April 5."""
+    plain = re.sub(r"[\s,]|(?<=\d)(?:st|nd|rd|th)\b", "", value.replace(" of ", " ")).rstrip(".")
+    plain = plain.replace("percent", "%")
+    return re.sub(rf"\A(\d{{1,2}})({_MONTH})\Z", r"\2\1", plain)
 
 
 def _is_later(one: Statement, other: Statement) -> bool:

@@ -54,6 +54,9 @@ def test_an_older_value_points_to_the_newest_that_says_otherwise() -> None:
     ("older", "newer", "kinds", "near"),
     [
         (OLD, said("The sprint deadline is still April 1.", 10), DATES, 0.9),  # the same value
+        (OLD, said("The sprint deadline is still the 1st of April!", 10), DATES, 0.9),  # the same, written otherwise
+        (said("My budget is $500.", 0), said("So my $500 budget.", 10), frozenset({"money"}), 0.9),
+        (said("We are at 95 percent.", 0), said("We are at 95% still.", 10), frozenset({"percent"}), 0.9),
         (OLD, said("I like the sprint deadline.", 10), DATES, 0.9),  # no value
         (OLD, NEW, frozenset({"money"}), 0.9),  # another kind is asked for
         (OLD, NEW, frozenset(), 0.9),
