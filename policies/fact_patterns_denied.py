@@ -77,7 +77,8 @@ _NO_VALUE: Final = re.compile(
 _NO_VERSION: Final = re.compile(
     rf"(?:{_NOT}|\b(?:without|rather than|instead of)) (?:[\w-]+ ){{0,3}}$"
     rf"|(?:\b(?:should|will|might|may|(?:want|wish|plan|planning|going|hoping) to)|'ll) (?:[a-z]+ )?$"
-    rf"|{_OTHERS} (?:[a-z]+ )?$",
+    rf"|{_OTHERS} (?:[a-z]+ )?$"
+    r"|\b(?:stopped|quit|dropped|avoid|avoided|hate|used to) (?:[a-z]+ )?$|\b(?:was|were) (?:still |also )?$",
     re.IGNORECASE,
 )
 

@@ -69,7 +69,7 @@ _ORDER: Final = re.compile(
     re.IGNORECASE,
 )
 _USING: Final = re.compile(
-    r"\b(?:using|use|uses|used|running|run|on|with|upgraded to|switched to|migrated to|have|installed"
+    r"\b(?:using|use|uses|running|run|on|with|upgraded to|switched to|migrated to|have|installed"
     r"|updated to)(?: the)? (?P<t>[A-Z][\w+#]*(?:[.-][\w]+)?(?: [A-Z][\w+#.-]*)?) (?:version |v)?"
     r"(?P<o>\d+\.\d+(?:\.\d+)*|(?<=version )\d+)(?![\w%:/]|,\d)"
 )

@@ -555,6 +555,21 @@ def test_what_is_liked_again_or_sold_for_something_is_the_thing_itself() -> None
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "I stopped using Python 2.7.",
+        "I was using Python 3.8 back then.",
+        "I used Python 3.8 at my last job.",
+        "We were running Node 16.4 until May.",
+    ],
+)
+def test_a_version_that_was_in_use_is_not_in_use(text: str) -> None:
+    assert triples(text) == []
+    assert triples("I've been using Python 3.11.") == [("python", "version", "3.11")]
+    assert triples("My app was built with React 18.2.") == [("react", "version", "18.2")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
