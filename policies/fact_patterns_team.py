@@ -55,7 +55,8 @@ _WE: Final = re.compile(
     r"|this) (?:team|project|repo|codebase|company),? )?we (?P<n>(?:don't|do not|never) )?"
     r"(?P<a>always |only |usually |generally |currently |all )?(?P<v>use|name|prefix|write|indent|format"
     r"|squash|commit|deploy|ship|store|log|tag|version|document|test|review|merge|rebase|pin|run)"
-    r" (?P<o>[^,.;:!?()\n\"\ue000]{2,80}(?:\.\w[^,.;:!?()\n\"\ue000]{0,40})?)",
+    r" (?!(?:out of|into|late|low on|short of|away|positive|negative|names|up)\b)(?!(?<=use )to\b)"
+    r"(?P<o>[^,.;:!?()\n\"\ue000]{2,80}(?:\.\w[^,.;:!?()\n\"\ue000]{0,40})?)",
     re.IGNORECASE,
 )
 _ORDER: Final = re.compile(

@@ -570,6 +570,14 @@ def test_a_version_that_was_in_use_is_not_in_use(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["We run out of money.", "We always run late.", "We test positive for covid.", "We use to meet on Mondays."]
+)
+def test_a_turn_of_phrase_is_no_convention(text: str) -> None:
+    assert triples(text) == []
+    assert triples("We commit to main.") == [("team", "convention_commit", "to main")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
