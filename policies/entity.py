@@ -125,7 +125,7 @@ class Told:
 
 def plain(name: str) -> str:
     """A name as it is compared: casefolded, single spaces, no article or possessive in front."""
-    return as_object(unicodedata.normalize("NFKC", name))
+    return as_object(unicodedata.normalize("NFKC", name).casefold())
 
 
 def link_in(subject: str, predicate: str, object_: str, *, negated: bool = False) -> Link | None:

@@ -16,8 +16,9 @@ def word_set(words: str) -> frozenset[str]:
 
 
 SPACES: Final = re.compile(r"\s+")
+# "My new car" is a car, New York is no York.
 _LEADING: Final = re.compile(
-    r"(?:(?:the|a|an|my|our|your|his|her|its|their|this|that|these|those|some|any|new|current|of)\s+)+"
+    r"(?:(?:(?i:the|a|an|my|our|your|his|her|its|their|this|that|these|those|some|any|of)|new|current)\s+)+"
 )
 _KEEP_S: Final = word_set(
     "bus gas lens series species news physics mathematics maths economics politics always chess tennis"
@@ -194,16 +195,20 @@ def singular(word: str) -> str:
 
 def normalised(text: str) -> str:
     """Casefolded, single spaces, no article or possessive in front, the last word in the singular."""
-    said = SPACES.sub(" ", text.replace("’", "'").casefold()).strip(" .,;:!?\"'()")
-    said = _LEADING.sub("", f"{said} ", count=1).strip() if _LEADING.match(f"{said} ") else said
+    said = _tidy(text)
+    said = (_LEADING.sub("", f"{said} ", count=1) if _LEADING.match(f"{said} ") else said).strip().casefold()
     head, space, last = said.rpartition(" ")
     return f"{head}{space}{singular(last.removesuffix(chr(39) + 's'))}"
 
 
 def as_object(text: str) -> str:
     """An object as a fact holds it: casefolded, single spaces, no article or possessive in front."""
-    said = SPACES.sub(" ", text.replace("’", "'").casefold()).strip(" .,;:!?\"'()")
-    return _LEADING.sub("", said, count=1) if _LEADING.match(said) else said
+    said = _tidy(text)
+    return (_LEADING.sub("", said, count=1) if _LEADING.match(said) else said).casefold()
+
+
+def _tidy(text: str) -> str:
+    return SPACES.sub(" ", text.replace("’", "'")).strip(" .,;:!?\"'()")
 
 
 def head_and_rest(thing: str) -> tuple[str, tuple[str, ...]]:

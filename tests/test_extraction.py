@@ -577,6 +577,13 @@ def test_a_turn_of_phrase_is_no_convention(text: str) -> None:
     assert triples("We commit to main.") == [("team", "convention_commit", "to main")]
 
 
+def test_new_york_is_not_york() -> None:
+    assert triples("I live in New York City.") == [("user", "lives_in", "new york city")]
+    assert triples("I come from nowhere. I'm from New Mexico.") == [("user", "comes_from", "new mexico")]
+    assert normalised("My new Car") == normalised("the car") == "car"
+    assert normalised("New Relic") == "new relic"
+
+
 @pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
