@@ -123,6 +123,18 @@ def test_the_first_token_may_be_a_thought_by_either_name(tmp_path: Path) -> None
     assert all(one["first_ms"] < 150 < one["total_ms"] for one in json.loads(told.read_text())["each"])
 
 
+def test_what_was_measured_is_shown_where_its_file_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = b'{"choices": [{"delta": {"content": "a"}}]}'
+    nowhere = str(tmp_path / "no such" / "b.json")
+    with answering(said, b"[DONE]") as url:
+        assert main(["bench", "--url", url, "--conversations", "1", "--turns", "1", "--json", nowhere]) == 1
+    shown = capsys.readouterr()
+    assert "first token, ms (median)" in shown.out
+    assert "No such file" in shown.err
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://127.0.0.1:8x", "http://[::1"])
 def test_a_url_that_is_none_is_said_to_be_so(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--url", url]) == 1

@@ -364,9 +364,6 @@ def run_bench(options: Namespace) -> int:
         finally:
             service.close()
         told = {"model": model, **summary(turns)}
-        if options.json:
-            rows = [{name: value for name, value in asdict(turn).items() if name != "text"} for turn in turns]
-            Path(options.json).write_text(json.dumps({**told, "each": rows}, indent=1) + "\n", encoding="utf-8")
     except (BenchFailed, OSError) as fault:
         sys.stderr.write(f"memory-proxy: {fault}\n")
         return 1
@@ -375,6 +372,17 @@ def run_bench(options: Namespace) -> int:
     sys.stdout.write(f"{model} at {options.url}\n\n{table(told)}")
     if left:
         sys.stderr.write(f"memory-proxy: {left}\n")
+    return _written(options.json, told, turns) if options.json else 0
+
+
+def _written(file: str, told: Mapping[str, Any], turns: Sequence[Turn]) -> int:
+    """The exit code."""
+    rows = [{name: value for name, value in asdict(turn).items() if name != "text"} for turn in turns]
+    try:
+        Path(file).write_text(json.dumps({**told, "each": rows}, indent=1) + "\n", encoding="utf-8")
+    except OSError as fault:
+        sys.stderr.write(f"memory-proxy: {fault}\n")
+        return 1
     return 0
 
 
