@@ -773,6 +773,25 @@ def test_what_nobody_reads_is_not_taken_from_the_one_who_writes() -> None:
     assert taken < 1 << 20
 
 
+def test_who_has_closed_what_is_written_to_is_served_all_the_same(place: Path) -> None:
+    """As a script that wants no output does. The socket must not get the number of what children write to either."""
+    script = """
+import os, socket, sys
+from memory.at_terminal import at_terminal
+def work():
+    with socket.socket() as one, open(sys.argv[1], "w") as file:
+        print("said", file=sys.stderr)
+        file.write(str(one.fileno() > 2 and file.fileno() > 2))
+    print("said")
+    return 0
+sys.exit(at_terminal(work))
+"""
+    words = [sys.executable, "-c", script, str(place / "found")]
+    for closed in ("", ">&-", "2>&-", "<&- >&- 2>&-"):
+        subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], check=True, cwd=REPOSITORY)
+        assert (place / "found").read_text() == "True", closed
+
+
 def test_a_migration_loads_nothing_of_what_a_worker_works_with() -> None:
     """Between the stores and the first memory worker: a start waits for it."""
     script = "import sys, memory.migrate_command; print(*sorted(sys.modules))"
