@@ -21,6 +21,7 @@ from redis.exceptions import BusyLoadingError, ConnectionError, ResponseError
 
 from memory.config import Settings, load_settings
 from memory.errors import StartFailed
+from memory.master import load_or_create_master_key
 from proxy.supervisor import data_dir
 from proxy.supervisor.children import Account, Child, Command, bound_log, start
 from proxy.supervisor.data_dir import DataDir, can_enter, claimed, server_account
@@ -367,6 +368,24 @@ async def test_a_stale_socket_lock_that_names_a_process_of_the_same_account_is_n
                 assert neighbour.poll() is None
             finally:
                 neighbour.kill()
+
+
+async def test_a_volume_that_was_opened_to_a_group_is_served_again(place: Path) -> None:
+    """As Kubernetes does at each mount for a pod with an fsGroup: all files rw-rw----, directories rwxrws---."""
+    root = place / "data"
+    with held(root) as data:
+        async with running(data):
+            pass
+    key = load_or_create_master_key(root / "master.key")
+    for path in (root, *root.rglob("*")):
+        path.chmod(path.stat().st_mode | (0o2070 if path.is_dir() else 0o060))
+    with held(root) as data:
+        async with running(data):
+            await (await connected(data)).close()
+    assert load_or_create_master_key(root / "master.key") == key
+    (root / "master.key").chmod(0o604)
+    with held(root), pytest.raises(StartFailed, match="others can read it"):
+        load_or_create_master_key(root / "master.key")
 
 
 async def test_a_half_made_cluster_is_made_again(place: Path) -> None:

@@ -21,7 +21,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -195,7 +195,18 @@ def _lay_out(root: Path, account: Account | None, environ: Mapping[str, str]) ->
     for name in ("run", "logs", "valkey"):
         make_owned(root / name, None)
     with written(root):
+        _close_to_group(root / "master.key")
         return DataDir(root, _socket_dir(root, account, environ), account)
+
+
+def _close_to_group(path: Path) -> None:
+    """Kubernetes opens all of a volume to the group of the pod at each mount (fsGroup), and a key that others than we
+    may read is refused. One that everybody may read stays so.
+    """
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode) and mode & 0o070 and not mode & 0o007:
+            path.chmod(0o600)
 
 
 def _closed_parent(path: Path, account: Account) -> Path | None:

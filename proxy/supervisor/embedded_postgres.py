@@ -102,6 +102,7 @@ class EmbeddedPostgres:
                 f"{self.data.pg} holds a cluster of Postgres {found}, the embedded server is {MAJOR}: dump it with the "
                 "version that wrote it, start on an empty --data-dir and load the dump"
             )
+        make_owned(self.data.pg, self.data.account)  # Postgres refuses one that a volume's fsGroup has opened
         self._write_access(self.data.pg)
 
     def is_ready(self, pid: int) -> bool:
