@@ -17,7 +17,7 @@ from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Entry, IndexRow, Quoted, Scope, ScopeVersion, SessionRef, Shown, Withdrawn
-from memory.read.conversation import WITHDRAWN, Conversation
+from memory.read.conversation import GIVEN, WITHDRAWN, Conversation
 from memory.read.entries import print_of
 from memory.read.hot import HotScope, HotScopes, as_stored, item_of
 from memory.read.index import ScopeIndex
@@ -329,3 +329,11 @@ async def test_what_was_corrected_more_than_once_between_two_turns_is_owed_as_it
     for _ in range(2):
         kept = await ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW)
         assert [one.content for one in kept.owed] == [said[-1].content]
+
+
+async def test_what_was_found_overwrites_nothing_that_was_said_since() -> None:
+    world, session, place = World(), SessionRef(new_id(), "s"), Digest(bytes(32))
+    await world.ledgers.mark_given(world.scope, session.session_id, b"upload")
+    world.hot.ledger[session.session_id, place] = WITHDRAWN
+    await world.ledgers.note(world.scope, session, {}, {GIVEN: b"", place: b"sealed"}, [], anew=True)
+    assert world.hot.ledger == {(session.session_id, GIVEN): b"upload", (session.session_id, place): WITHDRAWN}

@@ -276,14 +276,18 @@ class Ledgers:
         gone = [one.chain for one in withdrawn]
         for digest in gone:
             self._entries.put(scope.tenant, session.session_id, digest, WITHDRAWN, None)
-        known: dict[Digest, bytes] = {**found, **sealed}
         if drops != self._entries.drops:
-            known = {digest: value for digest, value in sealed.items() if not value}
+            found, sealed = {}, {digest: value for digest, value in sealed.items() if not value}
         if cut is not None:
             self._entries.put(scope.tenant, session.session_id, CUT, cut, None)
-            known[CUT] = cut
+            sealed[CUT] = cut
+        key = scope_key(chain_key, scope)
+        if anew and (before := {digest: value for digest, value in found.items() if digest not in sealed}):
+            await self._hot.note(scope, key, session.session_id, before, [])  # it may have been withdrawn since
+            found = {}
+        known = {**found, **sealed}
         if known or gone:
-            await self._hot.note(scope, scope_key(chain_key, scope), session.session_id, known, gone, anew=anew)
+            await self._hot.note(scope, key, session.session_id, known, gone, anew=anew)
 
     async def stored_cuts(self, scope: Scope, conversation: Conversation) -> bytes:
         """The cuts of a conversation as the store has them, for every process to know again: Redis' mark ends a day
