@@ -331,6 +331,36 @@ async def test_what_was_corrected_more_than_once_between_two_turns_is_owed_as_it
         assert [one.content for one in kept.owed] == [said[-1].content]
 
 
+class Counts(Store):
+    """A store that says how often it was asked; or is away."""
+
+    asked, away = 0, False
+
+    async def ledger(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        self.asked += 1
+        if self.away:
+            raise StoreUnavailable("away")
+        return await super().ledger(scope, session_id, chains)
+
+
+@pytest.mark.parametrize("mark", [b"upload", b""], ids=["given", "not given"])
+async def test_who_sends_only_what_is_new_has_its_documents_where_redis_has_lost_their_mark(mark: bytes) -> None:
+    world, store = World(), Counts()
+    world.store, session = store, SessionRef(new_id(), "s")
+    world.another_process()
+    if mark:
+        store.places[session.session_id, GIVEN] = mark
+    store.away = True
+    for away in (True, False, False):
+        store.away = away
+        ledger = {place: value for (_, place), value in world.hot.ledger.items()}
+        named = Conversation(session, (Digest(bytes(32)),), None, True, None, False, ledger=ledger, named=True)
+        kept = await world.ledgers.kept(world.scope, named, {}, 0, Filter(), NOW)
+        assert kept.given == (bool(mark) and not away)
+        await world.ledgers.note(world.scope, session, {}, kept.found, [], anew=True)
+    assert store.asked == 2, "once while it is away, and once"
+
+
 async def test_what_was_found_overwrites_nothing_that_was_said_since() -> None:
     world, session, place = World(), SessionRef(new_id(), "s"), Digest(bytes(32))
     await world.ledgers.mark_given(world.scope, session.session_id, b"upload")

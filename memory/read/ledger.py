@@ -237,7 +237,19 @@ class Ledgers:
             stored = await self._stored(scope, session.session_id, asked, at_hand=found.keys() >= set(lost))
             may_be_newer = (undecided, *found)
             found |= {Digest(chain): value for chain, value in stored.items() if value or chain not in may_be_newer}
+        elif conversation.named and GIVEN in unknown and GIVEN not in found:
+            found |= await self._given(scope, session.session_id)
         return {**raw, **found}, found
+
+    async def _given(self, scope: Scope, session_id: UUID) -> dict[Digest, bytes]:
+        """Whether a conversation was given documents, for every process to know again, also that it was not: its client
+        may send only what is new, so that nothing else is missed where Redis has lost the mark.
+        """
+        try:
+            async with asyncio.timeout(CONFIRM_S):
+                return {GIVEN: (await self._store.ledger(scope, session_id, [GIVEN])).get(GIVEN, b"")}
+        except (StoreUnavailable, TimeoutError):
+            return {}
 
     async def _stored(
         self, scope: Scope, session_id: UUID, chains: Sequence[Digest], *, at_hand: bool
