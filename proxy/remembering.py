@@ -464,11 +464,12 @@ class Remembering:
 
     @staticmethod
     def _is_placed(conversation: Conversation, restored: Restored, prompt: Prompt) -> bool:
-        """Whether a checkpoint that was loaded needs no placing any more. At an opening what was decided may still give
-        way to another attempt's block, unless the client names its session: then each message opens anew.
+        """Whether a checkpoint that was loaded needs no placing any more: what of it had no room is left out. At an
+        opening what was decided may still give way to another attempt's block, unless the client names its session:
+        then each message opens anew.
         """
-        ids = {memory_id for one in prompt.placed for memory_id in one.memory_ids}
-        said = all(one.memory_id in ids for one in restored.candidates) or not restored.candidates
+        parts = {one.memory_id for one in restored.candidates if one.section != "given"}
+        said = not parts or any(not parts.isdisjoint(one.memory_ids) for one in prompt.placed)
         return said and (conversation.named or not conversation.opens)
 
     async def _opened(self, asked: Asked, conversation: Conversation) -> None:

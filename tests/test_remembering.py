@@ -16,11 +16,12 @@ from uuid import UUID
 import pytest
 
 from memory.chain import chain
+from memory.checkpoints import Restored
 from memory.config import Settings
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.model import IndexRow, Recall, Scope, SessionRef
-from memory.read.conversation import CUT, Conversation
+from memory.read.conversation import CUT, RESTORE, Conversation
 from memory.read.hot import item_of
 from memory.read.items import Filter
 from memory.read.ledger import Kept
@@ -28,7 +29,7 @@ from memory.read.recall import as_candidate
 from policies.key_limits import NO_LIMITS, KeyLimits
 from proxy.cutting import Cut, members_of
 from proxy.identity import Ask, Credential
-from proxy.prompt import Prompt, Room, assemble, bare_prompt, retrieval_record
+from proxy.prompt import Prompt, Room, assemble, bare_prompt, limits_of, retrieval_record
 from proxy.remembering import Asked, Remembered, Remembering
 from proxy.wire.chat_request import ChatRequest
 from tests.product_ledger import RULES, Store, World
@@ -485,3 +486,32 @@ async def test_a_summary_that_was_not_made_yet_when_a_conversation_was_cut_is_to
     _, on = await talk.sent((*messages, *AND_ON), ask)
     assert (on.count, on.body.decode().count("goats")) == (0, 1)
     assert on.placed[0].text == then.placed[0].text
+
+
+@pytest.mark.parametrize(
+    ("fits", "done"), [(("goal", "plan"), True), (("goal",), True), ((), False)], ids=["whole", "in part", "not at all"]
+)
+async def test_what_was_loaded_is_given_once_and_what_had_no_room_is_left_out(
+    fits: tuple[str, ...], done: bool
+) -> None:
+    world, works = World(), Works()
+    digests = tuple(chain(b"k" * 32, list(TALK)))
+    found = Conversation(SessionRef(new_id(), "s"), digests, None, False, None, False)
+    parts = {name: row(f"the {name}", unit(1, 0, 0, 0)) for name in ("goal", "plan", "given")}
+    loaded = tuple(
+        replace(as_candidate(item_of(part)), section=cast(Any, name), admitted=True) for name, part in parts.items()
+    )
+    placed = tuple(one for one in loaded if one.section in fits)
+    chat = of(TALK)[0]
+    rules = replace(RULES, limits=limits_of(Settings()))
+    prompt = assemble(
+        chat, Recall(rung="full"), Kept(), Room(10_000), rules, chain=digests[-1], retrieval_id=new_id(), salt=None,
+        restored=Restored(placed),
+    )  # fmt: skip
+    works_for = SimpleNamespace(settings=Settings(), ledgers=world.ledgers, capture=works)
+    asked = Asked(new_id(), datetime.now(UTC), 0.0, chat.body, chat, Ask(world.scope), None, cast(Any, None))
+    has = Remembered(found, Kept(), Recall(), Restored(loaded, pending=True))
+    Remembering(cast(Any, works_for)).note(asked, chat, has, prompt)
+    for work in works.under_way:
+        await work
+    assert (world.hot.ledger.get((found.session.session_id, RESTORE)) == b"") is done
