@@ -25,6 +25,7 @@ import uvloop
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
+from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.erase_jobs import JOB
 from memory.adapters.postgres.erase_store import EraseStore
@@ -36,6 +37,7 @@ from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redaction import redactor_of
 from memory.adapters.redis_erase import RedisErase
+from memory.audit import noted
 from memory.config import Settings
 from memory.consolidation import lives_of
 from memory.erase_wiring import anew_of, erasing_on
@@ -111,6 +113,8 @@ async def forgotten(settings: Settings, asked: Asked) -> int:
         tenant = await _tenant(KeyStore(database), normalised("NFC", asked.tenant))
         target = target_of(asked, tenant, Names(redactor_of(settings), await keys.names_key()))
         words = Shingles(NEEDLES_MAX)
+        note = noted(tenant, "operator", "forget", why=target.kind, names={target.kind: target.value})
+        await AuditLog(database, keys.audit_key).record([note])
         receipt = await _led(erasing, Asking(store, keys), database, target, words)
         if receipt is None:
             sys.stderr.write("another process leads the erasures and does not let go; try again\n")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -261,3 +264,20 @@ def test_an_answer_under_way_does_not_bring_back_what_it_was_given(forgetting: S
     kept = forgetting.call("GET", "/memory/v1/sessions/safe", X_Memory_User=asker)["turns"]
     assert (left["turns"], left["versions"]) == (0, 0), left
     assert [one["content"] for one in kept if one["role"] == "user"] == [asked, again[2]["content"]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_scrub_is_in_the_audit_log_too(forgetting: Service) -> None:
+    take_in(forgetting, "filip", *TALK)
+    command = [sys.executable, "-m", "proxy", "forget", "--scrub", "--yes", "--data-dir", str(forgetting.data)]
+    done = subprocess.run([*command, "--user", "filip"], capture_output=True, text=True, timeout=380, check=True)
+    rows_of_it = forgetting.call("GET", "/memory/v1/audit?action=forget")["data"]
+    asked = [(one["actor"], one["decision"], one["why"]) for one in rows_of_it if one["actor"] == "operator"]
+    assert asked == [("operator", "allowed", "user")] and json.loads(done.stdout)["level"] == "physical"
+
+
+def test_a_scrub_of_what_is_no_id_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "proxy", "forget", "--scrub", "--yes", "--data-dir", str(tmp_path)]
+    refused = subprocess.run([*command, "--memory", "no-id"], capture_output=True, text=True, check=False, timeout=60)
+    assert (refused.returncode, "'no-id' is no id of a memory" in refused.stderr) == (1, True), refused.stderr

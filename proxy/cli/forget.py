@@ -15,6 +15,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from memory.config import effective_data_dir, home_dir
 from memory.erasure.model import KINDS
@@ -82,10 +83,20 @@ def _scrub(options: argparse.Namespace, kind: str, value: str) -> int:
         raise CallFailed("--scrub rewrites tables, during which their scopes wait; say --yes, or --dry-run without it")
     if kind == "query":
         raise CallFailed("--scrub takes no --query: rehearse that with --dry-run, then scrub the memories it names")
+    if kind == "memory" and not _is_id(value):
+        raise CallFailed(f"{value!r} is no id of a memory; `memory-proxy memories` lists them")
     words = ["forget", "--tenant", options.tenant or "default", "--kind", kind, "--value", value]
     for name in ("as_user", "as_project", "as_agent"):
         words += [f"--{name.replace('_', '-')}", getattr(options, name) or "default"]
     return run_beside(options, words)
+
+
+def _is_id(value: str) -> bool:
+    try:
+        UUID(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _verify(options: argparse.Namespace) -> int:
