@@ -588,6 +588,17 @@ async def test_an_answer_that_was_given_anothers_copy_goes_with_its_source(bench
     assert seen(bench, copy)["said"] == QUESTION and seen(bench, copy)["candidates"] == ""
 
 
+async def test_the_tenth_erasure_is_planned_like_the_first(bench: Bench) -> None:
+    """Else Postgres takes from the sixth on a plan that knows no ids, and holds each row against all of them."""
+    ada = bench.stores.scope("ada")
+    for number in range(10):
+        await bench.commit(ada, f"s{number}")
+        await bench.run(await bench.ask("session", f"s{number}", ada))
+    asked = "SELECT coalesce(sum(generic_plans), 0) FROM pg_prepared_statements WHERE statement LIKE 'UPDATE outbox%'"
+    used = [holder._con for holder in bench.stores.database._pool._holders if holder._con is not None]
+    assert [await connection.fetchval(asked) for connection in used] == [0] * len(used)
+
+
 async def test_only_who_sees_a_copy_is_looked_through_for_answers_that_repeat_it(bench: Bench) -> None:
     ada, stranger = bench.stores.scope("ada"), replace(bench.stores.scope("eve"), project="another")
     await bench.commit(ada, "s")

@@ -166,6 +166,7 @@ class EraseStore(EraseJobs):
         everything = [one.scope_id for one in await self.scopes(job.tenant_id)]
         async with self._database.transaction(job.tenant_id, everything) as tx:
             await hold_fence(tx, LANE, fence)
+            await tx.run("plan_each_time")
             counts = Counter(await _Deletion(tx, job, items, self.embeddings, marks, now, everything).run())
             if target.until is not None:
                 counts.update(await erase_bare(tx, target, items, target.until))

@@ -339,6 +339,12 @@ WHERE tenant_id = $1 AND session_id = ANY ($2);
 
 -- ---------------------------------------------------------------- taking it away
 
+-- name: plan_each_time
+-- The rest of this transaction plans every statement for its own arguments. An array that the plan knows is looked up in a
+-- table; one that it does not know is gone through for each row (10,000 ids and rows: .08 s, and 7 to 19).
+-- Uses: none. Rows: set_config.
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
+
 -- name: lock_sessions
 -- Sessions, in the order in which everybody locks them.
 -- $1 tenant uuid, $2 session_ids uuid[]
