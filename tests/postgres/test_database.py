@@ -103,6 +103,17 @@ async def test_a_database_without_a_schema_is_named(postgres_server: Server) -> 
     await database.close()
 
 
+async def test_a_database_that_takes_no_writes_is_named(postgres: TestDatabase) -> None:
+    postgres.psql(f"ALTER DATABASE {postgres.name} SET default_transaction_read_only = on")
+    database = await Database.open(postgres.app)
+    with pytest.raises(StoreUnavailable, match="takes no writes"):
+        await database.ping()
+    await database.close()
+    database = await Database.open(f"{postgres.app}&options=-c%20default_transaction_read_only%3Doff")
+    await database.ping()
+    await database.close()
+
+
 async def test_waiting_for_a_connection_is_bounded(postgres: TestDatabase) -> None:
     database = await Database.open(postgres.app, Bounds(connections_max=1, acquire_timeout_s=0.1))
     async with database.transaction(None):

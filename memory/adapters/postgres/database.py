@@ -313,10 +313,13 @@ class Database:
         await self._pool.release(connection)
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable unless a transaction can be had and the schema is there."""
+        """Raise StoreUnavailable unless a transaction can be had, the schema is there, and it can be written to."""
         async with self.transaction(None, read_only=True) as tx:
-            if await tx.value("ping") is None:
+            found = await tx.row("ping")
+            if found is None or found["tenants"] is None:
                 raise StoreUnavailable("Postgres answers, the schema is not there: run memory-proxy migrate")
+            if not found["writable"]:
+                raise StoreUnavailable("Postgres answers and takes no writes: a standby, or set to read only")
 
 
 async def _roll_back(connection: Any, exc: BaseException) -> None:

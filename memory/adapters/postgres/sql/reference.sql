@@ -1,7 +1,9 @@
 -- name: ping
--- Whether the schema is there.
--- Uses: none. Rows: tenants.
-SELECT to_regclass('public.tenants')::text AS tenants;
+-- Whether the schema is there, and whether anything can be written: not to a standby, nor where an operator or a provider
+-- has ended that.
+-- Uses: none. Rows: tenants, writable.
+SELECT to_regclass('public.tenants')::text AS tenants,
+       NOT pg_is_in_recovery() AND current_setting('default_transaction_read_only') = 'off' AS writable;
 
 -- name: find_tenant
 -- A tenant by name.
