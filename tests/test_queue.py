@@ -249,6 +249,23 @@ async def test_a_server_that_was_demoted_is_left_for_the_one_that_has_its_addres
             other.stop()
 
 
+@pytest.mark.parametrize(
+    ("setting", "broken", "well"), [("maxmemory", "1", "0"), ("min-replicas-to-write", "1", "0")], ids=["full", "alone"]
+)
+async def test_a_server_that_answers_and_takes_nothing_is_told_from_one_that_does(
+    queue: RedisQueue, valkey: ValkeyServer, setting: str, broken: str, well: str
+) -> None:
+    await queue.ping_for_writes()
+    client = connect(valkey.url)
+    await client.config_set(setting, broken)
+    await queue.ping()
+    with pytest.raises(QueueUnavailable, match="ping for writes"):
+        await queue.ping_for_writes()
+    await client.config_set(setting, well)
+    await queue.ping_for_writes()
+    await client.aclose()
+
+
 async def test_a_server_without_replicas_cannot_promise_replication(valkey: ValkeyServer) -> None:
     queue = RedisQueue(valkey.url, lanes=LANES, durability="replicated", put_timeout_s=0.2)
     try:

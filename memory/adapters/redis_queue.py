@@ -121,6 +121,13 @@ class RedisQueue:
         with faults("ping"):
             await self._client.execute_command("PING")
 
+    async def ping_for_writes(self) -> None:
+        """Return when the server takes entries: a full one, a replica, and one that cannot save answer to a `ping`.
+        Changes nothing. Raises QueueUnavailable.
+        """
+        with faults("ping for writes"):
+            await self._client.execute_command("SADD", _LANES_KEY, lane_names(self._lanes)[0])
+
     # ------------------------------------------------------------ writing
 
     async def put(self, entry: Entry) -> None:
