@@ -60,6 +60,7 @@ from memory.erasure.job import Erasing
 from memory.erasure.loop import keep_erasing
 from memory.errors import ConfigInvalid, QueueUnavailable
 from memory.hygiene import keep_measuring
+from memory.ids import new_id
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.outside_wiring import Behind, behind_answers
@@ -440,8 +441,8 @@ def step_back() -> None:
 
 
 def holder_name() -> str:
-    """This process among all that have ever asked for a lease."""
-    return f"{socket.gethostname()}-{os.getpid()}-{datetime.now(UTC):%H%M%S}"
+    """This process among all that have ever asked for a lease: containers may have one host name and process id."""
+    return f"{socket.gethostname()}-{os.getpid()}-{new_id()}"
 
 
 def _leases(shared: Shared) -> Succession | Leases:

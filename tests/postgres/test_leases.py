@@ -10,6 +10,7 @@ import pytest
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.leases import Leases, hold_fence
 from memory.errors import LeaseLost
+from memory.wiring import holder_name
 from tests.postgres_fixture import TestDatabase
 
 LANES = [f"live-{number}" for number in range(16)]
@@ -39,6 +40,17 @@ async def test_several_workers_share_fairly(database: Database) -> None:
     await leases.release("b")
     held = [set(await leases.acquire(name, LANES, 30)) for name in "ac"]
     assert [len(lanes) for lanes in held] == [8, 8]
+
+
+async def test_workers_of_containers_that_are_called_alike_share_no_lane(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.wiring.socket.gethostname", lambda: "memory")
+    monkeypatch.setattr("memory.wiring.os.getpid", lambda: 7)
+    leases, names = Leases(database), [holder_name() for _ in range(2)]  # begun in the same second
+    for _ in range(2):
+        one, other = [set(await leases.acquire(name, LANES, 30)) for name in names]
+    assert one and other and not one & other
 
 
 async def test_workers_that_ask_at_once_never_hold_the_same_lane(database: Database) -> None:
