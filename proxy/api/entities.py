@@ -47,7 +47,7 @@ from proxy.api.schemas_entity import (
     RelationshipAsked,
     RelationshipDeleted,
 )
-from proxy.api.screening import require_no_secret, require_quotable
+from proxy.api.screening import clean_beside, require_no_secret, require_quotable
 from proxy.api.vectors import windows_of
 from proxy.gated import may_show, may_write, readable, require_readable, require_writable
 
@@ -345,7 +345,9 @@ class EntityCalls:
         for name in properties:
             require_no_secret(name, self._parts.redactor, "properties")
         return {
-            name: self._clean(value, "properties") if isinstance(value, str) else value
+            name: self._clean(clean_beside(name, storable(value), self._parts.redactor), "properties")
+            if isinstance(value, str)
+            else value
             for name, value in properties.items()
         }
 

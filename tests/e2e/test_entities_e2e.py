@@ -164,6 +164,16 @@ def test_a_name_of_two_is_refused_unless_they_are_namesakes(service: Service, us
     assert len(call(service, user, "GET", "?name=Annie&type=person")["data"]) == 2
 
 
+def test_a_secret_that_its_name_tells_is_in_no_property_and_no_prompt(service: Service, user: str) -> None:
+    secret = "Zk2-mXwp3_tbN9qq"
+    router = add(service, user, "Router", "host", properties={"password": secret, "floor": "second"})
+    ties = tie(service, user, add(service, user, "Ada"), "owns", router, properties={"password": secret})
+    assert router["properties"]["floor"] == "second" and router["properties"]["password"] and ties["says"]
+    changed = call(service, user, "PATCH", f"/{router['id']}", {"properties": {"password": secret}}, If_Match="1")
+    kept = service.call("GET", "/memory/v1/memories", X_Memory_User=user)["data"]
+    assert len(kept) == 3 and secret not in json.dumps([router, ties, changed, kept])
+
+
 def test_ties_hold_for_their_time_and_close_no_circle_where_there_is_none(service: Service, user: str) -> None:
     shop, floor, house = (add(service, user, name, "place") for name in ("The shop", "The ground floor", "The house"))
     january = {"valid_from": "2026-01-01T00:00:00Z", "valid_to": "2026-02-01T00:00:00Z"}
