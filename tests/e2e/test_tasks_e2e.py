@@ -76,6 +76,20 @@ def test_what_needs_a_task_that_failed_is_not_ready(service: Service, user: str)
     assert call(service, user, "GET", "/graph")["ready"] == [timber["id"]]
 
 
+def test_what_a_task_says_may_change_while_what_it_needs_is_taken_up_again(service: Service, user: str) -> None:
+    jetty, timber = both(service, user)
+    timber = move(service, user, timber, "done")
+    jetty = move(service, user, jetty, "done")
+    timber = move(service, user, timber, "queued")
+    noted = call(service, user, "PATCH", f"/{jetty['id']}", {"notes": "It leans."}, If_Match=str(jetty["version"]))
+    assert (noted["notes"], noted["status"], noted["waits_for"]) == ("It leans.", "done", [timber["id"]])
+    jetty = move(service, user, noted, "queued")
+    assert move(service, user, jetty, "running")["error"]["code"] == "conflict"
+    needs = {"status": "done", "needs": [timber["id"]]}
+    refused = call(service, user, "PATCH", f"/{jetty['id']}", needs, If_Match=str(jetty["version"]))
+    assert refused["error"]["code"] == "conflict"
+
+
 def test_a_circle_is_refused_by_name_and_nothing_of_it_is_stored(service: Service, user: str) -> None:
     three = [{"title": f"Step {n}", "name": f"n{n}", "needs": [f"n{(n + 1) % 3}"]} for n in range(3)]
     refused = call(service, user, "POST", body={"tasks": [{"title": "Alone"}, *three]})["error"]

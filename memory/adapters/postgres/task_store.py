@@ -129,7 +129,8 @@ class TaskStore:
                 await tx.run_many("add_task_edge", _edges(scope, scope_id, {task_id: new.needs}))
             checkpoint_id = known["checkpoint_id"] if new.checkpoint_id == "as it is" else new.checkpoint_id
             await _require_checkpoints(tx, scope, {checkpoint_id} - {known["checkpoint_id"]})
-            await _require_move(tx, scope, scope_id, known, new.status)
+            if new.status != known["status"] or new.needs is not None:
+                await _require_move(tx, scope, scope_id, known, new.status)
             if known["status"] not in OPEN:
                 await _require_room(tx, scope, scope_id, int(new.status in OPEN), "status")
             place = Place(scope.tenant, scope_id, subject_id, task_id, now)
