@@ -168,6 +168,8 @@ def test_no_salt_of_the_client_survives_the_tenants() -> None:
         ([user("hi"), assistant("I would say")], {}),
         ([user("hi")], {"continue_final_message": True}),
         ([user("hi")], {"continue_final_message": "true"}),
+        ([user("hi")], {"echo": True, "add_generation_prompt": False}),
+        ([user("hi")], {"echo": 1, "add_generation_prompt": "no"}),
     ],
 )
 def test_nothing_is_placed_where_there_is_no_place(messages: object, others: dict[str, object]) -> None:
@@ -186,6 +188,13 @@ def test_nothing_is_placed_where_there_is_no_place(messages: object, others: dic
 )
 def test_memory_is_placed_in_the_newest_user_message(messages: list[object]) -> None:
     assert request(messages, continue_final_message=False).placeable
+
+
+@pytest.mark.parametrize(
+    "others", [{"echo": True}, {"echo": True, "add_generation_prompt": True}, {"add_generation_prompt": False}]
+)
+def test_an_answer_that_does_not_begin_with_the_message_leaves_it_its_place(others: dict[str, object]) -> None:
+    assert request([user("hi")], **others).placeable
 
 
 def test_a_place_that_takes_no_block_is_refused_loudly() -> None:

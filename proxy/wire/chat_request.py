@@ -174,11 +174,15 @@ class ChatRequest:
 
     @property
     def placeable(self) -> bool:
-        """Whether new memory may be placed: in the newest user message, unless the model goes on with its own text."""
+        """Whether new memory may be placed: in the newest user message, unless the model goes on with its own text, or
+        with that message's, which its answer then begins with: the block would be a part of what was said.
+        """
         newest = self.newest_user
         if newest is None or not self.messages[newest].takes_block:
             return False
-        return self.messages[-1].role != "assistant" and not self.continue_final_message
+        adds = self._value("add_generation_prompt")
+        is_echoed = self.echo and adds is not None and not _truth(adds)
+        return self.messages[-1].role != "assistant" and not self.continue_final_message and not is_echoed
 
     def edited(
         self,
