@@ -139,6 +139,20 @@ def test_arguments_lose_their_secrets_and_keep_their_form() -> None:
         assert secret not in json.dumps(cleaned)
 
 
+@pytest.mark.parametrize("old", [False, True])
+def test_arguments_that_come_as_an_object_lose_what_they_would_lose_as_a_text(old: bool) -> None:
+    said = {"user": "bob", "password": "hunter2hunter2", "n": [1, {TOKEN: None}]}
+    body = {"name": "login", "arguments": said}
+    message = {"function_call": body} if old else {"tool_calls": [{"id": "c1", "function": body}]}
+    (turn,) = turns_of({"role": "assistant", **message})
+    assert turn.tool_calls is not None and turn.redactions == 2
+    assert turn.tool_calls[0]["function"]["arguments"] == {
+        "user": "bob", "password": "[redacted:password]", "n": [1, {"[redacted:github]": None}]
+    }  # fmt: skip
+    plain = {"city": "Lisbon", "days": 3}
+    assert clean_calls([{"function": {"arguments": plain}}], REDACTOR)[0] == [{"function": {"arguments": plain}}]
+
+
 def test_a_call_and_its_output_are_tied_whatever_stands_in_the_id() -> None:
     for given_ in (f"call-{TOKEN}", "c" * 250 + TOKEN, "call_" + "x" * 600):
         calls, output = turns_of(

@@ -119,12 +119,26 @@ def clean_calls(calls: Sequence[Any], redactor: Redacts) -> tuple[list[Any] | No
         return None, 0
     try:
         cleaned, found = _clean(storable_json(list(calls)), redactor)
+        for call in cleaned:
+            found += _clean_by_names(call, redactor)
     except RecursionError:
         return [_TOO_DEEP], 0
     for given, clean in zip(calls, cleaned, strict=True):
         if isinstance(given, Mapping) and isinstance(given.get("id"), str):
             clean["id"] = clean_short(given["id"], redactor).text
     return cleaned, found
+
+
+def _clean_by_names(call: Any, redactor: Redacts) -> int:
+    """Clean arguments that came as an object: as of a text, its names tell what a value is, and may be secrets."""
+    body = (call.get("function") or call.get("custom")) if isinstance(call, dict) else None
+    given = body.get("arguments") if isinstance(body, dict) else None
+    if not isinstance(body, dict) or not isinstance(given, dict | list):
+        return 0
+    words = redactor.redact(json.dumps(given, ensure_ascii=False))
+    if words.findings:
+        body["arguments"] = _parsed(words.text) or words.text
+    return len(words.findings)
 
 
 def clean_short(text: str, redactor: Redacts) -> Redacted:
