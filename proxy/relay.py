@@ -1,13 +1,15 @@
 """Bytes between client and vLLM: a request's headers and body in, the upstream's answer out, unchanged.
 
-Only hop-by-hop headers, Host and X-Memory-* are taken off (RFC 9110 section 7.6.1; DESIGN promise 1). An upstream that
-cannot be reached or dies before its first byte is UpstreamUnreachable; one that dies later cuts the client's
-connection, so that a broken answer never looks complete. Refuses to decompress, to follow redirects, to retry.
+Only hop-by-hop headers, Host and X-Memory-* are taken off (RFC 9110 section 7.6.1; DESIGN promise 1); a redirect that
+vLLM builds from the Host that it was given leads back here. An upstream that cannot be reached or dies before its first
+byte is UpstreamUnreachable; one that dies later cuts the client's connection, so that a broken answer never looks
+complete. Refuses to decompress, to follow redirects, to retry.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -62,6 +64,8 @@ class Upstream:
         self._own_auth = f"Bearer {api_key}".encode() if api_key else None
         self._replace_auth = replace_auth
         self._base_path = URL(self.base).raw_path.rstrip("/")
+        itself = f"{URL(self.base).host_port_subcomponent}{self._base_path}".encode()
+        self._itself = re.compile(rb"https?://%b(?=/(?!/)|\?|$)" % re.escape(itself))  # behind // is another host
         self._pool = Pool(URL(self.base), connect_timeout_s=connect_timeout_s, keepalive_s=keepalive_s)
         self._sockets = aiohttp.ClientSession(
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -117,12 +121,23 @@ class Upstream:
         """
         sent = body.iter_any() if isinstance(body, aiohttp.StreamReader) else body
         try:
-            return await self._pool.send(method, self._base_path + rooted(target), headers, sent)
+            answer = await self._pool.send(method, self._base_path + rooted(target), headers, sent)
         except OSError as exc:  # TimeoutError and AnswerBroken are
             why = exc if isinstance(exc, AnswerBroken) else type(exc).__name__
             raise UpstreamUnreachable(
                 f"vLLM at {self.base} does not answer ({why}); is it running, and is upstream.url right?"
             ) from exc
+        if 300 <= answer.status < 400:
+            answer.raw_headers = [self._from_here(name, value) for name, value in answer.raw_headers]
+        return answer
+
+    def _from_here(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+        """A header of a redirect: where it leads to vLLM by the Host that we gave it, its client comes through here."""
+        found = self._itself.match(value) if name.lower() == b"location" else None
+        if found is None:
+            return name, value
+        rest = value[found.end() :]
+        return name, rest if rest.startswith(b"/") else b"/" + rest
 
     def websocket(
         self, target: str, headers: CIMultiDict[str], protocols: Iterable[str]

@@ -258,3 +258,36 @@ async def test_of_a_client_that_leaves_it_is_said_what_had_come_for_it(passed: b
             await asyncio.sleep(0.01)
         gone.set()
     assert facts["bytes_out"] == 20 * len(TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("status", "leads_to", "told"),
+    [
+        (307, "http://{vllm}/v1/models?a=b", "/v1/models?a=b"),
+        (302, "https://{vllm}", "/"),
+        (301, "http://{vllm}?a", "/?a"),
+        (307, "http://{vllm}//elsewhere.example/", None),
+        (307, "http://{vllm}.elsewhere.example/", None),
+        (307, "http://elsewhere.example/{vllm}/", None),
+        (307, "/v1/models", None),
+        (201, "http://{vllm}/v1/responses/1", None),
+    ],
+)
+@pytest.mark.parametrize("passed", [True, False])
+async def test_a_redirect_of_vllm_to_itself_leads_through_the_proxy(
+    passed: bool, status: int, leads_to: str, told: str | None
+) -> None:
+    at = ""
+
+    async def redirects(writer: asyncio.StreamWriter) -> None:
+        where = leads_to.format(vllm=at).encode()
+        writer.write(b"HTTP/1.1 %d Else\r\nlocation: %b\r\nContent-Length: 0\r\n\r\n" % (status, where))
+
+    async with relayed(redirects, passed=passed) as (port, _, upstream), asyncio.timeout(10):
+        at = upstream.base.removeprefix("http://")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+    expected = leads_to.format(vllm=at) if told is None else told
+    assert f"\r\nlocation: {expected}\r\n".encode() in head
