@@ -36,6 +36,8 @@ log: Final = logging.getLogger("memory_proxy.answering")
 # Behind a final event comes the end of the body, at once. Where something between us and vLLM keeps that to itself the
 # client waits no longer for the event.
 FINAL_EVENT_HOLD_S: Final = 1.0
+# A vLLM that is shut down or paused ends its answers so, in the middle of a sentence and with a final event.
+_BROKEN_OFF: Final = frozenset({"abort", "error"})
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
 
@@ -287,6 +289,8 @@ class Answering:
             return Outcome(response, answer.status, "failed", "upstream_died", read)
         if read is None or read.error is not None or not read.complete:
             return Outcome(response, answer.status, "failed", reason or "error_or_no_final_event", read)
+        if any(one.finish_reason in _BROKEN_OFF for one in read.choices):
+            return Outcome(response, answer.status, "failed", "upstream_aborted", read)
         return Outcome(response, answer.status, "complete", None, read)
 
 

@@ -213,6 +213,35 @@ async def test_an_answer_that_cannot_be_read_arrives_whole_and_is_kept_without_c
     assert [(one.status, one.answer) for one in outcomes] == [("failed", None)]
 
 
+@pytest.mark.parametrize(
+    ("finish", "status", "reason"),
+    [
+        ("stop", "complete", None),
+        ("length", "complete", None),
+        ("tool_calls", "complete", None),
+        ("abort", "failed", "upstream_aborted"),
+        ("error", "failed", "upstream_aborted"),
+    ],
+)
+async def test_an_answer_that_vllm_breaks_off_with_a_final_event_is_no_whole_one(
+    finish: str, status: str, reason: str | None
+) -> None:
+    last = b'data: {"choices":[{"delta":{},"finish_reason":"%b"}]}\n\n' % finish.encode()
+    outcomes: list[Outcome] = []
+
+    async def keep(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+
+    async def speaks(writer: asyncio.StreamWriter) -> None:
+        writer.write(EVENTS + chunked(TOKEN, last, DONE) + b"0\r\n\r\n")
+        await writer.drain()
+
+    async with kept(speaks, keep, Metrics()) as reader:
+        assert last in await reader.readuntil(b"0\r\n\r\n")
+    assert [(one.status, one.reason) for one in outcomes] == [(status, reason)]
+    assert outcomes[0].answer is not None and outcomes[0].answer.choices[0].content
+
+
 @pytest.mark.parametrize("fault", [KeyError("unforeseen"), NotFound("late")], ids=["unforeseen", "refused"])
 @pytest.mark.parametrize("length", [None, 100], ids=["chunked", "length"])
 async def test_a_fault_behind_a_head_cuts_the_connection_and_begins_no_second_answer(
