@@ -181,7 +181,7 @@ class ChatRequest:
         if newest is None or not self.messages[newest].takes_block:
             return False
         adds = self._value("add_generation_prompt")
-        is_echoed = self.echo and adds is not None and not _truth(adds)
+        is_echoed = self.echo and adds is not None and not is_true(adds)
         return self.messages[-1].role != "assistant" and not self.continue_final_message and not is_echoed
 
     def edited(
