@@ -24,7 +24,7 @@ from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
 from policies.fact_patterns_team import Told, corrects, told
-from policies.fact_patterns_time import DATE, is_over, meaning, validity, values_in
+from policies.fact_patterns_time import DATE, is_ahead, is_over, meaning, validity, values_in
 from policies.fact_patterns_values import Stated, stated_values
 from policies.fact_patterns_words import NO_HOMES, PERSONS, TOOLS, as_object, head_and_rest, in_third_person, normalised
 from policies.standing import CHARS_MAX
@@ -185,7 +185,7 @@ def _by_rule(
         if rule.shape == "place" and NO_HOMES.fullmatch(thing):
             continue
         clause = _clause(said, found.start(), end, sentence)
-        if is_over(clause, said_at):
+        if is_over(clause, said_at) or is_ahead(said[end : sentence.end]):
             continue
         since, until = validity(clause, said_at)
         # What is always so does not begin last week.

@@ -83,6 +83,13 @@ _PAST: Final = re.compile(
     re.IGNORECASE,
 )
 
+_AHEAD: Final = re.compile(
+    rf",? (?:(?:from|starting|beginning|as of|effective) )?(?:next (?:week|month|year|spring|summer|fall|autumn|winter"
+    rf"|{_WEEKDAY})|tomorrow)\b"
+    rf"|,? (?:from|starting|beginning) (?:on |in )?(?:{_DAY}|{_MONTH})(?! (?:to|through|till|until)\b)(?!\w)",
+    re.IGNORECASE,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -230,6 +237,11 @@ def is_over(clause: str, said_at: datetime) -> bool:
     found = _UNTIL.search(clause) or _UP_TO_YEAR.search(clause)
     end = _end_of(found[1], said_at) if found else None
     return end is not None and end <= said_at
+
+
+def is_ahead(behind: str) -> bool:
+    """Whether the words right behind a statement say that it is to begin: "starting next month", "from Monday on"."""
+    return _AHEAD.match(behind) is not None
 
 
 def _begin_of(words: str, said_at: datetime) -> datetime | None:

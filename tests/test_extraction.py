@@ -585,6 +585,22 @@ def test_new_york_is_not_york() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "I live in Berlin starting next month.",
+        "I live in Berlin from next month on.",
+        "I work at Google from Monday.",
+        "I'm a teacher starting next week.",
+        "My sister works at Fiat starting in May.",
+    ],
+)
+def test_what_is_yet_to_begin_is_not_so_now(text: str) -> None:
+    assert triples(text) == []
+    assert triples("I work at Google from Monday to Friday.") == [("user", "works_at", "google")]
+    assert triples("I live in Berlin next to the park.") == [("user", "lives_in", "berlin")]
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
