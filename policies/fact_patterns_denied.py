@@ -13,7 +13,10 @@ from typing import Final
 
 from policies.fact_patterns_words import KIN_MANY, KIN_ONE
 
-_OTHERS: Final = rf"\b(?:(?:my|our|his|her|their) (?:{KIN_ONE}|{KIN_MANY})s?|he|she|they)"
+_WORK: Final = (
+    "client|customer|competitor|rival|vendor|supplier|patient|student|teacher|tenant|employee|intern|teammate|classmate"
+)
+_OTHERS: Final = rf"\b(?:(?:my|our|his|her|their) (?:{KIN_ONE}|{KIN_MANY}|{_WORK})s?|he|she|they)"
 _NOT: Final = r"(?:n't|\bnot|\bnever|\bno longer)"
 _CLAUSE_ENDS: Final = re.compile(r"[,;:]\s|\b(?:and|but|because|so)\b", re.IGNORECASE)
 _UNREAL: Final = re.compile(

@@ -601,6 +601,21 @@ def test_what_is_yet_to_begin_is_not_so_now(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "My customer has a budget of $500.",
+        "My client has a deadline of May 5.",
+        "My patient has 3 kids.",
+        "Our competitor has 500 users.",
+        "My student has an exam on Friday.",
+    ],
+)
+def test_what_a_client_has_is_not_the_users(text: str) -> None:
+    assert triples(text) == []
+    assert only("Our client's budget is $500.").statement == "The client's budget is $500."
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
