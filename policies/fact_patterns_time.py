@@ -56,11 +56,14 @@ _VALUES: Final = (
     r"|seconds|minutes"
     r"|mins|hours|days|weeks|months|years|gb|mb|kb|tb|px|mph|points|degrees|°[cf])\b(?!-)"),
     (RATIO, r"(?<![\w./])\d+ ?(?:/| out of | of (?:the )?(?=\d)) ?\d+(?![\w/%])"),
-    (NUMBER, rf"(?<![\w.,:/-])\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w%/-])|(?<![\w.,:/-])\d+(?:\.\d+)?k?(?![\w%/:-])"
+    (NUMBER, rf"(?<![\w.,:/-])\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w%/-])"
+    r"|(?<![\w.,:/-])\d+(?:\.\d+)?k?(?![\w%/:-]|[.,']\d)"
     rf"|\b(?:{'|'.join(_NUMBER_WORDS)})\b(?!-)"),
 )  # fmt: skip
 _COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _VALUES)
 _SIGNS: Final = {"€": ("euros", "eur"), "£": ("pounds", "gbp"), "¥": ("yen", "jpy"), "$": ("dollars", "usd")}
+# "80,5 kg"; of three digits behind it, it parts thousands.
+_DECIMAL_COMMA: Final = re.compile(r"(?<=\d),(?=\d{1,2}(?!\d))")
 _ONE_DAY: Final = timedelta(days=1)
 _SINCE: Final = re.compile(
     rf"\b(?:since|as of) (?:(?:last|early|late|mid) )?({_DAY}|{_MONTH}|(?:19|20)\d\d|yesterday"
@@ -127,7 +130,7 @@ def meaning(value: Value, said_at: datetime) -> str:
         return words.removeprefix("v")
     if words in _NUMBER_WORDS:
         return str(_NUMBER_WORDS[words])
-    digits = re.search(r"\d[\d,]*(?:\.\d+)?", words)
+    digits = re.search(r"\d[\d,]*(?:\.\d+)?", _DECIMAL_COMMA.sub(".", words))
     if digits is None:
         return words
     if value.kind == MEASURE:

@@ -615,6 +615,12 @@ def test_what_a_client_has_is_not_the_users(text: str) -> None:
     assert only("Our client's budget is $500.").statement == "The client's budget is $500."
 
 
+def test_half_of_a_number_is_no_value() -> None:
+    assert triples("My height is 1,80 m.") == triples("My height is 5'10\".") == triples("My GPA is 3,5.") == []
+    assert only("My weight is 80,5 kg.").qualifiers["value"] == "80.5 kg"
+    assert only("My goal is 1,500.").qualifiers["value"] == "1500"
+
+
 @pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
