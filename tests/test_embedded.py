@@ -388,6 +388,20 @@ async def test_a_volume_that_was_opened_to_a_group_is_served_again(place: Path) 
         load_or_create_master_key(root / "master.key")
 
 
+@pytest.mark.parametrize("name", ["run/valkey.conf", "pg/pg_hba.conf"])
+async def test_what_a_server_reads_and_cannot_be_written_ends_the_start_with_the_remedy(place: Path, name: str) -> None:
+    """As on a disk that the other server has just filled up."""
+    with held(place / "data") as data:
+        async with running(data):
+            pass
+        (data.root / name).unlink()
+        (data.root / name).mkdir()
+        with pytest.raises(ExceptionGroup) as refused:
+            async with running(data):
+                pass
+    assert refused.group_contains(StartFailed, match=rf"{name} cannot be written: .*free some space")
+
+
 async def test_a_half_made_cluster_is_made_again(place: Path) -> None:
     with held(place / "data") as data:
         (data.root / "pg.new").mkdir()

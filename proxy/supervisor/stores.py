@@ -18,7 +18,7 @@ from memory.config import Settings
 from memory.errors import StartFailed
 from proxy.supervisor import embedded_postgres, embedded_valkey
 from proxy.supervisor.children import Child, Command, bound_log
-from proxy.supervisor.data_dir import DataDir
+from proxy.supervisor.data_dir import DataDir, written
 from proxy.supervisor.embedded_postgres import APP, OWNER, EmbeddedPostgres, postgres_url
 from proxy.supervisor.embedded_valkey import EmbeddedValkey, valkey_url
 from proxy.supervisor.journal import Journal
@@ -83,7 +83,8 @@ class Stores:
         )
         first = not (self.data.pg / "PG_VERSION").exists()
         async with self.journal.step("making the database" if first else "checking the database"):
-            await postgres.prepare()
+            with written(self.data.pg):
+                await postgres.prepare()
         self._logs.append(postgres.log)
         self._postgres = self._keeper(postgres.command())
 
@@ -96,7 +97,9 @@ class Stores:
     async def _start_valkey(self) -> None:
         valkey = EmbeddedValkey(self.data, valkey_program(valkey_package()))
         self._logs.append(valkey.log)
-        self._valkey = self._keeper(valkey.command())
+        with written(self.data.run):
+            command = valkey.command()
+        self._valkey = self._keeper(command)
 
         async def ready(child: Child) -> bool:
             return await valkey.is_ready()
