@@ -69,13 +69,21 @@ def read_note(run: Path) -> StoredModel | None:
         return None
 
 
-def write_note(run: Path, model: StoredModel) -> None:
-    """Note this model, whole or not at all. Where it cannot be, the next start finds out from the store."""
+def write_note(run: Path, model: StoredModel) -> bool:
+    """Note this model, whole or not at all: whether it is noted now. Where it cannot be, a worker that begins finds out
+    from the store, and could only begin again.
+    """
     draft = run / f"{NOTE}.{os.getpid()}"
     said = {**asdict(model), "directory": str(model.directory) if model.directory else None}
-    with contextlib.suppress(OSError):
+    try:
         draft.write_text(json.dumps(said), "utf-8")
         draft.replace(run / NOTE)
+    except OSError as fault:
+        event(log, "model_not_noted", logging.WARNING, model=model.name, fault=str(fault))
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        return read_note(run) == model
+    return True
 
 
 async def until_moved(ask: Callable[[], Awaitable[int | None]], generation: int, every_s: float = ASK_EVERY_S) -> None:

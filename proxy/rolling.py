@@ -49,9 +49,9 @@ class Follower:
             with contextlib.suppress(StoreUnavailable):
                 found = await self.serving()
                 if found is not None and (found.model.table != self.table or begun not in (None, found.generation)):
-                    # Where the other model is not on this machine, the former one goes on answering.
-                    if await asyncio.to_thread(self.loads, found.model):
-                        write_note(self.run, found.model)
+                    # Where the other model is not on this machine, or cannot be noted for the successor since the disk
+                    # is full, the former one goes on answering.
+                    if await asyncio.to_thread(self.loads, found.model) and write_note(self.run, found.model):
                         self._ask(found.generation)
                     await asyncio.sleep(AGAIN_S)
                 elif found is not None:

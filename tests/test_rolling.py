@@ -16,7 +16,7 @@ from memory.adapters.model_files import prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry, spec_from_directory
 from memory.errors import StoreUnavailable
 from memory.late import LateEmbedder
-from memory.serving import Serving, StoredModel, read_note, until_moved, write_note
+from memory.serving import NOTE, Serving, StoredModel, read_note, until_moved, write_note
 from memory.write.windows import WINDOW_TOKENS, dated, split_windows
 from proxy import rolling
 from proxy.rolling import Follower
@@ -99,6 +99,18 @@ async def test_a_machine_without_the_model_goes_on_with_the_former(tmp_path: Pat
     await followed(follower(store, tmp_path, here=False), store=store)
     assert hups == []
     assert read_note(tmp_path) is None
+
+
+async def test_a_model_that_cannot_be_noted_moves_nobody(tmp_path: Path, hups: list[int]) -> None:
+    """A successor would begin with the former model, find the other served, and end: a crash loop on a full disk."""
+    store = Store()
+    (tmp_path / NOTE).mkdir()
+    await followed(follower(store, tmp_path), store=store)
+    assert hups == []
+    assert [path.name for path in tmp_path.iterdir()] == [NOTE], "nor is a draft left"
+    (tmp_path / NOTE).rmdir()
+    await followed(follower(store, tmp_path), store=store)
+    assert len(hups) == 1
 
 
 async def test_a_store_that_is_away_moves_nobody(tmp_path: Path, hups: list[int]) -> None:

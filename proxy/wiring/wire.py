@@ -423,7 +423,11 @@ async def bring_up(wired: Wired) -> None:
         if not await asyncio.to_thread(kept.loads, serving.model):
             await asyncio.sleep(MODEL_AGAIN_S)
             raise EmbedderUnavailable(f"{serving.model.name} is served, and its files are not on this machine")
-        await asyncio.to_thread(write_note, kept.run, serving.model)
+        if not await asyncio.to_thread(write_note, kept.run, serving.model):
+            await asyncio.sleep(MODEL_AGAIN_S)
+            raise EmbedderUnavailable(
+                f"{serving.model.name} is served, and {kept.run} cannot be written to begin with it"
+            )
         raise ModelMoved(f"{serving.model.name} is served, not {kept.embedder.model}")
     tenant = await wired.kept.key_store.ensure_tenant("default", datetime.now(UTC))
     await wired.kept.keys.salt_key(tenant)
