@@ -19,6 +19,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import BusyLoadingError, ConnectionError, ResponseError
 
+from memory.adapters.postgres.database import NIGHTLY, Bounds
 from memory.config import Settings, load_settings
 from memory.errors import StartFailed
 from memory.master import load_or_create_master_key
@@ -126,6 +127,18 @@ async def test_first_start_makes_a_durable_private_database_that_knows_vectors(p
         "run": 0o700,
         "logs": 0o700,
     }  # `pg` names the cluster and its sockets
+
+
+async def test_every_pool_of_every_process_finds_its_connections(place: Path) -> None:
+    """Also while one more proxy worker than configured runs, since another is replaced."""
+    settings = load_settings(None, {"listen.workers": 24, "database.pool_size": 5, "worker.processes": 4}, {})
+    with held(place / "data") as data:
+        async with running(data, settings):
+            connection = await connected(data)
+            offered = int(await connection.fetchval("SHOW max_connections"))
+            kept = int(await connection.fetchval("SHOW superuser_reserved_connections"))
+            await connection.close()
+    assert offered - kept >= 25 * 5 + 4 * (Bounds().connections_max + NIGHTLY.connections_max)
 
 
 async def test_what_was_stored_is_there_after_a_restart_and_after_kill_9(place: Path) -> None:

@@ -27,6 +27,7 @@ DATABASE = "memory_proxy"
 OWNER = "mp_owner"
 APP = "mp_app"
 FREE_BYTES_MIN = 268_435_456  # initdb writes about 60 MiB; the rest is for the first WAL files and the schema
+CONNECTIONS_MIN = 60
 SHARED_BYTES_MIN = 402_653_184
 # Fast shutdown: sessions are cut, a checkpoint is written. Past its patience, immediate: the next start recovers.
 STOP = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0))
@@ -34,7 +35,6 @@ STOP = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 5.0))
 SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
-    "max_connections": "60",
     "shared_buffers": "128MB",
     "work_mem": "8MB",
     "maintenance_work_mem": "128MB",
@@ -69,6 +69,7 @@ class EmbeddedPostgres:
 
     data: DataDir
     programs: Path
+    connections_max: int = CONNECTIONS_MIN
 
     @property
     def log(self) -> Path:
@@ -84,6 +85,7 @@ class EmbeddedPostgres:
         settings = {
             **SETTINGS,
             **_parallel_builds(),
+            "max_connections": str(self.connections_max),
             "unix_socket_directories": str(self.data.pg_sockets),
             "hba_file": str(self.data.pg / "pg_hba.conf"),
             "ident_file": str(self.data.pg / "pg_ident.conf"),

@@ -19,7 +19,7 @@ from memory.errors import StartFailed
 from proxy.supervisor import embedded_postgres, embedded_valkey
 from proxy.supervisor.children import Child, Command, bound_log
 from proxy.supervisor.data_dir import DataDir, written
-from proxy.supervisor.embedded_postgres import APP, OWNER, EmbeddedPostgres, postgres_url
+from proxy.supervisor.embedded_postgres import APP, CONNECTIONS_MIN, OWNER, EmbeddedPostgres, postgres_url
 from proxy.supervisor.embedded_valkey import EmbeddedValkey, valkey_url
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
@@ -30,6 +30,8 @@ GIVE_UP_S = 20.0
 POLL_FIRST_S = 0.01
 POLL_MAX_S = 0.2
 LOG_BYTES_MAX = 16_777_216
+WORKER_CONNECTIONS = 9  # of a memory worker's two pools
+COMMAND_CONNECTIONS = 16  # of commands beside the service, and what Postgres keeps for its superuser
 
 
 def resolved(settings: Settings, data: DataDir) -> Settings:
@@ -43,6 +45,12 @@ def resolved(settings: Settings, data: DataDir) -> Settings:
     return settings.model_copy(
         update={"database": database, "redis": redis, "data": settings.data.model_copy(update={"dir": data.root})}
     )
+
+
+def connections(settings: Settings) -> int:
+    """What all pools may open at once, with one proxy worker more while another is replaced, and commands beside."""
+    proxies = (settings.listen.workers + 1) * settings.database.pool_size
+    return max(CONNECTIONS_MIN, proxies + settings.worker.processes * WORKER_CONNECTIONS + COMMAND_CONNECTIONS)
 
 
 @dataclass(slots=True)
@@ -78,9 +86,8 @@ class Stores:
             bound_log(log, LOG_BYTES_MAX)
 
     async def _start_postgres(self) -> None:
-        postgres = EmbeddedPostgres(
-            self.data, await asyncio.to_thread(postgres_programs, self.data, postgres_package())
-        )
+        programs = await asyncio.to_thread(postgres_programs, self.data, postgres_package())
+        postgres = EmbeddedPostgres(self.data, programs, connections(self.settings))
         first = not (self.data.pg / "PG_VERSION").exists()
         async with self.journal.step("making the database" if first else "checking the database"):
             with written(self.data.pg):
