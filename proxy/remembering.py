@@ -247,8 +247,8 @@ class Remembering:
         """What the checkpoint that is named, else the one loaded for this message, gives this prompt, and the documents
         that its conversation was given. NotFound.
         """
-        ask, name, mark = asked.ask, asked.ask.checkpoint, marks.restore
-        given = marks.given and ask.as_of is None
+        ask, name = asked.ask, asked.ask.checkpoint
+        mark, given = (marks.restore, marks.given) if ask.as_of is None else (None, False)
         wants = ask.inserts and ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
         if not (name or mark or given or ask.persona) or not wants or rung == "none" or not chat.placeable:
             return NOTHING_RESTORED

@@ -21,7 +21,7 @@ from memory.config import Settings
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.model import IndexRow, Recall, Scope, SessionRef
-from memory.read.conversation import CUT, RESTORE, Conversation
+from memory.read.conversation import CUT, RESTORE, Conversation, Marks
 from memory.read.hot import item_of
 from memory.read.items import Filter
 from memory.read.ledger import Kept
@@ -515,3 +515,21 @@ async def test_what_was_loaded_is_given_once_and_what_had_no_room_is_left_out(
     for work in works.under_way:
         await work
     assert (world.hot.ledger.get((found.session.session_id, RESTORE)) == b"") is done
+
+
+@pytest.mark.parametrize("as_of", [None, datetime(2026, 1, 1, tzinfo=UTC)])
+async def test_what_was_loaded_waits_for_a_message_that_asks_as_of_now(as_of: datetime | None) -> None:
+    loaded = (as_candidate(item_of(row("the goal", unit(1, 0, 0, 0)))),)
+
+    async def pending(*_: object, **__: object) -> Restored:
+        return Restored(loaded, pending=True)
+
+    restorer, chat = SimpleNamespace(pending=pending), of(TALK)[0]
+    remembering = Remembering(cast(Any, SimpleNamespace(settings=Settings(), restorer=restorer)))
+    digests = tuple(chain(b"k" * 32, list(TALK)))
+    found = Conversation(SessionRef(new_id(), "s"), digests, None, False, None, False)
+    scope = Scope(new_id())
+    ask, credential = Ask(scope, as_of=as_of), Credential(scope.tenant)
+    asked = Asked(new_id(), datetime.now(UTC), perf_counter(), chat.body, chat, ask, None, credential)
+    given = await remembering._restored(asked, chat, found, Marks(b"mark"), "full")
+    assert given.candidates == (loaded if as_of is None else ())
