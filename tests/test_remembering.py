@@ -20,13 +20,16 @@ from memory.checkpoints import Restored
 from memory.config import Settings
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
-from memory.model import IndexRow, Recall, Scope, SessionRef
+from memory.model import Captured, IndexRow, Recall, Scope, SessionRef
 from memory.read.conversation import CUT, RESTORE, Conversation, Marks
 from memory.read.hot import item_of
 from memory.read.items import Filter
 from memory.read.ledger import Kept
 from memory.read.recall import as_candidate
+from memory.telemetry import Metrics
 from policies.key_limits import NO_LIMITS, KeyLimits
+from proxy.answering import Outcome
+from proxy.chat import ChatCompletions, Ready
 from proxy.cutting import Cut, members_of
 from proxy.identity import Ask, Credential
 from proxy.prompt import Prompt, Room, assemble, bare_prompt, limits_of, retrieval_record
@@ -533,3 +536,53 @@ async def test_what_was_loaded_waits_for_a_message_that_asks_as_of_now(as_of: da
     asked = Asked(new_id(), datetime.now(UTC), perf_counter(), chat.body, chat, ask, None, credential)
     given = await remembering._restored(asked, chat, found, Marks(b"mark"), "full")
     assert given.candidates == (loaded if as_of is None else ())
+
+
+class Captures(Works):
+    """Capture that keeps what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Captured] = []
+
+    def where(self) -> str:
+        """The queue."""
+        return "queue"
+
+    async def exchange(self, captured: Captured, *_: object) -> None:
+        """Keep it."""
+        self.kept.append(captured)
+
+
+class Takes:
+    """An upstream that takes what is sent to it."""
+
+    async def send(self, _request: object, _body: bytes, _head: object, *, keep: Any, **_more: object) -> Outcome:
+        """Answer 200."""
+        outcome = Outcome(cast(Any, None), 200)
+        await keep(outcome)
+        return outcome
+
+
+async def test_a_cut_is_stored_where_its_prompt_had_to_be_sent_again_without_its_blocks() -> None:
+    talk, captures = LongTalk(), Captures()
+    ask = Ask(talk.world.scope)
+    chat, prompt = await talk.sent((*LONG, *NOW_WHAT), ask)
+    assert prompt.cuts and prompt.placed
+    unheard = SimpleNamespace(count=lambda *_, **__: None, look_at_texts=lambda *_: None)
+    memory = SimpleNamespace(settings=Settings(), rules=RULES, ledgers=talk.world.ledgers, capture=captures)
+    parts = SimpleNamespace(
+        settings=Settings(), config_digest="", embedding_model="", keys=talk.world.keys, memory=memory,
+        capture=captures, metrics=Metrics(), cache_report=unheard, canaries=unheard, use=None,
+    )  # fmt: skip
+    digests = tuple(chain(b"k" * 32, [view.value for view in chat.messages]))
+    found = Conversation(talk.session, digests, None, False, None, False)
+    credential = Credential(ask.scope.tenant)
+    asked = Asked(new_id(), datetime.now(UTC), perf_counter(), chat.body, chat, ask, None, credential)
+    ready = Ready(asked, chat, found, 0.0, None, ())
+    await ChatCompletions(cast(Any, parts))._send_without(cast(Any, None), cast(Any, Takes()), ready, prompt)
+    for work in captures.under_way:
+        await work
+    (kept,) = captures.kept
+    assert kept.retrieval is not None and not kept.retrieval.placed
+    assert kept.retrieval.cut == talk.world.hot.ledger[talk.session.session_id, CUT]
