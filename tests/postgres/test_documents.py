@@ -578,3 +578,15 @@ async def test_renewing_a_lease_says_when_the_upload_is_gone(shelf: Shelf) -> No
     await hide(shelf, document_id, T0)
     assert not await shelf.store.keep(due, LEASE_S)
     assert await shelf.store.staged(DocumentDue(due.tenant, due.upload_id, due.scope_id, 9)) is None
+
+
+async def test_what_was_in_the_open_before_is_sealed_too_where_a_later_upload_is_confidential(shelf: Shelf) -> None:
+    name, salaries = "salaries.md", "The salaries of the harbour office rise by nine percent."
+    await shelf.put("The first draft named eleven percent for the office.", name=name)
+    document_id = await shelf.put(salaries, name=name)
+    (before,) = await shelf.chunks(document_id)
+    assert await shelf.put(salaries, name=name, sensitivity="confidential") == document_id
+    stored = shelf.postgres.psql("SELECT sensitivity, content LIKE '%percent%' FROM memory_versions").split()
+    assert stored == ["confidential|f"] * 3, "every chunk that it ever had"
+    (now,) = await shelf.chunks(document_id)
+    assert (now.content, now.sensitivity, now.memory_id != before.memory_id) == (salaries, "confidential", True)

@@ -17,6 +17,7 @@ from uuid import UUID
 from memory.adapters.postgres import batch, rows
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.batch import Numbered
+from memory.adapters.postgres.classify import made_of, raise_made
 from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce_events
@@ -29,7 +30,7 @@ from memory.ids import new_id
 from memory.model import LedgerNode, Scope
 from memory.read.conversation import GIVEN
 from memory.stored import Digests
-from policies.labels import Integrity, Sensitivity, derived_sensitivity
+from policies.labels import Integrity, Sensitivity, derived_sensitivity, is_sealed
 from policies.text import storable
 
 _STORING_MS: Final = 120_000
@@ -142,7 +143,7 @@ class DocumentStore:
             chunks = [one for one in cut.chunks if one.memory.memory_id not in gone.items]
             await cleaned(tx, place, cut.cleaned_by, cut.tokens)
             storing = _Storing(tx, place, staged, version, self._add_embedding)
-            return await storing.store(chunks, int(locked["version"]))
+            return await storing.store(chunks, int(locked["version"]), Sensitivity(locked["sensitivity"]))
 
 
 class _Storing:
@@ -155,8 +156,10 @@ class _Storing:
         self._version = version
         self._add_embedding = add_embedding
 
-    async def store(self, chunks: Sequence[StoredChunk], before: int) -> Kept:
-        """New chunks in, those that are gone hidden, those that came back shown, and where each stands."""
+    async def store(self, chunks: Sequence[StoredChunk], before: int, was: Sensitivity) -> Kept:
+        """New chunks in, those that are gone hidden, those that came back shown, and where each stands. The document
+        had this version and this label.
+        """
         tx, place, staged = self._tx, self._place, self._staged
         ids = [one.memory.memory_id for one in chunks]
         known = {row["memory_id"]: row for row in await tx.fetch("memories_known", place.tenant, ids)}
@@ -166,6 +169,7 @@ class _Storing:
             raise StoreUnavailable("a chunk that was known is gone; the document is cut anew")
         await self._add(new)
         gone = await self._hide(sorted(set(stood) - set(ids)))
+        await self._seal_earlier(ids, was, told=gone)
         back = [one for one, row in known.items() if row["deleted_at"] and (one not in stood or row["pruned_at"])]
         await self._show(sorted(back))
         await tx.run("drop_document_chunks", place.tenant, staged.document_id)
@@ -206,6 +210,13 @@ class _Storing:
         await tx.run_many("hide_memory", ((place.tenant, one, place.now, self._version) for one in shown))
         await announce_events(tx, place, "deleted", shown)
         return shown
+
+    async def _seal_earlier(self, ids: Sequence[UUID], was: Sensitivity, *, told: Sequence[UUID]) -> None:
+        """Where the label rises to confidential or above, it is that of all that the document ever said."""
+        tx, place, label = self._tx, self._place, Sensitivity(self._staged.facts.sensitivity)
+        if is_sealed(label) and label.rank > was.rank:
+            made = await made_of(tx, place, [self._staged.document_id])
+            await raise_made(tx, place, set(made).difference(ids), label, self._version, told=told)
 
     async def _show(self, back: Sequence[UUID]) -> None:
         tx, place = self._tx, self._place
