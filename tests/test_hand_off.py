@@ -532,6 +532,25 @@ async def test_what_the_spool_has_no_room_for_at_the_end_costs_nothing_that_it_h
     await left.close()
 
 
+async def test_what_the_disk_has_spoilt_since_it_was_spooled_is_counted_and_said(
+    queue: SwitchedQueue, spool: Spool, counts: Counts, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hand_off = a_hand_off(queue, spool, counts)
+    queue.up = False
+    entries = [an_entry() for _ in range(3)]
+    assert [await hand_off.hand_off(entry) for entry in entries] == ["spool"] * 3
+    raw = spool.path.read_bytes()
+    with spool.path.open("r+b") as file:
+        file.seek(raw.index(entries[1].envelope))
+        file.write(b"spoilt")
+    queue.up = True
+    async with draining(hand_off):
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 10)
+    assert queue.ids() == [entries[0].exchange_id, entries[2].exchange_id]
+    assert counts["spool_damaged"] == 1
+    assert f"{spool.path}: 1 damaged places" in caplog.text
+
+
 class Unreadable(Spool):
     """A file whose disk gives nothing back, nor takes its name out of the directory."""
 

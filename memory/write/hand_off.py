@@ -378,7 +378,9 @@ class HandOff:
         return 1
 
     async def _move_spooled(self, spool: Spooled, count: int) -> int:
+        damage = spool.damage
         entries = await spool.peek(count=count, bytes_max=_BATCH_BYTES_MAX)
+        self._damaged(spool, spool.damage - damage)
         if entries:
             fit = [entry for entry in entries if len(entry.envelope) <= self._entry_bytes_max]
             for entry in entries:
@@ -410,11 +412,15 @@ class HandOff:
     async def _drain_orphan(self, spool: Spooled) -> None:
         """Move all of one."""
         self._meter.count("adopted")
-        if spool.damage:
-            self._meter.count("spool_damaged", spool.damage)
-            log.error("%s: %d damaged places; the records around them are kept", spool.path, spool.damage)
+        self._damaged(spool, spool.damage)
         while spool.pending:
             await self._move_spooled(spool, _BATCH_ITEMS_MAX)
+
+    def _damaged(self, spool: Spooled, places: int) -> None:
+        """So many damaged places were found in it."""
+        if places:
+            self._meter.count("spool_damaged", places)
+            log.error("%s: %d damaged places; the records around them are kept", spool.path, places)
 
     async def _memory_to_spool(self) -> None:
         """What the spool takes of it, and of what comes late: an entry that it has no room for is in no other's way. A
