@@ -310,6 +310,27 @@ async def test_what_somebody_else_put_beside_the_files_is_left_alone(tmp_path: P
     assert await blobs.owners() == [OWNER]
 
 
+@pytest.mark.parametrize("where", [".parts", "subject", "home", "among the files"])
+@pytest.mark.parametrize("name", ["@eaDir", ".DS_Store"])  # of a network drive, of a desktop
+async def test_what_somebody_else_put_among_the_files_stops_neither_forgetting_nor_collection(
+    tmp_path: Path, where: str, name: str
+) -> None:
+    blobs = DirectoryBlobs(tmp_path)
+    mine, now = await kept(blobs, WORDS), datetime.now(UTC)
+    (file,) = files(tmp_path)
+    among = {".parts": tmp_path / ".parts", "subject": file.parents[2], "home": file.parents[1]}.get(where, file.parent)
+    theirs = among / name
+    theirs.mkdir() if name == "@eaDir" else theirs.touch()
+    os.utime(theirs, (1, 1))
+    assert await blobs.sweep_leftovers(now) == 0
+    assert (await blobs.collect(OWNER, {mine.name}, now)).marked == ()
+    assert (await blobs.collect(OWNER, {mine.name}, now + 2 * GRACE)).removed == ()
+    assert (await blobs.collect(OWNER, (), now, at_once=True)).removed == (mine.name,)
+    await kept(blobs, WORDS)
+    assert await blobs.shred(OWNER.tenant_id, OWNER.subject_id) == 1
+    assert theirs.exists() and not (theirs / ".lock").exists()
+
+
 async def test_bytes_under_a_former_key_are_sealed_anew_when_they_come_again(tmp_path: Path) -> None:
     blobs, former = DirectoryBlobs(tmp_path), DataKey(UUID(int=8), b"f" * 32)
     name = (await kept(blobs, WORDS, key=former)).name

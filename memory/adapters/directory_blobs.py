@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -27,7 +28,8 @@ from memory.artifacts import GRACE, Collected, Owner
 from memory.envelope import DataKey, key_id_of
 from memory.errors import EnvelopeUnreadable, NotFound
 
-_NAME_CHARS: Final = 64
+_NAME: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_PART: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _PARTS: Final = ".parts"
 _MARKS: Final = ".marks"
 # Between the making of a part and its lock lie microseconds; a part this young is not taken for a leftover.
@@ -119,7 +121,7 @@ class DirectoryBlobs:
         return [owner for home in homes if (owner := owner_at(home)) is not None]
 
     def _opened(self, owner: Owner, name: str) -> BinaryIO:
-        if len(name) != _NAME_CHARS or not set(name) <= set("0123456789abcdef"):
+        if _NAME.fullmatch(name) is None:
             raise NotFound("no such blob")  # a name is never a path
         try:
             return (self._home(owner) / name[:2] / name).open("rb")
@@ -137,7 +139,7 @@ class DirectoryBlobs:
         marked, removed, freed = [], [], 0
         with told(), _locked(home):
             marks = _made(home, _MARKS)
-            for path in sorted(home.glob("[0-9a-f][0-9a-f]/*")):
+            for path in _blobs_in(home):
                 mark = marks / path.name
                 since = _changed(mark)
                 if path.name in referenced:
@@ -156,8 +158,10 @@ class DirectoryBlobs:
     def _shred(self, subject: Path) -> int:
         count = 0
         for home in subject.glob("*"):
+            if owner_at(home.relative_to(self._root).as_posix()) is None:
+                continue
             with told(), _locked(home):
-                for path in list(home.glob("[0-9a-f][0-9a-f]/*")):
+                for path in _blobs_in(home):
                     path.unlink()
                     count += 1
                 shutil.rmtree(home / _MARKS, ignore_errors=True)
@@ -167,11 +171,18 @@ class DirectoryBlobs:
         gone = 0
         for path in (self._root / _PARTS).glob("*"):
             changed = _changed(path)
-            if changed is None or now.timestamp() - changed < _LEFTOVER_AGE.total_seconds() or _in_use(path):
+            if changed is None or _PART.fullmatch(path.name) is None:
+                continue
+            if now.timestamp() - changed < _LEFTOVER_AGE.total_seconds() or _in_use(path):
                 continue
             path.unlink(missing_ok=True)
             gone += 1
         return gone
+
+
+def _blobs_in(home: Path) -> list[Path]:
+    """The blobs of an owner, in order. A network drive or a desktop may put something of its own among them."""
+    return [path for path in sorted(home.glob("[0-9a-f][0-9a-f]/*")) if _NAME.fullmatch(path.name)]
 
 
 @contextmanager
