@@ -331,6 +331,21 @@ async def test_what_somebody_else_put_among_the_files_stops_neither_forgetting_n
     assert theirs.exists() and not (theirs / ".lock").exists()
 
 
+async def test_a_file_that_cannot_be_read_is_a_named_fault(tmp_path: Path) -> None:
+    blobs = DirectoryBlobs(tmp_path)
+    mine = await kept(blobs, WORDS)
+    (file,) = files(tmp_path)
+    file.unlink()
+    for path in (file, tmp_path / ".parts" / ("0" * 32)):
+        path.symlink_to(path)  # as whoever runs this, root too, no disk opens it
+    with pytest.raises(StoreUnavailable):
+        await blobs.key_of(OWNER, mine.name)
+    with pytest.raises(StoreUnavailable):
+        await read(blobs, mine.name)
+    with pytest.raises(StoreUnavailable):
+        await blobs.sweep_leftovers(datetime.now(UTC))
+
+
 async def test_bytes_under_a_former_key_are_sealed_anew_when_they_come_again(tmp_path: Path) -> None:
     blobs, former = DirectoryBlobs(tmp_path), DataKey(UUID(int=8), b"f" * 32)
     name = (await kept(blobs, WORDS, key=former)).name

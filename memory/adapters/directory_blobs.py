@@ -50,7 +50,7 @@ class DirectoryBlobs:
 
     async def has(self, owner: Owner, name: str) -> bool:
         """As in the seam."""
-        return await asyncio.to_thread((self._home(owner) / name[:2] / name).is_file)
+        return await asyncio.to_thread(self._has, owner, name)
 
     async def owners(self) -> list[Owner]:
         """As in the seam."""
@@ -128,8 +128,12 @@ class DirectoryBlobs:
         except FileNotFoundError as exc:
             raise NotFound("no such blob") from exc
 
+    def _has(self, owner: Owner, name: str) -> bool:
+        with told():
+            return (self._home(owner) / name[:2] / name).is_file()
+
     def _head(self, owner: Owner, name: str) -> bytes:
-        with self._opened(owner, name) as file:
+        with told(), self._opened(owner, name) as file:
             return file.read(HEAD_BYTES)
 
     def _collect(self, owner: Owner, referenced: frozenset[str], now: datetime, at_once: bool) -> Collected:
@@ -168,16 +172,18 @@ class DirectoryBlobs:
         return count
 
     def _sweep_leftovers(self, now: datetime) -> int:
-        gone = 0
-        for path in (self._root / _PARTS).glob("*"):
-            changed = _changed(path)
-            if changed is None or _PART.fullmatch(path.name) is None:
-                continue
-            if now.timestamp() - changed < _LEFTOVER_AGE.total_seconds() or _in_use(path):
-                continue
-            path.unlink(missing_ok=True)
-            gone += 1
-        return gone
+        with told():
+            found = [path for path in (self._root / _PARTS).glob("*") if _is_leftover(path, now)]
+            for path in found:
+                path.unlink(missing_ok=True)
+        return len(found)
+
+
+def _is_leftover(path: Path, now: datetime) -> bool:
+    changed = _changed(path)
+    if changed is None or _PART.fullmatch(path.name) is None:
+        return False
+    return now.timestamp() - changed >= _LEFTOVER_AGE.total_seconds() and not _in_use(path)
 
 
 def _blobs_in(home: Path) -> list[Path]:
