@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ CHUNK = b"%x\r\n%s\r\n" % (len(LINE), LINE)
 
 
 @contextmanager
-def answering(answer: bytes, asked: list[bytes] | None = None) -> Iterator[str]:
-    """The URL of a server that gives these bytes to whoever asks, and hangs up. `asked` takes the requests."""
+def answering(answer: bytes, asked: list[bytes] | None = None, *then: bytes) -> Iterator[str]:
+    """The URL of a server that gives these bytes to whoever asks, and hangs up. `asked` takes the requests, and `then`
+    is given to those that come after the first.
+    """
+    answers = chain([answer, *then], repeat((then or (answer,))[-1]))
 
     def serve() -> None:
-        for _ in iter(int, 1):
+        for one in answers:
             try:
                 peer, _ = listener.accept()
             except OSError:
@@ -40,7 +44,7 @@ def answering(answer: bytes, asked: list[bytes] | None = None) -> Iterator[str]:
                 request = b"".join(_received(peer))
                 if asked is not None:
                     asked.append(request)
-                peer.sendall(answer)
+                peer.sendall(one)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve)
@@ -50,6 +54,12 @@ def answering(answer: bytes, asked: list[bytes] | None = None) -> Iterator[str]:
         finally:
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+def whole(body: Any) -> bytes:
+    """A whole answer with this JSON."""
+    raw = json.dumps(body).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(raw), raw)
 
 
 def _received(peer: socket.socket) -> Iterator[bytes]:
@@ -223,6 +233,15 @@ def test_an_amount_that_can_be_none_is_wrong_usage(
         main([*words, amount])
     assert ended.value.code == 2
     assert f"{amount!r} is no number from 0 to 36500" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("search", "boat"), ("preferences",), ("tasks", "list")])
+@pytest.mark.parametrize("url", ["localhost:8080", "http://[::1", "http://127.0.0.1:99999", "http://"])
+def test_an_address_that_can_be_none_is_told_in_a_line(
+    command: tuple[str, ...], url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--url", url]) == 1
+    assert capsys.readouterr().err == f"memory-proxy: --url must be an http:// or https:// URL, not {url}\n"
 
 
 STEERS = "one \x1b]0;owned\x07 \x9b2J two"

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 KEY_VARIABLE: Final = "MEMORY_PROXY_KEY"
 _KEY: Final = re.compile(r"[!-~]+", re.ASCII)
@@ -58,6 +58,17 @@ def quoted(name: str) -> str:
     return quote(name, safe="", errors="surrogateescape")
 
 
+def _address(url: str) -> str:
+    """Where the service is. Raises CallFailed."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return url.rstrip("/")
+    except ValueError:  # a bracket that stays open, a port beyond 65535
+        pass
+    raise CallFailed(f"--url must be an http:// or https:// URL, not {url}")
+
+
 def _opener_for(url: str) -> urllib.request.OpenerDirector:
     """As the environment has it; this machine is asked itself, whatever HTTP_PROXY says."""
     if _ITSELF.match(url):
@@ -69,9 +80,7 @@ class Client:
     """Calls one running proxy inside one scope."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        if not options.url.startswith(("http://", "https://")):
-            raise CallFailed(f"--url must be an http:// or https:// URL, not {options.url}")
-        self._base: str = options.url.rstrip("/")
+        self._base = _address(options.url)
         self._opener = _opener_for(self._base)
         self._headers = scope_headers(options)
         if getattr(options, "budget", None) is not None:

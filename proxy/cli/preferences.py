@@ -35,8 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_preferences(options: argparse.Namespace) -> int:
     """Show or reset."""
-    client = Client(options)
     try:
+        client = Client(options)
         if options.reset or options.reset_all:
             answer = client.send("POST", f"{PATH}/reset", {"memories": options.reset} if options.reset else {})
         else:
