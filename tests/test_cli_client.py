@@ -244,6 +244,13 @@ def test_an_address_that_can_be_none_is_told_in_a_line(
     assert capsys.readouterr().err == f"memory-proxy: --url must be an http:// or https:// URL, not {url}\n"
 
 
+@pytest.mark.parametrize("verb", [("show",), ("history",), ("delete",), ("move", "done")])
+def test_the_graph_is_no_task(verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(whole({"order": [], "ready": [], "waiting": {}})) as url:
+        assert main(["tasks", verb[0], "graph", *verb[1:], "--url", url]) == 1
+    assert "graph is no id of a task" in capsys.readouterr().err
+
+
 STEERS = "one \x1b]0;owned\x07 \x9b2J two"
 TASK: dict[str, Any] = {"id": "1", "status": "queued", "title": STEERS, "waits_for": [], "checkpoint": None}
 FOUND = {"admitted": True, "score": 1.0, "occurred_at": None, "content": STEERS}

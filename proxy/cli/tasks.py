@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from policies.labels import Sensitivity
 from policies.task import STATUSES
-from proxy.cli.client import Client, quoted
+from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.verbs import add_verb, run_verb, with_answers
 
 TEACHES: Final = """\
@@ -86,11 +86,11 @@ def _list(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _change(client: Client, options: argparse.Namespace) -> Any:
-    known = client.get(f"{PATH}/{quoted(options.task)}")
+    known = client.get(_one(options))
     members = ("title", "status", "notes", "input", "output", "needs", "checkpoint")
     given = {name: value for name in members if (value := getattr(options, name, None)) is not None}
     given |= {"checkpoint": None} if getattr(options, "no_checkpoint", False) else {}
-    return client.send("PATCH", f"{PATH}/{quoted(options.task)}", given, version=known["version"])
+    return client.send("PATCH", _one(options), given, version=known["version"])
 
 
 def _graph(client: Client, _options: argparse.Namespace) -> Any:
@@ -98,19 +98,26 @@ def _graph(client: Client, _options: argparse.Namespace) -> Any:
 
 
 def _show(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}/{quoted(options.task)}")
+    return client.get(_one(options))
 
 
 def _history(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}/{quoted(options.task)}/history")
+    return client.get(f"{_one(options)}/history")
 
 
 def _delete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("DELETE", f"{PATH}/{quoted(options.task)}")
+    return client.send("DELETE", _one(options))
 
 
 def _undelete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{quoted(options.task)}/undelete")
+    return client.send("POST", f"{_one(options)}/undelete")
+
+
+def _one(options: argparse.Namespace) -> str:
+    """The path of a task. Raises CallFailed for the one word that leads elsewhere."""
+    if options.task == "graph":
+        raise CallFailed("graph is no id of a task; `memory-proxy tasks graph` shows what waits for what")
+    return f"{PATH}/{quoted(options.task)}"
 
 
 def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
