@@ -251,6 +251,15 @@ def test_the_graph_is_no_task(verb: tuple[str, ...], capsys: pytest.CaptureFixtu
     assert "graph is no id of a task" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [("--confirm",), ("review", "--reject"), ("--delete",), ("review", "--undelete")])
+def test_a_judgement_of_no_memory_is_not_taken_for_one(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with answering(whole({"data": [], "next_cursor": None})) as url:
+        assert main(["memories", *words, "--url", url]) == 1
+    assert "say which memory" in capsys.readouterr().err
+
+
 STEERS = "one \x1b]0;owned\x07 \x9b2J two"
 TASK: dict[str, Any] = {"id": "1", "status": "queued", "title": STEERS, "waits_for": [], "checkpoint": None}
 FOUND = {"admitted": True, "score": 1.0, "occurred_at": None, "content": STEERS}

@@ -122,6 +122,8 @@ def run_memories(options: argparse.Namespace) -> int:
     """List memories, or those to review; show one, judge one, or hide one."""
     client = Client(options)
     if options.memory in (None, "review"):
+        if options.confirm or options.reject or options.delete or options.undelete:
+            raise CallFailed("say which memory: --confirm, --reject, --delete and --undelete are of one, by its id")
         due = options.memory
         answer = client.get("/memory/v1/memories", {"limit": options.limit, "kind": options.kind, "due": due})
         columns = ("id", "review_due_at", "why", "content") if due else ("id", "kind", "content")
