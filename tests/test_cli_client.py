@@ -260,6 +260,18 @@ def test_a_judgement_of_no_memory_is_not_taken_for_one(
     assert "say which memory" in capsys.readouterr().err
 
 
+def test_a_long_conversation_is_shown_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[bytes] = []
+    turn = {"role": "user", "content": "Ahoy."}
+    page = {"turns": [{"seq": 7, **turn}], "summary": "They greet.", "next_cursor": "c2"}
+    last = {"turns": [{"seq": 1007, **turn}], "summary": None, "next_cursor": None}
+    with answering(whole(page), asked, whole(last)) as url:
+        assert main(["sessions", "long", "--url", url]) == 0
+    assert [one.split(b" ")[1] for one in asked] == [b"/memory/v1/sessions/long", b"/memory/v1/sessions/long?cursor=c2"]
+    said = capsys.readouterr().out
+    assert said.count("Ahoy.") == 2 and "1007" in said and said.endswith("summary:\nThey greet.\n")
+
+
 STEERS = "one \x1b]0;owned\x07 \x9b2J two"
 TASK: dict[str, Any] = {"id": "1", "status": "queued", "title": STEERS, "waits_for": [], "checkpoint": None}
 FOUND = {"admitted": True, "score": 1.0, "occurred_at": None, "content": STEERS}

@@ -107,14 +107,23 @@ def run_sessions(options: argparse.Namespace) -> int:
     if options.session is None:
         answer = client.get("/memory/v1/sessions", {"limit": options.limit})
         return _as_json(answer) if options.json else _table(answer["data"], ("id", "turns", "last_at"))
-    answer = client.get(f"/memory/v1/sessions/{quoted(options.session)}")
+    path = f"/memory/v1/sessions/{quoted(options.session)}"
+    answer = client.get(path)
     if options.json:
         return _as_json(answer)
-    for turn in answer["turns"]:
-        show(f"{turn['seq']:4}  {turn['role']:9}  {_short(turn['content'])}")
-    if answer.get("summary"):
-        show("", "summary:", answer["summary"])
+    summary, cursor = answer["summary"], answer["next_cursor"]
+    _turns(answer)
+    while cursor is not None:
+        answer = client.get(path, {"cursor": cursor})
+        _turns(answer)
+        cursor = answer["next_cursor"]
+    if summary:
+        show("", "summary:", summary)
     return 0
+
+
+def _turns(page: Mapping[str, Any]) -> None:
+    show_all(f"{turn['seq']:4}  {turn['role']:9}  {_short(turn['content'])}" for turn in page["turns"])
 
 
 @_failing_kindly
