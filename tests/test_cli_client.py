@@ -235,6 +235,21 @@ def test_an_amount_that_can_be_none_is_wrong_usage(
     assert f"{amount!r} is no number from 0 to 36500" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("count", ["0", "-1", "1e3", "100001"])
+def test_a_number_of_rows_that_can_be_none_is_wrong_usage(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", "list", "--limit", count])
+    assert ended.value.code == 2
+    assert f"{count!r} is no whole number from 1 to 100000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["70000", "-1", "http"])
+def test_a_port_that_can_be_none_is_wrong_usage(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", "--port", port])
+    assert ended.value.code == 2 and f"{port!r} is no port from 0 to 65535" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [("search", "boat"), ("preferences",), ("tasks", "list")])
 @pytest.mark.parametrize("url", ["localhost:8080", "http://[::1", "http://127.0.0.1:99999", "http://"])
 def test_an_address_that_can_be_none_is_told_in_a_line(

@@ -25,6 +25,8 @@ An OpenAI-compatible proxy in front of vLLM that gives the model a memory. A cli
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Options = Callable[[argparse.ArgumentParser], None]
 _AMOUNT_MAX: Final = 36_500
+_COUNT_MAX: Final = 100_000
+_PORT_MAX: Final = 65_535
 
 
 def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
@@ -71,6 +73,20 @@ def _amount(text: str) -> float:
     return amount
 
 
+def _count(text: str) -> int:
+    """How many. Raises ArgumentTypeError, which names what was expected."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= _COUNT_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to {_COUNT_MAX}")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    """A port to listen on. Raises ArgumentTypeError, which names what was expected."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= _PORT_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port from 0 to {_PORT_MAX}")
+    return int(text)
+
+
 def _with_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file (see `memory-proxy init`)")
     parser.add_argument("--upstream", metavar="URL", help="your vLLM, without /v1 (default http://127.0.0.1:8000)")
@@ -100,7 +116,7 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
 
 def _demo(parser: argparse.ArgumentParser) -> None:
     _does(parser, "demo", "run_demo")
-    parser.add_argument("--port", type=int, default=8080, help="the proxy's port (default %(default)s)")
+    parser.add_argument("--port", type=_port, default=8080, help="the proxy's port (default %(default)s)")
     parser.add_argument("--data-dir", metavar="DIR", help="where the demo keeps its memory (default: a fresh one)")
     parser.add_argument("--upstream", metavar="URL", help="use this vLLM instead of fetching a small model")
     parser.add_argument("--exit", action="store_true", help="stop after the conversation instead of staying up")
@@ -228,7 +244,7 @@ def _audit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--action", metavar="A", help="list: only this action, like share.project")
     parser.add_argument("--actor", metavar="K", help="list: only this key's id")
     parser.add_argument("--id", metavar="ID", help="list: only rows that name this id")
-    parser.add_argument("--limit", type=int, default=50, metavar="N", help="list: rows of each tenant (50)")
+    parser.add_argument("--limit", type=_count, default=50, metavar="N", help="list: rows of each tenant (50)")
     parser.add_argument("--head", metavar="N:DIGEST", help="verify: what an earlier verify said, with --tenant")
     parser.add_argument("--json", action="store_true", help="JSON instead of text")
     _with_settings(parser)
