@@ -235,6 +235,25 @@ def test_an_amount_that_can_be_none_is_wrong_usage(
     assert f"{amount!r} is no number from 0 to 36500" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "closed", "code"),
+    [
+        (("search", "boat"), ">&-", 0),
+        (("import", "-"), "<&-", 0),
+        (("forget", "--user", "ada", "--dry-run"), "<&- 2>&-", 0),
+        (("chat", "-m", "-"), "<&-", 1),
+    ],
+)
+def test_a_stream_that_is_closed_is_no_traceback(words: tuple[str, ...], closed: str, code: int) -> None:
+    answer = {"candidates": [], "admitted": 0, "millis": 1.0, "accepted": 0, "done": 0, "failed": 0, "complete": True}
+    planned = {"counts": {}, "sample_ids": [], "confirm": ""}
+    with answering(whole({**answer, **planned})) as url:
+        script = f'exec "$0" "$@" {closed}'
+        argv = ["sh", "-c", script, sys.executable, "-m", "proxy", *words, "--url", url]
+        ended = subprocess.run(argv, capture_output=True, timeout=120, check=False)
+    assert (ended.returncode, b"Traceback" in ended.stderr) == (code, False), ended.stderr
+
+
 @pytest.mark.parametrize("count", ["0", "-1", "1e3", "100001"])
 def test_a_number_of_rows_that_can_be_none_is_wrong_usage(count: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
