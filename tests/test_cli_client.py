@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from proxy.__main__ import main
+from proxy.cli.verbs import key_value
 
 NDJSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
 LINE = b'{"type":"turn","content":"one"}\n'
@@ -252,6 +253,13 @@ def test_a_stream_that_is_closed_is_no_traceback(words: tuple[str, ...], closed:
         argv = ["sh", "-c", script, sys.executable, "-m", "proxy", *words, "--url", url]
         ended = subprocess.run(argv, capture_output=True, timeout=120, check=False)
     assert (ended.returncode, b"Traceback" in ended.stderr) == (code, False), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "value"), [("NaN", "NaN"), ("-Infinity", "-Infinity"), ("1e999", "1e999"), ("1.5", 1.5), ("true", True)]
+)
+def test_a_word_that_json_has_no_number_for_stays_a_word(said: str, value: object) -> None:
+    assert key_value(f"mood={said}") == ("mood", value)
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "1e3", "100001"])

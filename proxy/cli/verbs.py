@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 from proxy.cli.client import CallFailed, Client, with_service
@@ -34,10 +35,15 @@ def key_value(given: str) -> tuple[str, Any]:
     if not found:
         raise argparse.ArgumentTypeError("say KEY=VALUE, like role=CTO")
     try:
-        read = json.loads(value)
+        read = json.loads(value, parse_constant=str, parse_float=_finite)
     except ValueError:
         return key, value
     return key, read if isinstance(read, bool | int | float) else value
+
+
+def _finite(digits: str) -> float | str:
+    """A number as JSON can say it again, else its digits."""
+    return number if isfinite(number := float(digits)) else digits
 
 
 def run_verb(options: argparse.Namespace, told: Callable[[str, Mapping[str, Any]], Iterable[str]]) -> int:
