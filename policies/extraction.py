@@ -265,7 +265,7 @@ def _from_told(one: Told, voice: _Voice) -> Fact:
         subject=subject,
         predicate=one.predicate,
         object=one.object,
-        statement=one.says.replace("{S}", voice.shown).replace("{P}", voice.owning),
+        statement=_told_by(one.says, voice),
         span=one.span,
         category=one.category,
         cardinality=one.cardinality,
@@ -275,6 +275,14 @@ def _from_told(one: Told, voice: _Voice) -> Fact:
         importance=one.importance,
         qualifiers=one.qualifiers,
     )
+
+
+def _told_by(says: str, voice: _Voice) -> str:
+    """The sentence with its speaker in it, who has a capital letter within it only where that is a name."""
+    first, rest = says[: len("{S}")], says[len("{S}") :]
+    within = "the user" if voice.subject == "user" else voice.shown
+    first = first.replace("{S}", voice.shown).replace("{P}", voice.owning)
+    return first + rest.replace("{S}", within).replace("{P}", f"{within}'s")
 
 
 def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_at: datetime) -> Fact:

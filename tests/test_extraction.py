@@ -621,6 +621,14 @@ def test_half_of_a_number_is_no_value() -> None:
     assert only("My goal is 1,500.").qualifiers["value"] == "1500"
 
 
+def test_the_user_has_no_capital_within_a_sentence() -> None:
+    assert only("Pizza is my favorite food.").statement == "Pizza is the user's favourite food."
+    assert facts_in("Pizza is my favorite food.", said_at=WEDNESDAY, speaker="Ann")[0].statement == (
+        "Pizza is Ann's favourite food."
+    )
+    assert only("We use tabs.").statement == "The user's team uses tabs."
+
+
 @pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
