@@ -630,6 +630,22 @@ def test_the_user_has_no_capital_within_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "ended"),
+    [
+        ("My favorite color is blue.", "My favorite color is no longer blue."),
+        ("My favorite color is blue.", "My favorite color isn't blue any more."),
+        ("My doctor is Dr. Meier.", "My doctor is no longer Dr. Meier."),
+        ("My boss is Anna.", "My boss is no longer Anna."),
+    ],
+)
+def test_what_is_ones_own_ends_under_the_key_it_was_told_under(told: str, ended: str) -> None:
+    before, after = only(told), only(ended)
+    assert (after.subject, after.predicate, after.object) == (before.subject, before.predicate, before.object)
+    assert (before.negated, after.negated) == (False, True)
+    assert " no longer " in after.statement
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
