@@ -92,6 +92,8 @@ _TAKEN_BACK: Final = re.compile(
     r"|(?:sorry|i meant?|i mean to say),? (?:in |at |to |for |from )?(?=(?-i:[A-Z\d$€£¥]))(?!I\b)|or rather\b"
     r"|scratch that\b|make that\b|(?:but )?not (?:really|any ?more)\b|(?:but )?no (?:longer|more)\b"
     r"|or (?:was|did|used to)\b)"
+    r"|\W{0,5}(?:nein|ich meine|non|je veux dire|perdón|pardon|digo|quiero decir),? (?:in |bei |à |chez |en )?"
+    r"(?=(?-i:[A-ZÀ-Þ\d]))"
     r"|\W{0,5}(?:lol,? )?not(?:[!.)]|$)",
     re.IGNORECASE,
 )
@@ -106,6 +108,7 @@ _UNDONE: Final = re.compile(
 )
 _JOKE: Final = re.compile(
     r"\W{0,5}(?:(?:no, )?(?:just |only |i'm |i am |was |i was )*(?:kidding|joking)\b(?! aside)|no,? wait\b"
+    r"|(?:nur |war |kleiner |ein ){0,3}(?:scherz|witz)\b|(?:es|era) broma\b|je (?:plaisante|rigole)\b"
     r"|(?:jk|not!)(?!\w))",
     re.IGNORECASE,
 )

@@ -90,8 +90,8 @@ _POINTING: Final = word_set(
     " We If When Is Are Do"
 )
 _CORRECTS: Final = re.compile(
-    r"(?:^|[.!?\n—-]\s*)(?:actually|no|nope|sorry|wait|correction|oops|my (?:mistake|bad)|scratch that"
-    r"|to correct myself|i (?:made a mistake|misspoke))\b[,:.!\s—-]",
+    r"(?:^|[.!?\n—-]\s*)(?:actually|no|nope|nein|non|perdón|pardon|sorry|wait|correction|oops|my (?:mistake|bad)"
+    r"|scratch that|to correct myself|i (?:made a mistake|misspoke))\b[,:.!\s—-]",
     re.I,
 )
 _MEANT: Final = re.compile(

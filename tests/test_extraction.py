@@ -646,6 +646,27 @@ def test_what_is_ones_own_ends_under_the_key_it_was_told_under(told: str, ended:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Ich wohne in Köln, nein, in Bonn.",
+        "Ich heiße Tim, ich meine Tom.",
+        "Ich wohne in Köln, kleiner Scherz.",
+        "J'habite à Lyon, non, à Paris.",
+        "Je m'appelle Marie, pardon, Marion.",
+        "Vivo en Madrid, perdón, en Sevilla.",
+        "Vivo en Madrid, es broma.",
+    ],
+)
+def test_what_is_taken_back_in_other_languages_was_not_said(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize("text", ["Nein, ich wohne in Bonn.", "Non, j'habite à Bonn.", "Perdón, vivo en Bonn."])
+def test_a_correction_in_other_languages_is_one(text: str) -> None:
+    assert (only(text).object, only(text).correction) == ("bonn", True)
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
