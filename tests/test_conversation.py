@@ -136,6 +136,24 @@ async def test_the_same_opening_again_is_another_attempt_while_nobody_went_on() 
     assert one.session == again.session
 
 
+async def test_a_first_answer_of_which_its_client_has_less_than_was_sent_is_gone_on_from() -> None:
+    client = Client()
+    first = await client.ask(said("tell me of boats"), "A boat is a vessel that")
+    second = await client.ask(said("tell me of boats", "A boat is a", "and of ships?"), "larger")
+    third = await client.ask(said("tell me of boats", "A boat is a", "and of ships?", "larger", "thanks"), "aye")
+    assert first.session == second.session == third.session
+    assert not second.is_new
+    again = await client.ask(said("tell me of boats", "No boat", "why?"), "so")
+    assert again.session != first.session, "somebody has gone on from it"
+
+
+async def test_a_longer_history_that_nobody_knows_begins_a_conversation_whatever_it_opens_with() -> None:
+    client = Client()
+    first = await client.ask(said("hi"), "hello")
+    other = await client.ask(said("hi", "good day", "how are you", "well", "good"), "yes")
+    assert other.session != first.session
+
+
 async def test_a_regenerated_answer_later_on_stays_in_its_session() -> None:
     client = Client()
     one = await client.ask(said("hi"), "hello")

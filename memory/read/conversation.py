@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, Protocol
 from uuid import UUID
@@ -171,6 +171,9 @@ class Conversations:
             asked = _asked(messages, digests, named, scope_ids)
             hot = await self._ask_hot(scope, chain_key, asked)
         session, fault = await self._choose(scope, scope_key(chain_key, scope), named, asked.answers, hot)
+        if session is None and not fault and len(asked.answers) == 1:
+            begun = await self._begun(scope, chain_key, messages, digests, asked)
+            hot, session = (begun, begun.opening) if begun is not None else (hot, None)
         known = session or session_ref(chain_key, scope, str(new_id()))
         return Conversation(
             session=known,
@@ -289,6 +292,21 @@ class Conversations:
             if joint is not None and (named is None or joint.session.session_id == named.session_id):
                 return rejoined(chain_key, messages, digests, known, at, joint)
         return None
+
+    async def _begun(
+        self,
+        scope: Scope,
+        chain_key: bytes,
+        messages: Sequence[object],
+        digests: tuple[Digest | None, ...],
+        asked: Asked,
+    ) -> Hot | None:
+        """The conversation that the opening of this history began, where nobody has gone on from it: a client that has
+        stopped the first answer has less of it than was sent. None where there is none.
+        """
+        opening = _opening_digest(messages, digests)
+        begun = await self._ask_hot(scope, chain_key, replace(asked, answers=(), opening=opening))
+        return begun if begun is not None and begun.opening is not None and not begun.opening_continued else None
 
     async def _ask_hot(self, scope: Scope, chain_key: bytes, asked: Asked) -> Hot | None:
         try:

@@ -122,6 +122,18 @@ def test_an_edited_message_starts_anew_from_there_and_keeps_what_is_before_it(ta
     assert talk.sent[:3] == shared
 
 
+def test_a_client_that_has_less_of_the_first_answer_than_was_sent_goes_on_in_its_conversation(talk: Talk) -> None:
+    first = talk.say(f"{QUESTION}\nsay: It lies by the fjord, and a path leads there.")
+    before = talk.sent
+    talk.history = [*talk.history[:-1], turn("assistant", "It lies by the")]
+    second = talk.say("say: and on")
+    assert second.session == first.session
+    assert talk.sent[: len(before)] == before
+    talk.service.settle()
+    turns = talk.service.call("GET", f"/memory/v1/sessions/{first.session}", X_Memory_User=talk.user)["turns"]
+    assert [one["role"] for one in turns] == ["user", "assistant", "assistant", "user", "assistant"]
+
+
 def test_a_tool_loop_changes_nothing_that_the_model_has_read(talk: Talk) -> None:
     talk.history.append(turn("user", QUESTION))
     look = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
