@@ -123,16 +123,17 @@ class RedisErase:
         return dropped
 
     async def purge(self, tenant: UUID, subjects: Sequence[UUID] | None, judge: Judge) -> int:
-        """Take entries out of every lane and its dead letters: those of these subjects (None: of anybody) of whom
-        `judge` says so, told whether it is a dead letter. How many.
+        """Take out of every lane what waits of these subjects (None: of anybody), and of its dead letters those of
+        anybody, where `judge` says so, told whether it is a dead letter. How many.
         """
         gone = 0
         lanes = {key: lane for lane in await self._known_lanes() for key in (_key(lane), _dead_key(lane))}
         async for key, found in _entries(self._queue, list(lanes)):
             for entry_id, fields in found:
                 entry = _delivery(lanes[key], entry_id, fields, 1).entry
-                ours = entry.tenant_id == tenant and (subjects is None or entry.subject_id in subjects)
-                if ours and await judge(entry, key == _dead_key(lanes[key])):
+                is_dead = key == _dead_key(lanes[key])
+                meant = is_dead or subjects is None or entry.subject_id in subjects
+                if entry.tenant_id == tenant and meant and await judge(entry, is_dead):
                     with faults("take an entry out"):
                         pipe = self._queue.pipeline(transaction=True)
                         pipe.execute_command("XACK", key, _GROUP, entry_id)

@@ -339,7 +339,7 @@ class Erasing:
         subject = await self._subject(target)
         subjects = None if target.kind == "project" else [await self._parts.keys.subject_id(tenant, target.scope.user)]
         marks = frozenset(await self._tombstones(job, known))
-        goes = Letters(self._parts.keys, target, job.requested_at, marks).goes
+        goes = Letters(self._parts.keys, target, subject, job.requested_at, marks).goes
         gone["queue_entries"] += await redis.purge(tenant, [subject] if subject else subjects, goes)
         gone["redis_keys"] += await redis.drop_hot(tenant, known.hot)
         return gone

@@ -2,7 +2,8 @@
 
 What waits goes where it is of a user, a project or a conversation that goes; of what else is forgotten it is stored
 without. A dead letter, which is kept for as long as nobody replays it, goes also where it holds some of it: in its
-history, in a block that it was given, in a line of an import. Raises StoreUnavailable.
+history, in a block that it was given (another's too, of a copy that was shared), in a line of an import. Raises
+StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from memory.write.tombstones import memory_marks, session_digest, turn_digests
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Tells what goes with a target that was to go `at` this time. `marks`: the tombstones of all that goes."""
+    """Tells what goes with a target that was to go `at` this time. `subject`: that of a user who goes; `marks`: the
+    tombstones of all that goes.
+    """
 
     keys: KeyRing
     target: Target
+    subject: UUID | None
     at: datetime
     marks: frozenset[tuple[TombstoneKind, bytes]]
 
@@ -37,7 +41,7 @@ class Letters:
         try:
             said = await self._opened(entry)
         except EnvelopeUnreadable:
-            return self.target.kind == "user"
+            return entry.subject_id == self.subject
         if said.arrived_at > self.at:
             return False
         label = said.session.label if isinstance(said, Captured) else None

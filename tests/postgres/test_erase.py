@@ -1061,6 +1061,34 @@ async def test_dead_letters_that_hold_what_is_forgotten_go_and_others_stay(
         await queue.close()
 
 
+@pytest.mark.parametrize("kind", ["memory", "user"])
+async def test_dead_letters_of_others_that_were_shown_a_copy_of_what_is_forgotten_go(
+    bench: Bench, valkey: ValkeyServer, kind: Any
+) -> None:
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    one, database = exchange(ada, "s", 0, WORDS), bench.stores.database
+    await bench.stores.write.commit(one, now=T0)
+    memory = one.memories[0].memory_id
+    audit = AuditLog(database, bench.parts.keys.content_key)
+    sharing = Sharing(database, bench.stores.scopes, audit, bench.postgres.embeddings)
+    copy = (await sharing.share(ada, memory, "project", actor="key", now=T0)).copy_id
+    goes, stays = await queued(bench, eve, [b"o" * 32], copy), await queued(bench, eve, [b"p" * 32], new_id())
+    sealed_anew = replace(stays, exchange_id=new_id())
+    queue = RedisQueue(valkey.url, lanes=1)
+    try:
+        for entry in (goes, stays, sealed_anew):
+            await queue.put(entry)
+        for delivery in await queue.take(lane_names(1), count=9, block_ms=0):
+            await queue.bury(delivery, "a test")
+        target = Target(kind, {"memory": str(memory), "user": "ada"}[kind], ada)
+        job = await bench.run(await bench.asking.ask(target, datetime.now(UTC)))
+        assert job.receipt["complete"], job.receipt
+        left = {letter.exchange_id for letter in await queue.dead_letters(9)}
+        assert left == {stays.exchange_id, sealed_anew.exchange_id}, "what cannot be read may be somebody's own"
+    finally:
+        await queue.close()
+
+
 def test_a_torn_line_of_the_journal_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "j"
     entry = journal.Entry(UUID(int=1), UUID(int=2), "user", b"d" * 32, T0, (("user", b"d" * 32), ("chain", b"c" * 32)))
