@@ -81,6 +81,19 @@ async def test_questions_at_once_get_each_its_own_replies(asks: Asks) -> None:
     assert await asyncio.gather(*questions) == [[str(number).encode(), b"x" * number] for number in range(60)]
 
 
+async def test_more_at_once_than_there_are_connections_wait_for_one(valkey: ValkeyServer) -> None:
+    client = connect(valkey.url, connections_max=4)
+    asks = Pooled(client)
+    found = await asyncio.gather(*(asks.ask("echo", [("ECHO", str(number))], LONG_S) for number in range(100)))
+    assert found == [[b"%d" % number] for number in range(100)]
+    valkey.freeze()
+    late = [asks.ask("echo", [("ECHO", "late")], 0.1) for _ in range(10)]
+    assert {type(one) for one in await asyncio.gather(*late, return_exceptions=True)} == {QueueUnavailable}
+    valkey.thaw()
+    assert await asks.ask("echo", [("ECHO", "again")], LONG_S) == [b"again"]
+    await client.aclose()
+
+
 async def test_who_gives_up_leaves_the_others_their_replies(asks: Asks) -> None:
     async def asked(number: int) -> list[bytes]:
         async with asyncio.timeout(0 if number % 3 == 0 else LONG_S):

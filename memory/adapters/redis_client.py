@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from redis.asyncio import Redis, RedisCluster
+from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError
@@ -26,7 +26,8 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
     `url` begins with redis://, rediss:// or unix://. `timeout_s` bounds one answer and one connection attempt, and
     must exceed the longest `block_ms` of a take by a second. RESP2, so that replies have one shape on every server.
     What a primary of before refuses, since it is a replica now, costs its connection: the address may lead elsewhere.
-    Raises ConfigInvalid where the URL has an option that there is not, or a value that is none.
+    More at once than `connections_max` wait for one of them, so long at most. Raises ConfigInvalid where the URL has an
+    option that there is not, or a value that is none.
     """
     options: dict[str, Any] = {
         "protocol": 2,
@@ -38,8 +39,9 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
     try:
         if cluster:
             return RedisCluster.from_url(url, **options)
-        client = Redis.from_url(url, **options, retry_on_error=[ReadOnlyError])  # no retry is left: closed, and raised
-        client.connection_pool.make_connection()  # type: ignore[no-untyped-call]  # it looks at options by name
+        options["retry_on_error"] = [ReadOnlyError]  # no retry is left: closed, and raised
+        pool = BlockingConnectionPool.from_url(url, timeout=timeout_s, **options)
+        pool.make_connection()  # type: ignore[no-untyped-call]  # it looks at options by name
     except (RedisError, RedisClusterException) as exc:
         raise ConfigInvalid(f"redis.url or redis.cache_url cannot be used: {exc}") from None
     except TypeError as exc:  # its words are those of a call
@@ -49,7 +51,7 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
         raise ConfigInvalid(
             "redis.url or redis.cache_url cannot be used, for its port or the value of an option"
         ) from None
-    return client
+    return Redis.from_pool(pool)
 
 
 async def leave_replica(client: Client, replies: Iterable[Any]) -> None:
