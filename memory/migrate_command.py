@@ -74,11 +74,18 @@ async def _opened(settings: Settings) -> None:
 
 async def _cleaned(settings: Settings) -> None:
     """Take out of an older copy of the database what the journal says was erased since; before anybody is answered.
-    Raises StoreUnavailable, QueueUnavailable, LeaseLost: then nobody may be yet.
+    Raises StoreUnavailable, QueueUnavailable, LeaseLost, StartFailed: then nobody may be yet.
     """
     if settings.data.dir is None or settings.redis.url is None:
         return  # a bare `memory-proxy migrate`: there is no service to make ready
     path = effective_journal(settings, settings.data.dir)
-    if await asyncio.to_thread(lambda: any(journal.entries(path))):
+    try:
+        erased = await asyncio.to_thread(lambda: any(journal.entries(path)))
+    except OSError as fault:
+        raise StartFailed(
+            f"erasure.journal {path} cannot be read: {fault.strerror}; remedy: name a file, and give it to the account "
+            "that runs memory-proxy"
+        ) from fault
+    if erased:
         clean: Callable[[Settings], Awaitable[None]] = importlib.import_module("memory.forget_command").cleaned
         await clean(settings)

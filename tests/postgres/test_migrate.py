@@ -82,6 +82,21 @@ async def test_a_start_under_another_master_key_than_the_stores_is_refused(
     await migrate_command.migrated(load_settings(None, {**overrides, **given}, {}))
 
 
+async def test_a_journal_of_erasures_that_cannot_be_read_ends_the_start_with_the_remedy(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A directory named in its place; what it says must be heard before anybody is answered."""
+
+    async def nothing(settings: Settings, url: str) -> None:
+        """The model is not what is looked at here."""
+
+    monkeypatch.setattr(migrate_command, "settle", nothing)
+    overrides = {"database.url": postgres.app, "database.owner_url": postgres.owner, "redis.url": "redis://nowhere"}
+    given = {**overrides, "data.dir": str(tmp_path), "erasure.journal": str(tmp_path)}
+    with pytest.raises(StartFailed, match=r"erasure\.journal .*: Is a directory; remedy: "):
+        await migrate_command.migrated(load_settings(None, given, {}))
+
+
 async def test_migrating_twice_changes_nothing(postgres: TestDatabase) -> None:
     before = await catalogue(postgres.owner)
     await migrate(postgres.owner)
