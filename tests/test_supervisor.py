@@ -544,6 +544,24 @@ async def test_a_child_that_keeps_dying_is_restarted_with_growing_pauses(tmp_pat
     assert lines[0]["reason"] == "exit code 1"
 
 
+@pytest.mark.parametrize("speaks", [False, True])
+async def test_a_child_that_speaks_does_not_serve_before_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speaks: bool
+) -> None:
+    """Else a roll on a busy machine stops the old worker, while the new one is still being loaded or about to fail."""
+    monkeypatch.setattr("proxy.supervisor.keeper.READY_SILENT_S", 0.05)
+    script = f'while ! test -e {tmp_path}/loaded; do sleep .05; done; echo 1 >&"$MEMORY_PROXY_READY_FD"; exec sleep 60'
+    env = {"PATH": os.environ["PATH"]}
+    command = Command("child", ("/bin/bash", "-c", script), env, log=tmp_path / "log")
+    keeper = Keeper(command, Journal(StringIO(), "json"), speaks=speaks)
+    keeper.start()
+    assert await keeper.until_serving(0.5) is not speaks
+    assert keeper.has_served is not speaks
+    (tmp_path / "loaded").touch()
+    assert await keeper.until_serving(10)
+    await keeper.stop((signal.SIGTERM, 1.0))
+
+
 async def test_a_command_that_cannot_be_executed_is_tried_again_with_the_reason(tmp_path: Path) -> None:
     log = StringIO()
     keeper = Keeper(Command("child", ("/no/such/program",), {}, log=tmp_path / "log"), Journal(log, "text"))

@@ -84,7 +84,8 @@ class Pool:
             f"{self.name} {slot}", self.argv, {**self.env, SLOT: str(slot)}, fds=self.fds, death_signal=signal.SIGTERM
         )
         first = {REPLACES: "1"} if replaces else {}
-        keeper = Keeper(command, self.journal, began=self.began, ended=self.ended, first_env=first)
+        speaks = LISTEN_FD in self.env
+        keeper = Keeper(command, self.journal, began=self.began, ended=self.ended, first_env=first, speaks=speaks)
         self._keepers[slot] = keeper
         keeper.start()
         return keeper

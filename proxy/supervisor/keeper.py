@@ -1,8 +1,9 @@
 """Keepers: a child that dies is started again, with a pause that doubles up to 5 s and a line that says why.
 
 A child may say when it serves, and when it has all it serves with: it writes a byte each time to the pipe named by
-MEMORY_PROXY_READY_FD. One that is silent is taken to serve, with all of it, once it has lived for `READY_SILENT_S`; one
-that closes the pipe behind the first byte, at once.
+MEMORY_PROXY_READY_FD. One that is silent is taken to serve, with all of it, once it has lived for `READY_SILENT_S`,
+unless it is known to speak: on a busy machine a proxy worker takes longer than that to begin. One that closes the pipe
+behind the first byte has all at once.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ class Keeper:
         began: Callable[[Child], None] = lambda child: None,
         ended: Callable[[int], None] = lambda pid: None,
         first_env: Mapping[str, str] | None = None,
+        speaks: bool = False,
     ) -> None:
-        """`first_env`: said to its first life only."""
+        """`first_env`: said to its first life only. `speaks`: it says when it serves, however long that takes."""
         self.command = command
         self.serving = asyncio.Event()
         self.complete = asyncio.Event()
@@ -46,6 +48,7 @@ class Keeper:
         self.has_served = False
         self._journal = journal
         self._first_env = dict(first_env or {})
+        self._speaks = speaks
         self._began = began
         self._ended = ended
         self._stopping = asyncio.Event()
@@ -130,8 +133,10 @@ class Keeper:
         """Set `serving` and `complete` on the child's bytes, or after a while without any."""
         said = None
         with suppress(TimeoutError):
-            async with asyncio.timeout(READY_SILENT_S):
+            async with asyncio.timeout(None if self._speaks else READY_SILENT_S):
                 said = await _read(reader)
+        if said == b"" and self._speaks:
+            return  # it ends
         if said == b"":
             await asyncio.sleep(READY_SILENT_S)  # the pipe was closed without a word
         self.has_served = True
