@@ -111,12 +111,12 @@ def run_sessions(options: argparse.Namespace) -> int:
     answer = client.get(path)
     if options.json:
         return _as_json(answer)
-    summary, cursor = answer["summary"], answer["next_cursor"]
+    summary, cursor = answer.get("summary"), answer.get("next_cursor")
     _turns(answer)
     while cursor is not None:
         answer = client.get(path, {"cursor": cursor})
         _turns(answer)
-        cursor = answer["next_cursor"]
+        cursor = answer.get("next_cursor")
     if summary:
         show("", "summary:", summary)
     return 0
