@@ -191,6 +191,18 @@ async def test_only_an_admin_takes_back_what_another_shared(house: House) -> Non
     assert await house.shown("bob") == []
 
 
+async def test_what_is_taken_back_while_its_source_is_hidden_does_not_come_back_with_it(house: House) -> None:
+    made, scope = await house.share(), house.store.scope()
+    await house.store.records.delete_memory(scope, house.memory, NOW)
+    later = NOW + timedelta(minutes=1)
+    assert await house.sharing.unshare(scope, house.memory, "project", actor="key-1", now=later) == (made.copy_id,)
+    with pytest.raises(NotFound):
+        await house.sharing.unshare(scope, house.memory, "project", actor="key-1", now=later)
+    await house.store.records.undelete_memory(scope, house.memory, later)
+    assert await house.shown("ada") == [SAID]
+    assert await house.shown("bob") == []
+
+
 async def test_hiding_the_source_takes_the_copies_and_showing_it_again_brings_them_back(house: House) -> None:
     await house.share()
     await house.share("tenant")

@@ -74,7 +74,8 @@ class Sharing:
     async def unshare(
         self, scope: Scope, memory_id: UUID, to: SharedTo, *, actor: str, now: datetime, admin: bool = False
     ) -> tuple[UUID, ...]:
-        """Hide the copies of one's own memory in what `to` shares; an `admin` may name a copy of anybody's instead.
+        """Hide the copies of one's own memory in what `to` shares, also those that are hidden with it until it is shown
+        again; an `admin` may name a copy of anybody's instead.
         The ids of the copies hidden. Raises NotFound where there is none.
         """
         target = await self._known_common(scope, to)
@@ -126,8 +127,9 @@ class Sharing:
         self, tx: Transaction, tenant: UUID, own: int | None, target: int, memory_id: UUID, *, admin: bool
     ) -> tuple[UUID, ...]:
         """The copies to hide: of the caller's own memory, or for an admin the one that is named."""
-        if own is not None and await tx.row("lock_memory", tenant, own, memory_id) is not None:
-            found = await tx.fetch("copies_shown", tenant, memory_id, [target])
+        source = None if own is None else await tx.row("lock_memory", tenant, own, memory_id)
+        if source is not None:
+            found = await tx.fetch("copies_to_take_back", tenant, memory_id, [target], source["deleted_at"])
             return tuple(UUID(int=row["copy_id"].int) for row in found)
         if not admin or await tx.row("source_of_copy", tenant, memory_id, [target]) is None:
             return ()

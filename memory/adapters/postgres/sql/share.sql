@@ -23,6 +23,16 @@ JOIN memories m ON m.tenant_id = $1 AND m.memory_id = s.copy_id
 WHERE s.tenant_id = $1 AND s.source_id = $2 AND s.scope_id = ANY ($3) AND m.deleted_at IS NULL
 ORDER BY s.created_at, s.copy_id;
 
+-- name: copies_to_take_back
+-- The copies of a memory that are not hidden in these scopes, or were hidden with it and would come back with it.
+-- $1 tenant uuid, $2 source_id uuid, $3 scope_ids int8[], $4 source_deleted_at timestamptz
+-- Uses: shares_pkey, memories_pkey. Rows: copy_id.
+SELECT s.copy_id
+FROM shares s
+JOIN memories m ON m.tenant_id = $1 AND m.memory_id = s.copy_id
+WHERE s.tenant_id = $1 AND s.source_id = $2 AND s.scope_id = ANY ($3) AND (m.deleted_at IS NULL OR m.deleted_at = $4)
+ORDER BY s.copy_id;
+
 -- name: source_of_copy
 -- What a copy in one of these scopes was made of.
 -- $1 tenant uuid, $2 copy_id uuid, $3 scope_ids int8[]
