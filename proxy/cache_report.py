@@ -21,7 +21,7 @@ from uuid import UUID
 from memory.chain import Digest
 from memory.read.conversation import Conversation
 from memory.telemetry import Metrics
-from proxy.wire.answer import Answer
+from proxy.wire.answer import TOKENS_TOLD_MAX, Answer
 from proxy.wire.chat_request import ChatRequest
 
 # About 100 bytes a message: 2,000 conversations of 20 are 4 MB, and 100 MB is the most.
@@ -81,7 +81,9 @@ def cache_use(usage: Mapping[str, object] | None, *, placed: int, kept: int) -> 
     prompt = usage.get("prompt_tokens") if usage else None
     if not isinstance(details, Mapping) or not isinstance(prompt, int) or not isinstance(cached, int | None):
         return None
-    return CacheUse(prompt, cached or 0, placed, kept) if prompt > 0 else None
+    if not (0 < prompt <= TOKENS_TOLD_MAX and 0 <= (cached or 0) <= TOKENS_TOLD_MAX):
+        return None
+    return CacheUse(prompt, cached or 0, placed, kept)
 
 
 class CacheReport:

@@ -27,7 +27,7 @@ from policies.key_limits import KeyLimits
 from policies.rate import WINDOW_S, Used, admits, retry_after_s
 from proxy.identity import Credential
 from proxy.relay import STREAMED
-from proxy.wire.answer import Answer
+from proxy.wire.answer import TOKENS_TOLD_MAX, Answer
 
 log: Final = logging.getLogger("memory_proxy.limits")
 # After a fault the server is left alone for so long: a frozen one would cost each request its time-out.
@@ -220,7 +220,7 @@ def tokens_used(sent_bytes: int, answer: Answer | None) -> int:
     if answer is None:
         return sent_bytes // BYTES_PER_TOKEN
     total = answer.usage.get("total_tokens") if answer.usage else None
-    if isinstance(total, int) and not isinstance(total, bool) and total > 0:
+    if isinstance(total, int) and not isinstance(total, bool) and 0 < total <= TOKENS_TOLD_MAX:
         return total
     said = sum(len(text) for one in answer.choices for text in (one.content, one.reasoning) if text)
     said += sum(len(call.arguments) for one in answer.choices for call in one.tool_calls)

@@ -74,6 +74,9 @@ def test_only_what_vllm_says_is_counted() -> None:
     assert cache_use({"prompt_tokens": 100}, placed=0, kept=0) is None
     assert cache_use({"prompt_tokens": "100", "prompt_tokens_details": {"cached_tokens": 3}}, placed=0, kept=0) is None
     assert cache_use({"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": "3"}}, placed=0, kept=0) is None
+    for prompt, cached in ((10**400, 3), (100, 10**400), (100, -1)):
+        usage = {"prompt_tokens": prompt, "prompt_tokens_details": {"cached_tokens": cached}}
+        assert cache_use(usage, placed=0, kept=0) is None
     found = cache_use({"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": None}}, placed=10, kept=5)
     assert found == CacheUse(100, 0, 10, 5)
 
