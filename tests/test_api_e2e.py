@@ -168,6 +168,28 @@ def test_a_foreign_scope_sees_nothing(api: Api, service: Service, user: str) -> 
         assert other.call("DELETE", f"/memory/v1/memories/{memory_id}").status == 404
 
 
+@pytest.mark.parametrize(
+    ("kind", "body", "named"),
+    [
+        ("tasks", {"tasks": [{"title": "Mend the pump"}]}, "id"),
+        ("entities", {"name": "Ana Kovac", "type": "person"}, "id"),
+        ("personas", {"name": "terse", "description": "Short sentences."}, "name"),
+        ("checkpoints", {"name": "camp", "notes": "We camp by the lake."}, "name"),
+    ],
+)
+def test_what_was_changed_since_it_was_read_is_not_deleted(
+    api: Api, kind: str, body: dict[str, Any], named: str
+) -> None:
+    made = api.call("POST", f"/memory/v1/{kind}", body).json
+    made = made["data"][0] if kind == "tasks" else made
+    path = f"/memory/v1/{kind}/{made[named]}"
+    stale = api.call("DELETE", path, If_Match=str(made["version"] + 1))
+    assert (stale.status, stale.error["code"]) == (409, "conflict")
+    assert api.get(path).json["version"] == made["version"]
+    assert api.call("DELETE", path, If_Match=str(made["version"])).status == 200
+    assert api.get(path).status == 404
+
+
 def test_known_lines_are_done_and_changed_ones_are_told(api: Api) -> None:
     api.take_in(*TALK)
     assert api.take_in(*TALK)[-1] == {"accepted": 3, "done": 3, "failed": 0, "complete": True}

@@ -232,8 +232,9 @@ class ArtifactCalls:
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
         known = await self._writable(caller, id_in_path(request, KIND))
-        note = _note(caller, "delete", [known.artifact_id])
-        await self._parts.artifacts.store.delete(caller.scope, known.artifact_id, now=caller.now, note=note)
+        note, version = _note(caller, "delete", [known.artifact_id]), version_in(request)
+        store = self._parts.artifacts.store
+        await store.delete(caller.scope, known.artifact_id, version=version, now=caller.now, note=note)
         await self._changed(caller, "deleted")
         until = caller.now + UNDO
         return said(ArtifactDeleted(id=str(known.artifact_id), deleted_at=caller.now, undo_until=until))

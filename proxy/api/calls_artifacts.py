@@ -101,8 +101,8 @@ ARTIFACT_CALLS: Final = (
         "deleteArtifact",
         "Hide a file; it can be brought back for 30 days. Erasure is another call.",
         said.ArtifactDeleted,
-        parameters=("id", "scope"),
-        errors=(*CALLER, "not_found"),
+        parameters=("id", "if_match_optional", "scope"),
+        errors=(*CALLER, "not_found", "conflict"),
     ),
     Call(
         "POST",

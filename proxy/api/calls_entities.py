@@ -102,8 +102,8 @@ ENTITY_CALLS: Final = (
         "deleteEntity",
         "Hide one; it is not learnt again, and can be brought back for 30 days.",
         said.EntityDeleted,
-        parameters=("id", "scope"),
-        errors=(*CALLER, "not_found"),
+        parameters=("id", "if_match_optional", "scope"),
+        errors=(*CALLER, "not_found", "conflict"),
     ),
     Call(
         "POST",

@@ -57,8 +57,8 @@ RECORDS: Final = (
         "deleteCheckpoint",
         "Hide a checkpoint; it can be brought back for 30 days.",
         schemas_checkpoint.CheckpointDeleted,
-        parameters=("checkpoint", "scope"),
-        errors=(*CALLER, "not_found"),
+        parameters=("checkpoint", "if_match_optional", "scope"),
+        errors=(*CALLER, "not_found", "conflict"),
     ),
     Call(
         "POST",
@@ -161,7 +161,7 @@ RECORDS: Final = (
         "deletePersona",
         "Hide a persona; it can be brought back for 30 days.",
         schemas_persona.PersonaDeleted,
-        parameters=("persona", "scope"),
+        parameters=("persona", "if_match_optional", "scope"),
         errors=(*CALLER, "not_found", "conflict"),
     ),
     Call(

@@ -73,8 +73,8 @@ TASK_CALLS: Final = (
         "deleteTask",
         "Hide a task; it can be brought back for 30 days.",
         said.TaskDeleted,
-        parameters=("id", "scope"),
-        errors=(*CALLER, "not_found"),
+        parameters=("id", "if_match_optional", "scope"),
+        errors=(*CALLER, "not_found", "conflict"),
     ),
     Call(
         "POST",

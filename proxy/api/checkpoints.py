@@ -163,15 +163,15 @@ class Checkpoints:
         """Hide a checkpoint: gone from lists and loads; what it was made of stays."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
-        return said(await self.deleted(caller, _name_in(request, caller)))
+        return said(await self.deleted(caller, _name_in(request, caller), version_in(request)))
 
-    async def deleted(self, caller: Caller, name: str) -> CheckpointDeleted:
-        """Hide the checkpoint that is kept under this name. Raises NotFound."""
+    async def deleted(self, caller: Caller, name: str, version: int | None = None) -> CheckpointDeleted:
+        """Hide the checkpoint that is kept under this name. Raises NotFound, and Conflict for another version."""
         holder = await holder_for(caller, self._parts.keys)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)
         note = self._note(caller, "delete", name, known.row.checkpoint_id)
-        await self._parts.checkpoints.store.delete(caller.scope, name, now=caller.now, note=note)
+        await self._parts.checkpoints.store.delete(caller.scope, name, version=version, now=caller.now, note=note)
         await self._parts.tells.changed(caller.scope)
         self._parts.metrics.checkpoints.labels("deleted").inc()
         until, gone = caller.now + UNDO, str(known.row.checkpoint_id)

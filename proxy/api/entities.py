@@ -184,9 +184,11 @@ class EntityCalls:
         """Hide one: it is in no list and no prompt, and is not learnt again."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
-        known = await self._writable(caller, id_in_path(request, KIND))
-        note = _note(caller, "delete", [known.entity_id])
-        await self._parts.entities.delete(caller.scope, known.entity_id, caller.actor, now=caller.now, note=note)
+        known, version = await self._writable(caller, id_in_path(request, KIND)), version_in(request)
+        note, now = _note(caller, "delete", [known.entity_id]), caller.now
+        await self._parts.entities.delete(
+            caller.scope, known.entity_id, caller.actor, version=version, now=now, note=note
+        )
         await self._changed(caller, "deleted")
         return said(EntityDeleted(id=str(known.entity_id), deleted_at=caller.now, undo_until=caller.now + UNDO))
 

@@ -38,8 +38,10 @@ class KeepsArtifacts(Protocol):
     ) -> Artifact:
         """What is said of it from now on. Raises NotFound, Conflict."""
 
-    async def delete(self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note) -> None:
-        """Hide it. Raises NotFound."""
+    async def delete(
+        self, scope: Scope, artifact_id: UUID, *, version: int | None = None, now: datetime, note: Note
+    ) -> None:
+        """Hide it. Raises NotFound, and Conflict for another `version`."""
 
     async def undelete(
         self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note, may: Callable[[Artifact], None]

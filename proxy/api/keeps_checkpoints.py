@@ -43,8 +43,8 @@ class KeepsCheckpoints(Protocol):
     async def branch(self, scope: Scope, name: str, new_name: str, *, now: datetime, note: Note) -> Checkpoint:
         """Another name for the same parts. Raises NotFound, Conflict, TooLarge."""
 
-    async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
-        """Hide it. Raises NotFound."""
+    async def delete(self, scope: Scope, name: str, *, version: int | None = None, now: datetime, note: Note) -> None:
+        """Hide it. Raises NotFound, and Conflict for another `version`."""
 
     async def undelete(
         self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[CheckpointRow], None]

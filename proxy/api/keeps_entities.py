@@ -53,8 +53,10 @@ class KeepsEntities(Protocol):
     async def split(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
         """It stands for itself again. Raises NotFound, Conflict."""
 
-    async def delete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> None:
-        """Hide it. Raises NotFound."""
+    async def delete(
+        self, scope: Scope, entity_id: UUID, actor: str, *, version: int | None = None, now: datetime, note: Note
+    ) -> None:
+        """Hide it. Raises NotFound, and Conflict for another `version`."""
 
     async def undelete(
         self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note, may: Callable[[Entity], None]

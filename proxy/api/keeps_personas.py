@@ -31,8 +31,8 @@ class KeepsPersonas(Protocol):
     ) -> Persona:
         """The next version; it may be less sensitive where it `lowers` the label. Raises NotFound, Conflict."""
 
-    async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
-        """Hide it. Raises NotFound."""
+    async def delete(self, scope: Scope, name: str, *, version: int | None = None, now: datetime, note: Note) -> None:
+        """Hide it. Raises NotFound, and Conflict for another `version`."""
 
     async def undelete(
         self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[Persona], None]

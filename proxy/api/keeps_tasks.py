@@ -44,8 +44,10 @@ class KeepsTasks(Protocol):
     ) -> Task:
         """The next version. Raises NotFound, Conflict, TooLarge."""
 
-    async def delete(self, scope: Scope, task_id: UUID, *, now: datetime, note: Note) -> None:
-        """Hide it. Raises NotFound."""
+    async def delete(
+        self, scope: Scope, task_id: UUID, *, version: int | None = None, now: datetime, note: Note
+    ) -> None:
+        """Hide it. Raises NotFound, and Conflict for another `version`."""
 
     async def undelete(
         self, scope: Scope, task_id: UUID, *, now: datetime, note: Note, may: Callable[[Task], None]

@@ -215,15 +215,15 @@ class TaskCalls:
         """Hide a task: what needed it does not wait for it any more."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
-        return said(await self.deleted(caller, id_in_path(request, KIND)))
+        return said(await self.deleted(caller, id_in_path(request, KIND), version_in(request)))
 
-    async def deleted(self, caller: Caller, task_id: UUID) -> TaskDeleted:
-        """Hide a task. Raises NotFound."""
+    async def deleted(self, caller: Caller, task_id: UUID, version: int | None = None) -> TaskDeleted:
+        """Hide a task. Raises NotFound, and Conflict for another version."""
         holder = await self._holder(caller)
         known = await self._known(caller, holder, task_id)
         require_writable(holder, _item(caller, known), KIND)
         note = _note(caller, "delete", [known.task_id])
-        await self._parts.tasks.delete(caller.scope, known.task_id, now=caller.now, note=note)
+        await self._parts.tasks.delete(caller.scope, known.task_id, version=version, now=caller.now, note=note)
         await self._changed(caller, "deleted")
         return TaskDeleted(id=str(known.task_id), deleted_at=caller.now, undo_until=caller.now + UNDO)
 

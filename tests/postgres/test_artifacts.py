@@ -18,7 +18,7 @@ from memory.adapters.postgres.database import Bounds
 from memory.artifacts import GRACE, Artifact, Collected, Content, NewArtifact, Owner
 from memory.audit import noted
 from memory.envelope import DataKey
-from memory.errors import NotFound, StoreUnavailable, TooLarge
+from memory.errors import Conflict, NotFound, StoreUnavailable, TooLarge
 from memory.ids import new_id
 from memory.model import NewMemory
 from policies.labels import Integrity, Sensitivity
@@ -77,7 +77,9 @@ async def test_a_deleted_file_counts_and_stays_as_long_as_it_can_be_brought_back
         keeper, scope = BlobKeeper(made.database, blobs), made.scope()
         note = noted(scope.tenant, "test", "artifact.delete", at=T0)
         first = await kept(made, store, blobs, b"12345678", 0)
-        await store.delete(scope, first.artifact_id, now=T0, note=note)
+        with pytest.raises(Conflict):
+            await store.delete(scope, first.artifact_id, version=2, now=T0, note=note)
+        await store.delete(scope, first.artifact_id, version=1, now=T0, note=note)
         with pytest.raises(TooLarge):
             await kept(made, store, blobs, b"another", UNDO.days)
         until, over = T0 + UNDO, T0 + UNDO + timedelta(seconds=1)

@@ -22,6 +22,7 @@ from memory.adapters.postgres.own_memory import (
     add_next_version,
     add_own_memory,
     require_turn,
+    require_version,
     standing_by_id,
     turn_memory,
 )
@@ -109,9 +110,13 @@ class ArtifactStore:
             await witness(tx)
         return await self.one(scope, artifact_id)
 
-    async def delete(self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note) -> None:
-        """Hide one with its card; its bytes stay while it can be brought back. Raises NotFound."""
-        await self._hide(scope, artifact_id, now, now, note)
+    async def delete(
+        self, scope: Scope, artifact_id: UUID, *, version: int | None = None, now: datetime, note: Note
+    ) -> None:
+        """Hide one with its card; its bytes stay while it can be brought back. Raises NotFound,
+        and Conflict for another `version`.
+        """
+        await self._hide(scope, artifact_id, now, now, note, version=version)
 
     async def undelete(
         self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note, may: Callable[[Artifact], None]
@@ -128,12 +133,14 @@ class ArtifactStore:
         now: datetime,
         note: Note,
         may: Callable[[Artifact], None] = lambda _: None,
+        version: int | None = None,
     ) -> None:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             found = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
             known = require_turn(found, "artifact", at, now)
+            require_version(known, version, "artifact")
             await tx.run("mark_artifact_deleted", scope.tenant, artifact_id, at)
             await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], at, changed=changed, now=now)
             for one in await _by_id(tx, scope.tenant, scope_id, artifact_id) if at is None else ():

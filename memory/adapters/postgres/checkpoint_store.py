@@ -18,7 +18,7 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.own_memory import add_own_memory
+from memory.adapters.postgres.own_memory import add_own_memory, require_version
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sealing import SEALED_LABELS
@@ -133,12 +133,15 @@ class CheckpointStore:
             await witness(tx)
         return await self.one(scope, new_name)
 
-    async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
-        """Hide it, and the memories that were made for it alone. Raises NotFound."""
+    async def delete(self, scope: Scope, name: str, *, version: int | None = None, now: datetime, note: Note) -> None:
+        """Hide it, and the memories that were made for it alone. Raises NotFound,
+        and Conflict for another `version`.
+        """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, name)
+            require_version(known, version, "checkpoint")
             alone = await _own_alone(tx, scope, known["checkpoint_id"], None)
             await tx.run("mark_checkpoint_deleted", scope.tenant, known["checkpoint_id"], now)
             await tx.run_many("hide_memory", ((scope.tenant, one, now, changed) for one in alone))

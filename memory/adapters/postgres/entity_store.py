@@ -24,6 +24,7 @@ from memory.adapters.postgres.own_memory import (
     add_next_version,
     add_own_memory,
     require_turn,
+    require_version,
     standing_by_id,
     turn_memory,
 )
@@ -174,9 +175,13 @@ class EntityStore:
             await witness(tx)
         return await self.one(scope, entity_id)
 
-    async def delete(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> None:
-        """Hide one with its card and the ties made by hand, and do not learn it again. Raises NotFound."""
-        await self._hide(scope, entity_id, now, actor, now, note)
+    async def delete(
+        self, scope: Scope, entity_id: UUID, actor: str, *, version: int | None = None, now: datetime, note: Note
+    ) -> None:
+        """Hide one with its card and the ties made by hand, and do not learn it again. Raises NotFound,
+        and Conflict for another `version`.
+        """
+        await self._hide(scope, entity_id, now, actor, now, note, version=version)
 
     async def undelete(
         self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note, may: Callable[[Entity], None]
@@ -196,6 +201,7 @@ class EntityStore:
         now: datetime,
         note: Note,
         may: Callable[[Entity], None] = lambda _: None,
+        version: int | None = None,
     ) -> None:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
@@ -203,6 +209,7 @@ class EntityStore:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             found = await tx.row("lock_entity", scope.tenant, scope_id, entity_id)
             known = require_turn(found, "entity", at, now)
+            require_version(known, version, "entity")
             await tx.run("mark_entity_deleted", scope.tenant, entity_id, known["version"] + 1, at)
             await _step(tx, place, entity_id, known["version"] + 1, "deleted" if at else "undeleted", None, actor)
             since = {known["card_id"]: at} if known["card_id"] else {}

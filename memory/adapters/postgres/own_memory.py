@@ -121,6 +121,12 @@ def require_turn(record: Any, kind: str, at: datetime | None, now: datetime) -> 
     return record
 
 
+def require_version(known: Any, version: int | None, kind: str) -> None:
+    """That the record is at this version, where one is asked for. Raises Conflict."""
+    if version is not None and known["version"] != version:
+        raise Conflict(f"the {kind} is at version {known['version']}, not {version}")
+
+
 async def turn_memory(
     tx: Transaction, tenant: UUID, scope_id: int, memory_id: UUID, at: datetime | None, *, changed: int, now: datetime
 ) -> None:

@@ -13,7 +13,13 @@ from uuid import UUID
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.own_memory import add_next_version, add_own_memory, standing_by_id, turn_memory
+from memory.adapters.postgres.own_memory import (
+    add_next_version,
+    add_own_memory,
+    require_version,
+    standing_by_id,
+    turn_memory,
+)
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
@@ -99,12 +105,13 @@ class PersonaStore:
             await witness(tx)
         return await self.one(scope, new.name)
 
-    async def delete(self, scope: Scope, name: str, *, now: datetime, note: Note) -> None:
-        """Hide it. Raises NotFound."""
+    async def delete(self, scope: Scope, name: str, *, version: int | None = None, now: datetime, note: Note) -> None:
+        """Hide it. Raises NotFound, and Conflict for another `version`."""
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, name)
+            require_version(known, version, "persona")
             await tx.run("mark_persona_deleted", scope.tenant, known["persona_id"], now)
             await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], now, changed=changed, now=now)
             await witness(tx)

@@ -22,6 +22,7 @@ from memory.adapters.postgres.own_memory import (
     add_next_version,
     add_own_memory,
     require_turn,
+    require_version,
     standing_by_id,
     turn_memory,
 )
@@ -143,9 +144,13 @@ class TaskStore:
             await witness(tx)
         return await self.one(scope, task_id)
 
-    async def delete(self, scope: Scope, task_id: UUID, *, now: datetime, note: Note) -> None:
-        """Hide it; what needed it does not wait for it any more. Raises NotFound."""
-        await self._hide(scope, task_id, now, now, note)
+    async def delete(
+        self, scope: Scope, task_id: UUID, *, version: int | None = None, now: datetime, note: Note
+    ) -> None:
+        """Hide it; what needed it does not wait for it any more. Raises NotFound,
+        and Conflict for another `version`.
+        """
+        await self._hide(scope, task_id, now, now, note, version=version)
 
     async def undelete(
         self, scope: Scope, task_id: UUID, *, now: datetime, note: Note, may: Callable[[Task], None]
@@ -164,12 +169,14 @@ class TaskStore:
         now: datetime,
         note: Note,
         may: Callable[[Task], None] = lambda _: None,
+        version: int | None = None,
     ) -> None:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             found = await tx.row("lock_task", scope.tenant, scope_id, task_id)
             known = require_turn(found, "task", at, now)
+            require_version(known, version, "task")
             if at is None:
                 await _require_room(tx, scope, scope_id, int(known["status"] in OPEN), "id")
             await tx.run("mark_task_deleted", scope.tenant, task_id, at)
