@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from memory.envelope import KEY_BYTES, Bound, DataKey, key_id_of, seal, unseal
 from memory.errors import EnvelopeUnreadable, StartFailed
+from memory.on_disk import synced
 
 ENVIRONMENT: Final = "MEMORY_PROXY_MASTER_KEY"
 RECEIPTS: Final = b"receipts"
@@ -140,23 +142,15 @@ def _create_once(path: Path, secret: bytes) -> None:
             file.write(secret)
             file.flush()
             os.fsync(file.fileno())
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            return
-        finally:
-            draft.unlink()
-        _sync_directory(path.parent)
+        os.link(draft, path)
+        synced(path.parent)
+    except FileExistsError:
+        return
     except OSError as exc:
         raise StartFailed(f"the master key {path} cannot be made ({exc.strerror}); choose another --data-dir") from exc
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        with contextlib.suppress(OSError):  # also where there is no such place
+            draft.unlink()
 
 
 def hkdf(secret: bytes, info: bytes) -> bytes:

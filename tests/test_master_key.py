@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,16 @@ async def test_a_kms_is_plugged_in_and_asked_once_for_a_tenant() -> None:
     for user in ("ada", "bob", "ada"):
         await ring.subject_key(tenant, user)
     assert kms.asked == 2  # wrapped when it was made, unwrapped when it was read
+
+
+def test_a_disk_that_is_full_keeps_no_draft_of_the_key(tmp_path: Path) -> None:
+    script = f"""
+import pathlib, resource, signal
+from memory.master import master_key
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+master_key(pathlib.Path({str(tmp_path / "master.key")!r}), None, {{}})
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "StartFailed" in ended.stderr and "choose another --data-dir" in ended.stderr, ended.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -27,6 +27,7 @@ from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, owner_at, told,
 from memory.artifacts import GRACE, Collected, Owner
 from memory.envelope import DataKey, key_id_of
 from memory.errors import EnvelopeUnreadable, NotFound
+from memory.on_disk import synced
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _PART: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -110,7 +111,7 @@ class DirectoryBlobs:
                 return False
             _made(home, name[:2])
             part.rename(target)
-            _fsync_dir(target.parent)
+            synced(target.parent)
         return not was_there
 
     def _home(self, owner: Owner) -> Path:
@@ -208,16 +209,8 @@ def _made(root: Path, *names: str) -> Path:
         parent, root = root, root / name
         if not root.is_dir():
             root.mkdir(mode=0o700, exist_ok=True)
-            _fsync_dir(parent)
+            synced(parent)
     return root
-
-
-def _fsync_dir(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _changed(path: Path) -> float | None:

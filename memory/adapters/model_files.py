@@ -27,6 +27,7 @@ from pathlib import Path
 
 from memory.adapters.model_registry import ModelFile, ModelSpec, Role
 from memory.errors import ModelFileInvalid
+from memory.on_disk import synced
 
 Progress = Callable[[str], None]
 """Told what is being done, one line for people at a time."""
@@ -150,7 +151,7 @@ def _build(spec: ModelSpec, target: Path, digest: str, progress: Progress) -> No
             fresh = Path(tempfile.mkdtemp(prefix=f"{digest}.new-", dir=target.parent))
             _fill(fresh, spec, digest)
             fresh.rename(target)
-            _fsync(target.parent)
+            synced(target.parent)
             progress(f"prepared {spec.name} in {target}")
     except OSError as exc:
         raise ModelFileInvalid(
@@ -175,7 +176,7 @@ def _fill(fresh: Path, spec: ModelSpec, digest: str) -> None:
     (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
     fresh.chmod(0o755)
     for path in (*(fresh / name for name in outputs), fresh / MANIFEST, fresh):
-        _fsync(path)
+        synced(path)
 
 
 def _run_recipe(source: Path, target: Path) -> None:
@@ -203,11 +204,3 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

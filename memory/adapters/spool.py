@@ -36,6 +36,7 @@ from memory.adapters.spool_format import (
     spans,
 )
 from memory.errors import MemoryProxyFault, SpoolUnavailable
+from memory.on_disk import synced
 from memory.ports import Entry
 
 log: Final = logging.getLogger(__name__)
@@ -134,7 +135,7 @@ class Spool:
             os.posix_fallocate(self._fd, 0, self._bytes_max)
         self._put_header(self._header.generation, self._header.drained_at)
         os.fsync(self._fd)
-        _sync_directory(self.path.parent)
+        synced(self.path.parent)
 
     def _scan(self, header: Header | None) -> Header:
         """Find the records; a lost header is rebuilt from them."""
@@ -300,11 +301,3 @@ def _locks(fd: int, path: Path) -> bool:
         return os.fstat(fd).st_ino == path.stat().st_ino
     except (BlockingIOError, FileNotFoundError):
         return False
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

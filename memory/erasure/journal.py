@@ -18,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from memory.model import TombstoneKind
+from memory.on_disk import synced
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ def append(path: Path, entry: Entry, receipt: Mapping[str, Any]) -> None:
         while left:  # a disk that is nearly full takes a part
             left = left[os.write(descriptor, left) :]
         os.fsync(descriptor)
+        if size == 0:
+            synced(path.parent)
     finally:
         os.close(descriptor)
 
