@@ -109,20 +109,27 @@ def load_or_create_master_key(path: Path) -> bytes:
     if not _is_there(path):
         _create_once(path, os.urandom(KEY_BYTES))
     try:
-        mode = stat.S_IMODE(path.stat().st_mode)
+        known = path.stat()
         secret = path.read_bytes()
     except OSError as exc:
         raise StartFailed(
             f"the master key {path} cannot be read ({exc.strerror}); give this user access to it"
         ) from exc
-    if mode & 0o077:
-        raise StartFailed(f"the master key {path} has mode {mode:04o}, others can read it; run: chmod 600 {path}")
+    _require_closed(path, known)
     if len(secret) != KEY_BYTES:
         raise StartFailed(
             f"the master key {path} has {len(secret)} bytes, not {KEY_BYTES}; restore it from the backup (without it "
             "nothing sealed can be opened), or remove it where the store is empty"
         )
     return secret
+
+
+def _require_closed(path: Path, known: os.stat_result) -> None:
+    """That nobody else may read it; another's, as Kubernetes mounts a secret for who is not root, its group may."""
+    mode, is_ours = stat.S_IMODE(known.st_mode), known.st_uid == os.geteuid()
+    if mode & (0o077 if is_ours else 0o037):
+        remedy = f"run: chmod 600 {path}" if is_ours else "mount it with mode 0440 (defaultMode), or 0400 and as ours"
+        raise StartFailed(f"the master key {path} has mode {mode:04o}, others can read it; {remedy}")
 
 
 def _is_there(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from memory.envelope import Bound
 from memory.errors import EnvelopeUnreadable, StartFailed
 from memory.ids import new_id
 from memory.keys import KeyRing, WrappedKey
-from memory.master import ENVIRONMENT, LocalMaster, MasterKey, master_key
+from memory.master import ENVIRONMENT, LocalMaster, MasterKey, load_or_create_master_key, master_key
 from tests.postgres.test_sealed_rows import sealing
 
 SECRET = bytes(range(32))
@@ -117,3 +118,19 @@ master_key(pathlib.Path({str(tmp_path / "master.key")!r}), None, {{}})
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "StartFailed" in ended.stderr and "choose another --data-dir" in ended.stderr, ended.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+@pytest.mark.parametrize(("mode", "is_taken"), [(0o400, True), (0o440, True), (0o444, False), (0o460, False)])
+def test_a_mounted_key_of_another_is_taken_where_its_group_alone_may_read_it(
+    tmp_path: Path, mode: int, is_taken: bool
+) -> None:
+    path = tmp_path / "mounted"
+    path.write_bytes(SECRET)
+    os.chown(path, 65_534, os.getegid())
+    path.chmod(mode)
+    if is_taken:
+        assert load_or_create_master_key(path) == SECRET
+        return
+    with pytest.raises(StartFailed, match="mount it with mode 0440"):
+        load_or_create_master_key(path)
