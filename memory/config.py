@@ -215,6 +215,11 @@ def home_dir() -> Path:
         return Path("/")
 
 
+def data_dir_of(settings: Settings) -> Path:
+    """The data directory of these settings for the account of this process."""
+    return effective_data_dir(settings, is_root=os.geteuid() == 0, home=home_dir())
+
+
 def effective_journal(settings: Settings, data_dir: Path) -> Path:
     """The file of what was erased; by default beside the database, in the data directory."""
     return settings.erasure.journal or data_dir / "erasures.ndjson"

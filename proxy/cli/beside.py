@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from memory.config import ENV_PREFIX, effective_data_dir, home_dir
+from memory.config import ENV_PREFIX, data_dir_of
 from memory.errors import ConfigInvalid
 from proxy.cli.check_machine import lock_holder
 from proxy.cli.serve import settings_of
@@ -27,7 +27,7 @@ def run_beside(options: argparse.Namespace, words: Sequence[str]) -> int:
     except ConfigInvalid as fault:
         sys.stderr.write(f"memory-proxy: the configuration cannot be used:\n{fault}\n")
         return 1
-    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=home_dir())
+    root = data_dir_of(settings)
     if lock_holder(root) is None:
         sys.stderr.write(f"memory-proxy: no service runs on {root}; start it, or say --data-dir\n")
         return 1

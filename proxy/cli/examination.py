@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from memory.at_terminal import at_terminal
-from memory.config import ENV_PREFIX, Settings, effective_data_dir, fields_of, home_dir
+from memory.config import ENV_PREFIX, Settings, data_dir_of, fields_of
 from memory.config_file import parse_config
 from memory.config_text import is_secret
 from memory.errors import ConfigInvalid
@@ -72,7 +72,7 @@ def checks_of(options: Namespace, environ: Mapping[str, str]) -> list[Check]:
         settings = settings_of(options)
     except ConfigInvalid as fault:
         return [in_thread("configuration", partial(_faults, str(fault))), *general]
-    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=home_dir())
+    root = data_dir_of(settings)
     servers = check_stores.running_settings(settings, root)
     probe = bool(getattr(options, "probe", False))
     checks = [

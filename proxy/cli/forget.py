@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from memory.config import effective_data_dir, home_dir
+from memory.config import data_dir_of
 from memory.erasure.model import KINDS
 from memory.erasure.receipt import is_genuine, public_key
 from memory.errors import ConfigInvalid, StartFailed
@@ -112,7 +112,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _own_key(options: argparse.Namespace) -> str:
     settings = settings_of(options)
-    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=home_dir())
+    root = data_dir_of(settings)
     path = settings.encryption.master_key_file or root / "master.key"
     if not path.exists() and ENVIRONMENT not in os.environ:
         raise CallFailed(f"there is no {path}: say --data-dir, or --public-key as the installation shows it")

@@ -21,7 +21,7 @@ from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.hygiene_store import HygieneStore
 from memory.adapters.secret_rules import secret_detectors
 from memory.at_terminal import at_terminal
-from memory.config import Settings, effective_data_dir, home_dir, load_settings
+from memory.config import Settings, data_dir_of, load_settings
 from memory.errors import ConfigInvalid, MemoryProxyFault, StoreUnavailable
 from memory.hygiene import Found, Inspection
 from memory.write.redact import Redactor
@@ -62,7 +62,7 @@ def dsn_of(options: Namespace, environ: Mapping[str, str]) -> str:
     """Where the service keeps its memory. Raises ConfigInvalid, StoreUnavailable with how to go on."""
     config = Path(options.config) if options.config else None
     settings: Settings = load_settings(config, {"data.dir": options.data_dir}, environ)
-    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=home_dir())
+    root = data_dir_of(settings)
     url = check_stores.running_settings(settings, root).database.url
     if url is None:
         raise StoreUnavailable(

@@ -14,7 +14,6 @@ serving or remembering side: it starts processes.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Coroutine, Mapping
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from socket import socket
 from typing import TextIO
 
-from memory.config import ENV_PREFIX, Settings, effective_data_dir, home_dir, write_private
+from memory.config import ENV_PREFIX, Settings, data_dir_of, write_private
 from memory.errors import StartFailed
 from proxy.supervisor.children import Child, Command, describe_exit, run_to_end
 from proxy.supervisor.data_dir import DataDir, claimed, server_account, written
@@ -82,7 +81,7 @@ def run_supervisor(
 ) -> int:
     """Serve until a signal says stop. The ready line goes to `out`, the log to `err`; returns the exit code."""
     journal = Journal(err, settings.log.format, settings.log.level)
-    root = effective_data_dir(settings, is_root=os.geteuid() == 0, home=home_dir())
+    root = data_dir_of(settings)
     try:
         account = server_account() if settings.database.url is None else None
         with claimed(root, account, environ) as data:

@@ -30,7 +30,7 @@ from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.artifacts import CARD, About, Artifact, Blobs, Collected, Content, NewArtifact, Owner
 from memory.audit import Note
-from memory.errors import Conflict, NotFound, StoreUnavailable, TooLarge
+from memory.errors import NotFound, StoreUnavailable, TooLarge
 from memory.model import NewMemory, Scope, ScopeId, SessionRef
 from memory.stored import Page
 from policies.entity import scalars_of, text_of
@@ -100,8 +100,7 @@ class ArtifactStore:
             known = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
             if known is None or known["deleted_at"] is not None:
                 raise NotFound(_NONE)
-            if known["version"] != version:
-                raise Conflict(f"it is at version {known['version']}, the change was made from version {version}")
+            require_version(known, version, "artifact")
             place = Place(scope.tenant, scope_id, artifact_id, artifact_id, now)
             await add_next_version(
                 tx, place, known["memory_id"], memory, changed=changed, add_embedding=self._add_embedding

@@ -105,10 +105,7 @@ class CheckpointStore:
         async with self._database.transaction(scope.tenant, seen) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, new.name)
-            if known["version"] != version:
-                raise Conflict(
-                    f"the checkpoint is at version {known['version']}, the change was made from version {version}"
-                )
+            require_version(known, version, "checkpoint")
             place = Place(scope.tenant, scope_id, subject_id, UUID(int=known["checkpoint_id"].int), now)
             await tx.run("close_checkpoint_version", scope.tenant, place.exchange_id, now)
             await self._write_version(tx, place, version + 1, new, changed, seen)

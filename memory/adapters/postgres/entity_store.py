@@ -108,8 +108,7 @@ class EntityStore:
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, new.entity_id)
-            if known["version"] != version:
-                raise Conflict(f"it is at version {known['version']}, the change was made from version {version}")
+            require_version(known, version, "entity")
             if not new.namesake:
                 await _require_free(tx, scope, scope_id, new.entity_id, new.told, seen)
             card_id = known["card_id"]

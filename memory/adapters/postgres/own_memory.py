@@ -122,9 +122,9 @@ def require_turn(record: Any, kind: str, at: datetime | None, now: datetime) -> 
 
 
 def require_version(known: Any, version: int | None, kind: str) -> None:
-    """That the record is at this version, where one is asked for. Raises Conflict."""
+    """That the record is at the version that a change was made from, where one is named. Raises Conflict."""
     if version is not None and known["version"] != version:
-        raise Conflict(f"the {kind} is at version {known['version']}, not {version}")
+        raise Conflict(f"the {kind} is at version {known['version']}, the change was made from version {version}")
 
 
 async def turn_memory(

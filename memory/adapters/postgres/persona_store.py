@@ -93,10 +93,7 @@ class PersonaStore:
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, new.name)
-            if known["version"] != version:
-                raise Conflict(
-                    f"the persona is at version {known['version']}, the change was made from version {version}"
-                )
+            require_version(known, version, "persona")
             persona_id = UUID(int=known["persona_id"].int)
             place = Place(scope.tenant, scope_id, subject_id, persona_id, now)
             embeds, card_id = self._add_embedding, known["memory_id"]

@@ -20,6 +20,7 @@ from memory.adapters.postgres.cursors import Order, cursor_of, encoded, read_cur
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.outbox import announce, announce_patch
+from memory.adapters.postgres.own_memory import require_version
 from memory.adapters.postgres.read_store import sources_of
 from memory.adapters.postgres.restating import restate
 from memory.adapters.postgres.rows import Place
@@ -27,7 +28,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sealing import SEALED_LABELS
 from memory.adapters.postgres.withdrawn import withdraw_summaries
 from memory.audit import Note
-from memory.errors import Conflict, NotFound
+from memory.errors import NotFound
 from memory.model import Scope, ScopeId
 from memory.stored import (
     Counts,
@@ -188,8 +189,7 @@ class Records:
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is not None:
                 raise NotFound("no such memory")
-            if locked["version"] != version:
-                raise Conflict(f"the memory is at version {locked['version']}, the change was made from {version}")
+            require_version(locked, version, "memory")
             change = await restate(tx, Place(scope.tenant, scope_id, memory_id, memory_id, now), memory_id, change)
             await self._write_version(tx, scope.tenant, scope_id, memory_id, version, change, now)
             await tx.run("point_memory", scope.tenant, memory_id, version + 1, changed)
@@ -227,8 +227,7 @@ class Records:
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is not None:
                 raise NotFound("no such memory")
-            if version is not None and locked["version"] != version:
-                raise Conflict(f"the memory is at version {locked['version']}, not {version}")
+            require_version(locked, version, "memory")
             await tx.run("hide_memory", scope.tenant, memory_id, now, changed)
             with_it = [row["memory_id"] for row in await tx.fetch("facts_left_alone", scope.tenant, memory_id)]
             with_it += [row["memory_id"] for row in await tx.fetch("procedures_left_alone", scope.tenant, memory_id)]

@@ -121,8 +121,7 @@ class TaskStore:
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, task_id)
-            if known["version"] != version:
-                raise Conflict(f"the task is at version {known['version']}, the change was made from version {version}")
+            require_version(known, version, "task")
             if new.needs is not None:
                 await _statuses(tx, scope, scope_id, new.needs - {task_id})
                 await _require_acyclic(tx, scope, {task_id: new.needs})
