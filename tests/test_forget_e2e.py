@@ -269,10 +269,11 @@ def test_an_answer_under_way_does_not_bring_back_what_it_was_given(forgetting: S
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_scrub_is_in_the_audit_log_too(forgetting: Service) -> None:
-    take_in(forgetting, "filip", *TALK)
+    boat = "My rowing boat Ondina lies at the third jetty of Portoroz."  # nobody else's words: those stay in the files
+    take_in(forgetting, "filip", {"session": "s1", "role": "user", "content": boat})
     command = [sys.executable, "-m", "proxy", "forget", "--scrub", "--yes", "--data-dir", str(forgetting.data)]
     done = subprocess.run([*command, "--user", "filip"], capture_output=True, text=True, timeout=380, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, (done.stderr, done.stdout)
     rows_of_it = forgetting.call("GET", "/memory/v1/audit?action=forget")["data"]
     asked = [(one["actor"], one["decision"], one["why"]) for one in rows_of_it if one["actor"] == "operator"]
     assert asked == [("operator", "allowed", "user")] and json.loads(done.stdout)["level"] == "physical"
