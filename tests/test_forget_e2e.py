@@ -269,11 +269,10 @@ def test_an_answer_under_way_does_not_bring_back_what_it_was_given(forgetting: S
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_scrub_is_in_the_audit_log_too(forgetting: Service) -> None:
-    boat = "My rowing boat Ondina lies at the third jetty of Portoroz."  # nobody else's words: those stay in the files
-    take_in(forgetting, "filip", {"session": "s1", "role": "user", "content": boat})
+    take_in(forgetting, "filip", *TALK)
     command = [sys.executable, "-m", "proxy", "forget", "--scrub", "--yes", "--data-dir", str(forgetting.data)]
     done = subprocess.run([*command, "--user", "filip"], capture_output=True, text=True, timeout=380, check=False)
-    assert done.returncode == 0, (done.stderr, done.stdout)
+    assert done.returncode == 0, (done.stderr, json.loads(done.stdout)["scrub"]["found"])
     rows_of_it = forgetting.call("GET", "/memory/v1/audit?action=forget")["data"]
     asked = [(one["actor"], one["decision"], one["why"]) for one in rows_of_it if one["actor"] == "operator"]
     assert asked == [("operator", "allowed", "user")] and json.loads(done.stdout)["level"] == "physical"
