@@ -17,6 +17,8 @@ import asyncpg
 from memory.errors import StoreUnavailable
 
 _TIMEOUT_S: Final = 3_600.0
+_LOG_TURNS: Final = 6
+"""A checkpoint keeps the file that it began in, and one that has not heard of `wal_recycle` makes old ones the next."""
 _TABLES: Final = """
 SELECT c.relname FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped
@@ -41,7 +43,7 @@ async def scrub(owner_dsn: str) -> int:
         await connection.execute("ALTER SYSTEM SET wal_recycle = off")
         try:
             await connection.execute("SELECT pg_reload_conf()")
-            for _ in range(2):  # the first checkpoint still keeps the file that it began in
+            for _ in range(_LOG_TURNS):
                 await connection.execute("SELECT pg_switch_wal()")
                 await connection.execute("CHECKPOINT")
         finally:
