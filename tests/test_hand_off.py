@@ -142,12 +142,13 @@ async def test_a_failed_queue_means_spool_and_the_forecast_says_so(
     assert (counts["put_failed"], counts["spooled"], spool.pending) == (1, 2, 2)
 
 
-async def test_a_slow_queue_holds_an_answer_no_longer_than_its_bound(
-    queue: SwitchedQueue, spool: Spool, counts: Counts
+async def test_a_slow_queue_holds_an_answer_no_longer_than_its_bound_and_is_said_to_be_slow(
+    queue: SwitchedQueue, spool: Spool, counts: Counts, caplog: pytest.LogCaptureFixture
 ) -> None:
     hand_off = a_hand_off(queue, spool, counts, hold_ms=20.0)
     queue.delay_s = 3600
     assert await asyncio.wait_for(hand_off.hand_off(an_entry()), 10) == "spool"
+    assert "the queue does not take exchanges, the spool does: too slow" in caplog.text
 
 
 async def test_what_was_spooled_reaches_the_queue_in_order_when_it_is_back(

@@ -618,6 +618,17 @@ async def test_lanes_are_dropped_while_the_leasing_store_is_away_and_taken_again
     assert caplog.text.count("waiting for the store that leases lanes") == 1
 
 
+async def test_a_store_that_is_too_slow_to_take_lanes_back_is_said_to_be(
+    leases: SharedLeases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def hang(holder: str) -> None:
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(leases, "release", hang)
+    await HeldLanes(leases, "w1", lane_names(LANES), 0.03, NoMeter()).release()
+    assert "lanes are not released, their leases run out: too slow" in caplog.text
+
+
 async def test_stopping_finishes_what_is_in_hand(queue: RedisQueue, leases: SharedLeases, store: FencedStore) -> None:
     entered, gate = asyncio.Event(), asyncio.Event()
 

@@ -231,7 +231,7 @@ class HandOff:
         except (QueueUnavailable, TimeoutError) as exc:
             self._meter.count("put_failed")
             if not self._behind:
-                log.warning("the queue does not take exchanges, the spool does: %s", exc or "too slow")
+                log.warning("the queue does not take exchanges, the spool does: %s", str(exc) or "too slow")
             return False
         self._meter.count("queued")
         return True

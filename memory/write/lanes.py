@@ -170,4 +170,4 @@ class HeldLanes:
             async with asyncio.timeout(self._ttl_s / 3):
                 await self._leases.release(self._holder)
         except (MemoryProxyFault, TimeoutError) as exc:
-            log.warning("lanes are not released, their leases run out: %s", exc or "too slow")
+            log.warning("lanes are not released, their leases run out: %s", str(exc) or "too slow")
