@@ -506,6 +506,30 @@ async def test_a_worker_goes_on_when_the_queue_has_lost_everything(
         await client.aclose()
 
 
+async def test_what_waits_in_a_full_server_is_stored_and_makes_room(
+    queue: RedisQueue, valkey: ValkeyServer, leases: SharedLeases, store: FencedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "LANES_EACH_S", 0.1)
+    client = connect(valkey.url)
+    entries = [an_entry(subject) for subject in range(20)]
+    try:
+        await queue.prepare()
+        await queue.put_all(entries)
+        await client.execute_command("CONFIG", "SET", "maxmemory", 1)
+        with pytest.raises(QueueUnavailable, match="maxmemory"):
+            await queue.put(an_entry())
+        async with working(queue, leases, store.handle), asyncio.timeout(10):
+            await until_depth(queue, is_empty)
+            await asyncio.sleep(0.3)
+            await client.execute_command("CONFIG", "SET", "maxmemory", 0)
+            later = an_entry()
+            await queue.put(later)
+            await until_depth(queue, is_empty)
+        assert set(store.stored) == {entry.exchange_id for entry in [*entries, later]}
+    finally:
+        await client.aclose()
+
+
 async def test_lanes_of_a_larger_configuration_that_came_later_are_worked_on(
     queue: RedisQueue, valkey: ValkeyServer, leases: SharedLeases, store: FencedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

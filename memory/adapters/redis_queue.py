@@ -103,18 +103,27 @@ class RedisQueue:
 
     async def prepare(self, read: Sequence[str] = ()) -> tuple[str, ...]:
         """Create what readers need and return every lane to be read, those of an earlier configuration included, and
-        what is `read` already: a server that has lost its data names none of these.
+        what is `read` already: a server that has lost its data names none of these. Where nothing is missing nothing is
+        created: a full server refuses even that, and what waits in it must get out.
         """
         with faults("prepare lanes"):
             names = tuple(dict.fromkeys((*lane_names(self._lanes), *read)))
-            await self._client.execute_command("SADD", _LANES_KEY, *names)
             known = {raw.decode() for raw in await self._client.execute_command("SMEMBERS", _LANES_KEY)}
+            if unnamed := [lane for lane in names if lane not in known]:
+                await self._client.execute_command("SADD", _LANES_KEY, *unnamed)
             lanes = (*names, *sorted(known.difference(names)))
-            pipe = self._client.pipeline(transaction=False)
-            for lane in lanes:
-                pipe.execute_command("XGROUP", "CREATE", _key(lane), _GROUP, "0", "MKSTREAM")
-            _raise_but("BUSYGROUP", await pipe.execute(raise_on_error=False))
+            held = await self._each("XPENDING", lanes)
+            _raise_but("NOGROUP", held)
+            missing = [lane for lane, reply in zip(lanes, held, strict=True) if isinstance(reply, Exception)]
+            _raise_but("BUSYGROUP", await self._each("XGROUP CREATE", missing, "0", "MKSTREAM"))
         return lanes
+
+    async def _each(self, command: str, lanes: Sequence[str], *behind: str) -> list[Any]:
+        """What this command says of the group of each of these lanes, an exception where it is refused."""
+        pipe = self._client.pipeline(transaction=False)
+        for lane in lanes:
+            pipe.execute_command(*command.split(), _key(lane), _GROUP, *behind)
+        return await pipe.execute(raise_on_error=False) if lanes else []
 
     async def ping(self) -> None:
         """Return when the server answers. Raises QueueUnavailable."""
@@ -215,10 +224,7 @@ class RedisQueue:
         never prepared, or went with the server's data, has nothing.
         """
         with faults("look for unfinished entries"):
-            pipe = self._client.pipeline(transaction=False)
-            for lane in lanes:
-                pipe.execute_command("XPENDING", _key(lane), _GROUP)
-            replies = await pipe.execute(raise_on_error=False) if lanes else []
+            replies = await self._each("XPENDING", lanes)
             _raise_but("NOGROUP", replies)
         counts = [0 if isinstance(reply, Exception) else reply["pending"] for reply in replies]
         return {lane for lane, count in zip(lanes, counts, strict=True) if count}
