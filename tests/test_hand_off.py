@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -13,13 +14,14 @@ from uuid import UUID
 
 import pytest
 
+from memory.adapters.redis_client import connect
 from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.adapters.spool import OrphanFinder, Spool, count
 from memory.errors import QueueUnavailable, SpoolUnavailable
 from memory.ids import new_id
 from memory.ports import Entry
 from memory.write.hand_off import HandOff
-from tests.valkey_fixture import ValkeyServer
+from tests.valkey_fixture import ValkeyServer, free_port
 
 MIB = 1 << 20
 
@@ -50,14 +52,14 @@ class SwitchedQueue:
         await self.put_all([entry])
 
     async def put_all(self, entries: Sequence[Entry]) -> None:
-        await self.ping()
+        await self.ping_for_writes()
         await asyncio.sleep(self.delay_s)
         self.entries += entries
         if self.fails_after_storing:
             self.fails_after_storing -= 1
             raise QueueUnavailable("the answer was lost")
 
-    async def ping(self) -> None:
+    async def ping_for_writes(self) -> None:
         if not self.up:
             raise QueueUnavailable("switched off")
 
@@ -631,6 +633,37 @@ async def test_a_loop_that_is_late_takes_no_queue_for_one(valkey: ValkeyServer, 
     assert await handing == "queue"
     assert (counts["queued"], counts["spooled"]) == (2, 0)
     await queue.close()
+
+
+async def test_what_waits_for_a_replica_is_put_into_the_queue_once_it_is_there(
+    valkey: ValkeyServer, spool: Spool, counts: Counts
+) -> None:
+    queue = RedisQueue(valkey.url, lanes=1, durability="replicated", put_timeout_s=0.5)
+    client, port = connect(valkey.url), free_port()
+    hand_off = a_hand_off(queue, spool, counts)
+    entries = [an_entry() for _ in range(5)]
+    with tempfile.TemporaryDirectory(prefix="vk-", dir="/tmp") as directory:
+        replica = ValkeyServer(Path(directory))
+        try:
+            await client.config_set("port", port)
+            async with draining(hand_off):
+                assert [await hand_off.hand_off(entry) for entry in entries] == ["spool"] * 5
+                await asyncio.sleep(3)
+                assert spool.pending == 5
+                with pytest.raises(QueueUnavailable, match="on replicas 0"):
+                    await queue.ping_for_writes()
+                assert (await queue.depth()).pending <= 1  # the first of them, which was put before it was spooled
+                replica.start()
+                follower = connect(replica.url)
+                await follower.execute_command("REPLICAOF", "127.0.0.1", port)
+                await follower.aclose()
+                await asyncio.wait_for(until_empty(hand_off, spool.path.parent), 20)
+            taken = await queue.take(lane_names(1), count=100, block_ms=0)
+            assert list(dict.fromkeys(one.entry.exchange_id for one in taken)) == [one.exchange_id for one in entries]
+        finally:
+            await queue.close()
+            await client.aclose()
+            replica.stop()
 
 
 @pytest.mark.slow

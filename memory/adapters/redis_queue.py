@@ -42,6 +42,7 @@ _CLASSES: Final[tuple[LaneClass, ...]] = ("live", "bulk")
 _FLUSH_ITEMS_MAX: Final = 128
 _ALONE_BYTES: Final = 256 << 10  # larger entries take a connection of their own, so that small ones need not wait
 _CLUSTER_POLL_S: Final = 0.02
+_PING_S: Final = 1.5  # for the replicas to answer; a probe of readiness waits half a second longer
 _BLOCK_MS_MAX: Final = 4000  # a second less than the client waits for an answer
 
 
@@ -131,11 +132,16 @@ class RedisQueue:
             await self._client.execute_command("PING")
 
     async def ping_for_writes(self) -> None:
-        """Return when the server takes entries: a full one, a replica, and one that cannot save answer to a `ping`.
-        Changes nothing. Raises QueueUnavailable.
+        """Return when the server takes entries, as durably as is promised: a full one, a replica, one that cannot save
+        and one without its replicas answer to a `ping`. Changes nothing. Raises QueueUnavailable.
         """
-        with faults("ping for writes"):
-            await self._client.execute_command("SADD", _LANES_KEY, lane_names(self._lanes)[0])
+        doing = "ping for writes"
+        commands: list[Command] = [("SADD", _LANES_KEY, lane_names(self._lanes)[0])]
+        replies = await self._pooled.ask(doing, [*commands, *self._replicating(_PING_S)], 2 * _PING_S)
+        if isinstance(replies[0], Exception):
+            raise refused(doing, replies[0]) from replies[0]
+        if self._replicas and (unsafe := self._not_replicated(replies[1])):
+            raise QueueUnavailable(f"{doing}: {unsafe}")
 
     # ------------------------------------------------------------ writing
 
@@ -164,14 +170,18 @@ class RedisQueue:
         as_one = len(small) > 1 and not self._cluster and not self._replicas
         if as_one:
             commands = [("MULTI",), *commands, ("EXEC",)]
-        if self._replicas and small:
-            commands.append(("WAITAOF", 1, self._replicas, int(self._put_timeout_s * 1000)))
+        if small:
+            commands += self._replicating(self._put_timeout_s)
         replies = await way.ask("put", commands, self._put_timeout_s + bool(self._replicas)) if commands else []
         if as_one:
             replies = _executed(replies)
         unsafe = self._not_replicated(replies.pop()) if self._replicas and replies else None
         added = iter(replies)
         return [_verdict(entry, added, unsafe) for entry in entries]
+
+    def _replicating(self, within_s: float) -> list[Command]:
+        """What waits for the replicas behind other commands, where they are promised."""
+        return [("WAITAOF", 1, self._replicas, int(within_s * 1000))] if self._replicas else []
 
     def _not_replicated(self, reply: Any) -> str | None:
         """Why the reply of WAITAOF is no promise, or None."""

@@ -45,8 +45,8 @@ class Puts(Protocol):
     async def put_all(self, entries: Sequence[Entry]) -> None:
         """Append several in this order. Raises QueueUnavailable; then some may be there."""
 
-    async def ping(self) -> None:
-        """Return when the queue answers. Raises QueueUnavailable."""
+    async def ping_for_writes(self) -> None:
+        """Return when the queue takes entries, as durably as it promises. Raises QueueUnavailable."""
 
 
 class Spooled(Protocol):
@@ -211,7 +211,7 @@ class HandOff:
             return not self._behind
         try:
             async with bounded_at(until_s):
-                await self._queue.ping()
+                await self._queue.ping_for_writes()
         except (QueueUnavailable, TimeoutError):
             return False
         return True
@@ -337,7 +337,7 @@ class HandOff:
         """Move spool and memory to the queue until nothing is left; then the queue is used directly again."""
         if not self._behind:
             return
-        await self._queue.ping()
+        await self._queue.ping_for_writes()
         moved = 0
         try:
             while not self._settled():
@@ -397,7 +397,7 @@ class HandOff:
         """
         if self._orphans is None:
             return
-        await self._queue.ping()
+        await self._queue.ping_for_writes()
         adopted = await self._orphans()
         faults: list[SpoolUnavailable] = []
         try:
