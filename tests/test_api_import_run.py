@@ -32,6 +32,7 @@ class Store:
     stores: bool = True
     away: bool = False
     loses: bool = False
+    empties: bool = False  # nothing waits once it was taken
     going: bool = False
     comes_back_after_s: float = 0.0
     chunks: list[ImportChunk] = field(default_factory=list)
@@ -66,7 +67,7 @@ class Store:
         return Page(tuple(rows), None)
 
     async def waiting(self) -> int:
-        return 0 if self.loses else len(self.chunks)
+        return 0 if self.loses or self.empties else len(self.chunks)
 
     def run(self, *, wait: bool = True) -> ImportRun:
         order = Order(SCOPE, "new", trusted=True, on_conflict="error", wait=wait, now=NOW)
@@ -215,6 +216,19 @@ async def test_dead_letters_end_the_import(monkeypatch: pytest.MonkeyPatch) -> N
     assert run.stopped
     assert run.counts.as_line() == {"accepted": 3, "done": 0, "failed": 3}
     assert "dead letters" in errors[0][1]
+
+
+async def test_a_store_that_goes_when_all_is_stored_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_run, "_STALLED_S", 0.05)
+    store = Store(empties=True)
+    run = store.run()
+    work = asyncio.create_task(imported(run, lines(3)))
+    await until(lambda: bool(store.chunks))
+    store.away = True
+    await asyncio.sleep(0.5)
+    store.away = False
+    assert await work == []
+    assert run.counts.as_line() == {"accepted": 3, "done": 3, "failed": 0}
 
 
 async def test_bad_lines_that_nobody_reads_stop_the_upload(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -315,12 +315,12 @@ class ImportRun:
 
     # ------------------------------------------------------------ the store
 
-    async def _ask_store(self) -> None:
-        """How far it is; a store that is away is asked again later."""
+    async def _ask_store(self) -> bool:
+        """How far it is; False where the store is away: it is asked again later."""
         try:
             progress = await self._tools.progress.import_progress(self._order.scope, self._import_id)
         except StoreUnavailable:
-            return
+            return False
         self.counts.stored = progress
         self._settle()
         for conflict in progress.errors:
@@ -328,6 +328,7 @@ class ImportRun:
                 self._told.add(conflict.line)
                 self._errors.append((conflict.line, conflict.error))
         self._room.set()
+        return True
 
     def _settle(self) -> None:
         """Let go of what is known to be stored. A lane has one order, so chunks are stored as they were sent; one may
@@ -343,8 +344,7 @@ class ImportRun:
                 return
         except QueueUnavailable:
             return
-        await self._ask_store()
-        if self._sent:
+        if await self._ask_store() and self._sent:
             counts = self.counts
             counts.lost = counts.accepted - counts.passed_over - counts.stored.done - counts.stored.failed
             self._sent.clear()
