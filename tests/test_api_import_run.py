@@ -32,6 +32,7 @@ class Store:
     stores: bool = True
     away: bool = False
     loses: bool = False
+    buries: bool = False  # while others have entries that wait
     empties: bool = False  # nothing waits once it was taken
     going: bool = False
     comes_back_after_s: float = 0.0
@@ -50,7 +51,7 @@ class Store:
         assert scope == SCOPE
         if self.away:
             raise StoreUnavailable("away")
-        if not self.stores or self.loses:
+        if not self.stores or self.loses or self.buries:
             return ImportProgress(0, 0, 0, ())
         lines = sum(len(chunk.lines) for chunk in self.chunks if chunk.import_id == import_id)
         return ImportProgress(len(self.chunks), lines - len(self.conflicts), len(self.conflicts), self.conflicts)
@@ -69,9 +70,12 @@ class Store:
     async def waiting(self) -> int:
         return 0 if self.loses or self.empties else len(self.chunks)
 
+    async def dead(self) -> list[UUID]:
+        return [chunk.exchange_id for chunk in self.chunks if self.buries]
+
     def run(self, *, wait: bool = True) -> ImportRun:
         order = Order(SCOPE, "new", trusted=True, on_conflict="error", wait=wait, now=NOW)
-        return ImportRun(order, Tools(self, self, self, self.waiting, lambda: self.going, self))
+        return ImportRun(order, Tools(self, self, self, self.waiting, self.dead, lambda: self.going, self))
 
 
 def lines(count: int, first: int = 0) -> bytes:
@@ -208,9 +212,9 @@ async def test_a_conflict_that_the_store_found_is_told_once() -> None:
     assert run.counts.as_line() == {"accepted": 3, "done": 2, "failed": 1}
 
 
-async def test_dead_letters_end_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("store", [Store(loses=True), Store(buries=True)], ids=["nobody waits", "others wait"])
+async def test_dead_letters_end_the_import(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     monkeypatch.setattr(import_run, "_STALLED_S", 0.05)
-    store = Store(loses=True)
     run = store.run()
     errors = await imported(run, lines(3))
     assert run.stopped

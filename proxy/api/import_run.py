@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, Protocol
+from uuid import UUID
 
 from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
@@ -78,12 +79,15 @@ class TakesRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What an import works with. `waiting` counts entries not stored yet; `draining`: this process is going."""
+    """What an import works with. `waiting` counts entries not stored yet, of everybody; `dead` are those of the tenant
+    that will not be; `draining`: this process is going.
+    """
 
     capture: TakesChunks
     progress: ImportProgresses
     sessions: ReadsSessions
     waiting: Callable[[], Awaitable[int]]
+    dead: Callable[[], Awaitable[Collection[UUID]]]
     draining: Callable[[], bool]
     records: TakesRecords
 
@@ -129,6 +133,7 @@ class ImportRun:
         self._later_bytes = 0
         self._sent: deque[int] = deque()  # bytes of the chunks not known to be stored, oldest first
         self._sent_bytes = 0
+        self._ids: set[UUID] = set()  # of every chunk
         self._room = asyncio.Event()
         self._fed = False
         self._errors: deque[tuple[int, str]] = deque()
@@ -273,6 +278,7 @@ class ImportRun:
         if await self._shielded(chunk) == "none":
             raise Stopped(lines[0].line, "not durable: queue and spool both refuse; send from this line on again")
         self._chunks += 1
+        self._ids.add(chunk.exchange_id)
         self._sent.append(size)
         self._sent_bytes += size
         self.counts.accepted += len(lines)
@@ -338,9 +344,12 @@ class ImportRun:
             self._sent_bytes -= self._sent.popleft()
 
     async def _look_for_lost(self) -> None:
-        """Where nothing waits any more and lines are missing, they will not come: they are dead letters."""
+        """Where nothing waits any more and lines are missing, they will not come: they are dead letters. Others keep a
+        busy service waiting for ever, so those are looked for first.
+        """
         try:
-            if await self._tools.waiting():
+            dead = self._ids.intersection(await self._tools.dead())
+            if len(dead) < len(self._sent) and await self._tools.waiting():
                 return
         except QueueUnavailable:
             return

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final, Literal
+from uuid import UUID
 
 from aiohttp import StreamReader, web
 
@@ -22,7 +24,7 @@ from proxy.api.exports import NDJSON
 from proxy.api.import_records import RecordTaker
 from proxy.api.import_run import IDLE_S, ImportRun, Order, Tools
 from proxy.api.parts import OwnParts
-from proxy.api.queue import waiting
+from proxy.api.queue import DEAD_LETTERS_MAX, waiting
 from proxy.gated import holder_of, require_writable
 
 TELL_S: Final = 0.5
@@ -55,7 +57,8 @@ class Import:
         names = {"user": order.scope.user, "project": order.scope.project, "agent": order.scope.agent}
         said = {"trusted": order.trusted, "on_conflict": order.on_conflict}
         self._parts.journal.note(order.scope.tenant, caller.actor, "import", names=names, detail=said)
-        run = ImportRun(order, self._tools(RecordTaker(self._parts, caller, trusted=order.trusted)))
+        records = RecordTaker(self._parts, caller, trusted=order.trusted)
+        run = ImportRun(order, self._tools(order.scope.tenant, records))
         response = web.StreamResponse(headers={"Content-Type": NDJSON})
         await response.prepare(request)
         working = {asyncio.create_task(run.feed(arriving(request.content))), asyncio.create_task(run.follow())}
@@ -67,13 +70,14 @@ class Import:
         await response.write_eof()
         return response
 
-    def _tools(self, records: RecordTaker) -> Tools:
+    def _tools(self, tenant: UUID, records: RecordTaker) -> Tools:
         parts = self._parts
         return Tools(
             capture=parts.capture,
             progress=parts.progress,
             sessions=parts.records,
             waiting=self._waiting,
+            dead=partial(self._dead, tenant),
             draining=lambda: parts.readiness.draining,
             records=records,
         )
@@ -81,6 +85,10 @@ class Import:
     async def _waiting(self) -> int:
         depth = await waiting(self._parts.hand_off, self._parts.spooled, self._parts.queue)
         return depth.pending + depth.in_flight
+
+    async def _dead(self, tenant: UUID) -> frozenset[UUID]:
+        letters = await self._parts.queue.dead_letters(DEAD_LETTERS_MAX, tenant)
+        return frozenset(letter.exchange_id for letter in letters)
 
 
 async def arriving(content: StreamReader) -> AsyncIterator[bytes]:
