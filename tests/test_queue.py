@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
 
 from memory.adapters.redis_client import connect
-from memory.adapters.redis_queue import ENTRY_BYTES_MAX, RedisQueue, lane_names, lane_of
+from memory.adapters.redis_queue import ENTRY_BYTES_MAX, Promised, RedisQueue, lane_names, lane_of
 from memory.errors import ConfigInvalid, QueueUnavailable
 from memory.ids import new_id
 from memory.ports import Delivery, Entry, Queue
@@ -297,6 +298,32 @@ async def test_the_server_is_asked_what_it_promises(
         await client.execute_command("CONFIG", "SET", name, value)
     await client.aclose()
     assert await queue.durability() == expected
+
+
+@pytest.mark.parametrize(
+    ("durability", "settings", "said"),
+    [
+        ("fsync", {}, None),
+        ("process", {"appendfsync": "everysec"}, None),
+        ("fsync", {"appendfsync": "everysec"}, "queue.durability is fsync: .*appendfsync always"),
+        ("fsync", {"appendonly": "no"}, "queue.durability is fsync: .*appendonly yes"),
+        ("process", {"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}, "is process: .*maxmemory-policy"),
+    ],
+)
+async def test_a_server_that_gives_less_than_is_promised_is_named(
+    valkey: ValkeyServer, durability: Promised, settings: dict[str, str], said: str | None
+) -> None:
+    client = connect(valkey.url)
+    for name, value in settings.items():
+        await client.execute_command("CONFIG", "SET", name, value)
+    await client.aclose()
+    queue = RedisQueue(valkey.url, lanes=LANES, durability=durability)
+    try:
+        await queue.ping_for_writes()
+        with pytest.raises(QueueUnavailable, match=said) if said else nullcontext():
+            await queue.ping_as_promised()
+    finally:
+        await queue.close()
 
 
 async def test_a_server_that_forbids_config_is_unknown_not_an_error(valkey: ValkeyServer) -> None:

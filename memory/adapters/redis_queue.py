@@ -33,6 +33,7 @@ LaneClass = Literal["live", "bulk"]
 Durability = Literal["fsync", "process", "none", "unknown"]
 Promised = Literal["fsync", "process", "replicated"]
 
+_ASKED: Final = ("append*", "maxmemory*")
 _WEAKEST_LAST: Final[tuple[Durability, ...]] = ("fsync", "process", "none", "unknown")
 _GROUP: Final = b"mp"
 _CONSUMER: Final = b"lane"
@@ -92,6 +93,7 @@ class RedisQueue:
         self._line = line_to(url, self._client, cluster=cluster)
         self._cluster = cluster
         self._lanes = lanes
+        self._durability = durability
         self._replicas = replicas if durability == "replicated" else 0
         self._put_timeout_s = put_timeout_s
         self._puts: GroupCommit[Entry] = GroupCommit(self._flush, items_max=_FLUSH_ITEMS_MAX)
@@ -142,6 +144,17 @@ class RedisQueue:
             raise refused(doing, replies[0]) from replies[0]
         if self._replicas and (unsafe := self._not_replicated(replies[1])):
             raise QueueUnavailable(f"{doing}: {unsafe}")
+
+    async def ping_as_promised(self) -> None:
+        """`ping_for_writes` of a server that keeps what it takes as well as is promised, as far as it says. Raises
+        QueueUnavailable.
+        """
+        await self.ping_for_writes()
+        promised, gives = self._durability, await self.durability()
+        if gives == "none":
+            raise QueueUnavailable(f"queue.durability is {promised}: the server may evict entries (maxmemory-policy)")
+        if promised == "fsync" and gives == "process":
+            raise QueueUnavailable("queue.durability is fsync: the server lacks appendonly yes or appendfsync always")
 
     # ------------------------------------------------------------ writing
 
@@ -355,8 +368,8 @@ class RedisQueue:
         with faults("inspect the server"):
             try:
                 if not self._cluster:
-                    return _promise(await self._client.config_get("*"))
-                reply: Any = await self._client.config_get("*", target_nodes="primaries")
+                    return _promise(await self._client.config_get(*_ASKED))
+                reply: Any = await self._client.config_get(*_ASKED, target_nodes="primaries")
             except ResponseError:  # CONFIG is forbidden or renamed on managed servers
                 return "unknown"
         nodes = [each for each in reply.values() if isinstance(each, dict)] or [reply]  # one node answers for itself
