@@ -165,6 +165,22 @@ async def test_dead_letters_are_listed_newest_first_over_all_lanes(queue: RedisQ
     assert [dead.exchange_id for dead in listed] == [entry.exchange_id for entry in reversed(entries)][:4]
 
 
+async def test_a_look_at_many_dead_letters_stops_the_server_for_a_few_at_a_time(
+    queue: RedisQueue, valkey: ValkeyServer
+) -> None:
+    entries = [an_entry(envelope=bytes(100_000)) for _ in range(100)]
+    await queue.put_all(entries)
+    for delivery in await queue.take([the_lane()], count=100, block_ms=0):
+        await queue.bury(delivery, "x")
+    client = connect(valkey.url)
+    await client.execute_command("CONFIG", "RESETSTAT")
+    listed = await queue.dead_letters(1000)
+    asked = (await client.info("commandstats"))["cmdstat_xrevrange"]["calls"]
+    await client.aclose()
+    assert [dead.exchange_id for dead in listed] == [entry.exchange_id for entry in reversed(entries)]
+    assert asked > len(lane_names(LANES))
+
+
 async def test_an_entry_beyond_the_bound_is_refused_alone(queue: RedisQueue) -> None:
     small, large = an_entry(), an_entry(envelope=bytes(ENTRY_BYTES_MAX + 1))
     with pytest.raises(QueueUnavailable, match=str(ENTRY_BYTES_MAX)):

@@ -43,6 +43,7 @@ _CLASSES: Final[tuple[LaneClass, ...]] = ("live", "bulk")
 _FLUSH_ITEMS_MAX: Final = 128
 _ALONE_BYTES: Final = 256 << 10  # larger entries take a connection of their own, so that small ones need not wait
 _CLUSTER_POLL_S: Final = 0.02
+_DEAD_AT_ONCE: Final = 16  # of a lane; 300 letters of 1 MB at once: 2.4 s, and 570 MB in the server
 _PING_S: Final = 1.5  # for the replicas to answer; a probe of readiness waits half a second longer
 _BLOCK_MS_MAX: Final = 4000  # a second less than the client waits for an answer
 
@@ -305,17 +306,21 @@ class RedisQueue:
             )
 
     async def dead_letters(self, limit: int, tenant: UUID | None = None) -> list[DeadLetter]:
-        """The newest `limit` dead letters of all lanes, or of a tenant, newest first. Raises QueueUnavailable."""
+        """The newest `limit` dead letters of all lanes, or of a tenant, newest first. Raises QueueUnavailable.
+
+        Some at a time: a script is given all of an entry, and the server does nothing else meanwhile.
+        """
+        most = min(limit, _DEAD_AT_ONCE)
         rows: list[tuple[str, Any]] = []
         with faults("list dead letters"):
             before: dict[str, bytes] = dict.fromkeys(await self._known_lanes(), b"+")
             while before:
                 pipe = self._client.pipeline(transaction=False)
                 for lane, last in before.items():
-                    pipe.execute_command("EVAL", redis_scripts.DEAD, 1, _dead_key(lane), limit, last, "-")
+                    pipe.execute_command("EVAL", redis_scripts.DEAD, 1, _dead_key(lane), most, last, "-")
                 for lane, reply in zip(list(before), await pipe.execute(), strict=True):
                     rows += [(lane, row) for row in reply if tenant in (None, _uuid(row[2]))]
-                    if len(reply) < limit or sum(one == lane for one, _ in rows) >= limit:
+                    if len(reply) < most or sum(one == lane for one, _ in rows) >= limit:
                         del before[lane]
                     else:
                         before[lane] = b"(" + reply[-1][0]

@@ -94,9 +94,9 @@ class DeadLetters:
             DeadLetterSaid(
                 id=letter.dead_id, exchange_id=str(letter.exchange_id), reason=letter.reason, attempts=letter.attempts
             )
-            for letter in await self._own(caller)
+            for letter in await self._own(caller, limit)
         ]
-        return said(DeadLetterList(data=rows[:limit], next_cursor=None))
+        return said(DeadLetterList(data=rows, next_cursor=None))
 
     async def replay(self, request: web.Request) -> web.Response:
         """Put one back into its lane. Raises NotFound, StoreUnavailable."""
@@ -110,9 +110,9 @@ class DeadLetters:
                 raise NotFound("there is no such dead letter")
         return said(ReplayedSaid(id=dead_id, replayed=True))
 
-    async def _own(self, caller: Caller) -> Sequence[Letter]:
+    async def _own(self, caller: Caller, limit: int) -> Sequence[Letter]:
         with _asked():
-            return await self._parts.queue.dead_letters(DEAD_LETTERS_MAX, caller.scope.tenant)
+            return await self._parts.queue.dead_letters(min(limit, DEAD_LETTERS_MAX), caller.scope.tenant)
 
 
 @contextmanager
