@@ -62,7 +62,14 @@ class Behind:
     @property
     def jobs(self) -> dict[str, Job]:
         """Its loops, by name."""
-        return {"looking outside": self.looks.run, "noting what left": self.journal.keep_writing}
+        return {"looking outside": self.looks.run, "noting what left": self._note}
+
+    async def _note(self) -> None:
+        """Write what left into the audit log, to the last of it where this is cancelled."""
+        try:
+            await self.journal.keep_writing()
+        finally:
+            await self.journal.write()
 
 
 def behind_answers(

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -19,7 +20,9 @@ from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import migrate
 from memory.audit import AuditFilter, Examination, Head, Journal, Note, name_digest, noted
 from memory.errors import EnvelopeUnreadable, MemoryInvalid, StoreUnavailable
+from memory.outside_wiring import Behind
 from memory.telemetry import Metrics
+from memory.write.outside import LooksBehind
 from memory.write.retention import keep_audit_bounded
 from tests.postgres_fixture import Server, TestDatabase
 
@@ -261,6 +264,18 @@ async def test_a_flood_of_alike_notes_is_one_row_that_counts_them(chain: Chain) 
     assert [(row.actor, row.detail.get("times")) for row in page.rows] == [("key-2", None), ("key-1", 500)]
     assert page.rows[1].detail["ids_in_all"] == 500
     assert len(page.rows[1].ids) == 256
+
+
+async def test_what_a_worker_has_let_out_is_noted_when_it_ends(chain: Chain) -> None:
+    journal = Journal(chain.log, Metrics(CollectorRegistry()))
+    behind = Behind(cast(LooksBehind, SimpleNamespace(run=None)), journal)
+    noting = asyncio.create_task(behind.jobs["noting what left"]())
+    await asyncio.sleep(0)
+    journal.note(chain.tenant, "worker", "outside.search")
+    noting.cancel()
+    await asyncio.wait([noting])
+    page = await chain.log.page(chain.tenant, limit=10, where=AuditFilter())
+    assert [row.action for row in page.rows] == ["outside.search"]
 
 
 async def test_notes_wait_while_the_store_is_away_and_none_is_written_twice(chain: Chain) -> None:
