@@ -514,7 +514,9 @@ class WritePath:
 
     def _count(self, turns: Sequence[Turn], memories: Sequence[NewMemory], done: Committed) -> None:
         metrics = self._parts.metrics
-        metrics.turns.inc(len(turns))
+        if done.erased and not done.new_turns:
+            return  # all of it was forgotten: nothing is stored
+        metrics.turns.inc(done.new_turns)
         metrics.redactions.inc(sum(turn.redactions for turn in turns))
         for memory in memories:
             metrics.memories.labels(memory.kind).inc()

@@ -40,6 +40,7 @@ from memory.write.facts import facts_of
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.redact import Redactor
 from memory.write.summarise import Summariser
+from memory.write.tombstones import digest
 from memory.write.worker import Stored
 from tests.postgres.seed import Stores, stores
 from tests.postgres_fixture import DIM, TestDatabase
@@ -277,6 +278,20 @@ async def test_a_question_that_is_held_back_is_not_handed_on_to_who_looks_outsid
         await workshop.say("ada", number, said, "Well then.")
     await workshop.work(Life(float("inf")), WritePath(parts))
     assert heard[0][0].startswith("Search the web") and not any(bad in turns for turns in heard) and len(heard) == 2
+
+
+async def test_what_was_forgotten_before_it_came_is_not_counted_as_stored(workshop: Workshop) -> None:
+    tenant = workshop.store.tenant
+    user = digest(await workshop.keys.content_key(tenant), "user", "ada")
+    await workshop.eyes.execute("INSERT INTO tombstones VALUES ($1, 'user', $2, $3)", tenant, user, NOW)
+    await workshop.say("ada", 0, *SAID[0])
+    await workshop.say("bob", 0, *SAID[0])
+    path = workshop.path(Life(float("inf")))
+    await workshop.work(Life(float("inf")), path)
+    counted = path.parts.metrics.registry.get_sample_value
+    assert (await left_of(workshop, "ada"))["turns"] == "0" and (await left_of(workshop, "bob"))["turns"] == "2"
+    assert counted("memory_proxy_turns_total") == 2
+    assert counted("memory_proxy_memories_total", {"kind": "episodic"}) == 2
 
 
 @pytest.mark.parametrize("hours", [-1, -24 * 400, 24 * 4_000], ids=["an hour back", "a year back", "years ahead"])
