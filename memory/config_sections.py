@@ -190,7 +190,9 @@ class Database(Section):
     owner_url: PostgresUrl | None = Field(
         default=None, description="The same server as the role that migrates; null: url."
     )
-    pool_size: int = Field(default=4, ge=1, le=100, description="Connections of one process.")
+    pool_size: int = Field(
+        default=4, ge=1, le=100, description="Connections of one proxy process; a memory worker opens 9 at most."
+    )
     statement_timeout_ms: int = Field(
         default=5000, ge=100, le=3_600_000, description="Bound on one statement of a request."
     )

@@ -28,6 +28,7 @@ from bench.fake_vllm.launch import running_fake_vllm
 from memory.adapters.postgres.fitness import Fitness, fitness
 from memory.adapters.redis_fitness import RedisFitness, redis_fitness
 from memory.config import Settings
+from memory.config_sections import Database, Worker
 from memory.errors import StoreUnavailable
 from proxy.cli import check_machine, check_model, check_stores, check_upstream
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of
@@ -301,6 +302,13 @@ def test_a_postgres_that_is_not_fit_is_told_how_to_become_so(change: dict[str, o
     found = check_stores.judged_postgres(seen, seen, Settings())
     assert worst(found) == level
     assert any(says in finding.mend for finding in found)
+
+
+def test_the_connections_of_memory_workers_are_counted_as_they_open_them() -> None:
+    settings = Settings(database=Database(pool_size=2), worker=Worker(processes=6))
+    seen = replace(GOOD_POSTGRES, connections_max=40)
+    (found,) = [one for one in check_stores.judged_postgres(seen, seen, settings) if one.what == "Postgres connections"]
+    assert (found.level, found.found) == ("warn", "63 may be opened, max_connections is 40")
 
 
 @pytest.mark.parametrize(

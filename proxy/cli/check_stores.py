@@ -20,6 +20,7 @@ from memory.errors import ConfigInvalid, QueueUnavailable, StartFailed, StoreUna
 from proxy.cli.check_machine import lock_holder
 from proxy.cli.checks import Finding, Findings
 from proxy.supervisor.server_binaries import postgres_package, valkey_package, valkey_program
+from proxy.supervisor.stores import pooled
 
 POSTGRES_MIN = 150_000
 VECTOR_MIN = (0, 8)
@@ -126,7 +127,7 @@ def judged_postgres(app: Fitness, own: Fitness, settings: Settings) -> Findings:
         found = f"fsync {'on' if app.fsync else 'off'}, synchronous_commit {app.synchronous_commit}"
         mend = "a power cut may lose stored memories: set both on, for this database at least"
         findings.append(Finding("warn", "Postgres durability", found, mend))
-    wanted = settings.database.pool_size * (settings.listen.workers + settings.worker.processes) + CONNECTIONS_SPARE
+    wanted = pooled(settings) + CONNECTIONS_SPARE
     if wanted > app.connections_max:
         mend = "lower database.pool_size, listen.workers or worker.processes, raise max_connections, or use PgBouncer"
         found = f"{wanted} may be opened, max_connections is {app.connections_max}"

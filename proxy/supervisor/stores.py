@@ -48,9 +48,14 @@ def resolved(settings: Settings, data: DataDir) -> Settings:
 
 
 def connections(settings: Settings) -> int:
-    """What all pools may open at once, with one proxy worker more while another is replaced, and commands beside."""
+    """What the embedded Postgres has room for: all pools, and commands beside."""
+    return max(CONNECTIONS_MIN, pooled(settings) + COMMAND_CONNECTIONS)
+
+
+def pooled(settings: Settings) -> int:
+    """What all pools may open at once, with one proxy worker more while another is replaced."""
     proxies = (settings.listen.workers + 1) * settings.database.pool_size
-    return max(CONNECTIONS_MIN, proxies + settings.worker.processes * WORKER_CONNECTIONS + COMMAND_CONNECTIONS)
+    return proxies + settings.worker.processes * WORKER_CONNECTIONS
 
 
 @dataclass(slots=True)
