@@ -236,7 +236,7 @@ class Queue(Section):
         default=268_435_456,
         ge=1024,
         le=1_099_511_627_776,
-        description="Copies of answers under way in one proxy process; beyond it an exchange is kept without content.",
+        description="Copies of answers under way in one proxy process; beyond it the question alone is kept.",
     )
 
 

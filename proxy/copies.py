@@ -2,7 +2,7 @@
 
 One answer by its own bound, all answers under way in this process together by another: many slow clients with long
 answers would fill the memory else. A copy beyond either is dropped at once, its bytes given back, and says why: then
-the exchange is kept without content, with that reason. The bytes on their way to the client are not touched.
+the exchange is kept without its answer, with that reason. The bytes on their way to the client are not touched.
 """
 
 from __future__ import annotations

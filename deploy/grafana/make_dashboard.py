@@ -267,7 +267,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Copies of answers under way",
                 "bytes",
-                "Held for capture; bounded by queue.copies_bytes_max. Refused ones are kept without content.",
+                "Held for capture; bounded by queue.copies_bytes_max. Of refused ones the question alone is kept.",
                 (
                     ("held", gauge("copies_bytes", "sum")),
                     ("refused: {{reason}}", rate("copies_refused_total", "reason")),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from inspect import isawaitable
@@ -159,13 +159,15 @@ class Workshop:
     def clock(self) -> datetime:
         return self.now
 
-    async def say(self, user: str, number: int, said: str, answer: str) -> None:
-        """Capture one exchange of the user's one session."""
+    async def say(
+        self, user: str, number: int, said: str, answer: str, changed: Mapping[str, Any] | None = None
+    ) -> None:
+        """Capture one exchange of the user's one session, with these members changed."""
         scope = Scope(self.store.tenant, user)
         chain_key = await self.keys.chain_key(scope.tenant)
         talk = Talk(user, f"session of {user}", (Exchange((), ""),))
         captured = captured_of(Next(talk, number, ({"role": "user", "content": said},), 1, answer), scope, chain_key)
-        captured = replace(captured, arrived_at=self.now, finished_at=self.now)
+        captured = replace(captured, arrived_at=self.now, finished_at=self.now, **(changed or {}))
         subject = await self.keys.subject_id(scope.tenant, user)
         binding = Binding(scope.tenant, subject, captured.exchange_id, "exchange")
         key = await self.keys.subject_key(scope.tenant, user)
@@ -278,6 +280,13 @@ async def test_a_question_that_is_held_back_is_not_handed_on_to_who_looks_outsid
         await workshop.say("ada", number, said, "Well then.")
     await workshop.work(Life(float("inf")), WritePath(parts))
     assert heard[0][0].startswith("Search the web") and not any(bad in turns for turns in heard) and len(heard) == 2
+
+
+async def test_what_was_asked_is_kept_where_no_copy_of_the_answer_was_held(workshop: Workshop) -> None:
+    await workshop.say("ada", 0, *SAID[0], {"status": "refused", "reason": "answer_too_large", "answer": {}})
+    await workshop.work(Life(float("inf")))
+    held = await left_of(workshop, "ada")
+    assert held["said"] == f"0|user|{SAID[0][0]}" and f"episodic|user|1|{SAID[0][0]}" in held["known"]
 
 
 async def test_what_was_forgotten_before_it_came_is_not_counted_as_stored(workshop: Workshop) -> None:
