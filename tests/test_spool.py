@@ -21,6 +21,7 @@ from memory.adapters.spool_format import DATA_AT, Header, decode_record, encode_
 from memory.errors import SpoolUnavailable
 from memory.ids import new_id
 from memory.ports import Entry
+from proxy.wiring.stores import open_spool
 
 MIB = 1 << 20
 GENERATION = 1
@@ -162,6 +163,24 @@ async def test_closing_with_delete_keeps_a_file_that_still_holds_something(tmp_p
     await spool.append(an_entry())
     await spool.close(delete=True)
     assert count(tmp_path) == 1
+
+
+async def test_what_ended_processes_leave_takes_no_more_room_than_it_holds(tmp_path: Path) -> None:
+    ended, killed, idle = (Spool(tmp_path / f"{number}.spool", MIB) for number in range(3))
+    entries = [an_entry(os.urandom(1000)) for _ in range(2)]
+    for spool, entry in zip((ended, killed), entries, strict=True):
+        await spool.append(entry)
+    await ended.close(delete=True)
+    kill_9(killed)
+    kill_9(idle)
+    own = open_spool(tmp_path, MIB)
+    assert own is not None
+    left = {path: path.stat().st_blocks * 512 for path in tmp_path.glob("*.spool") if path != own.path}
+    assert sorted(left) == [ended.path, killed.path] and max(left.values()) < 16_384
+    adopted, refused = adopt_orphans(tmp_path)
+    assert not refused and [(await all_of(spool))[0] for spool in adopted] == entries
+    for spool in (own, *adopted):
+        await spool.close()
 
 
 async def test_a_file_of_a_later_release_is_refused_and_left_alone(tmp_path: Path) -> None:

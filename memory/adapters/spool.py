@@ -11,14 +11,17 @@ acknowledged and is passed over; damage elsewhere is counted in `damage` and cos
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import fcntl
 import logging
 import mmap
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
@@ -43,6 +46,8 @@ log: Final = logging.getLogger(__name__)
 SUFFIX: Final = ".spool"
 _FLUSH_ITEMS_MAX: Final = 256
 _OPEN_TRIES: Final = 10
+_KEEP_SIZE: Final = 1  # linux/falloc.h
+_PUNCH_HOLE: Final = 2
 T = TypeVar("T")
 
 
@@ -102,11 +107,18 @@ class Spool:
         await self._in_thread(lambda: self._remove(count))
 
     async def close(self, *, delete: bool = False) -> None:
-        """Finish appends, give up the lock; with `delete` remove the file, if nothing is left in it."""
+        """Finish appends, give up the lock; with `delete` remove the file, or where anything is left in it give the
+        blocks behind that back to the disk.
+        """
         await self._appends.settled()
         if self._fd < 0:
             return
         await self._in_thread(lambda: self._close(delete))
+        self._thread.shutdown()
+
+    def let_go(self) -> None:
+        """`close` with `delete`, of one that was opened and used for nothing. Blocking."""
+        self._close(delete=True)
         self._thread.shutdown()
 
     # ------------------------------------------------------------ in the spool's thread
@@ -217,10 +229,14 @@ class Spool:
         os.pwrite(self._fd, self._header.encode(), self._header.slot_at())
 
     def _close(self, delete: bool) -> None:
-        if delete and not self._spans:
-            self.path.unlink(missing_ok=True)
-        os.close(self._fd)
-        self._fd = -1
+        try:
+            if delete and not self._spans:
+                self.path.unlink(missing_ok=True)
+            elif delete and not self.damage and self._broken is None:
+                _free(self._fd, self._end, self._bytes_max)
+        finally:
+            os.close(self._fd)
+            self._fd = -1
 
 
 class OrphanFinder:
@@ -254,6 +270,15 @@ def adopt_orphans(directory: Path) -> tuple[list[Spool], list[SpoolUnavailable]]
     return adopted, refused
 
 
+def tidy(directory: Path) -> None:
+    """Give back what the spools of dead processes do not need of the disk; an empty one goes. Blocking."""
+    for spool in adopt_orphans(directory)[0]:
+        if spool.damage:  # a header that was lost is there again: nobody else will see that
+            log.error("%s: %d damaged places; the records around them are kept", spool.path, spool.damage)
+        with suppress(OSError):  # whoever drains it meets that again
+            spool.let_go()
+
+
 def count(directory: Path) -> int:
     """Undrained records of all spools in a directory, whoever owns them; takes no lock. Blocking."""
     return sum(_count_file(path) for path in sorted(directory.glob(f"*{SUFFIX}")))
@@ -278,6 +303,15 @@ def _count_file(path: Path) -> int:
                     return found
     finally:
         os.close(fd)
+
+
+def _free(fd: int, start: int, end: int) -> None:
+    """Give the blocks of a part of a file back to the disk, where its system can; its length stays, for who counts what
+    is in it has it mapped. What is there reads as zeros.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        libc.fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(end - start))
 
 
 def _open_locked(path: Path, *, create: bool) -> int:

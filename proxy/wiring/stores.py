@@ -26,7 +26,7 @@ from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
 from memory.adapters.redis_rates import RedisRates
 from memory.adapters.served_model import can_be_loaded, files_to_begin_with
-from memory.adapters.spool import OrphanFinder, Spool
+from memory.adapters.spool import OrphanFinder, Spool, tidy
 from memory.config import Settings
 from memory.errors import ConfigInvalid, SpoolUnavailable
 from memory.ids import new_id
@@ -146,6 +146,7 @@ def open_spool(directory: Path, bytes_max: int) -> Spool | None:
     """This process's spool file; None, said in the log, where it cannot be used. Blocking."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tidy(directory)  # while the queue is away each process that ends would leave a whole one
         return Spool(directory / f"{new_id()}.spool", bytes_max)
     except (OSError, SpoolUnavailable) as fault:
         event(log, "no_spool", logging.ERROR, fault=str(fault))
