@@ -309,6 +309,7 @@ def test_the_connections_of_memory_workers_are_counted_as_they_open_them() -> No
     seen = replace(GOOD_POSTGRES, connections_max=40)
     (found,) = [one for one in check_stores.judged_postgres(seen, seen, settings) if one.what == "Postgres connections"]
     assert (found.level, found.found) == ("warn", "63 may be opened, max_connections is 40")
+    assert "max_prepared_statements" in found.mend
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,10 @@ def judged_postgres(app: Fitness, own: Fitness, settings: Settings) -> Findings:
         findings.append(Finding("warn", "Postgres durability", found, mend))
     wanted = pooled(settings) + CONNECTIONS_SPARE
     if wanted > app.connections_max:
-        mend = "lower database.pool_size, listen.workers or worker.processes, raise max_connections, or use PgBouncer"
+        mend = (
+            "lower database.pool_size, listen.workers or worker.processes, raise max_connections, or use PgBouncer "
+            "(1.21 or later, in transaction mode with max_prepared_statements)"
+        )
         found = f"{wanted} may be opened, max_connections is {app.connections_max}"
         findings.append(Finding("warn", "Postgres connections", found, mend))
     return findings

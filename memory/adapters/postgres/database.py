@@ -38,9 +38,9 @@ _LINK: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2, "TCP_US
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of a pool. `statement_cache` is 0 behind PgBouncer in transaction mode. `idle_in_transaction_ms`: the
-    server ends a writing transaction that hears nothing for so long. Its client is gone without a word then (power cut,
-    partition), and what it had locked would be locked for the two hours of TCP's keepalive.
+    """Limits of a pool. With a `statement_cache` of 0 nothing stays prepared. `idle_in_transaction_ms`: the server ends
+    a writing transaction that hears nothing for so long. Its client is gone without a word then (power cut, partition),
+    and what it had locked would be locked for the two hours of TCP's keepalive.
     """
 
     connections_max: int = 8
