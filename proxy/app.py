@@ -37,7 +37,14 @@ log = logging.getLogger("memory_proxy.http")
 CHAT_ROUTE: Final = "/v1/chat/completions"
 # Generation without memory: the salt and the `memory` object are handled, nothing is recalled or captured.
 GENERATION_ROUTES: Final = frozenset(
-    {"/v1/completions", "/v1/responses", "/v1/messages", "/v1/chat/completions/batch", "/invocations"}
+    {
+        "/v1/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/chat/completions/batch",
+        "/invocations",
+        "/inference/v1/generate",
+    }
 )
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ANYBODY: Final = Credential(UNKNOWN_TENANT)

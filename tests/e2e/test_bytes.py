@@ -81,7 +81,13 @@ def reply(*headers: bytes, status: int = 200) -> Pairs:
 
 
 MEMORY_TOO = b'{"model":"fake-model","prompt":"x","messages":[{"role":"user","content":"x"}],"memory":{"mode":"on"}}'
-SAME_ROUTE = ["/v1/chat/completion%73", "/v1/chat%2Fcompletions", "/%76%31/chat/completions?x=%2F", "/v1/%63ompletions"]
+SAME_ROUTE = [
+    "/v1/chat/completion%73",
+    "/v1/chat%2Fcompletions",
+    "/%76%31/chat/completions?x=%2F",
+    "/v1/%63ompletions",
+    "/inference/v1%2Fgenerate",
+]
 OTHER_ROUTE = [
     "/v1/chat/completion%2573",
     "//v1/chat/completions",
@@ -182,6 +188,7 @@ GENERATION = [
     ),
     Case("POST", "/invocations", [ID, JSON], b'{"x":1}', name="invocations"),
     Case("POST", "/v1/chat/completions/batch", [ID, JSON], b'{"x":1}', name="batch"),
+    Case("POST", "/inference/v1/generate", [ID, JSON], b'{"token_ids":[97],"sampling_params":{}}', name="token-in"),
     Case("POST", "/v1/chat/completions/render", [ID, JSON], b'{"x":1}', name="render"),
 ]
 
