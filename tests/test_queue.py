@@ -448,6 +448,10 @@ async def test_a_cluster_keeps_the_same_promises(valkey_cluster: str) -> None:
         "rediss://h/0?ssl=true",
         "redis://h/0?socket_timeout=long",
         "redis://h/0?protocol=9",
+        "redis://h/0?protocol=3",
+        "redis://h/0?decode_responses=true",
+        "unix:///run/v.sock?encoding=utf-16",
+        "redis://h/0?socket_timeout=0.5",
         "redis://:hunter2/b@h",
     ],
 )
@@ -455,3 +459,7 @@ def test_an_address_with_an_option_that_there_is_not_is_refused_before_anything_
     with pytest.raises(ConfigInvalid, match=r"redis.url or redis.cache_url cannot be used") as refused:
         RedisQueue(url, lanes=1, durability="fsync")
     assert "hunter2" not in str(refused.value)
+
+
+def test_an_address_may_say_what_holds_anyway() -> None:
+    RedisQueue("redis://h/0?protocol=2&socket_timeout=30&health_check_interval=10", lanes=1, durability="fsync")

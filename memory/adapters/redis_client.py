@@ -5,11 +5,12 @@ Refuses to retry by itself: what failed is said at once, and the caller has a sp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError
@@ -18,6 +19,10 @@ from memory.errors import ConfigInvalid, QueueUnavailable
 
 Client = Redis | RedisCluster
 _REASON_CHARS_MAX = 120
+_REPLIES = frozenset(
+    ("decode_responses", "encoding", "encoding_errors", "legacy_responses", "protocol", "retry_on_error")
+)
+"""Options that say what a reply looks like. One in the URL goes before ours."""
 
 
 def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connections_max: int = 64) -> Client:
@@ -27,7 +32,7 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
     must exceed the longest `block_ms` of a take by a second. RESP2, so that replies have one shape on every server.
     What a primary of before refuses, since it is a replica now, costs its connection: the address may lead elsewhere.
     More at once than `connections_max` wait for one of them, so long at most. Raises ConfigInvalid where the URL has an
-    option that there is not, or a value that is none.
+    option that there is not, a value that is none, or one that nothing here could be read with.
     """
     options: dict[str, Any] = {
         "protocol": 2,
@@ -37,6 +42,7 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
         "retry": Retry(NoBackoff(), 0),
     }
     try:
+        _refuse_ours(url, options)
         if cluster:
             return RedisCluster.from_url(url, **options)
         options["retry_on_error"] = [ReadOnlyError]  # no retry is left: closed, and raised
@@ -52,6 +58,16 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
             "redis.url or redis.cache_url cannot be used, for its port or the value of an option"
         ) from None
     return Redis.from_pool(pool)
+
+
+def _refuse_ours(url: str, options: Mapping[str, Any]) -> None:
+    said: Mapping[str, Any] = parse_url(url)
+    for name in sorted(_REPLIES & said.keys()):
+        if said[name] != options.get(name):
+            raise ConfigInvalid(f"redis.url or redis.cache_url cannot be used: its option {name} is not to be chosen")
+    if said.get("socket_timeout", options["socket_timeout"]) < options["socket_timeout"]:
+        least_s = options["socket_timeout"]
+        raise ConfigInvalid(f"redis.url or redis.cache_url cannot be used: its socket_timeout is below {least_s:g} s")
 
 
 async def leave_replica(client: Client, replies: Iterable[Any]) -> None:
