@@ -1,8 +1,8 @@
 """WebSockets for vLLM: the client's frames to the upstream and back, until either side ends.
 
 Text, binary, ping, pong and close (code and reason) go through as they are. A socket may last for days: it ends with
-the key that opened it, with code 1008 at both ends. A handshake that the upstream refuses is refused with its status
-and headers; no answer at all is UpstreamUnreachable.
+the key that opened it, with code 1008 at both ends, and with a client's message that is too long to be held (1009). A
+handshake that the upstream refuses is refused with its status and headers; no answer at all is UpstreamUnreachable.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _HANDSHAKE = frozenset(
 Ends = aiohttp.ClientWebSocketResponse[bool] | web.WebSocketResponse[bool]
 
 Closing = tuple[int, bytes]  # code and reason
+# A message is held until it is here as a whole. vLLM's own server refuses one of more than 16 MiB.
+MESSAGE_BYTES_MAX = 67_108_864
 # What lies in its buffer is read at the next turn of the event loop; this is for one that is late.
 LAST_WORDS_S = 1.0
 
@@ -54,7 +56,7 @@ async def tunnel(
         raise UpstreamUnreachable(f"vLLM refused the WebSocket ({type(exc).__name__})") from exc
     async with theirs:
         chosen = (theirs.protocol,) if theirs.protocol else ()
-        ours = web.WebSocketResponse(protocols=chosen, autoping=False, autoclose=False, max_msg_size=0)
+        ours = web.WebSocketResponse(protocols=chosen, autoping=False, autoclose=False, max_msg_size=MESSAGE_BYTES_MAX)
         try:
             await ours.prepare(request)
         except web.HTTPBadRequest as exc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from aiohttp import WSMsgType, web
 from yarl import URL
 
+from proxy.websocket import MESSAGE_BYTES_MAX
 from tests.e2e.conftest import Scripted
 from tests.service_fixture import Service
 
@@ -43,6 +45,20 @@ async def test_message_of_20_mb_comes_back(service: Service) -> None:
         data = bytes(20_000_000)
         await socket.send_bytes(data)
         assert await socket.receive_bytes(timeout=30) == data
+
+
+async def test_message_that_would_be_too_long_when_expanded_ends_its_socket(service: Service) -> None:
+    async with opened(service.url + REALTIME, max_msg_size=0, compress=15) as socket:
+        await socket.send_bytes(bytes(MESSAGE_BYTES_MAX + 1))
+        message = await socket.receive(timeout=30)
+        assert (message.type, message.data) == (WSMsgType.CLOSE, 1009)
+
+
+async def test_message_that_is_too_long_to_be_held_is_not_waited_for(service: Service) -> None:
+    async with opened(service.url + REALTIME, max_msg_size=0) as socket:
+        with contextlib.suppress(ConnectionError):  # it may hear of it while it sends
+            await socket.send_bytes(bytes(MESSAGE_BYTES_MAX + 1))
+        assert (await socket.receive(timeout=30)).type is not WSMsgType.BINARY
 
 
 async def test_ping_is_answered_with_its_payload(service: Service) -> None:
