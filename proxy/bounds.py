@@ -32,6 +32,11 @@ class UserLimits:
         self._under_way: dict[User, int] = {}
         self._sessions: OrderedDict[User, OrderedDict[UUID, float]] = OrderedDict()
 
+    @property
+    def counts_requests(self) -> bool:
+        """Whether it matters whose request it is."""
+        return self._limits.requests_per_user_max is not None
+
     @contextmanager
     def request(self, user: User) -> Iterator[None]:
         """One chat request of a user, while the body runs. Raises RateLimited."""

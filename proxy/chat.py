@@ -118,13 +118,13 @@ class ChatCompletions:
         """Identify, recall, assemble, forward, tee, capture."""
         body = await self.read(request)
         lap("read")
-        if self.is_plainly_off(request, body):
+        if not self._users.counts_requests and self.is_plainly_off(request, body):
             return await self.without_memory(request, body, "off")
         asked = await self.understand(request, body)
         lap("identify")
-        if asked.chat is None or asked.ask.mode == "off":
-            return await self.without_memory(request, await ours_taken_off(asked), "off")
         with self._users.request((asked.ask.scope.tenant, asked.ask.scope.user)):
+            if asked.chat is None or asked.ask.mode == "off":
+                return await self.without_memory(request, await ours_taken_off(asked), "off")
             return await self._with_memory(request, asked, asked.chat)
 
     async def _with_memory(self, request: web.Request, asked: Asked, chat: ChatRequest) -> web.StreamResponse:

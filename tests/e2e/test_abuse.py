@@ -208,17 +208,19 @@ def test_a_slow_but_honest_body_is_answered(bounded: Service) -> None:
         assert read_answer(sock, method="POST").status == 200
 
 
-def test_one_user_too_often_at_once_is_429_and_others_are_served(bounded: Service) -> None:
+@pytest.mark.parametrize("mode", [b"on", b"off"])
+def test_one_user_too_often_at_once_is_429_and_others_are_served(bounded: Service, mode: bytes) -> None:
     body = json.dumps(
         {"model": MODEL, "max_tokens": 4000, "stream": True, "messages": [{"role": "user", "content": "tell me"}]}
     ).encode()
     # Slow, since buffers may hold all of a fast answer that nobody reads: then it is over, and not at once.
     slow = (b"x-fake-token-ms", b"30")
-    raw = request_bytes("POST", CHAT, [JSON, slow, (b"X-Memory-User", b"greedy")], body)
+    greedy = [(b"X-Memory-User", b"greedy-" + mode), (b"X-Memory-Mode", mode)]
+    raw = request_bytes("POST", CHAT, [JSON, slow, *greedy], body)
     with connect(bounded.url) as sock:
         sock.sendall(raw)
         assert sock.recv(64).startswith(b"HTTP/1.1 200")
-        answer = send(bounded.url, "POST", CHAT, [JSON, (b"X-Memory-User", b"greedy")], BODY)
+        answer = send(bounded.url, "POST", CHAT, [JSON, *greedy], BODY)
         assert (answer.status, code_of(answer)) == (429, "rate_limited")
         assert dict((name.lower(), value) for name, value in answer.headers)[b"retry-after"] == b"1"
         assert well(bounded, "modest")
