@@ -476,7 +476,9 @@ class WritePath:
         """
         record = captured.retrieval if captured.retrieval and not captured.retrieval.apart else None
         tokens = {turn.chain: turn.token_count for turn in turns}
-        blocks = {one.chain: one for one in record.placed if not one.kept or one.chain in tokens} if record else {}
+        reads = captured.mode == "read"
+        placed = record.placed if record else ()
+        blocks = {one.chain: one for one in placed if reads or not one.kept or one.chain in tokens}
         position = {digest: index for index, digest in enumerate(captured.digests) if digest is not None}
         nodes = []
         for chain in dict.fromkeys((*tokens, *blocks)):

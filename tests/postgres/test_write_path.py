@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from inspect import isawaitable
@@ -31,8 +31,10 @@ from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.tokenizer import EstimatedTokens
 from memory.envelope import Binding, seal
+from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Captured, Scope, Turn, Vector
+from memory.model import Captured, Placed, Scope, Turn, Vector
+from memory.model import Entry as Placing
 from memory.ports import Entry
 from memory.telemetry import Metrics
 from memory.write.deliveries import Deliveries
@@ -40,9 +42,9 @@ from memory.write.facts import facts_of
 from memory.write.pipeline import WriteParts, WritePath
 from memory.write.redact import Redactor
 from memory.write.summarise import Summariser
-from memory.write.tombstones import digest
+from memory.write.tombstones import digest as tombstone
 from memory.write.worker import Stored
-from tests.postgres.seed import Stores, stores
+from tests.postgres.seed import Stores, digest, retrieval, stores
 from tests.postgres_fixture import DIM, TestDatabase
 from tests.valkey_fixture import ValkeyServer
 
@@ -159,15 +161,13 @@ class Workshop:
     def clock(self) -> datetime:
         return self.now
 
-    async def say(
-        self, user: str, number: int, said: str, answer: str, changed: Mapping[str, Any] | None = None
-    ) -> None:
+    async def say(self, user: str, number: int, said: str, answer: str, changed: dict[str, Any] | None = None) -> None:
         """Capture one exchange of the user's one session, with these members changed."""
         scope = Scope(self.store.tenant, user)
         chain_key = await self.keys.chain_key(scope.tenant)
         talk = Talk(user, f"session of {user}", (Exchange((), ""),))
         captured = captured_of(Next(talk, number, ({"role": "user", "content": said},), 1, answer), scope, chain_key)
-        captured = replace(captured, arrived_at=self.now, finished_at=self.now, **(changed or {}))
+        captured = replace(captured, **{"arrived_at": self.now, "finished_at": self.now, **(changed or {})})
         subject = await self.keys.subject_id(scope.tenant, user)
         binding = Binding(scope.tenant, subject, captured.exchange_id, "exchange")
         key = await self.keys.subject_key(scope.tenant, user)
@@ -291,7 +291,7 @@ async def test_what_was_asked_is_kept_where_no_copy_of_the_answer_was_held(works
 
 async def test_what_was_forgotten_before_it_came_is_not_counted_as_stored(workshop: Workshop) -> None:
     tenant = workshop.store.tenant
-    user = digest(await workshop.keys.content_key(tenant), "user", "ada")
+    user = tombstone(await workshop.keys.content_key(tenant), "user", "ada")
     await workshop.eyes.execute("INSERT INTO tombstones VALUES ($1, 'user', $2, $3)", tenant, user, NOW)
     await workshop.say("ada", 0, *SAID[0])
     await workshop.say("bob", 0, *SAID[0])
@@ -301,6 +301,20 @@ async def test_what_was_forgotten_before_it_came_is_not_counted_as_stored(worksh
     assert (await left_of(workshop, "ada"))["turns"] == "0" and (await left_of(workshop, "bob"))["turns"] == "2"
     assert counted("memory_proxy_turns_total") == 2
     assert counted("memory_proxy_memories_total", {"kind": "episodic"}) == 2
+
+
+async def test_what_stands_since_a_request_without_an_answer_is_stored_with_its_repeat_in_mode_read(
+    workshop: Workshop,
+) -> None:
+    await workshop.say("ada", 0, *SAID[0])
+    unanswered, repeated = new_id(), new_id()
+    block = Placed(2, digest("asked twice"), Placing("block", 3, (), "internal", unanswered), since=unanswered)
+    record = replace(retrieval(repeated).record, placed=(block,))
+    read = {"mode": "read", "status": "refused", "reason": "mode read", "request": b"", "answer": {}, "digests": ()}
+    await workshop.say("ada", 1, "", "", {**read, "retrieval": record})
+    await workshop.work(Life(float("inf")))
+    stands = "SELECT retrieval_id FROM ledger WHERE chain = $1 AND placed_sealed IS NOT NULL AND position = 2"
+    assert await workshop.eyes.fetchval(stands, block.chain) == record.retrieval_id
 
 
 @pytest.mark.parametrize("hours", [-1, -24 * 400, 24 * 4_000], ids=["an hour back", "a year back", "years ahead"])
