@@ -61,9 +61,15 @@ from proxy.wire.chat_request import ChatRequest, mentions_memory
 log = logging.getLogger("memory_proxy.chat")
 CREDENTIAL: Final = web.RequestKey("credential", Credential)
 USE: Final = web.RequestKey("use", asyncio.Task[None])
-# What vLLM says of a prompt that is too long, of one whose images make it so (older versions), and one that leaves
-# no room.
-_OVERFLOWS: Final = (b"maximum context length", b"maximum model length", b"max_tokens must be at least 1, got 0")
+# What vLLM says of a prompt that is too long (0.17 says it otherwise), of one whose images make it so (older versions),
+# and of one that leaves no room.
+_OVERFLOWS: Final = (
+    b"maximum context length",
+    b"model's context length is only",
+    b"maximum model length",
+    b"too long to fit into the model",
+    b"max_tokens must be at least 1, got 0",
+)
 # What a session's label may hold as it is; the rest is percent-encoded, as the request header wants it.
 _VISIBLE: Final = "!\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 

@@ -184,10 +184,18 @@ OVERFLOWS = [
     ("deflate", "Input length (8300) exceeds model's maximum context length (8192)."),
     ("identity", "The decoder prompt (length 8300) is longer than the maximum model length of 8192."),
     ("identity", "max_tokens must be at least 1, got 0."),
+    (
+        "identity",
+        "You passed 8193 input tokens and requested 0 output tokens. However, the model's context length is only 8192 "
+        "tokens, resulting in a maximum input length of 8192 tokens. Please reduce the length of the input prompt.",
+    ),
+    ("identity", "The prompt (total length 8300) is too long to fit into the model (context length 8192)."),
 ]
 
 
-@pytest.mark.parametrize(("encoding", "message"), OVERFLOWS, ids=["gzip", "deflate", "images", "no room"])
+@pytest.mark.parametrize(
+    ("encoding", "message"), OVERFLOWS, ids=["gzip", "deflate", "images", "no room", "0.17", "0.7"]
+)
 def test_a_prompt_that_our_block_made_too_long_is_sent_without_it_however_that_is_said(
     scripted: Scripted, user: str, encoding: str, message: str
 ) -> None:
