@@ -64,8 +64,9 @@ class Upstream:
         self._own_auth = f"Bearer {api_key}".encode() if api_key else None
         self._replace_auth = replace_auth
         self._base_path = URL(self.base).raw_path.rstrip("/")
-        itself = f"{URL(self.base).host_port_subcomponent}{self._base_path}".encode()
-        self._itself = re.compile(rb"https?://%b(?=/(?!/)|\?|$)" % re.escape(itself))  # behind // is another host
+        host = re.escape((URL(self.base).host_port_subcomponent or "").encode())
+        itself = b"(?:https?://%b)%b%b" % (host, b"?" if self._base_path else b"", re.escape(self._base_path.encode()))
+        self._itself = re.compile(rb"%b(?=/(?!/)|\?|$)" % itself)  # behind // is another host
         self._pool = Pool(URL(self.base), connect_timeout_s=connect_timeout_s, keepalive_s=keepalive_s)
         self._sockets = aiohttp.ClientSession(
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -132,7 +133,8 @@ class Upstream:
         return answer
 
     def _from_here(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
-        """A header of a redirect: where it leads to vLLM by the Host that we gave it, its client comes through here."""
+        """A header of a redirect: where it leads to vLLM by the Host that we gave it, or below the path that we put in
+        front, its client comes through here."""
         found = self._itself.match(value) if name.lower() == b"location" else None
         if found is None:
             return name, value

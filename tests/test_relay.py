@@ -43,7 +43,7 @@ def chunked(*pieces: bytes, ends: bool = True) -> bytes:
 
 @asynccontextmanager
 async def relayed(
-    speak: Speak, *, passed: bool, metrics: Metrics | None = None, facts: Facts | None = None
+    speak: Speak, *, passed: bool, metrics: Metrics | None = None, facts: Facts | None = None, base: str = ""
 ) -> AsyncIterator[tuple[int, list[Counted], Upstream]]:
     """A proxy of one step before an upstream that speaks: its port, its clients' transports, its pool."""
     counted: list[Counted] = []
@@ -66,7 +66,7 @@ async def relayed(
     async with await asyncio.start_server(upstream_speaks, "127.0.0.1", 0) as server:
         there = server.sockets[0].getsockname()[1]
         upstream = Upstream(
-            f"http://127.0.0.1:{there}", api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4
+            f"http://127.0.0.1:{there}{base}", api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4
         )
         app = web.Application()
         app.router.add_route("*", "/{tail:.*}", proxied)
@@ -270,6 +270,7 @@ async def test_of_a_client_that_leaves_it_is_said_what_had_come_for_it(passed: b
         (307, "http://{vllm}.elsewhere.example/", None),
         (307, "http://elsewhere.example/{vllm}/", None),
         (307, "/v1/models", None),
+        (307, "?a=b", None),
         (201, "http://{vllm}/v1/responses/1", None),
     ],
 )
@@ -291,3 +292,31 @@ async def test_a_redirect_of_vllm_to_itself_leads_through_the_proxy(
         writer.close()
     expected = leads_to.format(vllm=at) if told is None else told
     assert f"\r\nlocation: {expected}\r\n".encode() in head
+
+
+@pytest.mark.parametrize(
+    ("leads_to", "told"),
+    [
+        ("/gate/v1/models?a=b", "/v1/models?a=b"),
+        ("/gate", "/"),
+        ("http://{host}/gate/v1/models", "/v1/models"),
+        ("/gateway/v1", "/gateway/v1"),
+        ("/gate//elsewhere.example/", "/gate//elsewhere.example/"),
+        ("/login", "/login"),
+        ("?a=b", "?a=b"),
+    ],
+)
+async def test_a_redirect_below_the_path_of_the_upstream_leads_through_the_proxy(leads_to: str, told: str) -> None:
+    host = ""
+
+    async def redirects(writer: asyncio.StreamWriter) -> None:
+        where = leads_to.format(host=host).encode()
+        writer.write(b"HTTP/1.1 307 Else\r\nlocation: %b\r\nContent-Length: 0\r\n\r\n" % where)
+
+    async with relayed(redirects, passed=True, base="/gate") as (port, _, upstream), asyncio.timeout(10):
+        host = upstream.base.removeprefix("http://").removesuffix("/gate")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+    assert f"\r\nlocation: {told}\r\n".encode() in head
