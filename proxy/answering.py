@@ -40,6 +40,7 @@ FINAL_EVENT_HOLD_S: Final = 1.0
 _BROKEN_OFF: Final = frozenset({"abort", "error"})
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
+_FAULT_CHARS_MAX: Final = 128  # it names the answer's own coding
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +333,7 @@ async def _read_answer(
     try:
         return await off_loop(bytes_max if encoding else sum(map(len, chunks)), read), None
     except AnswerUnreadable as exc:
+        event(log, "answer_not_read", logging.WARNING, fault=str(exc)[:_FAULT_CHARS_MAX])
         return None, f"answer unreadable: {exc}"
     except Exception as fault:
         event(log, "answer_not_read", logging.ERROR, fault=type(fault).__name__)

@@ -196,6 +196,25 @@ async def test_an_answer_that_cannot_be_kept_arrives_whole_and_is_counted(speaks
     assert metrics.captures_lost._value.get() == 1
 
 
+@pytest.mark.parametrize("coding", [b"br", b"zstd"])
+async def test_an_answer_in_a_coding_that_is_not_read_says_so_in_the_log(
+    caplog: pytest.LogCaptureFixture, coding: bytes
+) -> None:
+    found: list[Outcome] = []
+
+    async def speaks(writer: asyncio.StreamWriter) -> None:
+        writer.write(WHOLE.replace(b"\r\n\r\n", b"\r\nContent-Encoding: " + coding + b"\r\n\r\n"))
+
+    async def keep(outcome: Outcome) -> None:
+        found.append(outcome)
+
+    async with kept(speaks, keep, Metrics()) as reader:
+        await reader.readuntil(b'{"choices":[]}')
+    assert [(one.status, one.answer) for one in found] == [("failed", None)]
+    (said,) = [record for record in caplog.records if record.getMessage() == "answer_not_read"]
+    assert coding.decode() in said.__dict__["fields"]["fault"]
+
+
 async def test_an_answer_that_cannot_be_read_arrives_whole_and_is_kept_without_content(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
