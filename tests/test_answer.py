@@ -136,6 +136,11 @@ def test_a_body_gives_the_same_answer_as_its_stream() -> None:
     assert parse_body(json.dumps(body).encode()) == assemble_stream(streamed)
 
 
+def test_a_body_may_begin_with_a_byte_order_mark_as_a_stream_may() -> None:
+    body = codecs.BOM_UTF8 + b'{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}'
+    assert only(parse_body(body)).content == "hi"
+
+
 def test_an_error_body_is_an_error() -> None:
     answer = parse_body(b'{"error":{"message":"too long","code":400}}')
     assert (answer.error, answer.complete) == ({"message": "too long", "code": 400}, False)

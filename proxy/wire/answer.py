@@ -182,7 +182,7 @@ def _add_by_the_rules(assembly: _Assembly, raw: bytes) -> None:
 
 def parse_body(raw: bytes) -> Answer:
     """Read an answer that is one JSON object: a chat completion or an error."""
-    body = _object_of(raw)
+    body = _object_of(raw.removeprefix(codecs.BOM_UTF8))
     assembly = _Assembly()
     if body is None:
         return assembly.answer(unreadable="not a JSON object")
