@@ -26,7 +26,7 @@ class Shared:
 
     def __init__(self, most: int, *, tenants: bool) -> None:
         self._most = most
-        self._free_for_all = most - (most // KEPT_FOR_OTHERS if tenants else 0)
+        self.free_for_all = most - (most // KEPT_FOR_OTHERS if tenants else 0)
         self._held: dict[UUID, int] = {}
         self.taken = 0
 
@@ -34,7 +34,7 @@ class Shared:
         """Whether so much more can be had; then it is taken."""
         held = self._held.get(tenant, 0) + amount
         left = self._most - self.taken
-        if amount > left or (self.taken + amount > self._free_for_all and held > left):
+        if amount > left or (self.taken + amount > self.free_for_all and held > left):
             return False
         self._held[tenant] = held
         self.taken += amount
@@ -57,7 +57,7 @@ class InFlight:
         self.requests = Shared(limits.requests_max, tenants=tenants)
         self.bytes = Shared(limits.bodies_bytes_max, tenants=tenants)
         # What would not fit beside nothing else is too large, and not too much just now.
-        self.body_bytes_max = min(limits.body_bytes_max, limits.bodies_bytes_max)
+        self.body_bytes_max = min(limits.body_bytes_max, self.bytes.free_for_all)
 
     def one(self, tenant: UUID) -> Body:
         """One more request, while the caller's `with` block runs. Raises RateLimited."""

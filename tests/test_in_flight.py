@@ -51,6 +51,14 @@ def test_a_body_that_fits_beside_nothing_is_too_large_and_not_too_much() -> None
         body.hold(2049)
 
 
+def test_a_body_that_one_tenant_can_never_have_is_too_large_and_not_too_much() -> None:
+    gate = InFlight(Limits(bodies_bytes_max=16 * 1024, body_bytes_max=16 * 1024), tenants=True)
+    with gate.one(HERE) as body, pytest.raises(TooLarge):
+        for _ in range(15):
+            body.hold(1024)
+    assert body.bytes_max == 14 * 1024
+
+
 def test_one_tenant_leaves_places_and_bytes_for_others_however_much_it_has() -> None:
     gate = InFlight(Limits(requests_max=16, bodies_bytes_max=16 * 1024, body_bytes_max=16 * 1024), tenants=True)
     with ExitStack() as held:
