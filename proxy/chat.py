@@ -211,6 +211,8 @@ class ChatCompletions:
         named = {member.key: member.value for member in chat.root.members}
         openai_user = openai_user_of(named) if self._parts.settings.identity.from_openai_user else None
         ask = mode_within(identify(request.raw_headers, chat.memory, openai_user, credential, now), credential)
+        if chat.brings_tokens and ask.inserts:
+            ask = replace(ask, mode="write" if ask.captures else "off", outside=False)
         require(self._parts.outside, ask, credential)
         salt = tenant_salt(salt_key, chat.cache_salt) if self._parts.salted else None
         exchange_id = new_id()

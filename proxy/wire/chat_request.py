@@ -126,6 +126,12 @@ class ChatRequest:
         return self._integer("truncate_prompt_tokens")
 
     @property
+    def brings_tokens(self) -> bool:
+        """Whether vLLM takes the prompt from token ids (of another that has prefilled it) and not from the messages."""
+        given = self._value("kv_transfer_params")
+        return isinstance(given, dict) and bool(given.get("prompt_token_ids"))
+
+    @property
     def tools(self) -> Member | None:
         """The `tools` member with its place, when it is a list."""
         member = self.root.last("tools")

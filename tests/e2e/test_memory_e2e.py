@@ -53,6 +53,16 @@ def test_fact_of_one_conversation_stands_before_the_question_of_another(
     assert 0 < tokens <= 1000
 
 
+@pytest.mark.parametrize("mode", ["on", "read"])
+def test_a_prompt_that_comes_as_tokens_is_given_no_memory_and_the_head_says_so(
+    service: Service, upstream: str, user: str, mode: str
+) -> None:
+    for given, verdict in (({"prompt_token_ids": [1, 2, 3]}, "off"), ({"do_remote_decode": True}, "empty")):
+        asked = ask(service, QUESTION, user, body={"kv_transfer_params": given}, mode=mode)
+        assert (asked.verdict, asked.memory("capture") != "off") == (verdict, mode == "on")
+        assert sent(upstream) == [turn("user", QUESTION)]
+
+
 def test_retrieval_says_what_was_given(service: Service, user: str) -> None:
     tell(service, FACT, user)
     asked = ask(service, QUESTION, user)
