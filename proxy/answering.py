@@ -148,7 +148,7 @@ class Answering:
                 if refused(answer.status, _plain(text, answer.header(b"content-encoding") or "")):
                     return Outcome(web.StreamResponse(), answer.status, withdrawn=True)
                 return await self._short(request, answer, head, text)
-            if answer.status >= 400:
+            if answer.status >= 300:
                 _say_nothing_is_kept(head)
                 note(capture="off")
                 return await self._carry(request, answer, head, None, None)
@@ -296,7 +296,7 @@ class Answering:
 
 
 def _say_nothing_is_kept(head: CIMultiDict[str]) -> None:
-    """Of an error answer there will be no exchange and no record to ask for."""
+    """Of an error answer and a redirect there will be no exchange and no record to ask for."""
     head["X-Memory-Capture"] = "off"
     head.popall("X-Memory-Retrieval", None)
 

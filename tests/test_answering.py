@@ -196,6 +196,22 @@ async def test_an_answer_that_cannot_be_kept_arrives_whole_and_is_counted(speaks
     assert metrics.captures_lost._value.get() == 1
 
 
+async def test_a_redirect_answers_nothing_and_is_not_kept() -> None:
+    found: list[Outcome] = []
+
+    async def speaks(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 307 Else\r\nLocation: http://login.example/\r\nContent-Length: 2\r\n\r\nno")
+
+    async def keep(outcome: Outcome) -> None:
+        found.append(outcome)
+
+    async with kept(speaks, keep, Metrics()) as reader:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(2) == b"no"
+    assert b"\r\nX-Memory-Capture: off\r\n" in head
+    assert not found
+
+
 @pytest.mark.parametrize("coding", [b"br", b"zstd"])
 async def test_an_answer_in_a_coding_that_is_not_read_says_so_in_the_log(
     caplog: pytest.LogCaptureFixture, coding: bytes
