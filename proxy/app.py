@@ -46,6 +46,7 @@ GENERATION_ROUTES: Final = frozenset(
         "/inference/v1/generate",
     }
 )
+_LATER: Final = "/v1/responses/"  # an answer made in the background is fetched by its id
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ANYBODY: Final = Credential(UNKNOWN_TENANT)
 """Who asks what a browser asks before it sends a key: whether it may. vLLM answers that without one, too."""
@@ -128,7 +129,8 @@ class Front:
         if credential.limits.models is not None and request.body_exists:
             body = await read_body(request)
             require_model(credential, await off_loop(len(body), partial(model_in, body)))
-        with spent_by_size(self._use if request.body_exists else None, request, credential):
+        counted = request.body_exists or request.path.startswith(_LATER)
+        with spent_by_size(self._use if counted else None, request, credential):
             return await pass_through(request, self._upstream, self._metrics, body=body)
 
     async def _tunnel(self, request: web.Request) -> web.StreamResponse:

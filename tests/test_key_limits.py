@@ -6,18 +6,27 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 from uuid import UUID, uuid4
 
+import aiohttp
 import pytest
+from aiohttp import web
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory.adapters.redis_rates import RedisRates
+from memory.config_sections import Limits
 from memory.errors import CapabilityMissing, QueueUnavailable, RateLimited
+from memory.telemetry import Metrics
 from policies.key_limits import KeyLimits, LimitsInvalid, limits_of, narrower
-from policies.rate import WINDOW_S, admits, retry_after_s
+from policies.rate import WINDOW_S, Used, admits, retry_after_s
+from proxy.app import Front, build_app
 from proxy.identity import Credential
+from proxy.in_flight import InFlight
 from proxy.limits import KeyUse, require_model
+from proxy.passages import Passages
+from proxy.relay import Upstream
 from tests.valkey_fixture import ValkeyServer
 
 NOON = datetime(2026, 11, 21, 12, 0, 5, tzinfo=UTC)
@@ -254,3 +263,63 @@ async def test_a_clock_that_was_turned_back_keeps_nobody_out(rates: RedisRates) 
         await use.admit(credential)
     clock.now -= timedelta(days=1)
     await use.admit(credential)
+
+
+# ---------------------------------------------------------------- what passes unread
+
+
+class Told:
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+
+    async def take(self, key_id: UUID, now: datetime, limits: KeyLimits) -> Used:
+        return Used(True, 0, 0, self.tokens)
+
+    async def spend(self, key_id: UUID, process: UUID, now: datetime, tokens: int) -> None:
+        self.tokens = tokens
+
+
+class Opens:
+    """A door that lets everybody in, with a day's tokens."""
+
+    def __init__(self) -> None:
+        self._credential = of(KeyLimits(tokens_per_day=1_000_000))
+
+    def admit(self, request: web.Request) -> Credential:
+        return self._credential
+
+
+@pytest.mark.parametrize(("path", "counted"), [("/v1/responses/resp_1", True), ("/v1/models", False)])
+async def test_a_response_that_is_fetched_later_is_counted(path: str, counted: bool) -> None:
+    async def speaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 40000\r\n\r\n" + b"x" * 40_000)
+        writer.close()
+
+    told, metrics, unused = Told(), Metrics(), cast(Any, None)
+    async with await asyncio.start_server(speaks, "127.0.0.1", 0) as server:
+        there = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        upstream = Upstream(there, api_key=None, replace_auth=True, connect_timeout_s=5, keepalive_s=4)
+        front = Front(
+            door=Opens(),
+            chat=unused,
+            generation=unused,
+            upstream=upstream,
+            metrics=metrics,
+            use=KeyUse(told),
+            journal=unused,
+            in_flight=InFlight(Limits()),
+            passages=Passages(metrics, None),
+        )
+        runner = web.AppRunner(build_app(front, lambda app: None))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}{path}"
+        async with aiohttp.ClientSession() as http, http.get(url) as answer:
+            assert len(await answer.read()) == 40_000
+        await asyncio.sleep(0.1)
+        await runner.cleanup()
+        await upstream.close()
+    assert (told.tokens >= 10_000) == counted
