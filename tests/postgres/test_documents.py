@@ -494,6 +494,32 @@ async def test_a_chunk_that_a_person_hid_stays_hidden_when_the_document_comes_ag
     assert await shelf.recalled() == {BERTH.strip(), CRANE.strip()}
 
 
+async def test_a_chunk_that_a_person_hid_stays_hidden_over_versions_that_lack_it(shelf: Shelf) -> None:
+    document_id = await shelf.put(PIRAN, BERTH, CRANE)
+    piran, berth, _ = await shelf.chunks(document_id)
+    await shelf.memories.delete_memory(shelf.scope, piran.memory_id, datetime.now(UTC))
+    await shelf.put(CRANE)
+    await shelf.put(CRANE, "A line more.")
+    await shelf.put(PIRAN, BERTH, CRANE)
+    assert await shelf.recalled() == {BERTH.strip(), CRANE.strip()}
+    now = datetime.now(UTC)
+    await shelf.memories.undelete_memory(shelf.scope, piran.memory_id, now)
+    for texts in ((CRANE,), (PIRAN, CRANE)):
+        await shelf.put(*texts)
+    assert await shelf.recalled() == {PIRAN.strip(), CRANE.strip()}, "what was shown again is a chunk like any other"
+    assert (await shelf.chunks(document_id))[0].memory_id == piran.memory_id != berth.memory_id
+
+
+async def test_a_chunk_that_a_run_hid_and_then_a_person_stays_hidden(shelf: Shelf) -> None:
+    document_id = await shelf.put(PIRAN)
+    (chunk,) = await shelf.chunks(document_id)
+    shelf.postgres.psql("UPDATE memories SET deleted_at = now(), pruned_at = now(), pruned_reason = 'never used'")
+    await shelf.memories.undelete_memory(shelf.scope, chunk.memory_id, datetime.now(UTC))
+    await shelf.memories.delete_memory(shelf.scope, chunk.memory_id, datetime.now(UTC) + timedelta(seconds=1))
+    await shelf.put(PIRAN)
+    assert await shelf.recalled() == set()
+
+
 async def test_what_is_kept_for_one_conversation_is_recalled_in_no_other(shelf: Shelf) -> None:
     ours, theirs = await shelf.session("ours"), await shelf.session("theirs")
     await shelf.put(PIRAN, only_for="ours")

@@ -170,7 +170,7 @@ class _Storing:
         await self._add(new)
         gone = await self._hide(sorted(set(stood) - set(ids)))
         await self._seal_earlier(ids, was, told=gone)
-        back = [one for one, row in known.items() if row["deleted_at"] and (one not in stood or row["pruned_at"])]
+        back = [one for one, row in known.items() if _comes_back(row, in_document=one in stood)]
         await self._show(sorted(back))
         await tx.run("drop_document_chunks", place.tenant, staged.document_id)
         await tx.run_many("add_document_chunk", (self._chunk_row(ordinal, one) for ordinal, one in enumerate(chunks)))
@@ -203,10 +203,14 @@ class _Storing:
         await tx.run_many("add_derivation", edges)
 
     async def _hide(self, gone: Sequence[UUID]) -> list[UUID]:
-        """Chunks that the document does not have any more; those that are hidden already stay so since then."""
+        """Chunks that the document does not have any more; those that are hidden already stay so since then, and what
+        somebody hid is known from what this hides.
+        """
         tx, place = self._tx, self._place
         known = await tx.fetch("memories_known", place.tenant, list(gone))
         shown = [row["memory_id"] for row in known if row["deleted_at"] is None]
+        await tx.run("keep_hidden", place.tenant, [row["memory_id"] for row in known if row["deleted_at"]])
+        await tx.run("unprune_memories", place.tenant, shown)
         await tx.run_many("hide_memory", ((place.tenant, one, place.now, self._version) for one in shown))
         await announce_events(tx, place, "deleted", shown)
         return shown
@@ -227,6 +231,13 @@ class _Storing:
     def _chunk_row(self, ordinal: int, one: StoredChunk) -> tuple[Any, ...]:
         place, where = self._place, (one.start, one.end, one.page, one.page_to)
         return (place.tenant, self._staged.document_id, ordinal, place.scope_id, one.memory.memory_id, *where)
+
+
+def _comes_back(row: Any, *, in_document: bool) -> bool:
+    """Whether a chunk of the new version is shown again: a run hid it, or a version that lacks it, and nobody else."""
+    if row["deleted_at"] is None:
+        return False
+    return row["pruned_at"] == row["deleted_at"] if row["pruned_at"] else not in_document
 
 
 async def _stage(tx: Transaction, place: Place, upload: Upload, may: Callable[[Sensitivity], None]) -> UUID:

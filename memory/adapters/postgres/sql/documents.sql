@@ -191,12 +191,21 @@ SET collection = $3
 WHERE tenant_id = $1 AND memory_id = ANY ($2);
 
 -- name: unprune_memories
--- These were hidden by us, and are shown again.
+-- These were not hidden by a run, or are shown again.
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: memories_pkey. Rows: none.
 UPDATE memories
 SET pruned_at = NULL, pruned_reason = NULL
 WHERE tenant_id = $1 AND memory_id = ANY ($2);
+
+-- name: keep_hidden
+-- Those of these hidden memories that no run hid were hidden by somebody: "pruned" at another moment than they were hidden
+-- says so where the document says nothing of them any more.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: memories_pkey. Rows: none.
+UPDATE memories
+SET pruned_at = created_at, pruned_reason = NULL
+WHERE tenant_id = $1 AND memory_id = ANY ($2) AND pruned_at IS DISTINCT FROM deleted_at;
 
 -- name: lock_document
 -- A document, locked to the end of the transaction.
