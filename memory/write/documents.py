@@ -182,11 +182,10 @@ class Documents:
         now = parts.clock()
         chunks = []
         for one in cut.chunks:
-            if one.memory.memory_id in known:
-                chunks.append(one)
-                continue
-            twin = done[one.memory.content]
-            born = replace(one.memory, windows=twin.windows, vectors=twin.vectors)
+            born = one.memory
+            if born.memory_id not in known:
+                twin = done[born.content]
+                born = replace(born, windows=twin.windows, vectors=twin.vectors)
             chunks.append(replace(one, memory=ending([born], now, parts.lives)[0]))
         return replace(cut, chunks=tuple(chunks))
 

@@ -597,6 +597,17 @@ async def test_what_was_hidden_for_want_of_use_is_shown_when_it_comes_again(shel
     assert (await shelf.chunks(document_id))[0].hidden == ""
 
 
+async def test_a_chunk_that_is_uploaded_again_lives_anew(shelf: Shelf) -> None:
+    parts, days = shelf.documents._parts, timedelta(days=1)
+    for after in (0, 9):
+        shelf.documents._parts = replace(parts, lives={"document": 10.0}, clock=lambda at=T0 + after * days: at)
+        document_id = await shelf.put(PIRAN)
+    (chunk,) = await shelf.chunks(document_id)
+    memory = await shelf.memories.memory(shelf.scope, chunk.memory_id, now=T0 + 11 * days)
+    assert (memory.expires_at, memory.version) == (T0 + 19 * days, 1)
+    assert len((await shelf.memories.memories(shelf.scope, limit=9, now=T0 + 11 * days)).rows) == 1
+
+
 async def test_renewing_a_lease_says_when_the_upload_is_gone(shelf: Shelf) -> None:
     document_id = await shelf.stage(PIRAN)
     due = await shelf.store.take(LEASE_S)

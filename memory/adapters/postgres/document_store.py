@@ -172,6 +172,7 @@ class _Storing:
         await self._seal_earlier(ids, was, told=gone)
         back = [one for one, row in known.items() if _comes_back(row, in_document=one in stood)]
         await self._show(sorted(back))
+        await self._renew([one for one in chunks if one.memory.memory_id in known])
         await tx.run("drop_document_chunks", place.tenant, staged.document_id)
         await tx.run_many("add_document_chunk", (self._chunk_row(ordinal, one) for ordinal, one in enumerate(chunks)))
         moved = bool(new or gone or back) or ids != stood or not before
@@ -227,6 +228,13 @@ class _Storing:
         await tx.run("unprune_memories", place.tenant, list(back))
         await tx.run_many("hide_memory", ((place.tenant, one, None, self._version) for one in back))
         await announce_events(tx, place, "restored", back)
+
+    async def _renew(self, again: Sequence[StoredChunk]) -> None:
+        """What is given again lives anew, as a fact that is said again does."""
+        end = next((one.memory.expires_at for one in again), None)
+        if end is not None:
+            ids = [one.memory.memory_id for one in again]
+            await self._tx.run("renew_chunks", self._place.tenant, ids, end, self._version)
 
     def _chunk_row(self, ordinal: int, one: StoredChunk) -> tuple[Any, ...]:
         place, where = self._place, (one.start, one.end, one.page, one.page_to)

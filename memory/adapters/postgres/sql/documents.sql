@@ -207,6 +207,19 @@ UPDATE memories
 SET pruned_at = created_at, pruned_reason = NULL
 WHERE tenant_id = $1 AND memory_id = ANY ($2) AND pruned_at IS DISTINCT FROM deleted_at;
 
+-- name: renew_chunks
+-- Those of these memories that would end before a moment end then.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 expires_at timestamptz, $4 changed_version int8
+-- Uses: memory_versions_current, memories_pkey. Rows: none.
+WITH renewed AS (
+    UPDATE memory_versions
+    SET expires_at = $3
+    WHERE tenant_id = $1 AND memory_id = ANY ($2) AND recorded_to IS NULL AND expires_at < $3
+    RETURNING memory_id)
+UPDATE memories
+SET changed_version = $4
+WHERE tenant_id = $1 AND memory_id IN (SELECT memory_id FROM renewed);
+
 -- name: lock_document
 -- A document, locked to the end of the transaction.
 -- $1 tenant uuid, $2 scope_id int8, $3 document_id uuid
