@@ -85,6 +85,20 @@ async def test_a_page_takes_no_files_place_whatever_that_is_called(shelf: Shelf)
     assert any("wrote beside it" in one.content and not one.hidden for one in await shelf.chunks(own))
 
 
+async def test_a_page_takes_no_place_of_a_file_that_waits(shelf: Shelf) -> None:
+    """Where the document is a page still, and becomes the file that somebody has just sent for it."""
+    await kept(shelf, page())
+    own = await shelf.stage("What the user saved of it and wrote beside it.", name=URL)
+    await keeps(shelf).keep(shelf.scope, "worker", [page("Another text of the page.")], T0 + timedelta(days=1))
+    for _ in range(2):
+        assert await shelf.work() is not None
+    file = await shelf.document(own)
+    assert (file.upload.status, file.facts.integrity) == ("done", "user")
+    assert any("wrote beside it" in one.content for one in await shelf.chunks(own))
+    listed = (await shelf.records.documents(shelf.scope, limit=9)).rows
+    assert {one.name for one in listed} == {URL, f"{URL} (web)"}
+
+
 async def test_a_secret_in_a_url_and_a_long_one_are_no_names(shelf: Shelf) -> None:
     (document_id,) = await kept(shelf, page(url="https://example.org/?password=hunter2"))
     assert (await shelf.document(document_id)).name == "https://example.org/?password=[redacted]"

@@ -275,7 +275,8 @@ async def _stage(tx: Transaction, place: Place, upload: Upload, may: Callable[[S
     await tx.run("drop_ended_uploads", place.tenant, document_id)
     older = await tx.fetch("end_open_uploads", place.tenant, document_id, SUPERSEDED, place.now)
     if document_id != new:
-        if facts.integrity == Integrity.WEB.value != known["integrity"]:
+        given = any(row["integrity"] != Integrity.WEB.value for row in (known, *older))
+        if facts.integrity == Integrity.WEB.value and given:
             raise Conflict("a file that somebody gave has this name", param="name")
         may(derived_sensitivity(Sensitivity(row["sensitivity"]) for row in (known, *older)))
     await tx.run("drop_document_due", place.tenant, [row["upload_id"] for row in older])

@@ -25,11 +25,11 @@ RETURNING d.document_id, d.sensitivity, d.integrity;
 -- name: end_open_uploads
 -- Uploads of a document that are not stored yet are not stored any more, and why.
 -- $1 tenant uuid, $2 document_id uuid, $3 reason text, $4 now timestamptz
--- Uses: document_uploads_of_document. Rows: upload_id, sensitivity.
+-- Uses: document_uploads_of_document. Rows: upload_id, sensitivity, integrity.
 UPDATE document_uploads
 SET status = 'failed', reason = $3, sealed = NULL, finished_at = $4
 WHERE tenant_id = $1 AND document_id = $2 AND sealed IS NOT NULL
-RETURNING upload_id, sensitivity;
+RETURNING upload_id, sensitivity, integrity;
 
 -- name: drop_ended_uploads
 -- Uploads of a document that have ended: the next one is what is asked for from now on.
