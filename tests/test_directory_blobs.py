@@ -353,3 +353,14 @@ async def test_bytes_under_a_former_key_are_sealed_anew_when_they_come_again(tmp
     assert not (await kept(blobs, WORDS)).fresh
     assert await blobs.key_of(OWNER, name) == KEY.key_id
     assert await read(blobs, name) == WORDS
+
+
+async def test_a_file_that_was_cut_off_is_mended_when_its_bytes_come_again(tmp_path: Path) -> None:
+    blobs = DirectoryBlobs(tmp_path)
+    name = (await kept(blobs, WORDS)).name
+    (lies,) = files(tmp_path)
+    os.truncate(lies, lies.stat().st_size - 3)
+    with pytest.raises(EnvelopeUnreadable):
+        await read(blobs, name)
+    assert not (await kept(blobs, WORDS)).fresh
+    assert await read(blobs, name) == WORDS

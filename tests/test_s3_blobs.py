@@ -73,6 +73,18 @@ async def test_equal_bytes_are_one_object_and_are_written_anew_under_another_key
     assert len(await blobs.owners()) == 1
 
 
+async def test_an_object_that_was_cut_off_is_mended_when_its_bytes_come_again(blobs: S3Blobs) -> None:
+    under = key()
+    name = await kept(blobs, under, b"the same")
+    path = blobs._path(OWNER, name)
+    said = blobs._s3.head_object(Bucket=blobs._bucket, Key=path)["Metadata"]
+    blobs._s3.put_object(Bucket=blobs._bucket, Key=path, Body=blobs._get(path, 0, 90), Metadata=said)
+    with pytest.raises(EnvelopeUnreadable):
+        await read(blobs, under, name)
+    await kept(blobs, under, b"the same")
+    assert await read(blobs, under, name) == b"the same"
+
+
 async def test_what_nothing_names_is_marked_and_goes_after_the_grace(blobs: S3Blobs) -> None:
     under, now = key(), datetime.now(UTC)
     named, unnamed = await kept(blobs, under, b"named"), await kept(blobs, under, b"unnamed")

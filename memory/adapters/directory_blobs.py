@@ -106,7 +106,7 @@ class DirectoryBlobs:
             (home / _MARKS / name).unlink(missing_ok=True)
             target = home / name[:2] / name
             was_there = target.exists()
-            if was_there and _sealed_under(target, key_id):
+            if was_there and _sealed_under(target, key_id) and target.stat().st_size == part.stat().st_size:
                 part.unlink()
                 return False
             _made(home, name[:2])

@@ -75,7 +75,7 @@ class S3Blobs:
 
     async def has(self, owner: Owner, name: str) -> bool:
         """As in the seam."""
-        return await asyncio.to_thread(self._sealed_under, self._path(owner, name)) is not None
+        return await asyncio.to_thread(self._held, self._path(owner, name)) is not None
 
     async def owners(self) -> list[Owner]:
         """As in the seam."""
@@ -119,9 +119,9 @@ class S3Blobs:
     def place(self, owner: Owner, name: str, part: Path, key_id: UUID) -> bool:
         """Bring a written part under its name and take off its mark; False where that is there under this key."""
         path = self._path(owner, name)
-        held = self._sealed_under(path)
+        held = self._held(path)
         with _told():
-            if held != str(key_id):
+            if held != (str(key_id), part.stat().st_size):
                 self._s3.upload_file(str(part), self._bucket, path, ExtraArgs={"Metadata": {_KEY: str(key_id)}})
             self._s3.delete_object(Bucket=self._bucket, Key=self._mark(owner, name))
         part.unlink()
@@ -138,14 +138,16 @@ class S3Blobs:
     def _home(self, owner: Owner) -> str:
         return f"{self._prefix}/{owner.tenant_id.hex}/{owner.subject_id.hex}/{owner.scope_id}/".lstrip("/")
 
-    def _sealed_under(self, path: str) -> str | None:
-        """The id of the key that an object is sealed under, "" where it does not say; None: it is not there."""
+    def _held(self, path: str) -> tuple[str, int] | None:
+        """The id of the key that an object is sealed under, "" where it does not say, and its size; None: it is not
+        there.
+        """
         try:
             with _told():
                 found = self._s3.head_object(Bucket=self._bucket, Key=path)
         except NotFound:
             return None
-        return str(found["Metadata"].get(_KEY, ""))
+        return str(found["Metadata"].get(_KEY, "")), int(found["ContentLength"])
 
     def _get(self, path: str, at: int, count: int) -> bytes:
         with _told():
