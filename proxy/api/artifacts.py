@@ -290,7 +290,10 @@ class ArtifactCalls:
         return media_type
 
     def _name(self, caller: Caller, name: str) -> str:
-        return caller.credential.hide(storable(name.rpartition("/")[2].rpartition("\\")[2])[:255])
+        last = storable(name.rpartition("/")[2].rpartition("\\")[2])[:255]
+        if name and not last:
+            raise Unprocessable("the name ends where a directory does: say what the file is called", param="name")
+        return caller.credential.hide(last)
 
     def _excerpt(self, passing: Passing, declared: str) -> str:
         """Words of a file, if a prompt may have them: what addresses the model is left out."""

@@ -232,6 +232,17 @@ def test_what_cannot_be_kept_is_refused_and_nothing_of_it_stays(
     assert call(service, user, "GET")["data"] == [] and len(files(service)) == before
 
 
+@pytest.mark.parametrize("fields", [{}, {"name": "logs\\"}], ids=["of the file", "as asked"])
+def test_a_name_that_is_a_directorys_is_refused(service: Service, user: str, fields: dict[str, str]) -> None:
+    error = send(service, user, LOG, "dir/", **fields)["error"]
+    assert (error["code"], error["param"]) == ("unprocessable", "name")
+    assert call(service, user, "GET")["data"] == []
+    assert send(service, user, LOG, "dir/build.log", **{k: v + "run.log" for k, v in fields.items()})["name"] in (
+        "build.log",
+        "run.log",
+    )
+
+
 def test_an_upload_that_is_cut_off_leaves_nothing(service: Service, user: str) -> None:
     before = len(files(service))
     body, kind = form(LOG * 20, "big.log", "text/plain")
