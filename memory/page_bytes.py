@@ -19,6 +19,7 @@ _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _META: Final = re.compile(rb"""<meta[^>]{0,400}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{2,40})""", re.IGNORECASE)
+_XML: Final = re.compile(rb"""\s*<\?xml[^>]{0,400}?encoding\s*=\s*["']([A-Za-z0-9_:.-]{2,40})""")
 _NOT_ASCII: Final = re.compile("[^\x00-\x7f]")
 _META_BYTES_READ: Final = 4_096
 # By Python's names. As the WHATWG reads them, latin-1 and ASCII mean windows-1252, gb2312 means gb18030.
@@ -50,7 +51,8 @@ def decoded(raw: bytes, said: str) -> str:
     for mark, name in _BYTE_ORDER_MARKS:
         if raw.startswith(mark):
             return raw[len(mark) :].decode(name, "replace")
-    found = _META.search(raw[:_META_BYTES_READ])
+    head = raw[:_META_BYTES_READ]
+    found = _META.search(head) or _XML.match(head)
     names = [known for name in (said, found[1].decode("ascii") if found else "") if (known := _known(name))]
     stateful = next((name for name in names if name.startswith(("utf-16", "iso2022"))), None)
     if stateful is not None and _fits(raw, stateful):  # these are valid UTF-8 too, and mean something else

@@ -90,6 +90,7 @@ def test_a_page_without_prose_gives_its_short_lines_and_a_list_of_links_nothing(
         ("grüße".encode("latin-1"), "no-such-charset"),
         ("grüße".encode("latin-1"), "rot13"),
         (b"<meta charset=windows-1252>" + "grüße".encode("cp1252"), ""),
+        (b'<?xml version="1.0" encoding="iso-8859-2"?>\n<html><body>' + "grüße".encode("iso-8859-2"), ""),
         ("grüße".encode("utf-16"), ""),
         ("grüße".encode("utf-16-le"), "utf-16"),
         ("\ufeffgrüße".encode(), "latin-1"),
@@ -106,6 +107,11 @@ def test_a_charset_is_believed_after_the_bytes(raw: bytes, charset: str) -> None
 )  # fmt: skip
 def test_other_charsets_are_read(text: str, name: str) -> None:
     assert said(text.encode(name), name) == text
+
+
+def test_a_page_of_xml_is_read_as_its_declaration_says() -> None:
+    page = '<?xml version="1.0" encoding="windows-1251"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><body>Привет, мир'
+    assert said(page.encode("cp1251")) == "Привет, мир"
 
 
 def test_utf_7_is_no_charset() -> None:
