@@ -65,6 +65,11 @@ def test_a_sound_file_of_each_type_is_read_whole(kind: str) -> None:
     assert parsed.chars == sum(len(block.text) for block in parsed.blocks)
 
 
+def test_a_pdf_has_the_pages_that_it_has_also_behind_its_last_words() -> None:
+    parsed = parse(pdf([["The first page."], [], []]), "a.pdf")
+    assert (parsed.pages, [block.page for block in parsed.blocks]) == (3, [1])
+
+
 def test_a_pdf_says_its_pages_and_its_title() -> None:
     parsed = parse(pdf([["First page, first line."], ["Second page."]], compress=True), "a.pdf")
     assert parsed.title == "A report"

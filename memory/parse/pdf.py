@@ -45,7 +45,7 @@ def document(content: bytes, sink: Sink) -> str:
     """Hand on the pages of a file; returns its title. Raises Refusal, TooMuch."""
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     reader = _opened(content)
-    count = _pages(reader, sink)
+    count = sink.pages = _pages(reader, sink)
     titles = _outline(reader)
     base, unread, said = 0, 0, 0
     for number in range(count):
