@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -602,11 +603,23 @@ async def test_more_than_may_wait_are_told_to_come_again() -> None:
     assert sum(isinstance(one, Parsed) for one in done) == 2
 
 
-async def test_a_parser_that_does_not_start_is_our_fault_and_not_the_files() -> None:
+@pytest.mark.parametrize("command", [[sys.executable, "-c", "raise SystemExit(1)"], ["/no/such/program"]])
+async def test_a_parser_that_does_not_start_is_our_fault_and_not_the_files(command: list[str]) -> None:
     parser = ParseProcess(ParseBounds())
-    parser._command = lambda *_: [sys.executable, "-c", "raise SystemExit(1)"]  # type: ignore[method-assign]
+    parser._command = lambda *_: command  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable, match="does not start"):
         await parser.parse(b"words", "a.txt", "")
+
+
+async def test_a_machine_that_has_no_file_left_refuses_no_file_for_good() -> None:
+    parser, (soft, hard) = ParseProcess(ParseBounds()), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")), hard))
+    try:
+        with pytest.raises(StoreUnavailable, match="does not start"):
+            await parser.parse(b"words", "a.txt", "")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (await parser.parse(b"words", "a.txt", "")).chars == 5
 
 
 async def test_what_says_odd_things_is_not_believed(tmp_path: Path) -> None:

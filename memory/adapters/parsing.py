@@ -30,6 +30,7 @@ log = logging.getLogger("memory_proxy.documents")
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
 _WALL_MORE_S: Final = 2  # the process ends itself by its own clock first
 _LINE_BYTES_MAX: Final = 2_097_152
+_NO_PARSER: Final = "documents cannot be read here now: the parser does not start"
 _KINDS: Final = frozenset({"heading", "paragraph", "row", "code"})
 
 
@@ -71,16 +72,7 @@ class ParseProcess:
             self._asked -= 1
 
     async def _run(self, content: bytes, suffix: str, declared: str) -> Parsed:
-        process = await asyncio.create_subprocess_exec(
-            *self._command(suffix, declared),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={"PYTHONPATH": _ROOT, "PYTHONUTF8": "1", "PATH": os.defpath, "LANG": "C.UTF-8"},
-            cwd="/",
-            limit=_LINE_BYTES_MAX,
-            start_new_session=True,
-        )
+        process = await self._started(suffix, declared)
         said, given = process.stdout, process.stdin
         if said is None or given is None:  # they are pipes
             raise StoreUnavailable("documents cannot be read here now: no pipe to the parser")
@@ -101,6 +93,22 @@ class ParseProcess:
         if last is None:
             raise self._died(code)
         return _finished(last, blocks)
+
+    async def _started(self, suffix: str, declared: str) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command(suffix, declared),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env={"PYTHONPATH": _ROOT, "PYTHONUTF8": "1", "PATH": os.defpath, "LANG": "C.UTF-8"},
+                cwd="/",
+                limit=_LINE_BYTES_MAX,
+                start_new_session=True,
+            )
+        except OSError as fault:  # no file or process left to be had, no memory
+            event(log, "parser_does_not_start", logging.ERROR, fault=str(fault))
+            raise StoreUnavailable(_NO_PARSER, retry_after_s=30) from fault
 
     def _command(self, suffix: str, declared: str) -> list[str]:
         bounds = self._bounds
@@ -147,7 +155,7 @@ class ParseProcess:
         if code < 0:
             return Unprocessable("the file cannot be read: what parses it broke", param="file")
         event(log, "parser_does_not_start", logging.ERROR, status=code)
-        return StoreUnavailable("documents cannot be read here now: the parser does not start", retry_after_s=30)
+        return StoreUnavailable(_NO_PARSER, retry_after_s=30)
 
 
 def _ending(name: str) -> str:
