@@ -135,8 +135,8 @@ class Blobs(Protocol):
     async def has(self, owner: Owner, name: str) -> bool:
         """Whether a blob is there."""
 
-    async def owners(self) -> list[Owner]:
-        """Everybody who has blobs."""
+    async def owners(self, tenant_id: UUID | None = None) -> list[Owner]:
+        """Everybody who has blobs, or everybody of a tenant."""
 
     async def key_of(self, owner: Owner, name: str) -> UUID:
         """The id of the key that opens a blob. Raises NotFound, EnvelopeUnreadable."""

@@ -307,7 +307,8 @@ async def test_what_somebody_else_put_beside_the_files_is_left_alone(tmp_path: P
     await kept(blobs, WORDS)
     for path in ("backup/daily/1", f"{OWNER.tenant_id.hex}/copy/2"):
         (tmp_path / path).mkdir(parents=True)
-    assert await blobs.owners() == [OWNER]
+    assert await blobs.owners() == await blobs.owners(OWNER.tenant_id) == [OWNER]
+    assert await blobs.owners(UUID(int=99)) == []
 
 
 @pytest.mark.parametrize("where", [".parts", "subject", "home", "among the files"])

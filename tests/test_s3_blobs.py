@@ -111,6 +111,19 @@ async def test_what_somebody_else_put_beside_the_files_is_left_alone(blobs: S3Bl
     assert set(blobs._listed("files/")) == set(others)
 
 
+async def test_who_forgets_in_a_tenant_lists_the_files_of_no_other(blobs: S3Blobs) -> None:
+    under, foreign = key(), Owner(uuid4(), uuid4(), 7)
+    for owner in (OWNER, foreign):
+        await kept(blobs, under, b"words", owner)
+    asked: list[str] = []
+    blobs._s3.meta.events.register(
+        "provide-client-params.s3.ListObjectsV2", lambda params, **_: asked.append(params["Prefix"])
+    )
+    assert await blobs.owners(OWNER.tenant_id) == [OWNER]
+    assert asked == [f"files/{OWNER.tenant_id.hex}/"]
+    assert set(await blobs.owners()) == {OWNER, foreign}
+
+
 async def test_a_subject_goes_with_all_its_scopes_and_no_other(blobs: S3Blobs) -> None:
     under = key()
     other = Owner(OWNER.tenant_id, uuid4(), 7)

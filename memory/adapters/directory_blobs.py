@@ -53,9 +53,9 @@ class DirectoryBlobs:
         """As in the seam."""
         return await asyncio.to_thread(self._has, owner, name)
 
-    async def owners(self) -> list[Owner]:
+    async def owners(self, tenant_id: UUID | None = None) -> list[Owner]:
         """As in the seam."""
-        return await asyncio.to_thread(self._owners)
+        return await asyncio.to_thread(self._owners, tenant_id.hex if tenant_id else "*")
 
     async def key_of(self, owner: Owner, name: str) -> UUID:
         """As in the seam."""
@@ -117,8 +117,8 @@ class DirectoryBlobs:
     def _home(self, owner: Owner) -> Path:
         return self._root / owner.tenant_id.hex / owner.subject_id.hex / str(owner.scope_id)
 
-    def _owners(self) -> list[Owner]:
-        homes = (path.relative_to(self._root).as_posix() for path in sorted(self._root.glob("*/*/*")))
+    def _owners(self, tenant: str) -> list[Owner]:
+        homes = (path.relative_to(self._root).as_posix() for path in sorted(self._root.glob(f"{tenant}/*/*")))
         return [owner for home in homes if (owner := owner_at(home)) is not None]
 
     def _opened(self, owner: Owner, name: str) -> BinaryIO:

@@ -77,9 +77,9 @@ class S3Blobs:
         """As in the seam."""
         return await asyncio.to_thread(self._held, self._path(owner, name)) is not None
 
-    async def owners(self) -> list[Owner]:
+    async def owners(self, tenant_id: UUID | None = None) -> list[Owner]:
         """As in the seam."""
-        return await asyncio.to_thread(self._owners)
+        return await asyncio.to_thread(self._owners, f"{tenant_id.hex}/" if tenant_id else "")
 
     async def key_of(self, owner: Owner, name: str) -> UUID:
         """As in the seam."""
@@ -164,9 +164,9 @@ class S3Blobs:
                     found[one["Key"]] = (one["LastModified"].timestamp(), one["Size"])
         return found
 
-    def _owners(self) -> list[Owner]:
+    def _owners(self, tenant: str) -> list[Owner]:
         start = f"{self._prefix}/".lstrip("/")
-        homes = {"/".join(path.removeprefix(start).split("/")[:3]) for path in self._listed(start)}
+        homes = {"/".join(path.removeprefix(start).split("/")[:3]) for path in self._listed(start + tenant)}
         return [owner for home in sorted(homes) if (owner := owner_at(home)) is not None]
 
     def _collect(self, owner: Owner, referenced: frozenset[str], now: datetime, at_once: bool) -> Collected:

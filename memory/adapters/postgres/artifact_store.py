@@ -206,7 +206,7 @@ class BlobKeeper:
     async def forget(self, tenant: UUID, scope_ids: Sequence[int], now: datetime) -> int:
         """Remove at once what no row of these scopes names; how many there were."""
         wanted = set(scope_ids)
-        owners = [one for one in await self._blobs.owners() if one.tenant_id == tenant and one.scope_id in wanted]
+        owners = [one for one in await self._blobs.owners(tenant) if one.scope_id in wanted]
         return sum([len((await self._of(owner, now, at_once=True)).removed) for owner in owners])
 
     async def _of(self, owner: Owner, now: datetime, *, at_once: bool) -> Collected:
