@@ -284,6 +284,18 @@ async def test_sealed_parts_die_with_their_retention(store: Stores, postgres: Te
     assert postgres.psql("SELECT count(*) FROM exchanges WHERE sealed IS NULL AND sealed_sha256 IS NOT NULL") == "2"
 
 
+async def test_the_progress_of_old_imports_is_dropped(store: Stores, postgres: TestDatabase) -> None:
+    await store.write.commit(exchange(store.scope(), "s", 0), now=T0)
+    postgres.psql(
+        "INSERT INTO import_chunks "
+        "SELECT tenant_id, gen_random_uuid(), 0, gen_random_uuid(), scope_id, 64, 0, '[]', at "
+        f"FROM scopes, unnest(ARRAY['{T0}', '{T0 + timedelta(days=2)}']::timestamptz[]) AS at"
+    )
+    for days, left in ((29, "2"), (31, "1"), (33, "0")):
+        await store.write.drop_expired_sealed(T0 + timedelta(days=days), timedelta(days=7))
+        assert postgres.psql("SELECT count(*) FROM import_chunks") == left
+
+
 NO_MORE_THAN_1000 = """
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF (SELECT count(*) FROM touched) > 1000 THEN RAISE EXCEPTION USING ERRCODE = '57014'; END IF;

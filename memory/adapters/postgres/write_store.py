@@ -32,6 +32,8 @@ from memory.stored import Digests, StoredTurn, SummaryState
 
 _SCOPES_AT_ONCE: Final = 1_000
 _SEALED_AT_ONCE: Final = 1_000
+_CHUNKS_KEPT: Final = timedelta(days=30)
+"""A chunk that is delivered once more after that is known by its lines."""
 _NOTHING_FORGOTTEN: Final = Digests()
 _NO_BOUNDS: Final = Budgets()
 
@@ -297,7 +299,8 @@ class WriteStore:
     async def drop_expired_sealed(self, now: datetime, retention: timedelta) -> int:
         """Drop the sealed parts of exchanges and retrievals older than `retention`, of all tenants. Returns how many.
 
-        Old lines of the lifecycle feed go with them, after their own time (memory.adapters.postgres.outbox).
+        Old lines of the lifecycle feed go with them, after their own time (memory.adapters.postgres.outbox), and what
+        was noted of the progress of imports: nobody waits for one so long.
 
         Ids, digests and labels stay. The ledger's sealed blocks stay too: conversations still send them. A tenant at
         which it fails holds up no other; what it failed with is raised behind the last.
@@ -324,13 +327,14 @@ class WriteStore:
                 await tx.see(tenant, ids)
                 await tx.run("drop_source_writes", tenant, now - timedelta(days=1))
             for what in ("drop_sealed_exchanges", "drop_sealed_retrievals"):
-                dropped += await self._drop_sealed(what, tenant, ids, before)
+                dropped += await self._drop_some(what, tenant, ids, before)
+            await self._drop_some("drop_import_chunks", tenant, ids, now - _CHUNKS_KEPT)
             await drop_old_events(self._database, tenant, ids, now)
             if len(ids) < _SCOPES_AT_ONCE:
                 return dropped
             after = ids[-1]
 
-    async def _drop_sealed(self, what: str, tenant: UUID, scope_ids: Sequence[int], before: datetime) -> int:
+    async def _drop_some(self, what: str, tenant: UUID, scope_ids: Sequence[int], before: datetime) -> int:
         """Some at a time: each is as large as a conversation, and a statement that takes too long has dropped none."""
         dropped = 0
         while True:

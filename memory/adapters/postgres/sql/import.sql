@@ -39,6 +39,17 @@ FROM import_chunks
 WHERE tenant_id = $1 AND import_id = $2
 ORDER BY chunk;
 
+-- name: drop_import_chunks
+-- Some of the chunks of the visible scopes that were stored before a moment.
+-- $1 tenant uuid, $2 before timestamptz, $3 limit int8
+-- Uses: import_chunks_pkey. Rows: none.
+DELETE FROM import_chunks
+WHERE (tenant_id, import_id, chunk) IN (
+    SELECT tenant_id, import_id, chunk
+    FROM import_chunks
+    WHERE tenant_id = $1 AND created_at < $2
+    LIMIT $3);
+
 -- name: turns_to_replace
 -- How sensitive these turns are, locked in the order of their ids: two chunks that replace the same turns cannot wait for
 -- each other in a circle.
