@@ -1,8 +1,9 @@
 """Pages of the web as documents: pages in, staged uploads out, which a memory worker cuts, embeds and stores.
 
 A page's name is its URL, so that a page fetched again is the document's next version: what it says still keeps its ids
-and vectors. It takes no file's place: where one has that name it gets another. Its chunks have the integrity `web` and
-the time at which the page was fetched. Raises RateLimited and StoreUnavailable.
+and vectors. It takes no file's place: where one has that name it gets another. One that somebody deleted is kept again
+only where the web was asked for. Its chunks have the integrity `web` and the time at which the page was fetched. Raises
+RateLimited and StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ class Stages(Protocol):
         Raises RateLimited, StoreUnavailable, Conflict for a page of the web where that is a file.
         """
 
+    async def was_deleted(self, scope: Scope, names: Sequence[str]) -> bool:
+        """Whether a page that had one of these names was deleted, and none has one now. Raises StoreUnavailable."""
+
 
 @dataclass(frozen=True, slots=True)
 class WebDocuments:
@@ -64,8 +68,15 @@ class WebDocuments:
     waiting_max: int
 
     async def keep(self, scope: Scope, actor: str, pages: Sequence[WebPage], now: datetime) -> list[UUID]:
-        """The documents of these pages, in their order."""
-        return [await self._keep(scope, actor, page, now) for page in pages]
+        """The documents of these pages, in their order, less those that somebody deleted and nobody asked for."""
+        return [await self._keep(scope, actor, page, now) for page in pages if await self._is_wanted(scope, page)]
+
+    async def _is_wanted(self, scope: Scope, page: WebPage) -> bool:
+        name = self._name(page)
+        return page.why == "asked" or not await self.store.was_deleted(scope, (name, beside(name)))
+
+    def _name(self, page: WebPage) -> str:
+        return name_of(self.redact(storable(page.url)))
 
     async def _keep(self, scope: Scope, actor: str, page: WebPage, now: datetime) -> UUID:
         parsed, upload_id = parsed_page(page), new_id()
@@ -77,7 +88,7 @@ class WebDocuments:
         upload = Upload(
             upload_id=upload_id,
             subject_id=subject_id,
-            name=name_of(self.redact(storable(page.url))),
+            name=self._name(page),
             facts=FileFacts(
                 media_type=parsed.media_type,
                 sha256=hashlib.sha256(said).digest(),
@@ -96,8 +107,8 @@ class WebDocuments:
         try:
             return await self.store.stage(scope, upload, waiting_max=self.waiting_max, now=now, note=note)
         except Conflict:
-            beside = replace(upload, name=name_of(f"{upload.name} (web)"))
-            return await self.store.stage(scope, beside, waiting_max=self.waiting_max, now=now, note=note)
+            upload = replace(upload, name=beside(upload.name))
+            return await self.store.stage(scope, upload, waiting_max=self.waiting_max, now=now, note=note)
 
 
 def name_of(url: str) -> str:
@@ -106,6 +117,11 @@ def name_of(url: str) -> str:
         return url
     mark = "#" + hashlib.sha256(url.encode("utf-8", "replace")).hexdigest()[:16]
     return url[: NAME_CHARS_MAX - len(mark)] + mark
+
+
+def beside(name: str) -> str:
+    """What a page is called where a file has its name."""
+    return name_of(f"{name} (web)")
 
 
 def parsed_page(page: WebPage) -> Parsed:

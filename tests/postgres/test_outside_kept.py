@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from memory.audit import noted
 from memory.errors import RateLimited
 from memory.ids import derived_id
 from memory.model import Captured, Entry, Placed, Retrieval, SessionRef, Shown, Turn
@@ -97,6 +98,23 @@ async def test_a_page_takes_no_place_of_a_file_that_waits(shelf: Shelf) -> None:
     assert any("wrote beside it" in one.content for one in await shelf.chunks(own))
     listed = (await shelf.records.documents(shelf.scope, limit=9)).rows
     assert {one.name for one in listed} == {URL, f"{URL} (web)"}
+
+
+@pytest.mark.parametrize("name", [URL, f"{URL} (web)"])
+async def test_a_page_that_somebody_deleted_is_kept_again_only_where_it_is_asked_for(shelf: Shelf, name: str) -> None:
+    own = [URL] if name != URL else []
+    for one in own:
+        await shelf.put("What the user saved of it and wrote beside it.", name=one)
+    (document_id,) = await kept(shelf, page())
+    note = noted(shelf.scope.tenant, "open", "document.delete", ids=[document_id])
+    await shelf.records.hide(shelf.scope, document_id, T0, note=note, may=lambda _: None)
+    other = page(url="https://example.org/other")
+    await keeps(shelf).keep(shelf.scope, "worker", [page(), other], T0)
+    assert await shelf.work() is not None
+    assert {row.name for row in (await shelf.records.documents(shelf.scope, limit=9)).rows} == {other.url, *own}
+    (again,) = await kept(shelf, replace(page(), why="asked"), at=T0 + timedelta(days=1))
+    assert again != document_id and (await shelf.document(again)).name == name
+    assert await kept(shelf, page(), at=T0 + timedelta(days=2)) == [again], "and from then on as any"
 
 
 async def test_a_secret_in_a_url_and_a_long_one_are_no_names(shelf: Shelf) -> None:

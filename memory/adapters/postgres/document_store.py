@@ -81,6 +81,14 @@ class DocumentStore:
             raise
         return document_id
 
+    async def was_deleted(self, scope: Scope, names: Sequence[str]) -> bool:
+        """Whether a page of the web that had one of these names was deleted, and none has one now."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return False
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            return bool(await tx.value("page_deleted", scope.tenant, scope_id, list(map(storable, names))))
+
     async def take(self, lease_s: float) -> DocumentDue | None:
         """An upload that is this worker's for `lease_s`; None where nothing waits."""
         async with self._database.transaction(None) as tx:

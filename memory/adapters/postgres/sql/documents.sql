@@ -22,6 +22,14 @@ ON CONFLICT (tenant_id, scope_id, name, session_id) WHERE deleted_at IS NULL DO 
 SET inline_as = excluded.inline_as, shown_in = coalesce(excluded.shown_in, d.shown_in)
 RETURNING d.document_id, d.sensitivity, d.integrity;
 
+-- name: page_deleted
+-- Whether all pages of the web that have one of these names in a scope are deleted; false where there is none.
+-- $1 tenant uuid, $2 scope_id int8, $3 names text[]
+-- Uses: documents_recent. Rows: deleted.
+SELECT coalesce(bool_and(deleted_at IS NOT NULL), false) AS deleted
+FROM documents
+WHERE tenant_id = $1 AND scope_id = $2 AND name = ANY ($3) AND session_id IS NULL AND integrity = 'web';
+
 -- name: end_open_uploads
 -- Uploads of a document that are not stored yet are not stored any more, and why.
 -- $1 tenant uuid, $2 document_id uuid, $3 reason text, $4 now timestamptz
