@@ -40,9 +40,9 @@ WHERE tenant_id = $1 AND import_id = $2
 ORDER BY chunk;
 
 -- name: drop_import_chunks
--- Some of the chunks of the visible scopes that were stored before a moment.
+-- Some of the chunks of the visible scopes that were stored before a moment: all are looked through, and few are left.
 -- $1 tenant uuid, $2 before timestamptz, $3 limit int8
--- Uses: import_chunks_pkey. Rows: none.
+-- Uses: none. Rows: none.
 DELETE FROM import_chunks
 WHERE (tenant_id, import_id, chunk) IN (
     SELECT tenant_id, import_id, chunk
