@@ -17,6 +17,7 @@ DOCUMENT_CALLS: Final = (
         "Have a file remembered: it is read at once, then cut, embedded and stored behind the answer. 202 while that "
         "goes on; `wait=true` answers when it is over, 60 s at most.",
         said.DocumentSaid,
+        or_answer=said.DocumentTaken,
         body=said.DocumentAsked,
         body_type=FORM,
         parameters=("wait_stored", "scope", "session_header"),

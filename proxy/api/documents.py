@@ -52,7 +52,9 @@ from proxy.api.schemas_documents import (
     DocumentList,
     DocumentSaid,
     DocumentShown,
+    DocumentTaken,
     UploadSaid,
+    UploadTaken,
 )
 from proxy.api.sessions import Labels
 from proxy.following import OVER, followed
@@ -92,7 +94,10 @@ class Documents:
         if wait:
             of = record.upload.upload_id
             record = await followed(self._parts.documents.records, caller.scope, record, WAIT_S, upload_id=of)
-        return said(await self._said(caller.scope, record), 200 if record.upload.status in OVER else 202)
+        status = 200 if record.upload.status in OVER else 202
+        if readable(await holder_for(caller, self._parts.keys), [record], partial(_item, caller.scope)):
+            return said(await self._said(caller.scope, record), status)
+        return said(_taken(record), status)
 
     async def list(self, request: web.Request) -> web.Response:
         """Documents that are not deleted, newest first; `session` narrows the list to those of one conversation."""
@@ -283,6 +288,13 @@ def document_said(record: DocumentRecord, session: str | None, budget_tokens: in
             finished_at=upload.finished_at,
         ),
     )
+
+
+def _taken(record: DocumentRecord) -> DocumentTaken:
+    """What is told of a document to who may not read it: nothing of what it was before."""
+    upload = record.upload
+    how_far = UploadTaken(id=str(upload.upload_id), status=upload.status, reason=upload.reason)
+    return DocumentTaken(id=str(record.document_id), name=record.name, upload=how_far)
 
 
 def _ordinal(cursor: str | None) -> int:

@@ -75,6 +75,22 @@ class DocumentSaid(Said):
     upload: UploadSaid
 
 
+class UploadTaken(Said):
+    """How far a file is that somebody gave who may not read."""
+
+    id: str
+    status: Literal["waiting", "working", "done", "failed"]
+    reason: str | None = Field(description="Why it failed.")
+
+
+class DocumentTaken(Said):
+    """A document that somebody gave a file for who may not read it."""
+
+    id: str
+    name: str
+    upload: UploadTaken
+
+
 class DocumentList(Said):
     """A page of documents."""
 

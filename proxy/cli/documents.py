@@ -128,7 +128,7 @@ def _progress(upload: Mapping[str, Any]) -> str:
         held = f", {upload['held_back']} held back for review" if upload["held_back"] else ""
         counts = f"{upload['new']} new, {upload['same']} as before, {upload['gone']} gone"
         return f"stored, {upload['chunks']} chunks ({counts}{held})"
-    if upload["chunks"] is None:
+    if upload.get("chunks") is None:
         return str(upload["status"])
     return f"{upload['embedded']} of {upload['chunks']} chunks"
 

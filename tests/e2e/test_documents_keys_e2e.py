@@ -57,6 +57,9 @@ def test_who_may_not_write_may_not_upload_and_who_may_not_read_sees_none(keyed: 
     assert upload(keyed, writes)["upload"]["status"] == "done"
     assert keyed.own(writes, "GET", "/memory/v1/documents")["error"]["code"] == "capability_missing"
     (document,) = keyed.own(reads, "GET", "/memory/v1/documents")["data"]
+    again = upload(keyed, writes)
+    assert again.pop("upload").keys() == {"id", "status", "reason"}
+    assert again == {"id": document["id"], "name": "guide.md"}, "nothing of what was there before"
     refused = keyed.own(reads, "DELETE", f"/memory/v1/documents/{document['id']}")
     assert refused["error"]["code"] == "capability_missing"
 
