@@ -75,7 +75,9 @@ class DocumentDue:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What is stored of an upload that waits. `session_id`: of the conversation that alone is to have it."""
+    """What is stored of an upload that waits. `session_id`: of the conversation that alone is to have it; `labels`:
+    integrity and sensitivity of what is stored of its document, None where nobody looked.
+    """
 
     document_id: UUID
     name: str
@@ -85,17 +87,21 @@ class Staged:
     facts: FileFacts
     sealed: bytes
     created_at: datetime
+    labels: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk as the store takes it: its memory, without vectors where it is known already, and its place."""
+    """A chunk as the store takes it: its memory, without vectors where it is known already, and its place. `was`: what
+    these words of the document were under the labels that it has had until now, where those are others.
+    """
 
     memory: NewMemory
     start: int
     end: int
     page: int | None
     page_to: int | None
+    was: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

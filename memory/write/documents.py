@@ -129,15 +129,17 @@ class Documents:
     ) -> tuple[StoredChunk, ...]:
         """Work for a processor: some seconds for 5 MB, so off the event loop, which renews leases."""
         said = redactor.redact(title).text if title else ""
-        cut = chunked(cleaned_blocks(blocks, redactor))
+        cut, before = chunked(cleaned_blocks(blocks, redactor)), _before(staged)
         alike: Counter[str] = Counter()
         found = []
         for order, chunk in enumerate(cut):
             content = chunk.content
             key = chunk_key(content_key, staged, content, alike[content])
+            was = _chunk_id(before, chunk_key(content_key, before, content, alike[content])) if before else None
             alike[content] += 1
             memory = self._memory(staged, chunk, content, key, said)
-            found.append(StoredChunk(replace(memory, order=order), chunk.start, chunk.end, chunk.page, chunk.page_to))
+            place = (chunk.start, chunk.end, chunk.page, chunk.page_to)
+            found.append(StoredChunk(replace(memory, order=order), *place, was))
         return tuple(found)
 
     def _memory(self, staged: Staged, chunk: Chunk, content: str, key: bytes, title: str) -> NewMemory:
@@ -147,7 +149,7 @@ class Documents:
         attributes |= {"heading": list(chunk.section)} if chunk.section else {}
         attributes |= {"saved": "session"} if staged.session_id else {}
         return NewMemory(
-            memory_id=derived_id(staged.document_id, "chunk", key.hex()),
+            memory_id=_chunk_id(staged, key),
             kind="document",
             content=content,
             content_key=key,
@@ -211,6 +213,19 @@ class Documents:
             await self._parts.announcer.announce(due.tenant, due.scope_id, kept.scope_version)
         except QueueUnavailable as fault:
             event(log, "not_announced", logging.WARNING, fault=str(fault))
+
+
+def _before(staged: Staged) -> Staged | None:
+    """The upload under the labels that its document has had until now; None where they are its own."""
+    facts = staged.facts
+    if staged.labels is None or staged.labels == (facts.integrity, facts.sensitivity):
+        return None
+    integrity, sensitivity = staged.labels
+    return replace(staged, facts=replace(facts, integrity=integrity, sensitivity=sensitivity))
+
+
+def _chunk_id(staged: Staged, key: bytes) -> UUID:
+    return derived_id(staged.document_id, "chunk", key.hex())
 
 
 def chunk_key(content_key: bytes, staged: Staged, content: str, occurrence: int) -> bytes:

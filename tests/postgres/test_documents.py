@@ -510,6 +510,17 @@ async def test_a_chunk_that_a_person_hid_stays_hidden_over_versions_that_lack_it
     assert (await shelf.chunks(document_id))[0].memory_id == piran.memory_id != berth.memory_id
 
 
+async def test_a_chunk_that_a_person_hid_stays_hidden_under_another_label(shelf: Shelf) -> None:
+    document_id = await shelf.put(PIRAN, BERTH, CRANE)
+    await shelf.memories.delete_memory(shelf.scope, (await shelf.chunks(document_id))[0].memory_id, datetime.now(UTC))
+    await shelf.put(PIRAN, CRANE)  # this version alone hides the berth
+    for label in ("public", "internal", "public"):
+        await shelf.put(PIRAN, BERTH, CRANE, sensitivity=label)
+        assert await shelf.recalled() == {BERTH.strip(), CRANE.strip()}, label
+    await shelf.put(PIRAN, BERTH, CRANE, sensitivity="confidential")
+    assert [one.hidden for one in await shelf.chunks(document_id)] == ["hidden", "", ""]
+
+
 async def test_a_chunk_that_a_run_hid_and_then_a_person_stays_hidden(shelf: Shelf) -> None:
     document_id = await shelf.put(PIRAN)
     (chunk,) = await shelf.chunks(document_id)

@@ -9,7 +9,7 @@ stores nothing. Raises StoreUnavailable, after which the same may be tried again
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -171,19 +171,21 @@ class _Storing:
         tx, place, staged = self._tx, self._place, self._staged
         ids = [one.memory.memory_id for one in chunks]
         known = {row["memory_id"]: row for row in await tx.fetch("memories_known", place.tenant, ids)}
-        stood = [row["memory_id"] for row in await tx.fetch("chunk_ids", place.tenant, staged.document_id)]
+        before_ids = [row["memory_id"] for row in await tx.fetch("chunk_ids", place.tenant, staged.document_id)]
+        stood = frozenset(before_ids)
         new = [one for one in chunks if one.memory.memory_id not in known]
         if any(one.memory.vectors is None for one in new):
             raise StoreUnavailable("a chunk that was known is gone; the document is cut anew")
         await self._add(new)
-        gone = await self._hide(sorted(set(stood) - set(ids)))
+        await self._hide_again(new, stood)
+        gone = await self._hide(sorted(stood - set(ids)))
         await self._seal_earlier(ids, was, told=gone)
-        back = [one for one, row in known.items() if _comes_back(row, in_document=one in stood)]
+        back = [one for one, row in known.items() if row["deleted_at"] and not _is_kept_out(row, stood)]
         await self._show(sorted(back))
         await self._renew([one for one in chunks if one.memory.memory_id in known])
         await tx.run("drop_document_chunks", place.tenant, staged.document_id)
         await tx.run_many("add_document_chunk", (self._chunk_row(ordinal, one) for ordinal, one in enumerate(chunks)))
-        moved = bool(new or gone or back) or ids != stood or not before
+        moved = bool(new or gone or back) or ids != before_ids or not before
         facts = staged.facts
         labels = (facts.media_type, facts.sha256, facts.bytes_given, facts.chars, facts.pages)
         told = (*labels, facts.integrity, facts.sensitivity, place.now)
@@ -210,6 +212,15 @@ class _Storing:
         to, scope_id = (staged.document_id, "document", 0), place.scope_id
         edges = ((place.tenant, one.memory.memory_id, "memory", *to, scope_id, one.start, one.end) for one in new)
         await tx.run_many("add_derivation", edges)
+
+    async def _hide_again(self, new: Sequence[StoredChunk], stood: Collection[UUID]) -> None:
+        """New chunks whose words somebody hid under the labels that the document has had until now."""
+        tx, place = self._tx, self._place
+        made = {one.was: one.memory.memory_id for one in new if one.was}
+        known = await tx.fetch("memories_known", place.tenant, list(made)) if made else ()
+        hidden = [made[row["memory_id"]] for row in known if _is_kept_out(row, stood)]
+        await tx.run_many("hide_memory", ((place.tenant, one, place.now, self._version) for one in hidden))
+        await announce_events(tx, place, "deleted", hidden)
 
     async def _hide(self, gone: Sequence[UUID]) -> list[UUID]:
         """Chunks that the document does not have any more; those that are hidden already stay so since then, and what
@@ -249,11 +260,11 @@ class _Storing:
         return (place.tenant, self._staged.document_id, ordinal, place.scope_id, one.memory.memory_id, *where)
 
 
-def _comes_back(row: Any, *, in_document: bool) -> bool:
-    """Whether a chunk of the new version is shown again: a run hid it, or a version that lacks it, and nobody else."""
+def _is_kept_out(row: Any, stood: Collection[UUID]) -> bool:
+    """Whether somebody hid this chunk: not a run, and no version that lacks it."""
     if row["deleted_at"] is None:
         return False
-    return row["pruned_at"] == row["deleted_at"] if row["pruned_at"] else not in_document
+    return row["pruned_at"] != row["deleted_at"] if row["pruned_at"] else row["memory_id"] in stood
 
 
 async def _stage(tx: Transaction, place: Place, upload: Upload, may: Callable[[Sensitivity], None]) -> UUID:
@@ -317,4 +328,5 @@ def _staged(tenant: UUID, row: Any) -> Staged:
         facts=facts,
         sealed=row["sealed"],
         created_at=row["created_at"],
+        labels=(row["stored_integrity"], row["stored_sensitivity"]),
     )
