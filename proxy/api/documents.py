@@ -127,11 +127,12 @@ class Documents:
         holder = await holder_for(caller, self._parts.keys)
         require_readable(holder, _item(caller.scope, record), KIND)
         start = _ordinal(page.cursor)
-        found = await records.chunks(caller.scope, document_id, limit=page.limit, start=start)
+        read = partial(records.chunks, caller.scope, document_id, limit=page.limit, start=start, now=caller.now)
+        found = await read()
         if record.upload.status not in OVER:
             record = await records.document(caller.scope, document_id)
             if record.upload.status in OVER:  # it ended between the two
-                found = await records.chunks(caller.scope, document_id, limit=page.limit, start=start)
+                found = await read()
 
         def item_of(chunk: ChunkRecord) -> Item:
             return Item(caller.scope.tenant, Sensitivity(chunk.sensitivity), session_id=record.session_id)

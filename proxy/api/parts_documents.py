@@ -34,7 +34,9 @@ class ReadsDocuments(Protocol):
     async def document(self, scope: Scope, document_id: UUID) -> DocumentRecord:
         """One that is not deleted. Raises NotFound."""
 
-    async def chunks(self, scope: Scope, document_id: UUID, *, limit: int, start: int = 0) -> Page[ChunkRecord]:
+    async def chunks(
+        self, scope: Scope, document_id: UUID, *, limit: int, start: int = 0, now: datetime | None = None
+    ) -> Page[ChunkRecord]:
         """Its chunks in order, from one on."""
 
     async def citations(self, scope: Scope, memory_ids: Sequence[UUID]) -> dict[UUID, Citation]:

@@ -110,7 +110,9 @@ class ChunkSaid(Said):
     start: int = Field(description="First character of the document's text, as it was extracted.")
     end: int = Field(description="Behind the last one.")
     content: str
-    hidden: str = Field(description="Why nobody is given it: hidden, quarantined, rejected; empty for nothing.")
+    hidden: str = Field(
+        description="Why nobody is given it: hidden, quarantined, rejected or expired; empty: they are."
+    )
 
 
 class DocumentShown(DocumentSaid):

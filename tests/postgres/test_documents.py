@@ -608,6 +608,14 @@ async def test_what_was_hidden_for_want_of_use_is_shown_when_it_comes_again(shel
     assert (await shelf.chunks(document_id))[0].hidden == ""
 
 
+async def test_a_chunk_that_is_past_its_end_says_so(shelf: Shelf) -> None:
+    shelf.documents._parts = replace(shelf.documents._parts, lives={"document": 10.0})
+    document_id = await shelf.put(PIRAN)
+    for days, hidden in ((9, ""), (10, "expired")):
+        found = await shelf.records.chunks(shelf.scope, document_id, limit=9, now=T0 + timedelta(days=days))
+        assert [one.hidden for one in found.rows] == [hidden]
+
+
 async def test_a_chunk_that_is_uploaded_again_lives_anew(shelf: Shelf) -> None:
     parts, days = shelf.documents._parts, timedelta(days=1)
     for after in (0, 9):

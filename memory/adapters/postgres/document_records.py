@@ -8,7 +8,7 @@ MemoryInvalid for a cursor that is none of ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -64,15 +64,18 @@ class DocumentRecords:
             raise NotFound("no such document")
         return found
 
-    async def chunks(self, scope: Scope, document_id: UUID, *, limit: int, start: int = 0) -> Page[ChunkRecord]:
-        """Chunks of a document in order, from one on; the cursor is the next one's number as text."""
+    async def chunks(
+        self, scope: Scope, document_id: UUID, *, limit: int, start: int = 0, now: datetime | None = None
+    ) -> Page[ChunkRecord]:
+        """Chunks of a document in order, from one on, as they are `now`; the cursor is the number of the next one."""
         scope_id = await self._known_scope(scope)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await tx.fetch("chunks_of_document", scope.tenant, document_id, start, limit + 1)
             ids = [row["memory_id"] for row in found[:limit]]
             said = await tx.fetch("memories_standing", scope.tenant, [scope_id], ids) if ids else []
         by_id = {row["memory_id"]: row for row in said}
-        rows = tuple(_chunk(row, by_id[row["memory_id"]]) for row in found[:limit] if row["memory_id"] in by_id)
+        at = now or datetime.now(UTC)
+        rows = tuple(_chunk(row, by_id[row["memory_id"]], at) for row in found[:limit] if row["memory_id"] in by_id)
         return Page(rows, str(found[limit]["ordinal"]) if len(found) > limit else None)
 
     async def citations(self, scope: Scope, memory_ids: Sequence[UUID]) -> dict[UUID, Citation]:
@@ -189,7 +192,8 @@ def _document(row: Any) -> DocumentRecord:
     )
 
 
-def _chunk(row: Any, said: Any) -> ChunkRecord:
+def _chunk(row: Any, said: Any, now: datetime) -> ChunkRecord:
+    is_over = said["expires_at"] is not None and said["expires_at"] <= now
     return ChunkRecord(
         ordinal=row["ordinal"],
         memory_id=row["memory_id"],
@@ -201,7 +205,7 @@ def _chunk(row: Any, said: Any) -> ChunkRecord:
         content=said["content"],
         heading=_heading(said),
         sensitivity=said["sensitivity"],
-        hidden=said["hidden"],
+        hidden=said["hidden"] or ("expired" if is_over else ""),
     )
 
 
