@@ -22,6 +22,7 @@ from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.checkpoint_store import CheckpointStore
 from memory.adapters.postgres.database import NoKeys, Transaction
+from memory.adapters.postgres.document_store import DocumentStore
 from memory.adapters.postgres.erase_anew import AnewStore
 from memory.adapters.postgres.erase_jobs import JOB
 from memory.adapters.postgres.erase_probe import DatabaseProbe
@@ -39,6 +40,7 @@ from memory.adapters.redis_queue import RedisQueue, lane_names
 from memory.audit import noted
 from memory.chain import Digest
 from memory.checkpoints import NewCheckpoint
+from memory.documents import FileFacts, Upload
 from memory.envelope import Binding, seal
 from memory.erasure import journal, loop
 from memory.erasure.anew import Anew
@@ -212,6 +214,30 @@ async def test_a_user_leaves_nothing_and_another_everything(bench: Bench) -> Non
     )
     assert job.target is None and rows(bench, "erasure_items") == 0
     assert "heron" not in str(receipt) and "'ada'" not in str(receipt)  # hex may spell her name
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_document_goes_with_its_last_chunk_unless_its_next_version_waits(bench: Bench, waits: bool) -> None:
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    store = DocumentStore(bench.stores.database, bench.stores.scopes, bench.postgres.embeddings)
+    facts = FileFacts("text/plain", bytes(32), 9, 9, 0, "user", "internal")
+    upload = Upload(new_id(), SUBJECT, "notes.md", facts, "auto", None, None, b"sealed")
+    note = noted(ada.tenant, "open", "document.upload", at=T0)
+    await store.stage(ada, upload, waiting_max=9, now=T0, note=note)
+    memory = bench.postgres.psql("UPDATE memories SET kind = 'document' RETURNING memory_id").split()[0]
+    bench.postgres.psql(
+        "UPDATE documents SET version = 1; INSERT INTO document_chunks "
+        f"SELECT tenant_id, document_id, 0, scope_id, '{memory}', 0, 9 FROM documents"
+    )
+    if not waits:
+        bench.postgres.psql("UPDATE document_uploads SET sealed = NULL, status = 'done'")
+    assert (await bench.run(await bench.ask("memory", memory, ada))).receipt["complete"]
+    left = bench.postgres.psql(
+        "SELECT count(d), count(u.sealed) FROM documents d LEFT JOIN document_uploads u USING (document_id)"
+    )
+    assert left == ("1|1" if waits else "0|0")
+    assert rows(bench, "document_chunks") == 0
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -529,12 +529,16 @@ SET shown_in = NULL
 WHERE tenant_id = $1 AND shown_in = ANY ($2);
 
 -- name: erase_empty_documents
--- Documents of these scopes of which something was stored and no chunk is left, with their uploads.
+-- Documents of these scopes of which something was stored and no chunk is left, with their uploads; one whose next version
+-- waits to be stored stays.
 -- $1 tenant uuid, $2 scope_ids int8[]
--- Uses: documents_recent, document_chunks_pkey. Rows: document_id.
+-- Uses: documents_recent, document_chunks_pkey, document_uploads_of_document. Rows: document_id.
 DELETE FROM documents d
 WHERE d.tenant_id = $1 AND d.scope_id = ANY ($2) AND d.version > 0
   AND NOT EXISTS (SELECT FROM document_chunks c WHERE c.tenant_id = $1 AND c.document_id = d.document_id)
+  AND NOT EXISTS (
+      SELECT FROM document_uploads u
+      WHERE u.tenant_id = $1 AND u.document_id = d.document_id AND u.sealed IS NOT NULL)
 RETURNING document_id;
 
 -- name: erase_bare_checkpoints
