@@ -34,6 +34,7 @@ from memory.read.items import Filter
 from memory.telemetry import Metrics
 from memory.write.documents import DocumentParts, Documents
 from memory.write.documents_loop import GIVEN_UP, TAKES_MAX, DocumentsLoop
+from memory.write.tombstones import digests_of
 from tests.postgres.seed import T0, Stores, Words, stores
 from tests.postgres_fixture import DIM, TestDatabase
 
@@ -549,6 +550,22 @@ async def test_two_conversations_may_call_theirs_alike(shelf: Shelf) -> None:
     of_one = (await shelf.session("one")).session_id
     only = (await shelf.records.documents(shelf.scope, limit=10, session_id=of_one)).rows
     assert [one.session_id for one in only] == [of_one]
+
+
+async def test_of_an_upload_whose_user_was_forgotten_meanwhile_nothing_stays(shelf: Shelf) -> None:
+    """Its file was being read while that was done: it is staged behind it, and was sent before it."""
+    digests = digests_of(await shelf.keys.content_key(shelf.scope.tenant), shelf.scope, (), ())
+    kind, value = digests.scope[0]
+    shelf.postgres.psql(
+        "INSERT INTO tombstones VALUES "
+        f"('{shelf.scope.tenant}', '{kind}', '\\x{value.hex()}', '{T0 + timedelta(seconds=4)}')"
+    )
+    await shelf.stage(PIRAN, name="salaries-of-ada.md")
+    assert await shelf.work() is None
+    assert shelf.postgres.psql("SELECT count(*) FROM documents") == "0"
+    assert shelf.sealed() == 0 and await shelf.recalled() == set()
+    await shelf.put(PIRAN, now=T0 + timedelta(seconds=5))
+    assert await shelf.recalled() == {PIRAN.strip()}, "what is sent from then on is kept"
 
 
 async def test_another_scope_sees_nothing_of_it(shelf: Shelf) -> None:

@@ -35,6 +35,7 @@ from policies.text import storable
 
 _STORING_MS: Final = 120_000
 SUPERSEDED: Final = "a later upload of this name took its place"
+FORGOTTEN: Final = "all of its scope was forgotten after it was sent"
 
 
 class DocumentStore:
@@ -147,6 +148,9 @@ class DocumentStore:
             at = {one.memory.memory_id: staged.created_at for one in cut.chunks}
             gone = await batch.forgotten(tx, place, digests, {**at, due.upload_id: staged.created_at})
             if gone.all_of_it:
+                nothing = (None,) * 6
+                await tx.run("end_upload", due.tenant, due.upload_id, "failed", FORGOTTEN, *nothing, now)
+                await tx.run("drop_unstored_document", due.tenant, staged.document_id)
                 return None
             chunks = [one for one in cut.chunks if one.memory.memory_id not in gone.items]
             await cleaned(tx, place, cut.cleaned_by, cut.tokens)

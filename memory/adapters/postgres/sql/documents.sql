@@ -238,6 +238,13 @@ FROM documents
 WHERE tenant_id = $1 AND scope_id = $2 AND document_id = $3
 FOR UPDATE;
 
+-- name: drop_unstored_document
+-- A document of which nothing is stored goes with its uploads.
+-- $1 tenant uuid, $2 document_id uuid
+-- Uses: documents_pkey. Rows: none.
+DELETE FROM documents
+WHERE tenant_id = $1 AND document_id = $2 AND version = 0;
+
 -- name: put_document_version
 -- What of a document is stored now.
 -- $1 tenant uuid, $2 document_id uuid, $3 version int4, $4 media_type text, $5 sha256 bytea, $6 bytes int8, $7 chars int8,
