@@ -218,6 +218,23 @@ def test_a_file_whose_name_is_not_utf_8_is_sent(tmp_path: Path) -> None:
         assert all(b"caf\\udc%x.txt" % name[3] in one for one in asked)
 
 
+@pytest.mark.parametrize(
+    ("verb", "name", "kind"),
+    [
+        ("documents", "schema.sql", b"application/octet-stream"),
+        ("documents", "guide.md", b"application/octet-stream"),
+        ("artifacts", "build.txt.gz", b"application/octet-stream"),
+        ("artifacts", "chart.png", b"image/png"),
+    ],
+)
+def test_a_file_is_declared_as_what_it_is_or_nothing(verb: str, name: str, kind: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"words")
+    asked: list[bytes] = []
+    with answering(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", asked) as url:
+        assert main([verb, "add", str(tmp_path / name), "--url", url]) == 1
+    assert b'filename="%s"\r\nContent-Type: %s\r\n\r\nwords' % (name.encode(), kind) in b"".join(asked)
+
+
 @pytest.mark.parametrize("key", ["mp-1a2b\nc3d4", "mp-1a2b c3d4", "mp-ключ"])
 def test_a_key_that_can_be_none_is_refused_and_not_shown(key: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["search", "boat", "--key", key]) == 1

@@ -68,7 +68,8 @@ def run_artifacts(options: argparse.Namespace) -> int:
 
 def _add(client: Client, options: argparse.Namespace) -> Any:
     path: Path = options.file
-    kind = options.type or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    guessed, packed = mimetypes.guess_type(path.name)  # of what is packed it is the type of what is inside
+    kind = options.type or (not packed and guessed) or "application/octet-stream"
     fields = {"name": options.name or path.name, "caption": options.caption, "text": options.text}
     fields |= {"session": options.session} if options.session else {}
     fields |= {"metadata": json.dumps(dict(options.metadata))} if options.metadata else {}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import mimetypes
 import re
 import sys
 import time
@@ -98,7 +97,7 @@ def _sent(client: Client, path: Path, options: argparse.Namespace) -> Mapping[st
     kept = {"session": options.session, "save": options.save or "session"} if options.session else {}
     kept |= {"inline": options.inline} if options.inline else {}
     fields = {"name": options.name or path.name, "sensitivity": options.sensitivity, **kept}
-    kind = options.type or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    kind = options.type or "application/octet-stream"  # the service goes by content and name
     found: Mapping[str, Any] = client.upload(PATH, fields, path.name, kind, path.read_bytes())
     return found
 
