@@ -12,6 +12,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from memory.adapters.blob_format import HEAD_BYTES
 from memory.adapters.s3_blobs import Bucket, S3Blobs
 from memory.artifacts import CHUNK_BYTES, GRACE, Owner
 from memory.envelope import DataKey
@@ -73,12 +74,13 @@ async def test_equal_bytes_are_one_object_and_are_written_anew_under_another_key
     assert len(await blobs.owners()) == 1
 
 
-async def test_an_object_that_was_cut_off_is_mended_when_its_bytes_come_again(blobs: S3Blobs) -> None:
+@pytest.mark.parametrize("left", [HEAD_BYTES, HEAD_BYTES + 9])
+async def test_an_object_that_was_cut_off_is_mended_when_its_bytes_come_again(blobs: S3Blobs, left: int) -> None:
     under = key()
     name = await kept(blobs, under, b"the same")
     path = blobs._path(OWNER, name)
     said = blobs._s3.head_object(Bucket=blobs._bucket, Key=path)["Metadata"]
-    blobs._s3.put_object(Bucket=blobs._bucket, Key=path, Body=blobs._get(path, 0, 90), Metadata=said)
+    blobs._s3.put_object(Bucket=blobs._bucket, Key=path, Body=blobs._get(path, 0, left), Metadata=said)
     with pytest.raises(EnvelopeUnreadable):
         await read(blobs, under, name)
     await kept(blobs, under, b"the same")

@@ -29,12 +29,13 @@ from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, owner_at, unsea
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.artifacts import GRACE, Collected, Owner
 from memory.envelope import DataKey, key_id_of
-from memory.errors import NotFound, StoreUnavailable
+from memory.errors import EnvelopeUnreadable, NotFound, StoreUnavailable
 
 _MARKS: Final = "marks"
 _NAME: Final = re.compile("[0-9a-f]{64}")
 _KEY: Final = "sealed-under"
 _MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound"})
+_NO_BYTE: Final = "InvalidRange"
 _AT_ONCE: Final = 1_000
 """Objects in one call of the service that deletes."""
 
@@ -212,6 +213,8 @@ def _told() -> Iterator[None]:
         code = str(fault.response.get("Error", {}).get("Code", ""))
         if code in _MISSING:
             raise NotFound("no such blob") from fault
+        if code == _NO_BYTE:
+            raise EnvelopeUnreadable("a blob ends before its end") from fault
         raise StoreUnavailable(f"the bucket of artifacts cannot be used: {code or 'no reason given'}") from fault
     except (BotoCoreError, Boto3Error) as fault:
         raise StoreUnavailable(f"the bucket of artifacts does not answer: {type(fault).__name__}") from fault
