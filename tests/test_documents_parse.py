@@ -66,6 +66,20 @@ def test_a_sound_file_of_each_type_is_read_whole(kind: str) -> None:
     assert parsed.chars == sum(len(block.text) for block in parsed.blocks)
 
 
+@pytest.mark.parametrize(
+    "said", ["RIFF is a container of chunks.", "Rar! said the raven.", "GIF89a came in 1989.", "BZh begins bzip2."]
+)
+def test_a_text_that_begins_as_some_files_do_is_text(said: str) -> None:
+    assert recognised(said.encode(), "notes.md", "").text == said
+    with pytest.raises(Refusal):
+        recognised(said.encode() + b"\x00\x01\xff", "notes.md", "")
+
+
+def test_a_text_about_pdf_is_text() -> None:
+    said = "# The format\n\nA file begins with %PDF-1.7, and its objects end with endobj."
+    assert recognised(said.encode(), "format.md", "text/markdown").media_type == MARKDOWN
+
+
 def test_a_pdf_has_the_pages_that_it_has_also_behind_its_last_words() -> None:
     parsed = parse(pdf([["The first page."], [], []]), "a.pdf")
     assert (parsed.pages, [block.page for block in parsed.blocks]) == (3, [1])

@@ -67,6 +67,8 @@ _MAGIC: Final = (
     (b"%!PS", "a PostScript document"),
     (b"SQLite format", "a SQLite database"),
 )
+_ALSO_WORDS: Final = frozenset({b"GIF8", b"RIFF", b"BZh", b"Rar!"})
+"""A text may begin so too; the files that do have bytes that no text has."""
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark begins alike
@@ -111,7 +113,7 @@ def recognised(content: bytes, name: str, declared: str) -> Found:
         raise Refusal("the file is empty")
     media_type, charset = _declared(declared)
     wanted = _wanted(media_type, name)
-    binary = _binary(content, f"declared as {wanted}, and is" if wanted else "the file is")
+    binary = _binary(content, wanted)
     if binary is not None:
         return Found(_held_against(wanted, binary))
     if wanted in (PDF, DOCX):
@@ -146,16 +148,32 @@ def _wanted(media_type: str, name: str) -> str:
     return media_type
 
 
-def _binary(content: bytes, said: str) -> str | None:
-    """PDF or DOCX, None for what may be text. Raises Refusal for what is neither; `said` opens its words."""
+def _binary(content: bytes, wanted: str) -> str | None:
+    """PDF or DOCX, None for what may be text. Raises Refusal for what is neither."""
+    said = f"declared as {wanted}, and is" if wanted else "the file is"
     if content.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return _zip(content, said)
-    if b"%PDF-" in content[:_HEAD_BYTES] and (content.startswith(b"%PDF-") or b"\0" in content or b"endobj" in content):
+    if b"%PDF-" in content[:_HEAD_BYTES] and _is_pdf(content, wanted):
         return PDF
     for magic, what in _MAGIC:
-        if content.startswith(magic):
+        if content.startswith(magic) and not (magic in _ALSO_WORDS and _reads(content)):
             raise Refusal(f"{said} {what}, which is not taken; taken are {', '.join(TAKEN)}")
     return None
+
+
+def _is_pdf(content: bytes, wanted: str) -> bool:
+    """Of a file that names the format: whether it has it, or is a text about it that says what it is."""
+    if content.startswith(b"%PDF-") or b"\0" in content:
+        return True
+    return b"endobj" in content and not (wanted in (TEXT, MARKDOWN, HTML) and _reads(content))
+
+
+def _reads(content: bytes) -> bool:
+    """Whether it is text in UTF-8."""
+    try:
+        return "\0" not in content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
 
 
 def _zip(content: bytes, said: str) -> str:
