@@ -75,8 +75,8 @@ class DocumentDue:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What is stored of an upload that waits. `session_id`: of the conversation that alone is to have it; `labels`:
-    integrity and sensitivity of what is stored of its document, None where nobody looked.
+    """What is known of an upload to store. `session_id`: of the conversation that alone is to have it, `session`: what
+    that is called; `labels`: integrity and sensitivity of what is stored of its document, None where nobody looked.
     """
 
     document_id: UUID
@@ -88,6 +88,7 @@ class Staged:
     sealed: bytes
     created_at: datetime
     labels: tuple[str, str] | None = None
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ class Documents:
     async def _digests(self, staged: Staged, cut: Cut) -> Digests:
         """What the tombstones are asked for: whose it is, and each chunk, which may have been forgotten by itself."""
         content_key = await self._parts.keys.content_key(staged.scope.tenant)
-        names = digests_of(content_key, staged.scope, (), ())
+        names = digests_of(content_key, staged.scope, [staged.session] if staged.session is not None else (), ())
         ids = (one.memory.memory_id for one in cut.chunks)
         return Digests(names.scope, {one: (("memory", digest(content_key, "memory", str(one))),) for one in ids})
 

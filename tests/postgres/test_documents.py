@@ -552,20 +552,23 @@ async def test_two_conversations_may_call_theirs_alike(shelf: Shelf) -> None:
     assert [one.session_id for one in only] == [of_one]
 
 
-async def test_of_an_upload_whose_user_was_forgotten_meanwhile_nothing_stays(shelf: Shelf) -> None:
+@pytest.mark.parametrize(("at", "only_for"), [(0, None), (2, "talk")], ids=["user", "session"])
+async def test_of_an_upload_whose_owner_was_forgotten_meanwhile_nothing_stays(
+    shelf: Shelf, at: int, only_for: str | None
+) -> None:
     """Its file was being read while that was done: it is staged behind it, and was sent before it."""
-    digests = digests_of(await shelf.keys.content_key(shelf.scope.tenant), shelf.scope, (), ())
-    kind, value = digests.scope[0]
+    digests = digests_of(await shelf.keys.content_key(shelf.scope.tenant), shelf.scope, ["talk"], ())
+    kind, value = digests.scope[at]
     shelf.postgres.psql(
         "INSERT INTO tombstones VALUES "
         f"('{shelf.scope.tenant}', '{kind}', '\\x{value.hex()}', '{T0 + timedelta(seconds=4)}')"
     )
-    await shelf.stage(PIRAN, name="salaries-of-ada.md")
+    await shelf.stage(PIRAN, name="salaries-of-ada.md", only_for=only_for)
     assert await shelf.work() is None
     assert shelf.postgres.psql("SELECT count(*) FROM documents") == "0"
-    assert shelf.sealed() == 0 and await shelf.recalled() == set()
-    await shelf.put(PIRAN, now=T0 + timedelta(seconds=5))
-    assert await shelf.recalled() == {PIRAN.strip()}, "what is sent from then on is kept"
+    assert shelf.sealed() == 0 and shelf.postgres.psql("SELECT count(*) FROM memories") == "0"
+    await shelf.put(PIRAN, now=T0 + timedelta(seconds=5), only_for=only_for)
+    assert shelf.postgres.psql("SELECT count(*) FROM memories") == "1", "what is sent from then on is kept"
 
 
 async def test_another_scope_sees_nothing_of_it(shelf: Shelf) -> None:

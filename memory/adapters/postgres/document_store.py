@@ -35,7 +35,7 @@ from policies.text import storable
 
 _STORING_MS: Final = 120_000
 SUPERSEDED: Final = "a later upload of this name took its place"
-FORGOTTEN: Final = "all of its scope was forgotten after it was sent"
+FORGOTTEN: Final = "what it was for was forgotten after it was sent"
 
 
 class DocumentStore:
@@ -333,4 +333,5 @@ def _staged(tenant: UUID, row: Any) -> Staged:
         sealed=row["sealed"],
         created_at=row["created_at"],
         labels=(row["stored_integrity"], row["stored_sensitivity"]),
+        session=row["label"],
     )

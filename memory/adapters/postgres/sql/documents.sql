@@ -130,15 +130,16 @@ WHERE tenant_id = $1 AND upload_id = ANY ($2);
 -- name: upload_to_store
 -- An upload with its sealed text, whose it is and what it is for.
 -- $1 tenant uuid, $2 upload_id uuid
--- Uses: document_uploads_pkey, documents_pkey, scopes_pkey. Rows: upload_id, document_id, scope_id, session_id, name,
--- subject_id, media_type, sha256, bytes, chars, pages, integrity, sensitivity, stored_integrity, stored_sensitivity,
--- sealed, created_at, user_name, project, agent.
-SELECT u.upload_id, u.document_id, u.scope_id, d.session_id, d.name, u.subject_id, u.media_type, u.sha256, u.bytes,
+-- Uses: document_uploads_pkey, documents_pkey, scopes_pkey, sessions_pkey. Rows: upload_id, document_id, scope_id,
+-- session_id, label, name, subject_id, media_type, sha256, bytes, chars, pages, integrity, sensitivity, stored_integrity,
+-- stored_sensitivity, sealed, created_at, user_name, project, agent.
+SELECT u.upload_id, u.document_id, u.scope_id, d.session_id, n.label, d.name, u.subject_id, u.media_type, u.sha256, u.bytes,
        u.chars, u.pages, u.integrity, u.sensitivity, d.integrity AS stored_integrity,
        d.sensitivity AS stored_sensitivity, u.sealed, u.created_at, s.user_name, s.project, s.agent
 FROM document_uploads u
 JOIN documents d ON d.tenant_id = $1 AND d.document_id = u.document_id AND d.deleted_at IS NULL
 JOIN scopes s ON s.tenant_id = $1 AND s.scope_id = u.scope_id
+LEFT JOIN sessions n ON n.tenant_id = $1 AND n.session_id = d.session_id
 WHERE u.tenant_id = $1 AND u.upload_id = $2 AND u.sealed IS NOT NULL;
 
 -- name: note_upload
