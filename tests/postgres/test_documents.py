@@ -637,10 +637,11 @@ async def test_a_chunk_that_is_past_its_end_says_so(shelf: Shelf) -> None:
 
 
 async def test_a_chunk_that_is_uploaded_again_lives_anew(shelf: Shelf) -> None:
-    parts, days = shelf.documents._parts, timedelta(days=1)
-    for after in (0, 9):
-        shelf.documents._parts = replace(parts, lives={"document": 10.0}, clock=lambda at=T0 + after * days: at)
-        document_id = await shelf.put(PIRAN)
+    now, days = [T0], timedelta(days=1)
+    shelf.documents._parts = replace(shelf.documents._parts, lives={"document": 10.0}, clock=lambda: now[-1])
+    document_id = await shelf.put(PIRAN)
+    now.append(T0 + 9 * days)
+    await shelf.put(PIRAN)
     (chunk,) = await shelf.chunks(document_id)
     memory = await shelf.memories.memory(shelf.scope, chunk.memory_id, now=T0 + 11 * days)
     assert (memory.expires_at, memory.version) == (T0 + 19 * days, 1)
