@@ -111,7 +111,7 @@ def _change_said(one: Changed, labels: Mapping[str, str]) -> ChangeSaid:
 
 
 def _part_said(part: StoredPart) -> PartSaid:
-    gone = part.state in ("hidden", "quarantined", "rejected")
+    gone = part.state in ("hidden", "quarantined", "rejected", "expired")
     return PartSaid(
         part=part.part,
         own=part.own,

@@ -607,3 +607,11 @@ def test_one_of_another_project_is_given_to_a_conversation_in_one_step(
     where = ["--project", "land", "--as", "third", "--url", service.url, "--user", user]
     done = subprocess.run([*argv, *where], capture_output=True, text=True, timeout=60)
     assert "third (version 1, 2 parts) goes to s9 with its next message" in done.stdout, done.stderr
+
+
+def test_a_part_that_is_past_its_end_is_shown_without_its_words(service: Service, user: str) -> None:
+    made = call(service, user, "POST", body={"name": "camp", "notes": "We stopped at the estimate."})
+    path = f"/memory/v1/memories/{made['parts'][0]['memory_id']}"
+    service.call("PATCH", path, {"expires_at": "2020-01-01T00:00:00Z"}, If_Match="1", X_Memory_User=user)
+    (part,) = call(service, user, "GET", "/camp")["parts"]
+    assert (part["content"], part["state"]) == ("", "expired")

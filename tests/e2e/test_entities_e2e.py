@@ -364,3 +364,11 @@ def test_a_card_that_was_written_over_takes_nobodys_memory_away(
     assert "Halcyon" in found["candidates"][0]["content"] and found["reason"] is None
     ask(service, "What is my boat called?\nsay: Halcyon.", user, session="two")
     assert "My boat is called Halcyon." in content(upstream)
+
+
+def test_whose_card_is_past_its_end_is_shown_without_a_name(service: Service, user: str) -> None:
+    made = add(service, user, "Ana Kovac", notes="Keeps the quay.")
+    path, past = f"/memory/v1/memories/{made['memory_id']}", {"expires_at": "2020-01-01T00:00:00Z"}
+    service.call("PATCH", path, past, If_Match="1", X_Memory_User=user)
+    shown = call(service, user, "GET", f"/{made['id']}")
+    assert (shown["name"], shown["notes"], shown["state"]) == ("", "", "expired")

@@ -201,3 +201,11 @@ async def test_what_was_said_before_is_sealed_too_where_a_persona_becomes_confid
     assert "merger" in call(service, user, "GET", "/board")["text"]
     lowered = call(service, user, "PATCH", "/board", {"sensitivity": "public"}, If_Match="3")
     assert lowered["sensitivity"] == "public" and "merger" in lowered["text"]
+
+
+def test_a_persona_that_is_past_its_end_is_shown_without_its_words(service: Service, user: str) -> None:
+    made = call(service, user, "POST", body={"name": "desk", "description": "Likes nautical words."})
+    path, past = f"/memory/v1/memories/{made['memory_id']}", {"expires_at": "2020-01-01T00:00:00Z"}
+    service.call("PATCH", path, past, If_Match="1", X_Memory_User=user)
+    shown = call(service, user, "GET", "/desk")
+    assert (shown["description"], shown["text"], shown["state"]) == ("", "", "expired")

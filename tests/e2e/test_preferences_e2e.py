@@ -73,3 +73,11 @@ def test_the_command_shows_and_resets(service: Service, user: str) -> None:
     assert "green tea" in run() and "(1 x in 1)" in run()
     assert run("--reset-all").endswith("is hidden\n")
     assert run() == ""
+
+
+def test_one_that_is_past_its_end_is_not_listed(service: Service, user: str) -> None:
+    tell(service, "I like green tea.", user)
+    (tea,) = listed(service, user)
+    path, past = f"/memory/v1/memories/{tea['memory_id']}", {"expires_at": "2020-01-01T00:00:00Z"}
+    service.call("PATCH", path, past, X_Memory_User=user, If_Match=str(tea["version"]))
+    assert listed(service, user) == []

@@ -320,3 +320,12 @@ def test_what_a_person_set_of_a_tasks_memory_stays_when_the_task_changes(service
     now = service.call("GET", path, **who)
     assert {name: now[name] for name in set_} == set_
     assert now["version"] == 3 and "done" in now["content"]
+
+
+def test_a_task_that_is_past_its_end_is_shown_without_its_words(service: Service, user: str) -> None:
+    made = call(service, user, "POST", body={"tasks": [{"title": "Caulk the ferry's hull"}]})["data"][0]
+    path, past = f"/memory/v1/memories/{made['memory_id']}", {"expires_at": "2020-01-01T00:00:00Z"}
+    service.call("PATCH", path, past, If_Match="1", X_Memory_User=user)
+    assert service.call("GET", path, X_Memory_User=user)["error"]["code"] == "not_found"
+    for shown in (call(service, user, "GET", f"/{made['id']}"), *call(service, user, "GET")["data"]):
+        assert (shown["title"], shown["state"]) == ("", "expired")

@@ -18,7 +18,7 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.own_memory import add_own_memory, require_version
+from memory.adapters.postgres.own_memory import add_own_memory, require_version, standing
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sealing import SEALED_LABELS
@@ -376,8 +376,7 @@ async def _parts_of(
     if not named:
         return ()
     ids = [row["memory_id"] for row in named]
-    standing = await tx.fetch("memories_standing", scope.tenant, list(scope_ids), ids)
-    by_id = {row["memory_id"]: row for row in standing}
+    by_id = {row["memory_id"]: row for row in await standing(tx, scope.tenant, scope_ids, ids)}
     old = [(row["memory_id"], row["memory_version"]) for row in named if row["memory_id"] in by_id]
     versions = await tx.fetch("versions_by_number", scope.tenant, [one for one, _ in old], [at for _, at in old])
     saved = {(row["memory_id"], row["version"]): row["content"] for row in versions}

@@ -8,9 +8,9 @@ edges to turns are of kind summary, since what looks for a turn's own memory mus
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -101,7 +101,7 @@ async def add_next_version(
         memory_id=card_id,
         sensitivity=label if lowers else derived_sensitivity((label, was)),
         importance=known["importance"],
-        expires_at=known["expires_at"],
+        expires_at=known["ends_at"],
         validation_status="rejected" if known["validation_status"] == "rejected" else memory.validation_status,
     )
     await tx.run("close_version", place.tenant, card_id, place.now)
@@ -138,6 +138,15 @@ async def turn_memory(
 
 async def standing_by_id(tx: Transaction, tenant: UUID, scope_id: int, memory_ids: Iterable[UUID]) -> dict[UUID, Any]:
     """These memories as they are now, also those that no prompt gets, by id."""
-    ids = list(memory_ids)
-    found = await tx.fetch("memories_standing", tenant, [scope_id], ids) if ids else []
-    return {UUID(int=row["memory_id"].int): row for row in found}
+    return {UUID(int=row["memory_id"].int): row for row in await standing(tx, tenant, [scope_id], list(memory_ids))}
+
+
+async def standing(tx: Transaction, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Any]:
+    """These memories as they are now; `hidden` says of one that is past its end that it is expired."""
+    now = datetime.now(UTC)
+    found = await tx.fetch("memories_standing", tenant, list(scope_ids), list(memory_ids)) if memory_ids else []
+    return [{**row, "hidden": "expired"} if not row["hidden"] and _is_past(row, now) else row for row in found]
+
+
+def _is_past(row: Any, now: datetime) -> bool:
+    return row["ends_at"] is not None and row["ends_at"] <= now

@@ -240,15 +240,16 @@ WHERE s.tenant_id = $1 AND s.session_id = $3 AND m.scope_id = ANY ($2)
 
 -- name: memories_standing
 -- These memories as they are now, also those that recall does not show: why, and what has taken their place. Words that a
--- checkpoint quotes from a turn are hidden with that turn.
+-- checkpoint quotes from a turn are hidden with that turn. `ends_at` is the end of the memory, `expires_at` also that of
+-- what it says.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 memory_ids uuid[]
 -- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, version, kind, scope_id, session_id, changed_version,
--- visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at, attributes,
+-- visible, role, content, integrity, sensitivity, importance, expires_at, ends_at, occurred_at, created_at, attributes,
 -- validation_status, language, injected, last_injected_at, cleaned_by, pinned, hidden, successor_id.
 SELECT m.memory_id, m.version, m.kind, m.scope_id, m.session_id, m.changed_version, true AS visible,
        v.role, v.content, v.integrity, v.sensitivity, v.importance,
        CASE WHEN m.kind = 'semantic' AND v.valid_to > v.occurred_at AND m.superseded_by IS NULL
-           THEN least(v.expires_at, v.valid_to) ELSE v.expires_at END AS expires_at,
+           THEN least(v.expires_at, v.valid_to) ELSE v.expires_at END AS expires_at, v.expires_at AS ends_at,
        v.occurred_at, m.created_at, v.attributes, v.validation_status, v.language, 0::int8 AS injected,
        NULL::timestamptz AS last_injected_at, v.cleaned_by, m.pinned,
        CASE WHEN m.deleted_at IS NOT NULL THEN 'hidden' WHEN m.quarantined_at IS NOT NULL THEN 'quarantined'
