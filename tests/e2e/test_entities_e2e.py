@@ -372,3 +372,12 @@ def test_whose_card_is_past_its_end_is_shown_without_a_name(service: Service, us
     service.call("PATCH", path, past, If_Match="1", X_Memory_User=user)
     shown = call(service, user, "GET", f"/{made['id']}")
     assert (shown["name"], shown["notes"], shown["state"]) == ("", "", "expired")
+
+
+def test_a_name_that_was_hidden_is_no_alias_of_whom_it_was_merged_into(service: Service, user: str) -> None:
+    one, other = add(service, user, "Ana Kovac"), add(service, user, "Annie Oakley")
+    both = call(service, user, "POST", f"/{one['id']}/merge", {"into": other["id"]})
+    assert both["aliases"] == ["Ana Kovac"]
+    service.call("DELETE", f"/memory/v1/memories/{one['memory_id']}", X_Memory_User=user)
+    shown = call(service, user, "GET", f"/{other['id']}")
+    assert (shown["name"], shown["aliases"]) == ("Annie Oakley", [])

@@ -69,7 +69,7 @@ def _entity(
     by: set[UUID] = set()
     known = [row["entity_id"], *(one["entity_id"] for one in same)]
     cards = [one["card_id"] for one in (row, *same) if one["card_id"] in standing]
-    for card_id in cards:
+    for card_id in (one for one in cards if one == row["card_id"] or not standing[one]["hidden"]):
         names |= {
             plain(name): (name, False) for name in _names_of(told_in(standing[card_id])) if plain(name) not in names
         }
