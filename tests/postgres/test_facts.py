@@ -249,6 +249,18 @@ async def test_what_was_superseded_comes_back_when_its_successor_goes(store: Sto
     assert await texts(store) == IN_PARIS
 
 
+async def test_what_went_with_the_last_of_its_turns_comes_back_with_any(store: Stores) -> None:
+    said = [saying(store, fact("berlin"), day=day) for day in (0, 1)]
+    first, last = [replace(one, memories=(memory_of(one.turns[0]),)) for one in said]
+    for number, one in enumerate((first, last)):
+        await store.write.commit(one, now=T0 + number * DAY)
+    for number, one in enumerate((first, last), 2):
+        await store.records.delete_memory(store.scope(), one.memories[0].memory_id, T0 + number * DAY)
+    assert await texts(store) == set()
+    await store.records.undelete_memory(store.scope(), first.memories[0].memory_id, T0 + 4 * DAY)
+    assert await texts(store) == IN_BERLIN
+
+
 async def test_a_rejected_fact_supersedes_nothing(store: Stores) -> None:
     await say(store, fact("berlin"))
     await say(store, fact("paris"), day=1)

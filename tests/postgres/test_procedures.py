@@ -251,6 +251,17 @@ async def test_hiding_the_only_turn_takes_its_procedure_along_and_brings_it_back
     assert await texts(store) == {"1. build the wheel"}
 
 
+async def test_what_went_with_the_last_of_its_turns_comes_back_with_any(store: Stores) -> None:
+    await teach(store, FIRST)
+    await teach(store, FIRST + "!", day=1)
+    first, last = await turn_memory(store, FIRST), await turn_memory(store, FIRST + "!")
+    await store.records.delete_memory(store.scope(), first, T0 + 2 * DAY)
+    await store.records.delete_memory(store.scope(), last, T0 + 3 * DAY)
+    assert await texts(store) == set()
+    await store.records.undelete_memory(store.scope(), first, T0 + 4 * DAY)
+    assert await texts(store) == {"1. run the tests"}
+
+
 async def test_a_procedure_with_another_source_stays(store: Stores) -> None:
     await teach(store, FIRST)
     await teach(store, FIRST + "!", day=1)

@@ -42,3 +42,13 @@
     SELECT FROM derivations made_of
     WHERE made_of.tenant_id = $1 AND made_of.source_id = {value} AND made_of.source_kind = 'turn'
       AND made_of.derived_kind = 'memory'))
+
+-- condition: went_with_a_turn
+-- Whether this row of memories was hidden with the memory of a turn that it rests on.
+(EXISTS (
+    SELECT FROM derivations rests_on
+    JOIN derivations made_of ON made_of.tenant_id = $1 AND made_of.source_id = rests_on.source_id
+        AND made_of.derived_kind = 'memory'
+    JOIN memories made ON made.tenant_id = $1 AND made.memory_id = made_of.derived_id AND made.kind = 'episodic'
+    WHERE rests_on.tenant_id = $1 AND rests_on.derived_id = {value}.memory_id AND rests_on.derived_kind = 'memory'
+      AND made.deleted_at = {value}.deleted_at))

@@ -174,11 +174,12 @@ WHERE d.tenant_id = $1 AND d.derived_id = $2 AND d.derived_kind = 'memory'
       WHERE o.tenant_id = $1 AND o.derived_id = f.memory_id AND o.derived_kind = 'memory');
 
 -- name: facts_gone_with
--- The facts of the turns of this memory that went when it did.
+-- The facts of the turns of this memory that went when it did, or with that of another turn that they rest on.
 -- $1 tenant uuid, $2 memory_id uuid, $3 deleted_at timestamptz
--- Uses: derivations_pkey, derivations_of_source, memories_facts. Rows: memory_id.
+-- Uses: derivations_pkey, derivations_of_source, memories_pkey. Rows: memory_id.
 SELECT DISTINCT f.memory_id
 FROM derivations d
 JOIN derivations e ON e.tenant_id = $1 AND e.source_id = d.source_id AND e.derived_kind = 'memory'
-JOIN memories f ON f.tenant_id = $1 AND f.memory_id = e.derived_id AND f.kind = 'semantic' AND f.deleted_at = $3
-WHERE d.tenant_id = $1 AND d.derived_id = $2 AND d.derived_kind = 'memory' AND f.memory_id <> $2;
+JOIN memories f ON f.tenant_id = $1 AND f.memory_id = e.derived_id AND f.kind = 'semantic' AND f.deleted_at IS NOT NULL
+WHERE d.tenant_id = $1 AND d.derived_id = $2 AND d.derived_kind = 'memory' AND f.memory_id <> $2
+  AND (f.deleted_at = $3 OR {went_with_a_turn(f)});

@@ -104,14 +104,15 @@ WHERE d.tenant_id = $1 AND d.source_id = $2 AND d.source_kind = 'memory' AND d.d
       WHERE o.tenant_id = $1 AND o.derived_id = f.memory_id AND o.derived_kind = 'summary');
 
 -- name: procedures_gone_with
--- The procedures that went when this memory did.
+-- The procedures that went when this memory did, or with that of another turn that they rest on.
 -- $1 tenant uuid, $2 memory_id uuid, $3 deleted_at timestamptz
 -- Uses: derivations_pkey, derivations_of_source, memories_pkey. Rows: memory_id.
 SELECT f.memory_id
 FROM derivations d
 JOIN derivations e ON e.tenant_id = $1 AND e.source_id = d.source_id AND e.derived_kind = 'memory'
-JOIN memories f ON f.tenant_id = $1 AND f.memory_id = e.derived_id AND f.kind = 'procedural' AND f.deleted_at = $3
+JOIN memories f ON f.tenant_id = $1 AND f.memory_id = e.derived_id AND f.kind = 'procedural' AND f.deleted_at IS NOT NULL
 WHERE d.tenant_id = $1 AND d.derived_id = $2 AND d.derived_kind = 'memory' AND f.memory_id <> $2
+  AND (f.deleted_at = $3 OR {went_with_a_turn(f)})
 UNION
 SELECT f.memory_id
 FROM derivations d
