@@ -48,6 +48,7 @@ class OldTold:
     sensitivity: str
     attributes: dict[str, Any]
     expires_at: datetime | None
+    validation_status: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Historian:
     async def episode(self, tenant: UUID, old: OldTold, turns: Sequence[ToldTurn]) -> NewMemory | None:
         """The same episode of what may still be told."""
         memory = await asyncio.to_thread(self._episode, tenant, old, turns)
-        return None if memory is None else await self._whole(replace(memory, expires_at=old.expires_at))
+        return None if memory is None else await self._whole(memory)
 
     async def month(self, episodes: Sequence[OldEpisode]) -> NewMemory | None:
         """The month of these episodes."""

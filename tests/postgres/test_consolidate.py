@@ -574,6 +574,23 @@ async def reject(night: Night, memory_id: UUID) -> None:
 
 
 @pytest.mark.parametrize("act", [hide, reject])
+async def test_a_summary_that_was_rejected_stays_so_when_it_goes_on_and_when_it_is_made_anew(night: Night) -> None:
+    made, summary_id = await summarised(night, BOAT, SECRET)
+    session_id, records, scope = made.session.session_id, night.stores.records, night.stores.scope()
+    await records.patch_memory(scope, summary_id, 1, MemoryChange(validation_status="rejected"), T0 + DAY)
+    assert await given_of(night, session_id) is None
+    state = await night.stores.write.summary_state(scope, session_id)
+    assert state is not None
+    more = replace(memory_of(made.turns[0], content=BOAT), windows=((0, 5),), kind="summary")
+    await night.stores.write.put_summary(
+        scope, session_id, more, 3, state.changed_version, subject_id=SUBJECT, now=T0 + DAY
+    )
+    assert await given_of(night, session_id) is None
+    await records.delete_memory(scope, made.memories[1].memory_id, T0 + DAY)
+    await night.run(T0 + DAY)
+    assert await given_of(night, session_id) is None
+
+
 async def test_a_summary_of_what_is_not_to_be_told_is_given_no_more_until_it_is_made_anew(
     night: Night, act: Any
 ) -> None:

@@ -355,6 +355,18 @@ async def test_a_month_is_made_anew_when_what_it_tells_was_put_right(night: Nigh
     assert (await night.run(LATER + 54 * DAY)).keys() <= {"pruned"}
 
 
+async def test_a_month_that_is_made_anew_is_as_a_person_left_it(night: Night) -> None:
+    commits = await many(night)
+    await night.run(LATER + 50 * DAY)
+    (first, _) = await told(night, "month")
+    ends = MemoryChange(expires_at=LATER + 60 * DAY, set_expires_at=True, validation_status="rejected")
+    await night.stores.records.patch_memory(night.stores.scope(), first.memory_id, 1, ends, LATER + 51 * DAY)
+    await night.stores.records.delete_memory(night.stores.scope(), commits[0].memories[0].memory_id, LATER + 51 * DAY)
+    await night.run(LATER + 52 * DAY)
+    (first, _) = await told(night, "month")
+    assert (first.version, first.expires_at, first.validation_status) == (3, LATER + 60 * DAY, "rejected")
+
+
 async def test_an_episode_that_a_person_hid_leaves_its_month_too(night: Night) -> None:
     await many(night)
     await night.run(LATER + 50 * DAY)

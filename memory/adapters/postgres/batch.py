@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -240,6 +240,11 @@ async def store_memories(
     held: dict[UUID, Labels] = {memory.memory_id: {"quarantine": "held"} for memory in kept if memory.quarantine}
     await announce_events(tx, place, "created", [memory.memory_id for memory in kept], metadata=held)
     return len(kept)
+
+
+def as_judged(memory: NewMemory, was: str) -> NewMemory:
+    """What is made anew of a memory of this validation status: one that a person rejected stays so."""
+    return replace(memory, validation_status=was) if was == "rejected" else memory
 
 
 async def replace_memories(

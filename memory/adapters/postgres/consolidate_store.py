@@ -380,7 +380,7 @@ class ConsolidateStore(ToldStore):
                 await batch.replace_memories(
                     tx,
                     task.place,
-                    [(old.memory_id, old.version + 1, memory)],
+                    [(old.memory_id, old.version + 1, batch.as_judged(memory, known["validation_status"]))],
                     event_of={},
                     changed_version=version,
                     model=None,

@@ -8,6 +8,7 @@ transaction that puts the month. Raises StoreUnavailable, LeaseLost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from memory.adapters.postgres import batch, outbox, rows
@@ -89,7 +90,8 @@ class ToldStore:
                 )
             else:
                 await tx.run("close_version", tenant, old.memory_id, terms.now)
-                await self._write(tx, place, old.memory_id, old.version + 1, memory)
+                made = batch.as_judged(replace(memory, expires_at=old.expires_at), old.validation_status)
+                await self._write(tx, place, old.memory_id, old.version + 1, made)
                 await tx.run("point_memory", tenant, old.memory_id, old.version + 1, version)
                 await tx.run("drop_derivations", tenant, [old.memory_id])
                 await self._add_sources(tx, place, old.memory_id, memory, episodes)

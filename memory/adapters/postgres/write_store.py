@@ -285,7 +285,7 @@ class WriteStore:
                 await batch.replace_memories(
                     tx,
                     place,
-                    [(known, number, memory)],
+                    [(known, number, batch.as_judged(memory, standing["validation_status"]))],
                     event_of={},
                     changed_version=version,
                     model=None,

@@ -87,9 +87,9 @@ LIMIT $4;
 -- An episode or a month.
 -- $1 tenant uuid, $2 memory_id uuid
 -- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, collection, session_id, version, content, occurred_at,
--- integrity, sensitivity, attributes, expires_at.
+-- integrity, sensitivity, attributes, expires_at, validation_status.
 SELECT m.memory_id, m.collection, m.session_id, m.version, v.content, v.occurred_at, v.integrity, v.sensitivity,
-       v.attributes, v.expires_at
+       v.attributes, v.expires_at, v.validation_status
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
 WHERE m.tenant_id = $1 AND m.memory_id = $2 AND m.deleted_at IS NULL AND m.collection IN ('episode', 'month', 'past');

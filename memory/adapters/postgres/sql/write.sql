@@ -327,12 +327,13 @@ LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AN
 WHERE s.tenant_id = $1 AND s.scope_id = $2 AND s.session_id = $3;
 
 -- name: current_version_of
--- The number of a memory's current version, the scope's version as of its latest change, and whether it is a summary that
--- waits to be made anew.
+-- The number of a memory's current version, the scope's version as of its latest change, whether it is a summary that
+-- waits to be made anew, and what a person said of it.
 -- $1 tenant uuid, $2 memory_id uuid
--- Uses: memories_pkey. Rows: version, changed_version, withdrawn.
-SELECT m.version, m.changed_version, {withdrawn(m)} AS withdrawn
+-- Uses: memories_pkey, memory_versions_pkey. Rows: version, changed_version, withdrawn, validation_status.
+SELECT m.version, m.changed_version, {withdrawn(m)} AS withdrawn, v.validation_status
 FROM memories m
+JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
 WHERE m.tenant_id = $1 AND m.memory_id = $2;
 
 -- name: mark_summarised
