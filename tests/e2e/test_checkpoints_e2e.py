@@ -615,3 +615,13 @@ def test_a_part_that_is_past_its_end_is_shown_without_its_words(service: Service
     service.call("PATCH", path, {"expires_at": "2020-01-01T00:00:00Z"}, If_Match="1", X_Memory_User=user)
     (part,) = call(service, user, "GET", "/camp")["parts"]
     assert (part["content"], part["state"]) == ("", "expired")
+
+
+def test_what_two_share_comes_back_with_either_of_them(service: Service, user: str) -> None:
+    call(service, user, "POST", body={"name": "trunk", "notes": "both"})
+    call(service, user, "POST", "/trunk/branch", {"name": "left"})
+    for name in ("trunk", "left"):
+        call(service, user, "DELETE", f"/{name}")
+    for name in ("trunk", "left"):
+        (part,) = call(service, user, "POST", f"/{name}/undelete")["parts"]
+        assert (part["content"], part["state"]) == ("both", "")

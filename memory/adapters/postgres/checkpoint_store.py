@@ -139,7 +139,8 @@ class CheckpointStore:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, name)
             require_version(known, version, "checkpoint")
-            alone = await _own_alone(tx, scope, known["checkpoint_id"], None)
+            found = await tx.fetch("own_parts_alone", scope.tenant, known["checkpoint_id"])
+            alone = [UUID(int=row["memory_id"].int) for row in found]
             await tx.run("mark_checkpoint_deleted", scope.tenant, known["checkpoint_id"], now)
             await tx.run_many("hide_memory", ((scope.tenant, one, now, changed) for one in alone))
             await announce(tx, scope.tenant, scope_id, "deleted", alone, by="api", at=now)
@@ -157,11 +158,12 @@ class CheckpointStore:
             gone = await tx.row("deleted_checkpoint", scope.tenant, scope_id, name)
             if gone is None or gone["deleted_at"] < now - UNDO:
                 raise NotFound(f"no checkpoint of this name was deleted in the last {UNDO.days} days")
-            alone = await _own_alone(tx, scope, gone["checkpoint_id"], gone["deleted_at"])
+            found = await tx.fetch("own_parts_gone", scope.tenant, gone["checkpoint_id"])
+            back = [UUID(int=row["memory_id"].int) for row in found]
             if await tx.row("mark_checkpoint_deleted", scope.tenant, gone["checkpoint_id"], None) is None:
                 raise _taken()
-            await tx.run_many("hide_memory", ((scope.tenant, one, None, changed) for one in alone))
-            await announce(tx, scope.tenant, scope_id, "restored", alone, by="api", at=now)
+            await tx.run_many("hide_memory", ((scope.tenant, one, None, changed) for one in back))
+            await announce(tx, scope.tenant, scope_id, "restored", back, by="api", at=now)
             for row in await tx.fetch("checkpoint_by_name", scope.tenant, scope_id, name):
                 may(CheckpointRow(**row))
             await witness(tx)
@@ -357,11 +359,6 @@ async def _follow_sources(tx: Transaction, place: Place, source_id: int, parts: 
             await tx.run("add_share", *ids, place.scope_id, source_id, place.now)
             edge = (one.memory_id, "summary", one.copied_from, "memory", 0, place.scope_id, None, None)
             await tx.run("add_derivation", place.tenant, *edge)
-
-
-async def _own_alone(tx: Transaction, scope: Scope, checkpoint_id: UUID, hidden_at: datetime | None) -> list[UUID]:
-    found = await tx.fetch("own_parts_alone", scope.tenant, checkpoint_id, hidden_at)
-    return [UUID(int=row["memory_id"].int) for row in found]
 
 
 def _part_row(place: Place, version: int, row: Any) -> tuple[Any, ...]:

@@ -180,17 +180,31 @@ WHERE c.tenant_id = $1 AND c.scope_id = $2 AND c.checkpoint_id = $3 AND c.delete
 ORDER BY p.ordinal;
 
 -- name: own_parts_alone
--- The memories made for checkpoints that only this one names, in any of its versions, of those that are (not) hidden.
--- $1 tenant uuid, $2 checkpoint_id uuid, $3 hidden_at timestamptz
+-- The memories made for checkpoints that only this one names, in any of its versions, of those that are not hidden.
+-- $1 tenant uuid, $2 checkpoint_id uuid
 -- Uses: checkpoint_parts_pkey, checkpoint_parts_of_memory. Rows: memory_id.
 SELECT DISTINCT p.memory_id
 FROM checkpoint_parts p
-JOIN memories m ON m.tenant_id = $1 AND m.memory_id = p.memory_id AND m.deleted_at IS NOT DISTINCT FROM $3
+JOIN memories m ON m.tenant_id = $1 AND m.memory_id = p.memory_id AND m.deleted_at IS NULL
 WHERE p.tenant_id = $1 AND p.checkpoint_id = $2 AND p.own
   AND NOT EXISTS (
       SELECT FROM checkpoint_parts o
       JOIN checkpoints c ON c.tenant_id = $1 AND c.checkpoint_id = o.checkpoint_id AND c.deleted_at IS NULL
       WHERE o.tenant_id = $1 AND o.memory_id = p.memory_id AND o.checkpoint_id <> $2)
+ORDER BY p.memory_id;
+
+-- name: own_parts_gone
+-- The memories made for checkpoints that this one names, in any of its versions, and that went with one that names them.
+-- $1 tenant uuid, $2 checkpoint_id uuid
+-- Uses: checkpoint_parts_pkey, checkpoint_parts_of_memory. Rows: memory_id.
+SELECT DISTINCT p.memory_id
+FROM checkpoint_parts p
+JOIN memories m ON m.tenant_id = $1 AND m.memory_id = p.memory_id
+WHERE p.tenant_id = $1 AND p.checkpoint_id = $2 AND p.own
+  AND EXISTS (
+      SELECT FROM checkpoint_parts o
+      JOIN checkpoints c ON c.tenant_id = $1 AND c.checkpoint_id = o.checkpoint_id AND c.deleted_at = m.deleted_at
+      WHERE o.tenant_id = $1 AND o.memory_id = p.memory_id)
 ORDER BY p.memory_id;
 
 -- name: add_own_memory
