@@ -625,3 +625,13 @@ def test_what_two_share_comes_back_with_either_of_them(service: Service, user: s
     for name in ("trunk", "left"):
         (part,) = call(service, user, "POST", f"/{name}/undelete")["parts"]
         assert (part["content"], part["state"]) == ("both", "")
+
+
+def test_a_part_that_is_hidden_stands_in_the_way_of_no_change(service: Service, user: str) -> None:
+    made = call(service, user, "POST", body={"name": "v", "notes": "one", "entities": ["Bess: the mule"]})
+    hidden = next(one["memory_id"] for one in made["parts"] if one["part"] == "entity")
+    service.call("DELETE", f"/memory/v1/memories/{hidden}", X_Memory_User=user)
+    changed = call(service, user, "PATCH", "/v", {"notes": "two"}, If_Match="1")
+    assert parts(changed, "notes") == ["two"], changed
+    service.call("POST", f"/memory/v1/memories/{hidden}/undelete", X_Memory_User=user)
+    assert parts(call(service, user, "GET", "/v"), "entity") == ["Bess: the mule"]

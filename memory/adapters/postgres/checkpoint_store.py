@@ -8,7 +8,7 @@ NotFound, Conflict, TooLarge, StoreUnavailable, MemoryInvalid for a cursor that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
@@ -108,7 +108,9 @@ class CheckpointStore:
             require_version(known, version, "checkpoint")
             place = Place(scope.tenant, scope_id, subject_id, UUID(int=known["checkpoint_id"].int), now)
             await tx.run("close_checkpoint_version", scope.tenant, place.exchange_id, now)
-            await self._write_version(tx, place, version + 1, new, changed, seen)
+            before = await tx.fetch("checkpoint_parts_of", scope.tenant, place.exchange_id, version)
+            known_by_it = {UUID(int=row["memory_id"].int) for row in before}
+            await self._write_version(tx, place, version + 1, new, changed, seen, known_by_it)
             await tx.run("point_checkpoint", scope.tenant, place.exchange_id, version + 1, now)
             await witness(tx)
         return await self.one(scope, new.name)
@@ -251,9 +253,12 @@ class CheckpointStore:
         new: NewCheckpoint,
         changed: int,
         seen: Sequence[int],
+        before: Set[UUID] = frozenset(),
     ) -> None:
-        """The parts of a version: memories that are made first, then their names in order."""
-        await _require_standing(tx, place.tenant, seen, new.parts)
+        """The parts of a version: memories that are made first, then their names in order. `before`: what the version
+        before it names, and may name on while it is hidden.
+        """
+        await _require_standing(tx, place.tenant, seen, new.parts, before)
         made = [one.made for one in new.parts if one.made is not None]
         for memory in made:
             await add_own_memory(
@@ -330,9 +335,11 @@ def _taken() -> Conflict:
     return Conflict("a checkpoint of this name is there already: choose another, or change that one", param="name")
 
 
-async def _require_standing(tx: Transaction, tenant: UUID, scope_ids: Sequence[int], parts: Iterable[NewPart]) -> None:
+async def _require_standing(
+    tx: Transaction, tenant: UUID, scope_ids: Sequence[int], parts: Iterable[NewPart], besides: Set[UUID]
+) -> None:
     """Raises Conflict where a memory that is named has gone since it was read."""
-    named = {one.memory_id for one in parts if one.made is None}
+    named = {one.memory_id for one in parts if one.made is None} - besides
     if not named:
         return
     found = await tx.fetch("memories_to_keep", tenant, list(scope_ids), sorted(named))
