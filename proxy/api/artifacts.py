@@ -44,6 +44,7 @@ from proxy.api.asking import (
     holder_for,
     id_in_path,
     parameters,
+    require_change,
     session_listed,
     session_named,
     validated,
@@ -194,6 +195,7 @@ class ArtifactCalls:
         asked = await body_as(request, ArtifactPatch)
         if version is None:
             raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
+        require_change(asked)
         known = await self._writable(caller, artifact_id)
         given, was = asked.model_fields_set, known.about
         members = ("name", "caption", "text", "metadata")

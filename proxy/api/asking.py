@@ -164,6 +164,12 @@ async def body_as(request: web.Request, model: type[M]) -> M:
     return validated(model, json_object(await _read(request)))
 
 
+def require_change(asked: BaseModel, how: Collection[str] = ()) -> None:
+    """Raise Unprocessable for a change of nothing. `how`: members that only say how it is made."""
+    if not asked.model_fields_set.difference(how):
+        raise Unprocessable(f"nothing to change; known: {', '.join(sorted(type(asked).model_fields))}")
+
+
 async def _read(request: web.Request) -> bytes:
     refuse_encodings(request)
     too_large = TooLarge(f"the body may have {BODY_BYTES_MAX} bytes", param="body")

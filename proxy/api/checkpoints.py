@@ -36,7 +36,16 @@ from policies.gate import Holder, Item
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from proxy.api.answers import said
-from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters, require, session_listed
+from proxy.api.asking import (
+    Caller,
+    body_as,
+    caller_of,
+    holder_for,
+    parameters,
+    require,
+    require_change,
+    session_listed,
+)
 from proxy.api.checkpoint_words import checkpoint_said, diff_said, listed, readable_parts, row_item
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
@@ -144,6 +153,7 @@ class Checkpoints:
         asked = await body_as(request, CheckpointPatch)
         if version is None:
             raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
+        require_change(asked, how={"trim", "sensitivity"} if asked.refresh else {"trim", "sensitivity", "refresh"})
         holder = await holder_for(caller, self._parts.keys)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)

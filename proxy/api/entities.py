@@ -27,7 +27,17 @@ from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.text import storable
 from proxy.api.answers import said
-from proxy.api.asking import Caller, as_id, body_as, caller_of, holder_for, id_in_path, moment_in, parameters
+from proxy.api.asking import (
+    Caller,
+    as_id,
+    body_as,
+    caller_of,
+    holder_for,
+    id_in_path,
+    moment_in,
+    parameters,
+    require_change,
+)
 from proxy.api.copies import Copy
 from proxy.api.entity_words import edges_of, entity_said, hops_from, path_said, relationship_said
 from proxy.api.memories import version_in
@@ -147,6 +157,7 @@ class EntityCalls:
         if version is None:
             raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
         known = await self._writable(caller, entity_id)
+        require_change(asked)
         new = await self._new(caller, entity_id, _patched(known, asked), known.sensitivity, namesake=asked.namesake)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "change", [entity_id])

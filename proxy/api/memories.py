@@ -27,7 +27,16 @@ from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.text import storable
 from proxy.api.answers import said
-from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters, session_listed
+from proxy.api.asking import (
+    Caller,
+    body_as,
+    caller_of,
+    holder_for,
+    id_in_path,
+    parameters,
+    require_change,
+    session_listed,
+)
 from proxy.api.attributes import checked, cleaned, require_not_of_record, words_of
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
@@ -95,8 +104,7 @@ class Memories:
         asked = await body_as(request, MemoryPatch)
         if version is None:
             raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
-        if not asked.model_fields_set:
-            raise Unprocessable(f"nothing to change; known: {', '.join(sorted(MemoryPatch.model_fields))}")
+        require_change(asked)
         records = self._parts.records
         known = await records.memory(caller.scope, memory_id, now=caller.now)
         becomes = Sensitivity(asked.sensitivity) if asked.sensitivity else None

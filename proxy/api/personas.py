@@ -26,7 +26,7 @@ from policies.lifetime import UNDO
 from policies.persona import BUILT_IN, DESCRIPTION_CHARS_MAX, INTEREST_CHARS_MAX, name_of, rendered
 from policies.text import storable
 from proxy.api.answers import said
-from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
+from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters, require_change
 from proxy.api.copies import Copy
 from proxy.api.memories import version_in
 from proxy.api.parts import OwnParts
@@ -94,6 +94,7 @@ class PersonaCalls:
         asked = await body_as(request, PersonaPatch)
         if version is None:
             raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
+        require_change(asked)
         holder = await holder_for(caller, self._parts.keys)
         known = await self._known(caller, holder, name)
         given = asked.model_fields_set

@@ -41,6 +41,7 @@ from proxy.api.asking import (
     holder_for,
     id_in_path,
     parameters,
+    require_change,
     session_listed,
     session_named,
 )
@@ -182,6 +183,7 @@ class TaskCalls:
         asked = await body_as(request, TaskPatch)
         if version is None:
             raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
+        require_change(asked)
         return await self._shown(caller, await self.changed(caller, task_id, version, asked, Integrity.USER))
 
     async def changed(

@@ -635,3 +635,11 @@ def test_a_part_that_is_hidden_stands_in_the_way_of_no_change(service: Service, 
     assert parts(changed, "notes") == ["two"], changed
     service.call("POST", f"/memory/v1/memories/{hidden}/undelete", X_Memory_User=user)
     assert parts(call(service, user, "GET", "/v"), "entity") == ["Bess: the mule"]
+
+
+def test_a_change_of_nothing_is_refused(service: Service, user: str) -> None:
+    call(service, user, "POST", body={"name": "v", "notes": "one"})
+    for body in ({}, {"trim": True}):
+        refused = call(service, user, "PATCH", "/v", body, If_Match="1")["error"]
+        assert refused["code"] == "unprocessable" and "nothing to change" in refused["message"]
+    assert call(service, user, "GET", "/v")["version"] == 1

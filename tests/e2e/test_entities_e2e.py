@@ -381,3 +381,10 @@ def test_a_name_that_was_hidden_is_no_alias_of_whom_it_was_merged_into(service: 
     service.call("DELETE", f"/memory/v1/memories/{one['memory_id']}", X_Memory_User=user)
     shown = call(service, user, "GET", f"/{other['id']}")
     assert (shown["name"], shown["aliases"]) == ("Annie Oakley", [])
+
+
+def test_a_change_of_nothing_is_refused(service: Service, user: str) -> None:
+    made = add(service, user, "Ana Kovac")
+    refused = call(service, user, "PATCH", f"/{made['id']}", {}, If_Match="1")["error"]
+    assert refused["code"] == "unprocessable" and "nothing to change" in refused["message"]
+    assert call(service, user, "GET", f"/{made['id']}")["version"] == 1

@@ -209,3 +209,10 @@ def test_a_persona_that_is_past_its_end_is_shown_without_its_words(service: Serv
     service.call("PATCH", path, past, If_Match="1", X_Memory_User=user)
     shown = call(service, user, "GET", "/desk")
     assert (shown["description"], shown["text"], shown["state"]) == ("", "", "expired")
+
+
+def test_a_change_of_nothing_is_refused(service: Service, user: str) -> None:
+    call(service, user, "POST", body={"name": "desk", "facets": {"tone": "dry"}})
+    refused = call(service, user, "PATCH", "/desk", {}, If_Match="1")["error"]
+    assert refused["code"] == "unprocessable" and "nothing to change" in refused["message"]
+    assert call(service, user, "GET", "/desk")["version"] == 1

@@ -329,3 +329,10 @@ def test_a_task_that_is_past_its_end_is_shown_without_its_words(service: Service
     assert service.call("GET", path, X_Memory_User=user)["error"]["code"] == "not_found"
     for shown in (call(service, user, "GET", f"/{made['id']}"), *call(service, user, "GET")["data"]):
         assert (shown["title"], shown["state"]) == ("", "expired")
+
+
+def test_a_change_of_nothing_is_refused(service: Service, user: str) -> None:
+    (made,) = add(service, user, {"title": "Caulk the hull"})
+    refused = call(service, user, "PATCH", f"/{made['id']}", {}, If_Match="1")["error"]
+    assert refused["code"] == "unprocessable" and "nothing to change" in refused["message"]
+    assert call(service, user, "GET", f"/{made['id']}")["version"] == 1
