@@ -152,10 +152,10 @@ def id_in_path(request: web.Request, what: str) -> UUID:
     return as_id(request.match_info["id"], what)
 
 
-def as_id(raw: str, what: str) -> UUID:
+def as_id(raw: str, what: str, param: str | None = None) -> UUID:
     """A text as an id. Raises NotFound for what is none."""
     if _UUID.fullmatch(raw) is None:
-        raise NotFound(f"there is no such {what} in this scope")
+        raise NotFound(f"there is no such {what} in this scope", param=param)
     return UUID(raw)
 
 

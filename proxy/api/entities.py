@@ -17,7 +17,7 @@ from aiohttp import web
 
 from memory.audit import Note, noted
 from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationship
-from memory.errors import MemoryInvalid, Unprocessable, VersionRequired
+from memory.errors import MemoryInvalid, NotFound, Unprocessable, VersionRequired
 from memory.ids import new_id
 from memory.model import NewMemory
 from policies.entity import NAME_CHARS_MAX, PROPERTY, Told, Type, checked, related, statement
@@ -156,8 +156,8 @@ class EntityCalls:
         asked = await body_as(request, EntityPatch)
         if version is None:
             raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
-        known = await self._writable(caller, entity_id)
         require_change(asked)
+        known = await self._writable(caller, entity_id)
         new = await self._new(caller, entity_id, _patched(known, asked), known.sensitivity, namesake=asked.namesake)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "change", [entity_id])
@@ -174,7 +174,7 @@ class EntityCalls:
         parameters(request, ())
         asked = await body_as(request, MergeAsked)
         known = await self._writable(caller, id_in_path(request, KIND))
-        into = await self._writable(caller, as_id(asked.into, KIND))
+        into = await self._named(caller, asked.into, "into")
         note = _note(caller, "merge", [known.entity_id, into.entity_id])
         both = known.entity_id, into.entity_id
         made = await self._parts.entities.merge(caller.scope, *both, caller.actor, now=caller.now, note=note)
@@ -226,7 +226,7 @@ class EntityCalls:
 
     async def tied(self, caller: Caller, asked: RelationshipAsked, copy: Copy | None = None) -> Relationship:
         """Tie two of them, under these ids where they are given."""
-        source, target = [await self._writable(caller, as_id(one, KIND)) for one in (asked.source, asked.target)]
+        source, target = [await self._named(caller, getattr(asked, end), end) for end in ("source", "target")]
         if asked.valid_from and asked.valid_to and asked.valid_to <= asked.valid_from:
             raise Unprocessable("valid_to is not behind valid_from", param="valid_to")
         require_no_secret(asked.type, self._parts.redactor, "type")
@@ -277,7 +277,7 @@ class EntityCalls:
         if "to" not in given:
             raise MemoryInvalid("say `to`: the id of the one that the ways lead to", param="to")
         start = _root(await self._known(caller, holder, id_in_path(request, KIND)))
-        end = _root(await self._known(caller, holder, as_id(given["to"], KIND)))
+        end = _root(await self._known(caller, holder, as_id(given["to"], KIND, "to")))
         hops = _hops(given)
         ties = await self._ties(caller, holder, start, hops, given)
         seen = {one.entity_id for one in await self._some(caller, holder, [*hops_from(start, ties, hops)])} | {start}
@@ -306,6 +306,13 @@ class EntityCalls:
         known = await self._known(caller, holder, entity_id)
         require_writable(holder, _item(caller, known), KIND)
         return known
+
+    async def _named(self, caller: Caller, raw: str, param: str) -> Entity:
+        """The one whose id a body says. Raises NotFound, which names the member."""
+        try:
+            return await self._writable(caller, as_id(raw, KIND))
+        except NotFound as missing:
+            raise NotFound(missing.message, param=param) from None
 
     async def _some(self, caller: Caller, holder: Holder, entity_ids: Sequence[UUID]) -> Sequence[Entity]:
         found = await self._parts.entities.some(caller.scope, entity_ids)

@@ -201,7 +201,7 @@ class TaskCalls:
         change = TaskChange(status, memory, needs=None)
         if "needs" in given:
             await self._require_seen(caller, holder, set(asked.needs) - {str(need) for need in known.needs})
-            change = replace(change, needs=frozenset(as_id(need, KIND) for need in asked.needs))
+            change = replace(change, needs=frozenset(as_id(need, KIND, "needs") for need in asked.needs))
         if "checkpoint" in given:
             checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, [asked.checkpoint])
             change = replace(change, checkpoint_id=checkpoints[asked.checkpoint])
@@ -247,7 +247,7 @@ class TaskCalls:
 
     async def _require_seen(self, caller: Caller, holder: Holder, needs: Collection[str]) -> None:
         """Raise NotFound for a need that the caller may not see, as for one that is not there."""
-        wanted = {as_id(need, KIND) for need in needs}
+        wanted = {as_id(need, KIND, "needs") for need in needs}
         found = await self._parts.tasks.some(caller.scope, sorted(wanted)) if wanted else []
         seen = {one.task_id for one in readable(holder, found, partial(_item, caller))}
         if missing := sorted(wanted - seen):
@@ -344,7 +344,7 @@ def _ids(asked: Sequence[TaskAsked], named: Mapping[str, UUID]) -> list[UUID]:
 
 
 def _need(need: str, named: Mapping[str, UUID]) -> UUID:
-    return named[need] if need in named else as_id(need, KIND)
+    return named[need] if need in named else as_id(need, KIND, "needs")
 
 
 def _statuses(given: str | None) -> Sequence[Status]:

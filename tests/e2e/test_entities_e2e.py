@@ -388,3 +388,12 @@ def test_a_change_of_nothing_is_refused(service: Service, user: str) -> None:
     refused = call(service, user, "PATCH", f"/{made['id']}", {}, If_Match="1")["error"]
     assert refused["code"] == "unprocessable" and "nothing to change" in refused["message"]
     assert call(service, user, "GET", f"/{made['id']}")["version"] == 1
+
+
+@pytest.mark.parametrize("nobody", ["zz", "00000000-0000-7000-8000-000000000001"])
+def test_one_that_is_not_there_is_named_by_the_member_that_says_it(service: Service, user: str, nobody: str) -> None:
+    made = add(service, user, "Ana Kovac")
+    refused = call(service, user, "POST", f"/{made['id']}/merge", {"into": nobody})["error"]
+    assert (refused["code"], refused["param"]) == ("not_found", "into")
+    refused = tie(service, user, made, "knows", {"id": nobody})["error"]
+    assert (refused["code"], refused["param"]) == ("not_found", "target")

@@ -336,3 +336,12 @@ def test_a_change_of_nothing_is_refused(service: Service, user: str) -> None:
     refused = call(service, user, "PATCH", f"/{made['id']}", {}, If_Match="1")["error"]
     assert refused["code"] == "unprocessable" and "nothing to change" in refused["message"]
     assert call(service, user, "GET", f"/{made['id']}")["version"] == 1
+
+
+@pytest.mark.parametrize("need", ["zz", "00000000-0000-7000-8000-000000000001"])
+def test_a_need_that_is_not_there_is_named_as_such(service: Service, user: str, need: str) -> None:
+    refused = call(service, user, "POST", body={"tasks": [{"title": "Caulk the hull", "needs": [need]}]})["error"]
+    assert (refused["code"], refused["param"]) == ("not_found", "needs")
+    (made,) = add(service, user, {"title": "Caulk the hull"})
+    refused = call(service, user, "PATCH", f"/{made['id']}", {"needs": [need]}, If_Match="1")["error"]
+    assert (refused["code"], refused["param"]) == ("not_found", "needs")
