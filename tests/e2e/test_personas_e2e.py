@@ -216,3 +216,10 @@ def test_a_change_of_nothing_is_refused(service: Service, user: str) -> None:
     refused = call(service, user, "PATCH", "/desk", {}, If_Match="1")["error"]
     assert refused["code"] == "unprocessable" and "nothing to change" in refused["message"]
     assert call(service, user, "GET", "/desk")["version"] == 1
+
+
+def test_a_memory_that_was_hidden_by_itself_stays_so(service: Service, user: str) -> None:
+    made = call(service, user, "POST", body={"name": "desk", "description": "Likes nautical words."})
+    service.call("DELETE", f"/memory/v1/memories/{made['memory_id']}", X_Memory_User=user)
+    call(service, user, "DELETE", "/desk")
+    assert call(service, user, "POST", "/desk/undelete")["state"] == "hidden"

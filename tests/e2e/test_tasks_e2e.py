@@ -345,3 +345,12 @@ def test_a_need_that_is_not_there_is_named_as_such(service: Service, user: str, 
     (made,) = add(service, user, {"title": "Caulk the hull"})
     refused = call(service, user, "PATCH", f"/{made['id']}", {"needs": [need]}, If_Match="1")["error"]
     assert (refused["code"], refused["param"]) == ("not_found", "needs")
+
+
+def test_a_memory_that_was_hidden_by_itself_stays_so(service: Service, user: str) -> None:
+    (made,) = add(service, user, {"title": "Caulk the hull"})
+    service.call("DELETE", f"/memory/v1/memories/{made['memory_id']}", X_Memory_User=user)
+    call(service, user, "DELETE", f"/{made['id']}")
+    assert call(service, user, "POST", f"/{made['id']}/undelete")["state"] == "hidden"
+    missing = service.call("GET", f"/memory/v1/memories/{made['memory_id']}", X_Memory_User=user)["error"]
+    assert missing["code"] == "not_found"

@@ -141,7 +141,8 @@ class ArtifactStore:
             known = require_turn(found, "artifact", at, now)
             require_version(known, version, "artifact")
             await tx.run("mark_artifact_deleted", scope.tenant, artifact_id, at)
-            await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], at, changed=changed, now=now)
+            card_id, gone_at = known["memory_id"], known["deleted_at"]
+            await turn_memory(tx, scope.tenant, scope_id, card_id, at, gone_at=gone_at, changed=changed, now=now)
             for one in await _by_id(tx, scope.tenant, scope_id, artifact_id) if at is None else ():
                 may(one)
             await witness(tx)

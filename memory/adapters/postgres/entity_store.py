@@ -215,8 +215,11 @@ class EntityStore:
             for row in await tx.fetch("ties_by_hand", scope.tenant, entity_id):
                 if row["deleted_at"] == known["deleted_at"]:  # hidden with this one, or not yet
                     since[row["memory_id"]] = at or row["other_deleted_at"]
+            gone_at = known["deleted_at"]
             for memory_id, hidden in since.items():
-                await turn_memory(tx, scope.tenant, scope_id, memory_id, hidden, changed=changed, now=now)
+                await turn_memory(
+                    tx, scope.tenant, scope_id, memory_id, hidden, gone_at=gone_at, changed=changed, now=now
+                )
             for one in await _by_id(tx, scope, scope_id, [entity_id]) if at is None else ():
                 may(one)
                 await _require_acyclic_through(tx, scope, scope_id, known["merged_into"] or entity_id, "id")

@@ -128,10 +128,23 @@ def require_version(known: Any, version: int | None, kind: str) -> None:
 
 
 async def turn_memory(
-    tx: Transaction, tenant: UUID, scope_id: int, memory_id: UUID, at: datetime | None, *, changed: int, now: datetime
+    tx: Transaction,
+    tenant: UUID,
+    scope_id: int,
+    memory_id: UUID,
+    at: datetime | None,
+    *,
+    gone_at: datetime | None = None,
+    changed: int,
+    now: datetime,
 ) -> None:
-    """Hide a record's memory, or show it again (`at` None), told to the feed."""
+    """Hide a record's memory, or show it again (`at` None), told to the feed. One that was hidden at another time than
+    its record (`gone_at`) was so by itself, and stays so.
+    """
     card_id = UUID(int=memory_id.int)
+    known = await tx.row("lock_memory", tenant, scope_id, card_id)
+    if known is None or known["deleted_at"] != gone_at:
+        return
     await tx.run("hide_memory", tenant, card_id, at, changed)
     await announce(tx, tenant, scope_id, "deleted" if at else "restored", [card_id], by="api", at=now)
 

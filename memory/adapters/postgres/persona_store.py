@@ -128,7 +128,8 @@ class PersonaStore:
             await _require_room(tx, scope, scope_id)
             if await tx.row("mark_persona_deleted", scope.tenant, gone["persona_id"], None) is None:
                 raise _taken()
-            await turn_memory(tx, scope.tenant, scope_id, gone["memory_id"], None, changed=changed, now=now)
+            card_id, gone_at = gone["memory_id"], gone["deleted_at"]
+            await turn_memory(tx, scope.tenant, scope_id, card_id, None, gone_at=gone_at, changed=changed, now=now)
             may(await _one(tx, scope, scope_id, name))
             await witness(tx)
         return await self.one(scope, name)

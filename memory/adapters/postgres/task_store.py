@@ -182,7 +182,8 @@ class TaskStore:
             if at is None:
                 edges = await tx.fetch("edges_of_tasks", scope.tenant, [task_id])
                 await _require_acyclic(tx, scope, {task_id: frozenset(UUID(int=row["needs"].int) for row in edges)})
-            await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], at, changed=changed, now=now)
+            card_id, gone_at = known["memory_id"], known["deleted_at"]
+            await turn_memory(tx, scope.tenant, scope_id, card_id, at, gone_at=gone_at, changed=changed, now=now)
             for one in await _by_id(tx, scope, scope_id, [task_id]) if at is None else ():
                 may(one)
             await witness(tx)
