@@ -354,3 +354,14 @@ def test_a_memory_that_was_hidden_by_itself_stays_so(service: Service, user: str
     assert call(service, user, "POST", f"/{made['id']}/undelete")["state"] == "hidden"
     missing = service.call("GET", f"/memory/v1/memories/{made['memory_id']}", X_Memory_User=user)["error"]
     assert missing["code"] == "not_found"
+
+
+def test_the_memory_of_a_deleted_task_comes_back_with_it_alone(service: Service, user: str) -> None:
+    (made,) = add(service, user, {"title": "Caulk the hull"})
+    call(service, user, "DELETE", f"/{made['id']}")
+    path = f"/memory/v1/memories/{made['memory_id']}"
+    refused = service.call("POST", f"{path}/undelete", X_Memory_User=user)["error"]
+    assert refused["code"] == "conflict" and "task" in refused["message"]
+    assert service.call("GET", path, X_Memory_User=user)["error"]["code"] == "not_found"
+    call(service, user, "POST", f"/{made['id']}/undelete")
+    assert service.call("GET", path, X_Memory_User=user)["content"] == "Task (queued): Caulk the hull"

@@ -28,7 +28,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sealing import SEALED_LABELS
 from memory.adapters.postgres.withdrawn import withdraw_summaries
 from memory.audit import Note
-from memory.errors import NotFound
+from memory.errors import Conflict, NotFound
 from memory.model import Scope, ScopeId
 from memory.stored import (
     Counts,
@@ -247,7 +247,9 @@ class Records:
         note: Note | None = None,
         may: Callable[[MemoryRecord], None] = lambda _: None,
     ) -> MemoryRecord:
-        """Show a deleted memory again, within 30 days. Raises NotFound, or what `may` does: then nothing changes."""
+        """Show a deleted memory again, within 30 days. Raises NotFound, Conflict for that of a deleted record, or what
+        `may` does: then nothing changes.
+        """
         scope_id, witness = await self._known_scope(scope), await self._witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -265,6 +267,9 @@ class Records:
             await witness(tx)
             shown = await _read_memory(tx, scope, scope_id, memory_id)
             may(shown)
+            record = await tx.value("deleted_record_of", scope.tenant, memory_id)
+            if record is not None:
+                raise Conflict(f"this memory is that of a deleted {record} and comes back with it: undelete that")
             return shown
 
     async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
