@@ -153,6 +153,16 @@ async def test_deletion_hides_and_can_be_undone_for_30_days(store: Stores) -> No
         await store.records.undelete_memory(scope, memory_id, T0 + HOUR)
 
 
+async def test_what_is_past_its_end_is_not_shown_again(store: Stores) -> None:
+    scope, commit = store.scope(), exchange(store.scope(), "s", 0)
+    await store.write.commit(commit, now=T0)
+    memory_id, change = commit.memories[0].memory_id, MemoryChange(expires_at=T0 + HOUR, set_expires_at=True)
+    await store.records.patch_memory(scope, memory_id, 1, change, T0)
+    await store.records.delete_memory(scope, memory_id, T0)
+    with pytest.raises(NotFound):
+        await store.records.undelete_memory(scope, memory_id, T0 + 2 * HOUR)
+
+
 async def test_a_retrieval_and_an_exchange_are_found_in_their_scope_only(store: Stores) -> None:
     commit = exchange(store.scope(), "s", 0)
     await store.write.commit(commit, now=T0)

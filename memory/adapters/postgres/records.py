@@ -266,6 +266,8 @@ class Records:
             await self._resettle(tx, scope, scope_id, back, now, changed)
             await witness(tx)
             shown = await _read_memory(tx, scope, scope_id, memory_id)
+            if shown.expires_at is not None and shown.expires_at <= now:
+                raise NotFound("no such deleted memory: it is past its end")
             may(shown)
             record = await tx.value("deleted_record_of", scope.tenant, memory_id)
             if record is not None:
