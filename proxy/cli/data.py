@@ -13,7 +13,7 @@ from typing import Any
 
 from proxy.cli import why
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.shown import show, show_all
+from proxy.cli.shown import say_more, show, show_all
 from proxy.cli.whole_file import whole_file
 
 _TEXT_CHARS = 100
@@ -106,7 +106,7 @@ def run_sessions(options: argparse.Namespace) -> int:
     client = Client(options)
     if options.session is None:
         answer = client.get("/memory/v1/sessions", {"limit": options.limit})
-        return _as_json(answer) if options.json else _table(answer["data"], ("id", "turns", "last_at"))
+        return _as_json(answer) if options.json else _table(answer, answer["data"], ("id", "turns", "last_at"))
     path = f"/memory/v1/sessions/{quoted(options.session)}"
     answer = client.get(path)
     if options.json:
@@ -139,7 +139,7 @@ def run_memories(options: argparse.Namespace) -> int:
         rows: list[Mapping[str, Any]] = [
             {**one, "why": one["quarantine_reason"] or one["kind"]} for one in answer["data"]
         ]
-        return _as_json(answer) if options.json else _table(rows, columns)
+        return _as_json(answer) if options.json else _table(answer, rows, columns)
     path = f"/memory/v1/memories/{quoted(options.memory)}"
     if options.confirm or options.reject:
         status = "confirmed" if options.confirm else "rejected"
@@ -163,11 +163,12 @@ def _as_json(answer: Any) -> int:
     return 0
 
 
-def _table(rows: Sequence[Mapping[str, Any]], columns: tuple[str, ...]) -> int:
+def _table(page: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], columns: tuple[str, ...]) -> int:
     for row in rows:
         show("  ".join(_short(str(row.get(column, ""))) for column in columns))
     if not rows:
         sys.stdout.write("none yet\n")
+    say_more(page)
     return 0
 
 

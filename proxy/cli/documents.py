@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.shown import show
+from proxy.cli.shown import say_more, show
 from proxy.cli.why import short
 
 TEACHES: Final = """\
@@ -141,6 +141,7 @@ def _list(client: Client, options: argparse.Namespace) -> int:
         show(f"{one['id']}  {one['chunks']:5} chunks  {one['media_type']:24.24}  {one['name']}{state}")
     if not answer["data"]:
         sys.stdout.write("none yet\n")
+    say_more(answer)
     return 0
 
 

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from proxy.cli.client import CallFailed, Client, with_service
-from proxy.cli.shown import show_all
+from proxy.cli.shown import say_more, show_all
 
 Act = Callable[[Client, argparse.Namespace], Any]
 
@@ -59,4 +59,5 @@ def run_verb(options: argparse.Namespace, told: Callable[[str, Mapping[str, Any]
         sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
     else:
         show_all(told(options.verb, answer))
+        say_more(answer)
     return 0

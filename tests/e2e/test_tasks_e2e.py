@@ -365,3 +365,18 @@ def test_the_memory_of_a_deleted_task_comes_back_with_it_alone(service: Service,
     assert service.call("GET", path, X_Memory_User=user)["error"]["code"] == "not_found"
     call(service, user, "POST", f"/{made['id']}/undelete")
     assert service.call("GET", path, X_Memory_User=user)["content"] == "Task (queued): Caulk the hull"
+
+
+@pytest.mark.parametrize("command", [["tasks", "list"], ["memories"]])
+def test_a_list_says_beside_itself_that_it_goes_on(service: Service, user: str, command: list[str]) -> None:
+    add(service, user, *({"title": f"Paint plank {number}"} for number in range(3)))
+
+    def told(limit: int) -> tuple[int, str]:
+        argv = [sys.executable, "-m", "proxy", *command, "--url", service.url, "--user", user, "--limit", str(limit)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.count("Paint plank"), done.stderr
+
+    assert told(3) == (3, "")
+    shown, beside = told(2)
+    assert shown == 2 and "more" in beside and "--limit" in beside
