@@ -6,15 +6,18 @@ memories, each of which can be shown again. Raises NotFound, StoreUnavailable.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from aiohttp import web
 
 from memory.audit import noted
 from memory.errors import NotFound
 from memory.preferences import Preference
-from policies.gate import Item
+from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from policies.lifetime import UNDO
 from policies.preference import strength
@@ -49,19 +52,33 @@ class PreferenceCalls:
         asked = await body_as(request, PreferencesReset)
         holder = await holder_for(caller, self._parts.keys)
         found = await self._parts.preferences.preferences(caller.scope)
-        known = {one.memory_id: one for one in found}
-        wanted = [one.memory_id for one in readable(holder, found, partial(_item, caller))]
+        gone: dict[UUID, None] = {}
         if asked.memories is not None:
-            wanted = list(dict.fromkeys(as_id(one, "preference") for one in asked.memories))
+            gone = dict.fromkeys(as_id(one, "preference", "memories") for one in asked.memories)
+            await self._hide(caller, holder, list(gone), found)
+        else:
+            while wanted := [one for one in _seen(caller, holder, found) if one not in gone]:
+                gone |= dict.fromkeys(wanted)
+                await self._hide(caller, holder, wanted, found)
+                found = await self._parts.preferences.preferences(caller.scope)  # what had been replaced holds again
+        await self._parts.tells.changed(caller.scope)
+        return said(PreferencesGone(memories=[str(one) for one in gone], undo_until=caller.now + UNDO))
+
+    async def _hide(self, caller: Caller, holder: Holder, wanted: Sequence[UUID], found: Sequence[Preference]) -> None:
+        """Hide these of what was found, or none. Raises NotFound, CapabilityMissing."""
+        known = {one.memory_id: one for one in found}
         for memory_id in wanted:
             if memory_id not in known:
                 raise NotFound(f"there is no preference {memory_id} in this scope", param="memories")
             require_writable(holder, _item(caller, known[memory_id]), "preference")
         for memory_id in wanted:
             note = noted(caller.scope.tenant, caller.actor, "preference.reset", ids=[memory_id], at=caller.now)
-            await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, note=note)
-        await self._parts.tells.changed(caller.scope)
-        return said(PreferencesGone(memories=[str(one) for one in wanted], undo_until=caller.now + UNDO))
+            with suppress(NotFound):  # somebody else has hidden it since it was read
+                await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, note=note)
+
+
+def _seen(caller: Caller, holder: Holder, found: Sequence[Preference]) -> Sequence[UUID]:
+    return [one.memory_id for one in readable(holder, found, partial(_item, caller))]
 
 
 def _item(caller: Caller, one: Preference) -> Item:

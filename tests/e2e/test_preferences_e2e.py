@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.e2e.talk import ask, tell
@@ -80,4 +81,21 @@ def test_one_that_is_past_its_end_is_not_listed(service: Service, user: str) -> 
     (tea,) = listed(service, user)
     path, past = f"/memory/v1/memories/{tea['memory_id']}", {"expires_at": "2020-01-01T00:00:00Z"}
     service.call("PATCH", path, past, X_Memory_User=user, If_Match=str(tea["version"]))
+    assert listed(service, user) == []
+
+
+def test_nothing_that_was_said_before_holds_again_after_a_reset_of_all(service: Service, user: str) -> None:
+    for text in ("My favourite colour is blue.", "My favourite colour is green.", "I like green tea."):
+        tell(service, text, user)
+    tell(service, "I don't like green tea any more.", user)
+    assert len(service.call("POST", f"{BASE}/reset", {}, X_Memory_User=user)["memories"]) == 4
+    assert listed(service, user) == []
+
+
+def test_two_who_reset_all_at_once_both_do(service: Service, user: str) -> None:
+    for what in ("green tea", "raspberry jam", "old maps", "night trains"):
+        tell(service, f"I like {what}.", user)
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(service.call, "POST", f"{BASE}/reset", {}, X_Memory_User=user) for _ in range(4)]
+    assert all("memories" in one.result() for one in asked), [one.result() for one in asked]
     assert listed(service, user) == []
