@@ -114,15 +114,16 @@ class EntityCalls:
             raise MemoryInvalid("entities are listed newest first", param="order")
         if not 1 <= len(given.get("name", "x")) <= NAME_CHARS_MAX:
             raise MemoryInvalid(f"a name has 1 to {NAME_CHARS_MAX} characters", param="name")
-        types, holder = _types(given.get("type")), await self._holder(caller)
+        types, holder, store = _types(given.get("type")), await self._holder(caller), self._parts.entities
+        asked: dict[str, Any] = {"limit": page.limit, "cursor": page.cursor, "types": types}
         if "name" in given:
-            named = await self._parts.entities.named(caller.scope, caller.credential.hide(storable(given["name"])))
-            rows, cursor = [one for one in named if one.type in types], None
+            name = caller.credential.hide(storable(given["name"]))
+            found = await store.named(caller.scope, name, **asked)
         else:
-            found = await self._parts.entities.page(caller.scope, limit=page.limit, cursor=page.cursor, types=types)
-            rows, cursor = list(found.rows), page.next_cursor(found.next_cursor)
-        seen = readable(holder, rows, lambda one: _item(caller, one))
-        return said(EntityList(data=[entity_said(one) for one in seen], next_cursor=cursor))
+            found = await store.page(caller.scope, **asked)
+        seen = readable(holder, found.rows, lambda one: _item(caller, one))
+        rows, cursor = [entity_said(one) for one in seen], page.next_cursor(found.next_cursor)
+        return said(EntityList(data=rows, next_cursor=cursor))
 
     async def show(self, request: web.Request) -> web.Response:
         """One of them; its version is the ETag."""

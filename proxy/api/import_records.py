@@ -177,7 +177,8 @@ class RecordTaker:
     async def _called_so(self, line: EntityLine) -> Entity | None:
         """The one here that has the line's name, where the line is that one's card, or either is only learnt."""
         scope, hide = self._caller.scope, self._caller.credential.hide
-        named = [one for one in await self._parts.entities.named(scope, hide(line.name)) if one.type == line.type]
+        asked: dict[str, Any] = {"limit": 2, "cursor": None, "types": [line.type]}
+        named = (await self._parts.entities.named(scope, hide(line.name), **asked)).rows
         cards = {UUID(line.memory_id), copy_of(scope, UUID(line.id)).memory_id, None}
         is_same = len(named) == 1 and (line.learnt or named[0].card_id in cards)
         return named[0] if is_same else None

@@ -101,8 +101,10 @@ class KeepsEntities(Protocol):
     async def some(self, scope: Scope, entity_ids: Sequence[UUID]) -> list[Entity]:
         """Those that are there."""
 
-    async def named(self, scope: Scope, name: str) -> list[Entity]:
-        """Those that have this name."""
+    async def named(
+        self, scope: Scope, name: str, *, limit: int, cursor: str | None, types: Sequence[Type]
+    ) -> Page[Entity]:
+        """Those of these types that have this name, newest first. Raises MemoryInvalid."""
 
     async def page(self, scope: Scope, *, limit: int, cursor: str | None, types: Sequence[Type]) -> Page[Entity]:
         """Those of these types, newest first. Raises MemoryInvalid."""

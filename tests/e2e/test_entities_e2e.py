@@ -397,3 +397,11 @@ def test_one_that_is_not_there_is_named_by_the_member_that_says_it(service: Serv
     assert (refused["code"], refused["param"]) == ("not_found", "into")
     refused = tie(service, user, made, "knows", {"id": nobody})["error"]
     assert (refused["code"], refused["param"]) == ("not_found", "target")
+
+
+def test_those_of_a_name_come_by_pages(service: Service, user: str) -> None:
+    made = [add(service, user, "Ana Kovac", namesake=True)["id"] for _ in range(3)]
+    first = call(service, user, "GET", "?name=Ana%20Kovac&limit=2")
+    assert [one["id"] for one in first["data"]] == [made[2], made[1]]
+    rest = call(service, user, "GET", f"?name=Ana%20Kovac&limit=2&cursor={first['next_cursor']}")
+    assert ([one["id"] for one in rest["data"]], rest["next_cursor"]) == ([made[0]], None)

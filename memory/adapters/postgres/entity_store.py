@@ -333,17 +333,22 @@ class EntityStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             return await _by_id(tx, scope, scope_id, entity_ids)
 
-    async def named(self, scope: Scope, name: str) -> list[Entity]:
-        """Those that have this name, each once; several where it is that of several."""
-        scope_id = await self._scopes.find(scope)
+    async def named(
+        self, scope: Scope, name: str, *, limit: int, cursor: str | None, types: Sequence[Type]
+    ) -> Page[Entity]:
+        """Those of these types that have this name, each once, newest first; several where it is that of several."""
+        scope_id, before = await self._scopes.find(scope), read_cursor(cursor, "desc")
         if scope_id is None:
-            return []
+            return Page((), None)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             prints = [fingerprint(scope.tenant, scope_id, name)]
-            rows = await tx.fetch("entities_named", scope.tenant, scope_id, prints)
-            roots = list({row["root"] for row in rows if row["deleted_at"] is None})
-            found = await tx.fetch("entities_by_id", scope.tenant, scope_id, roots)
-            return await with_words(tx, scope, scope_id, found)
+            named = await tx.fetch("entities_named", scope.tenant, scope_id, prints)
+            roots = list({row["root"] for row in named if row["deleted_at"] is None})
+            known = await tx.fetch("entities_by_id", scope.tenant, scope_id, roots)
+            behind = [row for row in known if row["type"] in types and _place(row) < before]
+            rows = sorted(behind, key=_place, reverse=True)
+            found = await with_words(tx, scope, scope_id, rows[:limit])
+        return Page(tuple(found), cursor_of(*_place(rows[limit - 1])) if len(rows) > limit else None)
 
     async def page(self, scope: Scope, *, limit: int, cursor: str | None, types: Sequence[Type]) -> Page[Entity]:
         """Those of these types, newest first; merged ones are with the one they are merged into."""
@@ -381,6 +386,11 @@ class EntityStore:
 async def _by_id(tx: Transaction, scope: Scope, scope_id: int, entity_ids: Sequence[UUID]) -> list[Entity]:
     rows = await tx.fetch("entities_by_id", scope.tenant, scope_id, list(entity_ids))
     return await with_words(tx, scope, scope_id, rows)
+
+
+def _place(row: Any) -> tuple[datetime, UUID]:
+    """Where one stands in a list."""
+    return row["created_at"], UUID(int=row["entity_id"].int)
 
 
 async def _locked(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID) -> Any:
