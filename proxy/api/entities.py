@@ -210,9 +210,10 @@ class EntityCalls:
         parameters(request, ())
         entity_id = id_in_path(request, KIND)
         note = _note(caller, "undelete", [entity_id])
-        may = may_show(await self._holder(caller), partial(_item, caller), KIND)
+        holder = await self._holder(caller)
+        may, seen = may_show(holder, partial(_item, caller), KIND), _seen_by(caller, holder)
         back = await self._parts.entities.undelete(
-            caller.scope, entity_id, caller.actor, now=caller.now, note=note, may=may
+            caller.scope, entity_id, caller.actor, now=caller.now, note=note, may=may, seen=seen
         )
         await self._changed(caller, "undeleted")
         return _answer(back)

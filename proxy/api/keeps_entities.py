@@ -59,7 +59,15 @@ class KeepsEntities(Protocol):
         """Hide it. Raises NotFound, and Conflict for another `version`."""
 
     async def undelete(
-        self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note, may: Callable[[Entity], None]
+        self,
+        scope: Scope,
+        entity_id: UUID,
+        actor: str,
+        *,
+        now: datetime,
+        note: Note,
+        may: Callable[[Entity], None],
+        seen: Callable[[Entity], bool],
     ) -> Entity:
         """Bring it back. Raises NotFound, Conflict."""
 

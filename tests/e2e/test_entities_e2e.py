@@ -405,3 +405,17 @@ def test_those_of_a_name_come_by_pages(service: Service, user: str) -> None:
     assert [one["id"] for one in first["data"]] == [made[2], made[1]]
     rest = call(service, user, "GET", f"?name=Ana%20Kovac&limit=2&cursor={first['next_cursor']}")
     assert ([one["id"] for one in rest["data"]], rest["next_cursor"]) == ([made[0]], None)
+
+
+def test_those_that_are_one_are_deleted_and_brought_back_together(service: Service, user: str) -> None:
+    one, other = add(service, user, "Ana Kovac"), add(service, user, "Annie Oakley")
+    call(service, user, "POST", f"/{one['id']}/merge", {"into": other["id"]})
+    call(service, user, "DELETE", f"/{other['id']}")
+    card = f"/memory/v1/memories/{one['memory_id']}"
+    assert service.call("GET", card, X_Memory_User=user)["error"]["code"] == "not_found"
+    refused = call(service, user, "POST", f"/{one['id']}/undelete")["error"]
+    assert refused["code"] == "conflict" and other["id"] in refused["message"]
+    back = call(service, user, "POST", f"/{other['id']}/undelete")
+    assert (back["aliases"], back["same"]) == (["Ana Kovac"], [one["id"]])
+    call(service, user, "DELETE", f"/{other['id']}")
+    add(service, user, "Ana Kovac")

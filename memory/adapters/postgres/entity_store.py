@@ -177,18 +177,26 @@ class EntityStore:
     async def delete(
         self, scope: Scope, entity_id: UUID, actor: str, *, version: int | None = None, now: datetime, note: Note
     ) -> None:
-        """Hide one with its card and the ties made by hand, and do not learn it again. Raises NotFound,
-        and Conflict for another `version`.
+        """Hide one, those that are merged into it, their cards and the ties made by hand, and do not learn it again.
+        Raises NotFound, and Conflict for another `version`.
         """
         await self._hide(scope, entity_id, now, actor, now, note, version=version)
 
     async def undelete(
-        self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note, may: Callable[[Entity], None]
+        self,
+        scope: Scope,
+        entity_id: UUID,
+        actor: str,
+        *,
+        now: datetime,
+        note: Note,
+        may: Callable[[Entity], None],
+        seen: Seen = everybody,
     ) -> Entity:
-        """Bring it back, within 30 days. Raises NotFound, Conflict for a circle of its ties, and what `may` does: then
-        nothing changes.
+        """Bring it back, within 30 days. Raises NotFound, Conflict for a circle of its ties, where
+        the one that it is merged into is deleted, and what `may` does: then nothing changes.
         """
-        await self._hide(scope, entity_id, None, actor, now, note, may)
+        await self._hide(scope, entity_id, None, actor, now, note, may, seen=seen)
         return await self.one(scope, entity_id)
 
     async def _hide(
@@ -201,6 +209,7 @@ class EntityStore:
         note: Note,
         may: Callable[[Entity], None] = lambda _: None,
         version: int | None = None,
+        seen: Seen = everybody,
     ) -> None:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
@@ -209,20 +218,20 @@ class EntityStore:
             found = await tx.row("lock_entity", scope.tenant, scope_id, entity_id)
             known = require_turn(found, "entity", at, now)
             require_version(known, version, "entity")
-            await tx.run("mark_entity_deleted", scope.tenant, entity_id, known["version"] + 1, at)
-            await _step(tx, place, entity_id, known["version"] + 1, "deleted" if at else "undeleted", None, actor)
-            since = {known["card_id"]: at} if known["card_id"] else {}
-            for row in await tx.fetch("ties_by_hand", scope.tenant, entity_id):
-                if row["deleted_at"] == known["deleted_at"]:  # hidden with this one, or not yet
-                    since[row["memory_id"]] = at or row["other_deleted_at"]
             gone_at = known["deleted_at"]
+            members = await tx.fetch("members_of_entity", scope.tenant, entity_id, gone_at)
+            for row in (known, *members):
+                await tx.run("mark_entity_deleted", scope.tenant, row["entity_id"], row["version"] + 1, at)
+                what: Happening = "deleted" if at else "undeleted"
+                await _step(tx, place, row["entity_id"], row["version"] + 1, what, None, actor)
+            since = await _hidden_with(tx, scope, (known, *members), at, gone_at)
             for memory_id, hidden in since.items():
                 await turn_memory(
                     tx, scope.tenant, scope_id, memory_id, hidden, gone_at=gone_at, changed=changed, now=now
                 )
             for one in await _by_id(tx, scope, scope_id, [entity_id]) if at is None else ():
                 may(one)
-                await _require_acyclic_through(tx, scope, scope_id, known["merged_into"] or entity_id, "id")
+                await _require_back(tx, scope, scope_id, one, gone_at, seen)
             await witness(tx)
 
     # ------------------------------------------------------------ what ties them
@@ -403,6 +412,28 @@ async def _locked(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID)
 async def _root(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID) -> UUID:
     row = await _locked(tx, scope, scope_id, entity_id)
     return UUID(int=(row["merged_into"] or row["entity_id"]).int)
+
+
+async def _hidden_with(
+    tx: Transaction, scope: Scope, found: Sequence[Any], at: datetime | None, gone_at: datetime | None
+) -> dict[UUID, datetime | None]:
+    """The memories that are hidden with these, or shown again, and since when each is hidden from now on."""
+    since: dict[UUID, datetime | None] = {row["card_id"]: at for row in found if row["card_id"]}
+    for one in found:
+        for row in await tx.fetch("ties_by_hand", scope.tenant, one["entity_id"]):
+            if row["deleted_at"] == gone_at:  # hidden with this one, or not yet
+                since[row["memory_id"]] = at or row["other_deleted_at"]
+    return since
+
+
+async def _require_back(
+    tx: Transaction, scope: Scope, scope_id: int, one: Entity, gone_at: datetime, seen: Seen
+) -> None:
+    """One that was brought back may stand beside what came to be since. Raises Conflict."""
+    root = one.merged_into or one.entity_id
+    if not await tx.fetch("entities_by_id", scope.tenant, scope_id, [root]):
+        raise Conflict(f"it is merged into {root}, which is deleted: undelete that one", param="id")
+    await _require_acyclic_through(tx, scope, scope_id, root, "id")
 
 
 async def _name(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID, card_id: UUID, told: Told) -> None:

@@ -76,6 +76,16 @@ SELECT entity_id, merged_into, card_id
 FROM entities
 WHERE tenant_id = $1 AND merged_into = ANY ($2) AND deleted_at IS NULL;
 
+-- name: members_of_entity
+-- Those that are merged into one and were deleted at this moment (null: are not), locked to the end of the transaction.
+-- $1 tenant uuid, $2 entity_id uuid, $3 deleted_at timestamptz
+-- Uses: entities_merged. Rows: entity_id, version, card_id.
+SELECT entity_id, version, card_id
+FROM entities
+WHERE tenant_id = $1 AND merged_into = $2 AND deleted_at IS NOT DISTINCT FROM $3
+ORDER BY entity_id
+FOR UPDATE;
+
 -- name: lock_entity
 -- One of this scope, deleted or not, locked to the end of the transaction.
 -- $1 tenant uuid, $2 scope_id int8, $3 entity_id uuid
