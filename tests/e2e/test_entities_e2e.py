@@ -399,6 +399,21 @@ def test_one_that_is_not_there_is_named_by_the_member_that_says_it(service: Serv
     assert (refused["code"], refused["param"]) == ("not_found", "target")
 
 
+def test_one_whose_name_was_taken_since_is_not_brought_back(service: Service, user: str) -> None:
+    gone, namesake = add(service, user, "Ana Kovac"), add(service, user, "Ana Kovac", namesake=True)
+    call(service, user, "DELETE", f"/{gone['id']}")
+    call(service, user, "POST", f"/{gone['id']}/undelete")
+    for one in (gone, namesake):
+        call(service, user, "DELETE", f"/{one['id']}")
+    taker = add(service, user, "Ana Kovac")
+    refused = call(service, user, "POST", f"/{gone['id']}/undelete")["error"]
+    assert (refused["code"], refused["param"]) == ("conflict", "name") and taker["id"] in refused["message"]
+    assert call(service, user, "GET", f"/{taker['id']}")["ambiguous"] == []
+    changed = call(service, user, "PATCH", f"/{taker['id']}", {"name": "Ana Novak"}, If_Match="1")
+    assert changed["name"] == "Ana Novak"
+    assert call(service, user, "POST", f"/{gone['id']}/undelete")["name"] == "Ana Kovac"
+
+
 def test_those_of_a_name_come_by_pages(service: Service, user: str) -> None:
     made = [add(service, user, "Ana Kovac", namesake=True)["id"] for _ in range(3)]
     first = call(service, user, "GET", "?name=Ana%20Kovac&limit=2")

@@ -193,8 +193,8 @@ class EntityStore:
         may: Callable[[Entity], None],
         seen: Seen = everybody,
     ) -> Entity:
-        """Bring it back, within 30 days. Raises NotFound, Conflict for a circle of its ties, where
-        the one that it is merged into is deleted, and what `may` does: then nothing changes.
+        """Bring it back, within 30 days. Raises NotFound, Conflict for a circle of its ties, a name that was
+        taken since, or where the one that it is merged into is deleted, and what `may` does: then nothing changes.
         """
         await self._hide(scope, entity_id, None, actor, now, note, may, seen=seen)
         return await self.one(scope, entity_id)
@@ -433,6 +433,8 @@ async def _require_back(
     root = one.merged_into or one.entity_id
     if not await tx.fetch("entities_by_id", scope.tenant, scope_id, [root]):
         raise Conflict(f"it is merged into {root}, which is deleted: undelete that one", param="id")
+    told = Told(one.name, one.type, one.aliases)
+    await _require_free(tx, scope, scope_id, one.entity_id, told, seen, since=gone_at)
     await _require_acyclic_through(tx, scope, scope_id, root, "id")
 
 
@@ -441,22 +443,36 @@ async def _name(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID, c
     await tx.run_many("add_alias", ((scope.tenant, entity_id, one, card_id, scope_id) for one in sorted(prints)))
 
 
-async def _require_free(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID, told: Told, seen: Seen) -> None:
-    """No other of its type has one of its names. Raises Conflict that says who, where that one is seen."""
+async def _require_free(
+    tx: Transaction,
+    scope: Scope,
+    scope_id: int,
+    entity_id: UUID,
+    told: Told,
+    seen: Seen,
+    since: datetime | None = None,
+) -> None:
+    """No other of its type has one of its names; of those that were `since` as they are, any may. Raises Conflict that
+    says who, where that one is seen.
+    """
     prints = [fingerprint(scope.tenant, scope_id, one) for one in (told.name, *told.aliases)]
     rows = await tx.fetch("entities_named", scope.tenant, scope_id, prints)
     mine = {row["root"] for row in rows if row["entity_id"] == entity_id} | {entity_id}
     taken = sorted(
         row["root"]
         for row in rows
-        if row["root"] not in mine and row["deleted_at"] is None and row["type"] == told.type
+        if row["root"] not in mine
+        and row["deleted_at"] is None
+        and row["type"] == told.type
+        and (since is None or row["changed_at"] > since)
     )
     if taken:
         shown = [str(one.entity_id) for one in await _by_id(tx, scope, scope_id, taken) if seen(one)]
+        or_namesake = "" if since else ", or say `namesake` if they are two"
         raise Conflict(
-            f"{shown[0]} has one of these names: change or merge that one, or say `namesake` if they are two"
+            f"{shown[0]} has one of these names: change or merge that one{or_namesake}"
             if shown
-            else "another has one of these names: choose another, or say `namesake` if they are two",
+            else f"another has one of these names: choose another{or_namesake}",
             param="name",
         )
 

@@ -24,10 +24,12 @@ WHERE tenant_id = $1 AND entity_id = $2 AND memory_id = $3;
 -- name: entities_named
 -- Those of a scope that have one of these names by a memory that holds, deleted ones too.
 -- $1 tenant uuid, $2 scope_id int8, $3 fingerprints bytea[]
--- Uses: entity_aliases_of_name, entities_pkey, memories_pkey. Rows: fingerprint, entity_id, root, type, deleted_at.
-SELECT DISTINCT a.fingerprint, a.entity_id, coalesce(e.merged_into, e.entity_id) AS root, e.type, e.deleted_at
+-- Uses: entity_aliases_of_name, entities_pkey, memories_pkey. Rows: fingerprint, entity_id, root, type, deleted_at,
+-- changed_at.
+SELECT DISTINCT a.fingerprint, a.entity_id, coalesce(e.merged_into, e.entity_id) AS root, e.type, e.deleted_at,
+       e.changed_at
 FROM entity_aliases a
-CROSS JOIN LATERAL (SELECT entity_id, merged_into, type, deleted_at FROM entities
+CROSS JOIN LATERAL (SELECT entity_id, merged_into, type, deleted_at, changed_at FROM entities
                     WHERE tenant_id = $1 AND entity_id = a.entity_id LIMIT 1) e
 CROSS JOIN LATERAL (SELECT deleted_at, superseded_by, superseded_reason FROM memories
                     WHERE tenant_id = $1 AND memory_id = a.memory_id LIMIT 1) m
