@@ -69,7 +69,7 @@ class KeepsEntities(Protocol):
         may: Callable[[Entity], None],
         seen: Callable[[Entity], bool],
     ) -> Entity:
-        """Bring it back. Raises NotFound, Conflict."""
+        """Bring it back. Raises NotFound, TooLarge, Conflict."""
 
     async def relate(
         self, scope: Scope, subject_id: UUID, new: NewRelationship, *, now: datetime, note: Note

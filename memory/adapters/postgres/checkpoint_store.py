@@ -151,8 +151,8 @@ class CheckpointStore:
     async def undelete(
         self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[CheckpointRow], None]
     ) -> Checkpoint:
-        """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, Conflict where the
-        name is taken by now, and what `may` does: then nothing changes.
+        """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, TooLarge, Conflict
+        where the name is taken by now, and what `may` does: then nothing changes.
         """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
@@ -160,6 +160,7 @@ class CheckpointStore:
             gone = await tx.row("deleted_checkpoint", scope.tenant, scope_id, name)
             if gone is None or gone["deleted_at"] < now - UNDO:
                 raise NotFound(f"no checkpoint of this name was deleted in the last {UNDO.days} days")
+            await _require_room(tx, scope.tenant, scope_id)
             found = await tx.fetch("own_parts_gone", scope.tenant, gone["checkpoint_id"])
             back = [UUID(int=row["memory_id"].int) for row in found]
             if await tx.row("mark_checkpoint_deleted", scope.tenant, gone["checkpoint_id"], None) is None:
@@ -317,11 +318,16 @@ async def _add_checkpoint(
     branched_version: int | None = None,
 ) -> None:
     """The row of a new checkpoint, whose id is the place's. Raises Conflict, TooLarge."""
-    if await tx.value("count_checkpoints", place.tenant, place.scope_id) >= CHECKPOINTS_MAX:
-        raise TooLarge(f"a scope holds at most {CHECKPOINTS_MAX} checkpoints; delete some", param="name")
+    await _require_room(tx, place.tenant, place.scope_id)
     asked = (place.exchange_id, place.scope_id, name, session_id, branched_from, branched_version, place.now)
     if await tx.row("add_checkpoint", place.tenant, *asked) is None:
         raise _taken()
+
+
+async def _require_room(tx: Transaction, tenant: UUID, scope_id: int) -> None:
+    """One more may be live. Raises TooLarge."""
+    if await tx.value("count_checkpoints", tenant, scope_id) >= CHECKPOINTS_MAX:
+        raise TooLarge(f"a scope holds at most {CHECKPOINTS_MAX} checkpoints; delete some", param="name")
 
 
 async def _give(tx: Transaction, place: Place, version: int, session_id: UUID) -> None:

@@ -77,8 +77,7 @@ class EntityStore:
         place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
-            if await tx.value("count_entities", scope.tenant, scope_id, ENTITIES_MAX) >= ENTITIES_MAX:
-                raise TooLarge(f"a scope has at most {ENTITIES_MAX} entities; delete or merge some")
+            await _require_room(tx, scope, scope_id, 1)
             if not new.namesake:
                 await _require_free(tx, scope, scope_id, new.entity_id, new.told, seen)
             await self._add_card(tx, place, new.memory, changed)
@@ -193,7 +192,7 @@ class EntityStore:
         may: Callable[[Entity], None],
         seen: Seen = everybody,
     ) -> Entity:
-        """Bring it back, within 30 days. Raises NotFound, Conflict for a circle of its ties, a name that was
+        """Bring it back, within 30 days. Raises NotFound, TooLarge, Conflict for a circle of its ties, a name that was
         taken since, or where the one that it is merged into is deleted, and what `may` does: then nothing changes.
         """
         await self._hide(scope, entity_id, None, actor, now, note, may, seen=seen)
@@ -414,6 +413,12 @@ async def _root(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID) -
     return UUID(int=(row["merged_into"] or row["entity_id"]).int)
 
 
+async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int) -> None:
+    """So many more may be there. Raises TooLarge."""
+    if await tx.value("count_entities", scope.tenant, scope_id, ENTITIES_MAX + 1) + more > ENTITIES_MAX:
+        raise TooLarge(f"a scope has at most {ENTITIES_MAX} entities; delete some")
+
+
 async def _hidden_with(
     tx: Transaction, scope: Scope, found: Sequence[Any], at: datetime | None, gone_at: datetime | None
 ) -> dict[UUID, datetime | None]:
@@ -429,7 +434,8 @@ async def _hidden_with(
 async def _require_back(
     tx: Transaction, scope: Scope, scope_id: int, one: Entity, gone_at: datetime, seen: Seen
 ) -> None:
-    """One that was brought back may stand beside what came to be since. Raises Conflict."""
+    """One that was brought back may stand beside what came to be since. Raises Conflict, TooLarge."""
+    await _require_room(tx, scope, scope_id, 0)
     root = one.merged_into or one.entity_id
     if not await tx.fetch("entities_by_id", scope.tenant, scope_id, [root]):
         raise Conflict(f"it is merged into {root}, which is deleted: undelete that one", param="id")
