@@ -434,3 +434,13 @@ def test_those_that_are_one_are_deleted_and_brought_back_together(service: Servi
     assert (back["aliases"], back["same"]) == (["Ana Kovac"], [one["id"]])
     call(service, user, "DELETE", f"/{other['id']}")
     add(service, user, "Ana Kovac")
+
+
+def test_who_was_merged_before_goes_along_when_a_merge_is_undone(service: Service, user: str) -> None:
+    first, second, third, last_ = [add(service, user, name)["id"] for name in ("Ana", "Annie", "Anna", "Olga")]
+    for one, into in ((first, second), (second, third), (third, last_)):
+        call(service, user, "POST", f"/{one}/merge", {"into": into})
+    assert call(service, user, "GET", f"/{last_}")["same"] == sorted([first, second, third])
+    assert call(service, user, "POST", f"/{third}/split")["same"] == sorted([first, second])
+    assert call(service, user, "GET", f"/{last_}")["same"] == []
+    assert call(service, user, "POST", f"/{second}/split")["same"] == [first]

@@ -156,7 +156,9 @@ class EntityStore:
         return await self.one(scope, into)
 
     async def split(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
-        """One that was merged stands for itself again. Raises NotFound, Conflict for one that was not."""
+        """One that was merged stands for itself again, with those that had been merged into it by then. Raises
+        NotFound, Conflict for one that was not.
+        """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
@@ -168,6 +170,7 @@ class EntityStore:
             other = await _locked(tx, scope, scope_id, root)
             await tx.run("merge_entity", scope.tenant, entity_id, known["version"] + 1, None, now)
             await tx.run("merge_entity", scope.tenant, root, other["version"] + 1, None, now)
+            await tx.run("merge_these", scope.tenant, await _came_with(tx, scope, entity_id, root), entity_id)
             await _step(tx, place, entity_id, known["version"] + 1, "split", root, actor)
             await _step(tx, place, root, other["version"] + 1, "gave", entity_id, actor)
             await witness(tx)
@@ -411,6 +414,15 @@ async def _locked(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID)
 async def _root(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID) -> UUID:
     row = await _locked(tx, scope, scope_id, entity_id)
     return UUID(int=(row["merged_into"] or row["entity_id"]).int)
+
+
+async def _came_with(tx: Transaction, scope: Scope, entity_id: UUID, root: UUID) -> list[UUID]:
+    """Of those that are merged into `root`, those that were merged into this one, or into one of these."""
+    rows = await tx.fetch("merged_where", scope.tenant, root)
+    came = [entity_id]
+    for one in came:  # which grows by those that were merged into it
+        came += [UUID(int=row["entity_id"].int) for row in rows if row["other"] == one]
+    return came[1:]
 
 
 async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int) -> None:

@@ -121,6 +121,28 @@ UPDATE entities
 SET merged_into = $3
 WHERE tenant_id = $1 AND merged_into = $2;
 
+-- name: merged_where
+-- Those that are merged into one, with whom somebody merged each into.
+-- $1 tenant uuid, $2 entity_id uuid
+-- Uses: entities_merged, entity_history_pkey. Rows: entity_id, other.
+SELECT e.entity_id, h.other
+FROM entities e
+CROSS JOIN LATERAL (
+    SELECT other
+    FROM entity_history
+    WHERE tenant_id = $1 AND entity_id = e.entity_id AND what = 'merged'
+    ORDER BY version DESC
+    LIMIT 1) h
+WHERE e.tenant_id = $1 AND e.merged_into = $2;
+
+-- name: merge_these
+-- These are merged into that one.
+-- $1 tenant uuid, $2 entity_ids uuid[], $3 merged_into uuid
+-- Uses: entities_pkey. Rows: none.
+UPDATE entities
+SET merged_into = $3
+WHERE tenant_id = $1 AND entity_id = ANY ($2);
+
 -- name: mark_entity_deleted
 -- Delete one, or bring it back (null).
 -- $1 tenant uuid, $2 entity_id uuid, $3 version int4, $4 deleted_at timestamptz
