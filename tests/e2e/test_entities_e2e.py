@@ -436,6 +436,17 @@ def test_those_that_are_one_are_deleted_and_brought_back_together(service: Servi
     add(service, user, "Ana Kovac")
 
 
+def test_who_is_said_to_be_elsewhere_now_is_who_they_were(service: Service, user: str) -> None:
+    ask(service, "My sister lives in Porto.\nsay: I see.", user)
+    service.settle()
+    sister, anna = named(service, user)["sister"], add(service, user, "Anna Kovac")
+    call(service, user, "POST", f"/{anna['id']}/merge", {"into": sister["id"]})
+    ask(service, "My sister lives in Lisbon now.\nsay: I see.", user)
+    service.settle()
+    (found,) = [one for one in call(service, user, "GET")["data"] if "sister" in (one["name"], *one["aliases"])]
+    assert (found["id"], found["same"]) == (sister["id"], [anna["id"]]), found
+
+
 def test_who_was_merged_before_goes_along_when_a_merge_is_undone(service: Service, user: str) -> None:
     first, second, third, last_ = [add(service, user, name)["id"] for name in ("Ana", "Annie", "Anna", "Olga")]
     for one, into in ((first, second), (second, third), (third, last_)):

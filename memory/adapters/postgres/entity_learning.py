@@ -54,15 +54,10 @@ async def _enter(tx: Transaction, place: Place, link: Link, memory_id: UUID, fac
 async def _who(tx: Transaction, place: Place, named: Named, memory_id: UUID) -> UUID | None:
     """The one who is meant, learnt now where nobody is known by that name; None where it could be two."""
     name, alias = (fingerprint(place.tenant, place.scope_id, one) for one in (named.name, named.alias or named.name))
-    known = await _known(tx, place, named, {name, alias})
-    by_name = [one for one in known if name in one.prints]
-    by_alias = [one for one in known if alias in one.prints]
-    if named.alias and named.alias != named.name:
-        both = [one for one in by_name if one in by_alias]
-        nameless = [one for one in by_alias if one.prints == {alias} or named.alias == USER]
-        meant = both or nameless or [one for one in by_name if one.prints == {name}]
-    else:
-        meant = by_name
+    meant = _meant(named, name, alias, await _known(tx, place, "entities_named", named, {name, alias}))
+    if not meant:  # the fact that named them may be the very one that this one took the place of
+        before = _meant(named, name, alias, await _known(tx, place, "entities_once_named", named, {name, alias}))
+        meant = before if len(before) == 1 else []
     if len(meant) > 1 or any(one.is_deleted for one in meant):
         return None
     entity_id = meant[0].root if meant else await _learnt(tx, place, named)
@@ -72,9 +67,20 @@ async def _who(tx: Transaction, place: Place, named: Named, memory_id: UUID) -> 
     return entity_id
 
 
-async def _known(tx: Transaction, place: Place, named: Named, prints: set[bytes]) -> list[_Known]:
+def _meant(named: Named, name: bytes, alias: bytes, known: Sequence[_Known]) -> list[_Known]:
+    """Which of those that have one of these names may be the one."""
+    by_name = [one for one in known if name in one.prints]
+    by_alias = [one for one in known if alias in one.prints]
+    if not named.alias or named.alias == named.name:
+        return by_name
+    both = [one for one in by_name if one in by_alias]
+    nameless = [one for one in by_alias if one.prints == {alias} or named.alias == USER]
+    return both or nameless or [one for one in by_name if one.prints == {name}]
+
+
+async def _known(tx: Transaction, place: Place, query: str, named: Named, prints: set[bytes]) -> list[_Known]:
     """Those of this type that have one of these names, with all the names that they have."""
-    found = await tx.fetch("entities_named", place.tenant, place.scope_id, list(prints))
+    found = await tx.fetch(query, place.tenant, place.scope_id, list(prints))
     mine = [row for row in found if row["type"] == named.type]
     if not mine:
         return []

@@ -36,6 +36,19 @@ CROSS JOIN LATERAL (SELECT deleted_at, superseded_by, superseded_reason FROM mem
 WHERE a.tenant_id = $1 AND a.scope_id = $2 AND a.fingerprint = ANY ($3)
   AND m.deleted_at IS NULL AND (m.superseded_by IS NULL OR m.superseded_reason = 'same meaning');
 
+-- name: entities_once_named
+-- Those of a scope that had one of these names by a memory that something took the place of, deleted ones too.
+-- $1 tenant uuid, $2 scope_id int8, $3 fingerprints bytea[]
+-- Uses: entity_aliases_of_name, entities_pkey, memories_pkey. Rows: fingerprint, entity_id, root, type, deleted_at.
+SELECT DISTINCT a.fingerprint, a.entity_id, coalesce(e.merged_into, e.entity_id) AS root, e.type, e.deleted_at
+FROM entity_aliases a
+CROSS JOIN LATERAL (SELECT entity_id, merged_into, type, deleted_at FROM entities
+                    WHERE tenant_id = $1 AND entity_id = a.entity_id LIMIT 1) e
+CROSS JOIN LATERAL (SELECT deleted_at, superseded_by FROM memories
+                    WHERE tenant_id = $1 AND memory_id = a.memory_id LIMIT 1) m
+WHERE a.tenant_id = $1 AND a.scope_id = $2 AND a.fingerprint = ANY ($3)
+  AND m.deleted_at IS NULL AND m.superseded_by IS NOT NULL;
+
 -- name: aliases_of_entities
 -- By which memories these have which names.
 -- $1 tenant uuid, $2 entity_ids uuid[]
