@@ -340,6 +340,15 @@ async def test_a_superseded_fact_goes_and_its_turn_stays_out_of_date(night: Nigh
     assert events(postgres, "erased") == 3
 
 
+async def test_whom_only_what_is_erased_named_goes_with_it(night: Night, postgres: TestDatabase) -> None:
+    for number, city in enumerate(("berlin", "paris", "rome")):
+        await say(night.stores, fact(city), day=10 * number)
+    assert postgres.psql("SELECT count(*) FROM entities") == "4"
+    assert await night.run(T0 + 201 * DAY) == {"superseded": 2}
+    assert postgres.psql("SELECT count(*) FROM entities") == "2", "the user and rome"
+    assert postgres.psql("SELECT count(*) FROM relationships") == "1"
+
+
 async def test_as_of_inside_the_replay_retention_sees_what_was(night: Night) -> None:
     night.settings = load_settings(
         None, {**ALL, "consolidate.superseded_keep_days": 0, "replay.retention_days": 20}, {}
@@ -565,15 +574,6 @@ async def given_of(night: Night, session_id: UUID) -> str | None:
     return None if row is None else row.content
 
 
-async def hide(night: Night, memory_id: UUID) -> None:
-    await night.stores.records.delete_memory(night.stores.scope(), memory_id, T0 + DAY)
-
-
-async def reject(night: Night, memory_id: UUID) -> None:
-    await patch(night, memory_id, validation_status="rejected")
-
-
-@pytest.mark.parametrize("act", [hide, reject])
 async def test_a_summary_that_was_rejected_stays_so_when_it_goes_on_and_when_it_is_made_anew(night: Night) -> None:
     made, summary_id = await summarised(night, BOAT, SECRET)
     session_id, records, scope = made.session.session_id, night.stores.records, night.stores.scope()
@@ -591,6 +591,15 @@ async def test_a_summary_that_was_rejected_stays_so_when_it_goes_on_and_when_it_
     assert await given_of(night, session_id) is None
 
 
+async def hide(night: Night, memory_id: UUID) -> None:
+    await night.stores.records.delete_memory(night.stores.scope(), memory_id, T0 + DAY)
+
+
+async def reject(night: Night, memory_id: UUID) -> None:
+    await patch(night, memory_id, validation_status="rejected")
+
+
+@pytest.mark.parametrize("act", [hide, reject])
 async def test_a_summary_of_what_is_not_to_be_told_is_given_no_more_until_it_is_made_anew(
     night: Night, act: Any
 ) -> None:

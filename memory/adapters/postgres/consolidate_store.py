@@ -281,7 +281,7 @@ class ConsolidateStore(ToldStore):
         told: Mapping[UUID, outbox.Labels] = {one: {"reason": reason} for one in ids}
         await outbox.announce_events(tx, task.place, what, ids, metadata=told)
         await withdraw_blocks(tx, task.tenant, task.scope_id, ids, task.terms.now)
-        for name in ("keep_untold", "unlink_summaries", "drop_derivations", "erase_memories"):
+        for name in ("keep_untold", "unlink_summaries", "drop_derivations", "drop_entities_of", "erase_memories"):
             await tx.run(name, task.tenant, ids)
 
     async def _merge(self, tx: Transaction, task: _Task) -> Changed:

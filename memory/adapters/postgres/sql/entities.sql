@@ -172,6 +172,22 @@ DELETE FROM entities e
 WHERE e.tenant_id = $1 AND e.scope_id = ANY ($2) AND e.card_id IS NULL
   AND NOT EXISTS (SELECT FROM entity_aliases a WHERE a.tenant_id = $1 AND a.scope_id = ANY ($2) AND a.entity_id = e.entity_id);
 
+-- name: drop_entities_of
+-- Those whom only these memories name, which are about to go: learnt, tied by no hand, and nobody is merged into them.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: entity_aliases_of_memory, entities_pkey, entity_aliases_pkey, entities_merged, relationships_of_source,
+-- relationships_of_target. Rows: none.
+DELETE FROM entities e
+USING (SELECT DISTINCT entity_id FROM entity_aliases WHERE tenant_id = $1 AND memory_id = ANY ($2)) w
+WHERE e.tenant_id = $1 AND e.entity_id = w.entity_id AND (e.card_id IS NULL OR e.card_id = ANY ($2))
+  AND NOT EXISTS (SELECT FROM entity_aliases a
+                  WHERE a.tenant_id = $1 AND a.entity_id = e.entity_id AND a.memory_id <> ALL ($2))
+  AND NOT EXISTS (SELECT FROM entities m WHERE m.tenant_id = $1 AND m.merged_into = e.entity_id)
+  AND NOT EXISTS (SELECT FROM relationships r
+                  WHERE r.tenant_id = $1 AND r.source_entity = e.entity_id AND r.memory_id <> ALL ($2))
+  AND NOT EXISTS (SELECT FROM relationships r
+                  WHERE r.tenant_id = $1 AND r.target_entity = e.entity_id AND r.memory_id <> ALL ($2));
+
 -- name: add_entity_step
 -- A row of its history.
 -- $1 tenant uuid, $2 entity_id uuid, $3 version int4, $4 scope_id int8, $5 what text, $6 other uuid, $7 actor text,
