@@ -17,7 +17,7 @@ from aiohttp import web
 
 from memory.audit import Note, noted
 from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationship
-from memory.errors import MemoryInvalid, NotFound, Unprocessable, VersionRequired
+from memory.errors import Conflict, MemoryInvalid, NotFound, Unprocessable, VersionRequired
 from memory.ids import new_id
 from memory.model import NewMemory
 from policies.entity import NAME_CHARS_MAX, PROPERTY, Told, Type, checked, related, statement
@@ -228,7 +228,7 @@ class EntityCalls:
 
     async def tied(self, caller: Caller, asked: RelationshipAsked, copy: Copy | None = None) -> Relationship:
         """Tie two of them, under these ids where they are given."""
-        source, target = [await self._named(caller, getattr(asked, end), end) for end in ("source", "target")]
+        source, target = [await self._shown(caller, getattr(asked, end), end) for end in ("source", "target")]
         if asked.valid_from and asked.valid_to and asked.valid_to <= asked.valid_from:
             raise Unprocessable("valid_to is not behind valid_from", param="valid_to")
         require_no_secret(asked.type, self._parts.redactor, "type")
@@ -315,6 +315,13 @@ class EntityCalls:
             return await self._writable(caller, as_id(raw, KIND))
         except NotFound as missing:
             raise NotFound(missing.message, param=param) from None
+
+    async def _shown(self, caller: Caller, raw: str, param: str) -> Entity:
+        """The one whose id a body says, whose name may be said. Raises NotFound, Conflict."""
+        known = await self._named(caller, raw, param)
+        if known.hidden:
+            raise Conflict(f"what is said of it is {known.hidden}: its name is in no tie", param=param)
+        return known
 
     async def _some(self, caller: Caller, holder: Holder, entity_ids: Sequence[UUID]) -> Sequence[Entity]:
         found = await self._parts.entities.some(caller.scope, entity_ids)

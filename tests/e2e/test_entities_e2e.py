@@ -455,3 +455,13 @@ def test_who_was_merged_before_goes_along_when_a_merge_is_undone(service: Servic
     assert call(service, user, "POST", f"/{third}/split")["same"] == sorted([first, second])
     assert call(service, user, "GET", f"/{last_}")["same"] == []
     assert call(service, user, "POST", f"/{second}/split")["same"] == [first]
+
+
+@pytest.mark.parametrize(
+    "set_", [{"expires_at": "2020-01-01T00:00:00Z"}, {"validation_status": "rejected"}], ids=["expired", "rejected"]
+)
+def test_a_name_that_is_not_to_be_said_is_in_no_new_tie(service: Service, user: str, set_: dict[str, Any]) -> None:
+    one, other = add(service, user, "Ana Kovac"), add(service, user, "Annie Oakley")
+    service.call("PATCH", f"/memory/v1/memories/{one['memory_id']}", set_, If_Match="1", X_Memory_User=user)
+    refused = tie(service, user, other, "knows", one).get("error", {})
+    assert (refused.get("code"), refused.get("param")) == ("conflict", "target")
