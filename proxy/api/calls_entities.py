@@ -109,10 +109,10 @@ ENTITY_CALLS: Final = (
         "POST",
         f"{_ONE}/undelete",
         "undeleteEntity",
-        "Bring back one that was deleted.",
+        "Bring back one that was deleted, with those that are merged into it. 409 where its name was taken since.",
         said.EntitySaid,
         parameters=("id", "scope"),
-        errors=(*CALLER, "not_found", "conflict"),
+        errors=(*CALLER, "not_found", "conflict", "too_large"),
     ),
     Call(
         "POST",

@@ -67,7 +67,7 @@ RECORDS: Final = (
         "Bring back the checkpoint of this name that was deleted last.",
         schemas_checkpoint.CheckpointSaid,
         parameters=("checkpoint", "scope"),
-        errors=(*CALLER, "not_found", "conflict"),
+        errors=(*CALLER, "not_found", "conflict", "too_large"),
     ),
     Call(
         "POST",

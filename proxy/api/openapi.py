@@ -121,10 +121,11 @@ CALLS: Final = (
         "POST",
         "/memory/v1/memories/{id}/undelete",
         "undeleteMemory",
-        "Show a hidden memory again, with the facts that were hidden with it; until the `undo_until` of its DELETE.",
+        "Show a hidden memory again, with the facts that were hidden with it; until the `undo_until` of its DELETE. "
+        "That of a deleted record comes back with its record alone (409).",
         schemas.MemorySaid,
         parameters=("id", "scope"),
-        errors=(*CALLER, "not_found"),
+        errors=(*CALLER, "not_found", "conflict"),
         or_answer=schemas.MemoryChanged,
     ),
     Call(
