@@ -160,6 +160,8 @@ class Checkpoints:
         labels = await self._labels.of(caller.scope, [known.row.session_id])
         label = labels.get(known.row.session_id) if known.row.session_id else None
         session = await self._session(caller, holder, label) if asked.refresh else None
+        if asked.refresh and session is None:
+            raise Unprocessable("it was saved of no conversation: there is nothing to take again", param="refresh")
         new, trimmed = await self._saving.made_next(caller, holder, asked, known, session)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = self._note(caller, "change", name, known.row.checkpoint_id)

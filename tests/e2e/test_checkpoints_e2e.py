@@ -643,3 +643,10 @@ def test_a_change_of_nothing_is_refused(service: Service, user: str) -> None:
         refused = call(service, user, "PATCH", "/v", body, If_Match="1")["error"]
         assert refused["code"] == "unprocessable" and "nothing to change" in refused["message"]
     assert call(service, user, "GET", "/v")["version"] == 1
+
+
+def test_a_refresh_of_what_was_saved_of_no_conversation_is_refused(service: Service, user: str) -> None:
+    call(service, user, "POST", body={"name": "v", "notes": "one"})
+    refused = call(service, user, "PATCH", "/v", {"refresh": True}, If_Match="1")["error"]
+    assert (refused["code"], refused["param"]) == ("unprocessable", "refresh")
+    assert call(service, user, "GET", "/v")["version"] == 1
