@@ -92,7 +92,7 @@ def diff_said(scope: Scope, holder: Holder, before: Checkpoint, after: Checkpoin
 
 def _compared(scope: Scope, holder: Holder, one: Checkpoint) -> list[Compared]:
     shown = readable_parts(scope, holder, one)
-    return [Compared(part.part, str(part.memory_id), part.saved) for part in shown if not part.state]
+    return [Compared(part.part, str(part.memory_id), part.saved) for part in shown if not _is_gone(part)]
 
 
 def _difference_said(one: Compared, labels: Mapping[str, str]) -> DifferenceSaid:
@@ -110,8 +110,13 @@ def _change_said(one: Changed, labels: Mapping[str, str]) -> ChangeSaid:
     )
 
 
+def _is_gone(part: StoredPart) -> bool:
+    """Whether its words are not said any more; those that something took the place of are."""
+    return part.state not in ("", "superseded")
+
+
 def _part_said(part: StoredPart) -> PartSaid:
-    gone = part.state in ("hidden", "quarantined", "rejected", "expired")
+    gone = _is_gone(part)
     return PartSaid(
         part=part.part,
         own=part.own,

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.e2e.talk import ask, rows, turn
+from tests.e2e.talk import ask, rows, tell, turn
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service, frozen
 
@@ -650,3 +650,13 @@ def test_a_refresh_of_what_was_saved_of_no_conversation_is_refused(service: Serv
     refused = call(service, user, "PATCH", "/v", {"refresh": True}, If_Match="1")["error"]
     assert (refused["code"], refused["param"]) == ("unprocessable", "refresh")
     assert call(service, user, "GET", "/v")["version"] == 1
+
+
+def test_what_was_taken_out_is_told_though_it_was_superseded_since(service: Service, user: str) -> None:
+    tell(service, "I live in Porto.", user, session="home")
+    made = call(service, user, "POST", body={"name": "v", "session": "home", "notes": "one"})
+    assert parts(made, "fact") == ["The user lives in Porto."], made
+    call(service, user, "PATCH", "/v", {"memories": []}, If_Match="1")
+    tell(service, "I live in Lisbon.", user, session="home")
+    removed = call(service, user, "GET", "/v/diff?from=1&to=2")["removed"]
+    assert [one["content"] for one in removed] == ["The user lives in Porto."]
