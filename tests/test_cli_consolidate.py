@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from proxy.__main__ import main
 from tests.e2e.talk import rows
 from tests.service_fixture import Service, serving
 
@@ -136,3 +137,19 @@ def test_without_a_service_the_command_says_so(command: tuple[str, ...], tmp_pat
     said = run(*command, "--data-dir", str(tmp_path))
     assert said.returncode == 1
     assert "no service runs" in said.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    (
+        *("consolidate --now", "migrate", "reembed", "audit verify", "encryption", "redact --scan"),
+        *("key list", "key create laptop", "key rotate laptop", "key revoke laptop"),
+    ),
+)
+def test_a_command_beside_the_service_reads_the_configuration_it_is_given(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(f"data:\n  dir: {tmp_path / 'elsewhere'}\n")
+    assert main([*command.split(), "--config", str(config)]) == 1
+    assert f"no service runs on {tmp_path / 'elsewhere'}" in capsys.readouterr().err

@@ -14,6 +14,7 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, get_args
 
 from policies.api_key import looks_damaged, prefix_of
@@ -117,7 +118,7 @@ def _narrowings(parser: argparse.ArgumentParser) -> None:
 def _verb(verbs: Any, name: str, asks: Callable[[argparse.Namespace], dict[str, Any]], what: str) -> Any:
     parser = verbs.add_parser(name, help=what, description=what)
     parser.add_argument("--json", action="store_true", help="one JSON value on stdout")
-    parser.add_argument("--config", metavar="FILE", help="configuration file of the service")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file of the service")
     parser.add_argument("--data-dir", metavar="DIR", help="data directory of the running service")
     parser.set_defaults(run=run_key, asks=asks, upstream=None, host=None, port=None)
     return parser
