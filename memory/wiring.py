@@ -433,9 +433,12 @@ def step_back() -> None:
     """Let whoever answers requests go first where cores are short: what is written may wait, a person may not.
 
     Where the kernel groups processes by session (autogroup), the group must step back too; nice alone would order
-    this process's own threads only.
+    this process's own threads only. Not that of somebody's terminal, in which a command runs: all that is done there
+    would stay slow.
     """
     os.nice(NICENESS)
+    if os.getsid(0) != os.getpid():
+        return
     with contextlib.suppress(OSError):  # not Linux, or no such grouping: then nice was enough
         Path("/proc/self/autogroup").write_text(str(NICENESS))
 
