@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.model_files import default_cache_dir
-from memory.config import effective_data_dir
+from memory.config import effective_data_dir, load_settings
 from proxy.cli import parser
 from proxy.cli.serve import settings_of
 from proxy.supervisor.data_dir import claimed
@@ -34,6 +35,18 @@ def test_the_image_starts_with_what_it_is_given(monkeypatch: pytest.MonkeyPatch)
     settings = settings_of(parser.build_parser().parse_args(words))
     assert program == "memory-proxy"
     assert settings.listen.port == int(instruction("EXPOSE"))
+    assert str(effective_data_dir(settings, is_root=False, home=Path("/nowhere"))) == instruction("VOLUME")
+
+
+@pytest.mark.parametrize("command", ["key list", "migrate --check", "doctor", "hygiene"])
+def test_a_command_in_the_container_is_about_its_service(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`docker exec memory memory-proxy key list`: the image's command line, with its --data-dir, is not its own."""
+    for pair in shlex.split(instruction("ENV")):
+        name, _, value = pair.partition("=")
+        if name.startswith("MEMORY_PROXY_"):
+            monkeypatch.setenv(name, value)
+    given = parser.build_parser().parse_args(command.split())
+    settings = load_settings(given.config, {"data.dir": given.data_dir}, os.environ)
     assert str(effective_data_dir(settings, is_root=False, home=Path("/nowhere"))) == instruction("VOLUME")
 
 
