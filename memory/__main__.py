@@ -7,6 +7,7 @@ again, a store is not there yet or another consolidates; 2 final, the reason is 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib
 import logging
 import os
@@ -44,6 +45,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "forget": "forget_command.command",
 }
 """Where each command is, of this package: settings and options in, an exit code out."""
+OF_THE_SERVICE: Final = frozenset({"worker", "migrate", "prepare-model"})
+"""Those that the supervisor starts, and that may make what is not there yet; the others work beside them."""
 
 
 def main() -> int:
@@ -56,6 +59,8 @@ def _ran(given: argparse.Namespace) -> int:
     try:
         settings = settings_from_environ(os.environ)
         configure_logging(settings.log.level, settings.log.format)
+        if given.what not in OF_THE_SERVICE:
+            _has_its_key(settings)
         return _command(given.what)(settings, given)
     except (StoreUnavailable, QueueUnavailable, EmbedderUnavailable, LeaseLost) as fault:
         event(log, "not_there_yet", logging.WARNING, what=given.what, fault=str(fault))
@@ -63,6 +68,11 @@ def _ran(given: argparse.Namespace) -> int:
     except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
         sys.stderr.write(f"memory-proxy {given.what}: {fault}\n")
         return 2
+
+
+def _has_its_key(settings: Settings) -> None:
+    """Loaded by itself: what a migration imports is counted."""
+    asyncio.run(importlib.import_module("memory.key_wiring").opens_beside(settings))
 
 
 def _command(what: str) -> Callable[[Settings, argparse.Namespace], int]:

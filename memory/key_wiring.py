@@ -16,7 +16,7 @@ from memory.adapters.postgres.row_vault import vaulted
 from memory.config import Settings
 from memory.errors import ConfigInvalid, EnvelopeUnreadable, StartFailed
 from memory.keys import KeyRing
-from memory.master import ENVIRONMENT, LocalMaster, master_key
+from memory.master import ENVIRONMENT, LocalMaster, is_there, master_key
 
 TENANTS_LOOKED_AT: Final = 100
 _FEW: Final = Bounds(connections_max=1, acquire_timeout_s=10.0, statement_timeout_ms=60_000)
@@ -33,6 +33,19 @@ def master_file(settings: Settings) -> Path:
     if settings.data.dir is None:
         raise ConfigInvalid("data.dir is not resolved: this process is started by `memory-proxy serve`")
     return settings.data.dir / "master.key"
+
+
+async def opens_beside(settings: Settings) -> None:
+    """Refuse to work beside a service without its master key: one would be made anew here, and seal what the service
+    cannot open. Raises StoreUnavailable, StartFailed with the remedy, ConfigInvalid.
+    """
+    path = settings.encryption.master_key_file or master_file(settings)
+    if ENVIRONMENT not in os.environ and not is_there(path):
+        raise StartFailed(
+            f"the master key of the service is not here: there is no {path}; give the command {ENVIRONMENT} as the "
+            "service has it"
+        )
+    await opens(settings)
 
 
 async def opens(settings: Settings) -> None:

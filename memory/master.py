@@ -79,7 +79,7 @@ def master_key(path: Path, previous: Path | None, environ: Mapping[str, str]) ->
     current = load_or_create_master_key(path) if given is None else _of_environment(given)
     if previous is None:
         return LocalMaster(current)
-    if not _is_there(previous):
+    if not is_there(previous):
         raise StartFailed(f"encryption.previous_master_key_file {previous} is not there; take the setting out")
     return LocalMaster(current, (load_or_create_master_key(previous),))
 
@@ -106,7 +106,7 @@ def load_or_create_master_key(path: Path) -> bytes:
 
     Two processes that start at once get the same key: the file appears whole or not at all, and the first one stays.
     """
-    if not _is_there(path):
+    if not is_there(path):
         _create_once(path, os.urandom(KEY_BYTES))
     try:
         known = path.stat()
@@ -132,7 +132,8 @@ def _require_closed(path: Path, known: os.stat_result) -> None:
         raise StartFailed(f"the master key {path} has mode {mode:04o}, others can read it; {remedy}")
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
+    """Whether there is a file. Raises StartFailed where that cannot be told."""
     try:
         return path.exists()
     except OSError as exc:

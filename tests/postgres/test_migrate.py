@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from memory import migrate_command
+from memory.__main__ import main
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import (
@@ -23,7 +27,7 @@ from memory.adapters.postgres.migrate import (
     pending,
 )
 from memory.adapters.postgres.scopes import Scopes
-from memory.config import Settings, load_settings
+from memory.config import Settings, load_settings, write_private
 from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.migrate_command import migrated
@@ -80,6 +84,34 @@ async def test_a_start_under_another_master_key_than_the_stores_is_refused(
         await migrate_command.migrated(settings)
     given = {"encryption.previous_master_key_file": str(tmp_path / "former.key"), "data.dir": str(tmp_path)}
     await migrate_command.migrated(load_settings(None, {**overrides, **given}, {}))
+
+
+def test_a_command_without_the_services_master_key_is_refused_and_makes_none(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The key is in the environment of the service, and the shell of who makes an API key has it not."""
+    settings = load_settings(None, {"database.url": postgres.app, "data.dir": str(tmp_path)}, {})
+    write_private(settings, tmp_path / "settings.json")
+    monkeypatch.setenv("MEMORY_PROXY_SETTINGS", str(tmp_path / "settings.json"))
+    monkeypatch.setattr("memory.__main__.configure_logging", lambda *_: None)
+    asked = {"act": "create", "json": False, "name": "ci", "fixed": {}, "defaults": {}, "capabilities": []}
+    asked |= {"ceiling": "internal", "expires_in_s": None, "limits": {}}
+
+    def create(tenant: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["memory", "key", json.dumps(asked | {"tenant": tenant})])
+        return main()
+
+    monkeypatch.setenv("MEMORY_PROXY_MASTER_KEY", base64.b64encode(b"k" * 32).decode())
+    assert create("first") == 0
+    monkeypatch.delenv("MEMORY_PROXY_MASTER_KEY")
+    assert create("acme") == 2
+    assert "give the command MEMORY_PROXY_MASTER_KEY" in capsys.readouterr().err
+    assert not (tmp_path / "master.key").exists()
+    (tmp_path / "master.key").write_bytes(b"o" * 32)  # of before the key was moved to the environment
+    (tmp_path / "master.key").chmod(0o600)
+    assert create("acme") == 2
+    assert "another master key than" in capsys.readouterr().err
+    assert postgres.psql("SELECT string_agg(name, ',') FROM tenants") == "first"
 
 
 async def test_a_journal_of_erasures_that_cannot_be_read_ends_the_start_with_the_remedy(
