@@ -79,6 +79,7 @@ class ConsolidateStore(ToldStore, Protocol):
         cut: list[Any] | None,
     ) -> None: ...
     async def tenants(self) -> list[UUID]: ...
+    async def began_at(self) -> datetime | None: ...
     async def scopes_after(self, tenant: UUID, scope_id: int, limit: int) -> list[int]: ...
     async def scopes_with(self, tenant: UUID, scope_ids: Sequence[int], step: Step, terms: Terms) -> list[int]: ...
     async def window(
@@ -185,11 +186,14 @@ class Consolidation:
         return Standing(latest.started_at, None, tuple(one.as_json() for one in totals.values()))
 
     async def is_due(self, at: str, since: datetime) -> bool:
-        """Whether a run should begin or go on: none has since the clock last struck `at` (the first waits for it).
+        """Whether a run should begin or go on: none has since the clock last struck `at` (the first waits for it, from
+        when the store was begun or this process was, `since`: one that is off at night would wait for ever).
         Shows on the way when the last one ended: another process may have done it, or this one before it was replaced.
         Where none has, since when that is so, or nobody would hear of it.
         """
         runs = await self._store.runs(RUNS_LOOKED_AT)
+        if not runs:
+            since = min(since, await self._store.began_at() or since)
         none_since = runs[-1].started_at if runs else since
         ended = next((run.finished_at for run in runs if run.finished_at is not None), none_since)
         self._parts.metrics.consolidation_end_seconds.set(ended.timestamp())

@@ -968,12 +968,23 @@ async def test_a_run_is_due_once_after_the_clock_struck_and_at_once_when_it_was_
     assert await one.unfinished() is None
 
 
+async def test_the_first_run_comes_to_a_service_that_is_off_at_night(night: Night) -> None:
+    """Every process began after the clock had struck, and none was there when it struck again."""
+    for days in (1, 2):
+        night.now = T0 + days * DAY
+        one = night.on(night.store)
+        assert await one.is_due("03:00", night.now)
+        shown = one._parts.metrics.registry.get_sample_value("memory_proxy_consolidation_end_seconds")
+        assert shown == T0.timestamp()
+
+
 async def test_the_night_is_waited_for_and_a_store_that_is_away_does_not_end_the_waiting(
     night: Night, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memory.write.consolidate.ASK_EVERY_S", 0.01)
     await tell(night, "ends", ends=T0 + DAY)
     night.now = T0 + 40 * DAY
+    postgres.psql(f"UPDATE tenants SET created_at = '{night.now}'")  # a store of today, in which nothing ran yet
     waiting = asyncio.create_task(keep_consolidating(night.on(night.store), "13:00", lambda: night.now))
     await asyncio.sleep(0.1)
     assert postgres.psql("SELECT count(*) FROM consolidation_runs") == "0"

@@ -177,6 +177,12 @@ class ConsolidateStore(ToldStore):
         async with self._database.transaction(None, read_only=True) as tx:
             return [row["tenant_id"] for row in await tx.fetch("all_tenants")]
 
+    async def began_at(self) -> datetime | None:
+        """When the first tenant was made; None: there is none yet."""
+        async with self._database.transaction(None, read_only=True) as tx:
+            began: datetime | None = await tx.value("store_began_at")
+        return began
+
     async def scopes_after(self, tenant: UUID, scope_id: int, limit: int) -> list[int]:
         """The next scopes of a tenant, in order."""
         async with self._database.transaction(tenant, read_only=True) as tx:

@@ -65,6 +65,12 @@ SELECT tenant_id, name
 FROM tenants
 ORDER BY name;
 
+-- name: store_began_at
+-- When the first tenant was made; null: there is none yet.
+-- Uses: none. Rows: began_at.
+SELECT min(created_at) AS began_at
+FROM tenants;
+
 -- name: find_common_scope
 -- The scope that a project or a tenant shares, or that of the tenant's canary: it has no user and no agent.
 -- $1 tenant uuid, $2 visibility text, $3 project text
