@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from proxy.__main__ import main
+from proxy.cli.beside import run_beside
 from tests.e2e.talk import rows
 from tests.service_fixture import Service, serving
 
@@ -153,3 +156,20 @@ def test_a_command_beside_the_service_reads_the_configuration_it_is_given(
     config.write_text(f"data:\n  dir: {tmp_path / 'elsewhere'}\n")
     assert main([*command.split(), "--config", str(config)]) == 1
     assert f"no service runs on {tmp_path / 'elsewhere'}" in capsys.readouterr().err
+
+
+def test_a_service_of_another_account_is_not_said_to_be_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lock").touch()
+    (tmp_path / "lock").chmod(0)
+    given = argparse.Namespace(config=None, upstream=None, host=None, port=None, data_dir=str(tmp_path))
+    ours = os.geteuid()
+    if ours == 0:
+        os.seteuid(65_534)
+    try:
+        assert run_beside(given, ()) == 1
+    finally:
+        if ours == 0:
+            os.seteuid(0)
+    assert f"{tmp_path} is closed to this account" in capsys.readouterr().err

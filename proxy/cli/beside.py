@@ -29,9 +29,20 @@ def run_beside(options: argparse.Namespace, words: Sequence[str]) -> int:
         return 1
     root = data_dir_of(settings)
     if lock_holder(root) is None:
-        sys.stderr.write(f"memory-proxy: no service runs on {root}; start it, or say --data-dir\n")
+        sys.stderr.write(f"memory-proxy: {_why_none(root)}\n")
         return 1
     return _become(root, words)
+
+
+def _why_none(root: Path) -> str:
+    """Why no service is seen there."""
+    try:
+        (root / "lock").open("rb").close()
+    except PermissionError:
+        return f"{root} is closed to this account: give the command as the account that runs the service"
+    except OSError:
+        pass
+    return f"no service runs on {root}; start it, or say --data-dir"
 
 
 def _become(root: Path, words: Sequence[str]) -> NoReturn:
