@@ -196,7 +196,7 @@ class Examination:
     """Reads one chain from its oldest row on; mutable. `fault`: the first thing that does not fit, None while whole.
 
     `head` is where the store said, before the rows were read, that the chain ends; `kept` what somebody outside has
-    written down of it. Rows that were added since are no fault.
+    written down of it. Rows that were added since are no fault, nor those that retention dropped meanwhile.
     """
 
     def __init__(self, key: bytes, tenant: UUID, head: Head | None, kept: Head | None = None) -> None:
@@ -207,26 +207,29 @@ class Examination:
         self._first: AuditRow | None = None
         self._last = Head()
         self._anchored: set[tuple[str, str]] = set()
+        self._behind_gaps: list[tuple[int, AuditRow]] = []  # with the number of the first row that is gone
         self.rows = 0
         self.fault: tuple[int, str] | None = None
 
     def look(self, rows: Iterable[AuditRow]) -> None:
         """The next rows, in the order of their numbers."""
         for row in rows:
-            if self.fault is not None:
-                return
-            self.fault = self._fault_of(row)
-            self.rows += 1
-            self._last = Head(row.seq, row.digest)
+            if self.fault is None:
+                self.fault = self._fault_of(row)
+                self.rows += 1
+                self._last = Head(row.seq, row.digest)
             if row.action == ANCHOR:
                 self._anchored.add((str(row.detail.get("through")), str(row.detail.get("digest"))))
 
     def ended(self) -> tuple[int, str] | None:
         """The number of the first bad row and what is wrong with it; None for a whole chain."""
+        gone = (number for number, row in self._behind_gaps if not self._is_anchored(row))
+        if (number := next(gone, None)) is not None:
+            return number, "this row is gone"
         if self.fault is not None:
             return self.fault
         first = self._first
-        if first is not None and first.seq > 1 and (str(first.seq - 1), first.prior.hex()) not in self._anchored:
+        if first is not None and first.seq > 1 and not self._is_anchored(first):
             return first.seq, "rows before it are gone, and no anchor row speaks of them"
         if self._head is None and self.rows:
             return self._last.seq, "nothing says where the chain ends"
@@ -234,13 +237,17 @@ class Examination:
             return self._last.seq + 1, f"the rows up to {max(self._wanted)}, which were there, are gone"
         return None
 
+    def _is_anchored(self, row: AuditRow) -> bool:
+        """Whether retention has dropped all rows before this one, and said so."""
+        return (str(row.seq - 1), row.prior.hex()) in self._anchored
+
     def _fault_of(self, row: AuditRow) -> tuple[int, str] | None:
         if self._first is None:
             self._first = row
             if row.seq == 1 and row.prior != BEGINNING:
                 return row.seq, "it is not the beginning of the chain"
         elif row.seq != self._last.seq + 1:
-            return self._last.seq + 1, "this row is gone"
+            self._behind_gaps.append((self._last.seq + 1, row))
         elif row.prior != self._last.digest:
             return row.seq, "it does not follow the row before it"
         if not hmac.compare_digest(row.digest, digest_of(self._key, self._tenant, row)):

@@ -206,6 +206,30 @@ async def test_retention_drops_old_rows_and_the_chain_stays_verifiable(chain: Ch
     assert fault[0] == 8
 
 
+async def test_a_chain_whose_old_rows_are_dropped_while_it_is_read_is_whole(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.adapters.postgres.audit._PAGE_ROWS", 2)
+    now = datetime.now(UTC)
+    await chain.log.record([chain.note(at=OLD + timedelta(days=n)) for n in range(6)])
+    await chain.log.record([chain.note(at=now), chain.note(at=now)])
+
+    async def read(meanwhile: Callable[[], Any]) -> tuple[int, str] | None:
+        examination = Examination(KEY, chain.tenant, await chain.log.head(chain.tenant))
+        pages = chain.log.chain(chain.tenant)
+        examination.look(await anext(pages))
+        await meanwhile()
+        async for rows in pages:
+            examination.look(rows)
+        return examination.ended()
+
+    assert await read(lambda: chain.log.drop_before(chain.tenant, OLD + timedelta(days=5), now)) is None
+    assert await chain.seqs() == [6, 7, 8, 9]
+    gone = "DELETE FROM audit_log WHERE seq = 8"
+    assert await read(lambda: asyncio.to_thread(chain.postgres.psql, gone)) == (8, "this row is gone")
+    assert await chain.fault() == (8, "this row is gone")
+
+
 async def test_retention_keeps_rows_of_the_last_day_whatever_is_asked(chain: Chain) -> None:
     now = datetime.now(UTC)
     await chain.log.record([chain.note(at=now - timedelta(hours=1))])
