@@ -55,7 +55,7 @@ async def audited(settings: Settings, asked: AuditAsked) -> int:
         keys = KeyRing(KeyStore(database), master)
         log = AuditLog(database, keys.audit_key)
         tenants = [one for one in await log.tenants() if asked.tenant in (None, one[1], str(one[0]))]
-        if not tenants:
+        if not tenants and asked.tenant is not None:
             sys.stderr.write(f"there is no tenant {asked.tenant}\n")
             return 2
         if asked.mode == "list":

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID, uuid4
@@ -19,6 +20,8 @@ from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import migrate
 from memory.audit import AuditFilter, Examination, Head, Journal, Note, name_digest, noted
+from memory.audit_command import AuditAsked, audited
+from memory.config import load_settings
 from memory.errors import EnvelopeUnreadable, MemoryInvalid, StoreUnavailable
 from memory.outside_wiring import Behind
 from memory.telemetry import Metrics
@@ -375,6 +378,16 @@ async def test_retention_runs_for_every_tenant_and_goes_on_where_one_fails(chain
     assert await chain.fault() is None
     assert await chain.fault(other) is None
     await keep_audit_bounded(chain.log, None)
+
+
+async def test_a_service_in_which_nobody_has_a_key_yet_has_no_broken_chain(
+    postgres: TestDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = load_settings(None, {"database.url": postgres.app, "data.dir": str(tmp_path)}, {})
+    assert await audited(settings, AuditAsked("verify", as_json=True)) == 0
+    assert capsys.readouterr() == ('{\n  "chains": []\n}\n', "")
+    assert await audited(settings, AuditAsked("verify", tenant="acme")) == 2
+    assert capsys.readouterr() == ("", "there is no tenant acme\n")
 
 
 async def test_rows_leave_behind_an_anchor_also_where_the_owner_is_no_superuser(postgres_server: Server) -> None:
