@@ -464,6 +464,16 @@ def test_a_store_that_is_not_there_yet_is_waited_for(place: Path) -> None:
         assert service.log.count("retry") == 2
 
 
+def test_house_is_kept_while_a_start_waits(place: Path) -> None:
+    (place / "ready").unlink()
+    with supervised(place) as service:
+        until(lambda: recorded(service.data))
+        left = service.data / "run" / "metrics" / "gauge_livesum_4194304.db"  # above every process id
+        left.touch()
+        until(lambda: not left.exists())
+        assert service.process.poll() is None
+
+
 def test_a_model_that_cannot_be_prepared_does_not_stop_the_service(place: Path) -> None:
     with supervised(place, commands={"prepare_model": ["/bin/false"]}) as service:
         service.until_ready()

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from socket import socket
 from typing import TextIO
@@ -103,7 +103,7 @@ async def _supervise(
     await stop_leftovers(data, journal)
     service = Service(settings, environ, commands, data, journal, orders)
     try:
-        with service.listener:
+        with service.listener, service.housekeeping():
             await service.start()
             if not orders.stop.is_set():
                 origin = http_origin(service.listener)
@@ -148,12 +148,27 @@ class Service:
         self._proxies.start(self._settings.listen.workers if self._commands.proxy_worker else 0)
         await self._unless_stopped(self._start_behind())
 
-    async def serve(self) -> None:
-        """Keep house until stop is asked for."""
-        while not self._orders.stop.is_set():
-            await _first(self._orders.stop.wait(), self._orders.roll.wait(), asyncio.sleep(HOUSEKEEPING_S))
+    @contextmanager
+    def housekeeping(self) -> Iterator[None]:
+        """Logs and metrics files are kept within their bounds while the block runs: a start that waits for a store, or
+        a roll for its streams, may take hours.
+        """
+        task = asyncio.create_task(self._keep_house())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_S)
             self._stores.bound_logs()
             self._metrics.tidy()
+
+    async def serve(self) -> None:
+        """Replace the proxy workers as often as it is asked for, until stop is."""
+        while not self._orders.stop.is_set():
+            await _first(self._orders.stop.wait(), self._orders.roll.wait())
             if self._orders.roll.is_set() and not self._orders.stop.is_set():
                 self._orders.roll.clear()
                 await self._unless_stopped(self._proxies.roll())
