@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import json
 import os
 import resource
@@ -33,6 +34,7 @@ from memory.errors import StartFailed
 from memory.metric_files import reading
 from memory.telemetry import merged_exposition
 from proxy.supervisor.children import Child, Command
+from proxy.supervisor.data_dir import claimed
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
 from proxy.supervisor.leftovers import started_at
@@ -388,6 +390,18 @@ def test_a_data_directory_in_use_is_refused_with_the_holders_pid(place: Path) ->
         assert f"in use by process {service.process.pid}" in service.log
         assert service.ask()
         assert service.stop() == 0
+
+
+def test_a_command_that_looks_whether_a_service_runs_keeps_none_from_its_start(tmp_path: Path) -> None:
+    """`doctor`, and whatever works beside a service, have the lock for a moment."""
+    (tmp_path / "lock").touch()
+    with (tmp_path / "lock").open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        ends = threading.Timer(0.05, fcntl.flock, (looking, fcntl.LOCK_UN))
+        ends.start()
+        with claimed(tmp_path, None, {}) as data:
+            assert data.root == tmp_path
+        ends.join()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import socket
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from proxy.supervisor.children import Account
 SOCKET_PATH_BYTES_MAX = 90  # the kernel's own bound is 107 (Linux) or 103 (macOS)
 LONGEST_SOCKET_NAME = "pg/.s.PGSQL.5432"
 SERVER_ACCOUNT = "nobody"
+LOOK_S = 0.25
 # `cache`: in the image that of the models lies in the volume, and the doctor may have made it before the first start.
 IGNORED_WHEN_EMPTY = frozenset({"lost+found", ".gitkeep", "cache"})
 
@@ -167,7 +169,7 @@ def _lock(root: Path) -> int:
             "the account that runs memory-proxy"
         ) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _hold(descriptor)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
     except BlockingIOError as error:
@@ -182,6 +184,18 @@ def _lock(root: Path) -> int:
             f"{path} cannot be locked: {error.strerror}; the data directory needs a local disk"
         ) from error
     return descriptor
+
+
+def _hold(descriptor: int) -> None:
+    """Lock it. Who only looks whether a service runs has it too, for a moment. Raises BlockingIOError, OSError."""
+    until_s = time.monotonic() + LOOK_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until_s:
+                raise
+            time.sleep(0.01)
 
 
 def _lay_out(root: Path, account: Account | None, environ: Mapping[str, str]) -> DataDir:
