@@ -18,7 +18,7 @@ COPY --from=build /opt/venv /opt/venv
 USER memory
 # Inside a container the network is the container's own, so listening on all of it opens nothing: publishing the port
 # does. Publish it on 127.0.0.1, or where everybody who reaches it is trusted.
-ENV PATH=/opt/venv/bin:$PATH XDG_CACHE_HOME=/data/cache MEMORY_PROXY_DATA__DIR=/data MEMORY_PROXY_LISTEN_OPEN_ON_NETWORK=true
+ENV PATH=/opt/venv/bin:$PATH XDG_CACHE_HOME=/data/cache MEMORY_PROXY_DATA__DIR=/data MEMORY_PROXY_LISTEN__OPEN_ON_NETWORK=true
 VOLUME /data
 EXPOSE 8080
 # Not by urllib, which would ask the proxy that HTTP_PROXY names.

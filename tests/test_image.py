@@ -50,6 +50,14 @@ def test_a_command_in_the_container_is_about_its_service(command: str, monkeypat
     assert str(effective_data_dir(settings, is_root=False, home=Path("/nowhere"))) == instruction("VOLUME")
 
 
+def test_what_the_image_sets_is_set_otherwise_by_the_name_of_the_page() -> None:
+    """A second name for a setting of the image, as `docker run -e` gives it, would be refused as another value."""
+    image = dict(pair.split("=", 1) for pair in shlex.split(instruction("ENV")))
+    given = {"MEMORY_PROXY_LISTEN__OPEN_ON_NETWORK": "false", "MEMORY_PROXY_DATA__DIR": "/elsewhere"}
+    settings = load_settings(None, {}, {**image, **given})
+    assert (settings.listen.open_on_network, settings.data.dir) == (False, Path("/elsewhere"))
+
+
 def test_a_volume_in_which_only_the_doctor_was_is_still_an_empty_one(tmp_path: Path) -> None:
     environ = dict(pair.split("=", 1) for pair in shlex.split(instruction("ENV")))
     volume = tmp_path / "volume"
