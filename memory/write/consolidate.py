@@ -188,18 +188,24 @@ class Consolidation:
     async def is_due(self, at: str, since: datetime) -> bool:
         """Whether a run should begin or go on: none has since the clock last struck `at` (the first waits for it, from
         when the store was begun or this process was, `since`: one that is off at night would wait for ever).
-        Shows on the way when the last one ended: another process may have done it, or this one before it was replaced.
-        Where none has, since when that is so, or nobody would hear of it.
+        Shows on the way when the last one ended and what its steps took: another process may have done it, or this one
+        before it was replaced. Where none has, since when that is so, or nobody would hear of it.
         """
         runs = await self._store.runs(RUNS_LOOKED_AT)
         if not runs:
             since = min(since, await self._store.began_at() or since)
-        none_since = runs[-1].started_at if runs else since
-        ended = next((run.finished_at for run in runs if run.finished_at is not None), none_since)
-        self._parts.metrics.consolidation_end_seconds.set(ended.timestamp())
+        ended = next((run for run in runs if run.finished_at is not None), None)
+        self._show(ended, none_since=runs[-1].started_at if runs else since)
         latest = next(iter(runs), None)
         began = since if latest is None else latest.started_at
         return began < latest_due(at, self._parts.clock()) or await self.unfinished() is not None
+
+    def _show(self, ended: Run | None, *, none_since: datetime) -> None:
+        metrics = self._parts.metrics
+        at = none_since if ended is None or ended.finished_at is None else ended.finished_at
+        metrics.consolidation_end_seconds.set(at.timestamp())
+        for one in ended.report if ended is not None else ():
+            metrics.consolidation_seconds.labels(one["step"]).set(one["seconds"])
 
     def _count(self, report: Sequence[Counted]) -> None:
         metrics = self._parts.metrics

@@ -930,6 +930,17 @@ async def test_a_process_shows_when_the_last_run_ended_whoever_it_was_and_whatev
     assert shown == ended_at.timestamp()
 
 
+async def test_a_process_shows_what_the_steps_of_the_last_run_took_whoever_it_was(night: Night) -> None:
+    """`consolidate --now` is a process of its own: what it showed went with it."""
+    await night.run()
+    one = night.on(night.store)
+    await one.is_due("03:00", night.now)
+    (last,) = await night.store.runs(1)
+    shown = one._parts.metrics.registry.get_sample_value
+    for step in last.report:
+        assert shown("memory_proxy_consolidation_seconds", {"step": step["step"]}) == step["seconds"]
+
+
 async def test_a_night_that_never_ended_is_shown_as_old_as_it_is(night: Night) -> None:
     """At 0, as nothing is, the alert on what is overdue could never fire."""
 
