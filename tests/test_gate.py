@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,15 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.errors import CapabilityMissing, NotFound
 from memory.model import Candidate, Recall, Scope
 from memory.read.items import Filter
 from memory.stored import Label
 from policies.capabilities import CAPABILITIES, allows
 from policies.cascade import Visibility
-from policies.gate import Holder, Item, filter_read, filter_write, visibilities
+from policies.gate import Holder, Item, filter_erase, filter_read, filter_write, visibilities
 from policies.labels import Sensitivity, within_ceiling
 from proxy.api.retrievals import Retrievals, Texts
-from proxy.gated import holder_of, let_through, within
+from proxy.gated import holder_of, let_through, require_writable, within
 from proxy.identity import Credential
 from tests.test_rebuild import RECORD
 
@@ -64,18 +66,36 @@ def test_what_leaves_is_ours_allowed_cleared_and_of_the_task(holder: Holder, ite
     assert (verdict.crosses is not None) == (item.visibility in ("project", "tenant"))
 
 
-@given(holders, items, st.none() | levels)
-def test_what_is_written_could_be_seen_and_is_not_lowered(
-    holder: Holder, item: Item, becomes: Sensitivity | None
-) -> None:
-    if not filter_write(holder, item, becomes).allowed:
-        return
-    can = holder.capabilities or frozenset()
-    assert item.tenant == holder.tenant and allows(can, "memory:write")
-    assert holder.ceiling is None or within_ceiling(item.sensitivity, holder.ceiling)
-    assert becomes is None or within_ceiling(item.sensitivity, becomes) or allows(can, "memory:admin")
-    if item.visibility in ("project", "tenant"):
-        assert allows(can, f"memory:share:{item.visibility}")
+@pytest.mark.parametrize("visibility", list(NEEDS))
+def test_what_is_written_could_be_seen_may_be_shared_and_is_not_lowered(visibility: Visibility) -> None:
+    shares = "memory:share:project", "memory:share:tenant"
+    writers = [("memory:write",), ("memory:write", shares[0]), ("memory:write", shares[1])]
+    after: list[Sensitivity | None] = [None, *Sensitivity]
+    ways = itertools.product([(), shares, *writers, ("memory:admin",)], after, [None, SESSION], after, Sensitivity)
+    for held, ceiling, session, becomes, before in ways:
+        holder = Holder(TENANT, frozenset(held), ceiling, session)
+        item = Item(TENANT, before, visibility, SESSION)
+        cleared = ceiling is None or before.rank <= ceiling.rank
+        shared = visibility not in ("project", "tenant") or allows(held, f"memory:share:{visibility}")
+        lowered = becomes is not None and becomes.rank < before.rank and "memory:admin" not in held
+        verdict = filter_write(holder, item, becomes)
+        assert verdict.allowed == (allows(held, "memory:write") and cleared and shared and not lowered)
+        assert (verdict.why == "lowering") == (allows(held, "memory:write") and cleared and shared and lowered)
+        assert not filter_write(holder, replace(item, tenant=OTHER), becomes).allowed
+        assert session is None or not filter_write(holder, replace(item, session_id=UUID(int=4)), becomes).allowed
+        assert filter_erase(holder, item).allowed == (allows(held, "memory:erase") and cleared)
+
+
+def test_what_may_not_be_lowered_is_refused_by_name_and_what_may_not_be_seen_looks_like_nothing() -> None:
+    holder = Holder(TENANT, frozenset({"memory:write"}), Sensitivity.CONFIDENTIAL)
+    confidential = Item(TENANT, Sensitivity.CONFIDENTIAL)
+    require_writable(holder, confidential, "memory", Sensitivity.SECRET)
+    with pytest.raises(CapabilityMissing, match="takes memory:admin"):
+        require_writable(holder, confidential, "memory", Sensitivity.PUBLIC)
+    with pytest.raises(CapabilityMissing, match="may not change this memory"):
+        require_writable(holder, replace(confidential, visibility="project"), "memory")
+    with pytest.raises(NotFound):
+        require_writable(holder, replace(confidential, sensitivity=Sensitivity.SECRET), "memory")
 
 
 @given(holders, items)
