@@ -127,6 +127,23 @@ def test_what_follows_the_final_event_waits_with_it_up_to_a_bound() -> None:
     flood = b"x" * HELD_BYTES_MAX
     assert hold.feed(flood) == b"data: [DONE]\n\n: bye\n\n" + flood[:-1]
     assert hold.held == b"x"
+    assert hold.feed(b"data: y\n\n") == b""
+    assert hold.held == b"xdata: y\n\n"
+
+
+@pytest.mark.parametrize("unfinished", [b'data: {"choices":[', b"d4", b"data: [d", b": keep-al", b"data:  [DO"])
+def test_an_unfinished_line_that_is_not_the_final_one_passes_at_once(unfinished: bytes) -> None:
+    hold = FinalEventHold()
+    assert hold.feed(b"data: 1\n\n" + unfinished) == b"data: 1\n\n" + unfinished
+    assert hold.held == b""
+
+
+@pytest.mark.parametrize("final", [b"data: [DO", b"data: [DONE]\n\n"])
+def test_the_final_event_begins_a_line(final: bytes) -> None:
+    hold = FinalEventHold()
+    hold.feed(b"x\ny")
+    assert hold.feed(final) == final
+    assert not hold.held and not hold.final_seen
 
 
 @UNTIMED
@@ -176,6 +193,16 @@ def test_events_are_read_by_the_standard(line_end: str) -> None:
     assert parse([bytes((byte,)) for byte in stream]) == expected
     for cut in range(len(stream) + 1):
         assert parse([stream[:cut], stream[cut:]]) == expected
+
+
+def test_an_event_has_no_name_of_the_one_before() -> None:
+    named, plain = parse([b"event: error\ndata: 1\n\ndata: 2\n\n"])
+    assert (named.event, plain.event) == ("error", "message")
+
+
+def test_a_byte_order_mark_stands_at_the_very_beginning_only() -> None:
+    chunks = ["\ufeffdata: 1\n\n".encode(), "\ufeffdata: 2\n\n".encode()]
+    assert parse(chunks) == [SseEvent("message", "1")]
 
 
 def test_broken_utf8_becomes_replacement_characters() -> None:
