@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.errors import CapabilityMissing, MemoryConflict, MemoryInvalid, Refused, ScopeDenied
-from proxy.identity import Ask, Credential, identify, openai_user_of, require_clear
+from proxy.identity import Ask, Credential, identify, openai_user_of, require_clear, rfc3339
 
 TENANT = UUID(int=1)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -92,6 +92,12 @@ def test_header_and_object_that_agree_are_one_statement() -> None:
     assert asked({"X-Memory-User": "a%20b"}, {"user": "a b"}).scope.user == "a b"
 
 
+def test_header_and_object_that_say_different_members_are_both_heard_among_whatever_else_is_sent() -> None:
+    headers = {"Host": "x", "X-Memory-Project": "p", "Accept": "*/*", "X-Memory-Agent": "a", "X-Memory-Odd": "1"}
+    scope = asked(headers, {"session": None, "budget": 7, "user": "u"}).scope
+    assert (scope.user, scope.project, scope.agent) == ("u", "p", "a")
+
+
 @pytest.mark.parametrize("member", MEMBERS)
 def test_header_and_object_that_differ_are_a_conflict(member: str) -> None:
     value: Any = {"budget": 7, "mode": "on", "as_of": "2026-01-01T00:00:00Z"}.get(member, "one")
@@ -132,6 +138,7 @@ def test_fixed_value_cannot_be_overridden_only_repeated(member: str) -> None:
 def test_naming_a_user_needs_the_capability_where_the_key_fixes_none() -> None:
     assert refused(CapabilityMissing, headers={"X-Memory-User": "x"}, credential=key()) == "X-Memory-User"
     assert refused(CapabilityMissing, memory={"user": "x"}, credential=key("memory:write")) == "X-Memory-User"
+    assert asked({"X-Memory-User": "me"}, credential=key(fixed={"user": "me"})).scope.user == "me"
     for capability in ("act:any_user", "memory:admin"):
         assert asked({"X-Memory-User": "x"}, credential=key(capability)).scope.user == "x"
 
@@ -185,6 +192,7 @@ def test_budget_that_is_no_whole_number_is_refused(budget: str) -> None:
 
 def test_budget_is_taken_from_both_places() -> None:
     assert (asked({"X-Memory-Budget": "0"}).budget, asked(memory={"budget": 250}).budget) == (0, 250)
+    assert asked({"X-Memory-Budget": "9" * 9}).budget == 999_999_999
     assert refused(MemoryInvalid, memory={"budget": -1}) is not None
 
 
@@ -212,6 +220,26 @@ def test_as_of_is_utc_and_the_future_means_now() -> None:
     assert past == datetime(2026, 11, 21, 7, 30, tzinfo=UTC)
     assert asked({"X-Memory-As-Of": "2026-11-21t07:30:00.0000000z"}).as_of == past
     assert asked({"X-Memory-As-Of": (NOW + timedelta(days=3)).isoformat().replace("+", "%2B")}).as_of == NOW
+
+
+def test_a_time_is_one_from_the_second_behind_the_first_to_the_last() -> None:
+    ends = [
+        "0001-01-01T00:00:00Z",
+        "0001-01-01T00:00:00.000001Z",
+        "9999-12-31T23:59:59Z",
+        "9999-12-31T23:59:59.000001Z",
+    ]
+    assert [rfc3339(moment) is not None for moment in ends] == [False, True, True, False]
+
+
+def test_pages_of_the_web_are_asked_for_now_by_who_reads_and_writes_now() -> None:
+    assert not asked({"X-Memory-Mode": "on"}).outside
+    for more in ({}, {"X-Memory-Mode": "on"}, {"X-Memory-User": "u"}):
+        assert asked({"X-Memory-Outside": "now", **more}).outside and asked(more, {"outside": "now"}).outside
+    modes = [{"X-Memory-Mode": mode} for mode in ("read", "write", "off")]
+    for more in (*modes, {"X-Memory-As-Of": "2026-11-21T09:30:00Z"}):
+        assert refused(MemoryInvalid, headers={"X-Memory-Outside": "now", **more}) == "X-Memory-Outside"
+    assert refused(MemoryInvalid, headers={"X-Memory-Outside": "later"}) == "X-Memory-Outside"
 
 
 # ---------------------------------------------------------------- text
