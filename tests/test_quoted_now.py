@@ -22,8 +22,9 @@ from memory.read.entries import print_of
 from memory.read.hot import HotScope, HotScopes, as_stored, item_of
 from memory.read.index import ScopeIndex
 from memory.read.items import Filter
-from memory.read.ledger import Ledgers
+from memory.read.ledger import DROPPED, REPLACES, Ledgers
 from memory.telemetry import Metrics
+from policies.labels import Sensitivity
 from tests.product_ledger import NotHeld, Store, World
 from tests.test_hot_scopes import crowd
 from tests.test_key_ring import Reading
@@ -313,22 +314,111 @@ class Corrected(Store):
         return [replace(one, successor=self.after.get(one.row.memory_id)) for one in found]
 
 
-@pytest.mark.parametrize("times", [1, 2, 3])
-async def test_what_was_corrected_more_than_once_between_two_turns_is_owed_as_it_holds(times: int) -> None:
-    towns = ["Trondheim", "Bergen", "Oslo", "Molde"][: times + 1]
-    said = [row(f"user lives in {town}", unit(1, 0, 0, 0), kind="semantic") for town in towns]
+async def owed(
+    said: Sequence[IndexRow],
+    holds: IndexRow,
+    where: Filter,
+    *,
+    gone: bool = True,
+    chains: Mapping[bytes, Any] | None = None,
+) -> list[str]:
+    """What is owed where a block quotes the first of what was said and this `holds` now; asked twice."""
     world, store = World(), Corrected(*said)
-    hot = HotScope(ScopeIndex(DIM), versions={1: 1}, visibility={1: "own"})
-    hot.index.put(item_of(said[-1]))
+    hot = HotScope(ScopeIndex(DIM), versions={1: 1}, visibility={1: "own"}, chains=dict(chains or {}))
+    for one in (holds,) if gone else (said[0], holds):
+        hot.index.put(item_of(one))
     ledgers = Ledgers(world.hot, store, cast(Any, Held(hot)), world.keys, Metrics(), as_stored, str)
     session, place = SessionRef(new_id(), "s"), Digest(bytes(32))
     quoted = Shown(said[0].memory_id, 1, print_of(said[0].content))
     entry = Entry("<memory>Trondheim</memory>", 4, (quoted,), "internal", new_id())
-    kept_there = {place: await ledgers.sealed(world.scope, session, entry)}
-    conversation = Conversation(session, (place,), None, False, {1: 1}, False, ledger=kept_there)
+    kept_there: dict[bytes, bytes] = {place: await ledgers.sealed(world.scope, session, entry)}
+    conversation = Conversation(session, (place, None), None, False, {1: 1}, False, ledger=kept_there)
     for _ in range(2):
-        kept = await ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW)
-        assert [one.content for one in kept.owed] == [said[-1].content]
+        kept = await ledgers.kept(world.scope, conversation, {0: place}, None, where, NOW)
+    assert set(kept.blocks) == {0}
+    assert all(one.replaces and one.why == REPLACES for one in kept.owed)
+    return [one.content for one in kept.owed]
+
+
+def lives_in(town: str, **changes: Any) -> IndexRow:
+    return row(f"user lives in {town}", unit(1, 0, 0, 0), kind="semantic", **changes)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_what_was_corrected_more_than_once_between_two_turns_is_owed_as_it_holds(times: int) -> None:
+    said = [lives_in(town) for town in ["Trondheim", "Bergen", "Oslo", "Molde"][: times + 1]]
+    assert await owed(said, said[-1], Filter()) == [said[-1].content]
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["superseded", "outdated"])
+@pytest.mark.parametrize(
+    ("now", "where", "given"),
+    [
+        ({}, Filter(ceiling=Sensitivity.INTERNAL), True),
+        ({"sensitivity": "confidential"}, Filter(ceiling=Sensitivity.INTERNAL), False),
+        ({"expires_at": NOW}, Filter(), False),
+        ({"session_id": UUID(int=6)}, Filter(session_id=UUID(int=5)), False),
+        ({"chain": Digest(bytes(32))}, Filter(), False),
+    ],
+    ids=["may be given", "above the ceiling", "ended", "of another conversation", "said in this prompt itself"],
+)
+async def test_a_correction_is_owed_to_who_may_be_given_it_and_has_not_said_it(
+    now: dict[str, Any], where: Filter, given: bool, gone: bool
+) -> None:
+    before = lives_in("Trondheim", session_id=UUID(int=5))
+    after = lives_in("Bergen", **({"session_id": UUID(int=5), "outdates": before.event_ids} | now))
+    chains = {now["chain"]: (after.memory_id,)} if "chain" in now else {}
+    found = await owed([before, after] if gone else [before], after, where, gone=gone, chains=chains)
+    assert found == ([after.content] if given else [])
+
+
+class SummedUp(Store):
+    """A store that has a rolling summary of every session."""
+
+    def __init__(self, summary: IndexRow | None) -> None:
+        super().__init__()
+        self.told = summary
+
+    async def summary(self, tenant: UUID, scope_ids: Sequence[int], session_id: UUID) -> IndexRow | None:
+        return self.told
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "given"),
+    [
+        ({}, Filter(), True),
+        ({"sensitivity": "confidential"}, Filter(ceiling=Sensitivity.INTERNAL), False),
+        ({"expires_at": NOW}, Filter(), False),
+        ({}, Filter(visibilities=frozenset({"tenant"})), False),
+        (None, Filter(), False),
+    ],
+    ids=["may be given", "above the ceiling", "ended", "of a scope that is not seen", "none"],
+)
+async def test_the_summary_of_what_was_dropped_is_given_to_who_may_see_it(
+    changes: dict[str, Any] | None, where: Filter, given: bool
+) -> None:
+    summary = None if changes is None else row("they met in Bergen", unit(1, 0, 0, 0), kind="summary", **changes)
+    world = World()
+    ledgers = Ledgers(world.hot, SummedUp(summary), cast(Any, NotHeld()), world.keys, Metrics(), as_stored, str)
+    for dropped in (True, False):
+        conversation = Conversation(SessionRef(new_id(), "s"), (), None, False, {}, False, dropped=dropped)
+        kept = await ledgers.kept(world.scope, conversation, {}, None, where, NOW)
+        assert [one.why for one in kept.owed] == ([DROPPED] if given and dropped else [])
+    told = await ledgers.summary(world.scope, conversation, where, NOW)
+    assert [one.content for one in told] == (["they met in Bergen"] if given else [])
+
+
+async def test_what_this_process_has_withdrawn_stays_so_where_redis_lost_it_and_the_store_is_behind() -> None:
+    world, opening = World(), [{"role": "user", "content": "Where does the boat lie?"}]
+    await world.blocks(opening)
+    ((session_id, place),) = (key for key, value in world.store.places.items() if value)
+    gone = (Withdrawn(Digest(place), "expired"),)
+    await world.ledgers.note(world.scope, SessionRef(session_id, "s"), {}, {}, gone)
+    assert world.hot.ledger[session_id, place] == WITHDRAWN
+    world.hot.ledger.clear()
+    went_on = [*opening, {"role": "assistant", "content": "In Bergen."}, {"role": "user", "content": "Since when?"}]
+    await world.answers(went_on)
+    assert 0 not in await world.blocks(went_on)
 
 
 class Counts(Store):
