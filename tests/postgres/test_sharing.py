@@ -191,6 +191,49 @@ async def test_only_an_admin_takes_back_what_another_shared(house: House) -> Non
     assert await house.shown("bob") == []
 
 
+async def test_of_two_that_are_shared_the_one_that_is_named_is_taken_back(house: House) -> None:
+    commit = exchange(house.store.scope(), "t", 0, ("The lunch is at noon.",))
+    await house.store.write.commit(commit, now=T0)
+    made = await house.share()
+    other = await house.share(memory=commit.memories[0].memory_id)
+    assert other.new and other.copy_id != made.copy_id
+    gone = await house.sharing.unshare(house.store.scope(), house.memory, "project", actor="key-1", now=NOW)
+    assert gone == (made.copy_id,)
+    assert await house.shown("bob") == ["The lunch is at noon."]
+
+
+async def test_who_sees_a_copy_cannot_share_it_on(house: House) -> None:
+    made, bob = await house.share(), house.store.scope("bob")
+    await house.store.scopes.ensure(bob)
+    for to in ("project", "tenant"):
+        with pytest.raises(NotFound):
+            await house.share(to, memory=made.copy_id, scope=bob)
+    assert await house.shown("bob") == [SAID]
+
+
+async def test_what_is_shared_is_what_it_says_now(house: House) -> None:
+    now = "The staging cluster runs in Dresden."
+    await house.store.records.patch_memory(house.store.scope(), house.memory, 1, MemoryChange(content=now), NOW)
+    made = await house.share()
+    copy = (await house.seen("bob"))[made.copy_id]
+    assert (copy.content, copy.version) == (now, 1)
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown_until"),
+    [(timedelta(hours=2), T0 + timedelta(hours=2)), (timedelta(days=-1), None), (None, None)],
+    ids=["was to end", "of the past when it was said", "without an end"],
+)
+async def test_a_fact_that_was_to_end_is_shared_until_its_end(
+    house: House, ends: timedelta | None, shown_until: datetime | None
+) -> None:
+    house.postgres.psql("UPDATE memories SET kind = 'semantic'")
+    until = "NULL" if ends is None else f"'{(T0 + ends).isoformat()}'"
+    house.postgres.psql(f"UPDATE memory_versions SET valid_to = {until}, occurred_at = '{T0.isoformat()}'")
+    made = await house.share()
+    assert (await house.seen("bob"))[made.copy_id].expires_at == shown_until
+
+
 async def test_what_is_taken_back_while_its_source_is_hidden_does_not_come_back_with_it(house: House) -> None:
     made, scope = await house.share(), house.store.scope()
     await house.store.records.delete_memory(scope, house.memory, NOW)
