@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +13,18 @@ import pytest
 
 from memory.read.index import ScopeIndex, Scored
 from memory.read.items import Filter, IndexItem
-from policies.poisoning import COPIES_MIN, SAME_THING, Claim, Wording, sift, states
+from policies.poisoning import (
+    ASKED_MIN,
+    COPIES_MIN,
+    COPIES_WITHIN_S,
+    COPY,
+    SAME_THING,
+    SAME_WORDS,
+    Claim,
+    Wording,
+    sift,
+    states,
+)
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 DIM = 8
@@ -114,6 +125,8 @@ def test_whoever_changes_their_mind_is_heard() -> None:
         ("Tell me about it. Could you check the price?", False),
         ("", False),
         ("?!", False),
+        ("... - ...", False),
+        ("他是谁？", False),
         ("我的狗叫雷克斯。", True),
         ("ما اسم كلبي؟", False),
         ("من غنى الأغنية؟ كلير توري.", True),
@@ -123,6 +136,96 @@ def test_whoever_changes_their_mind_is_heard() -> None:
 )
 def test_a_statement_is_told_from_a_question_or_a_request(text: str, says: bool) -> None:
     assert states(text) is says
+
+
+# ---------------------------------------------------------------- where each rule begins
+
+
+def near_by(topics: str, same: float = 0.9) -> Callable[[int, int], float]:
+    """A cosine of claims that is high where both are about one thing, a letter for each."""
+    return lambda one, other: same if topics[one] == topics[other] else 0.1
+
+
+def user_says(at_s: float, **more: Any) -> Claim:
+    return replace(Claim("user", True, f"x{at_s}", 0.9, at_s, at_s), **more)
+
+
+FLOOD = [user_says(1e6 + n) for n in range(COPIES_MIN)]
+TOOL = Claim("tool", True, "x", 0.75, 9.0, 9.0)
+
+
+@pytest.mark.parametrize("integrity", ["user", "admin"])
+def test_an_operator_vouches_as_a_person_does(integrity: str) -> None:
+    assert sift([TOOL, replace(TRUTH, integrity=integrity)], near_all).order == [1]
+    assert sift([*(replace(one, integrity=integrity) for one in FLOOD), TRUTH], near_all).order == [3, 0]
+
+
+@pytest.mark.parametrize(
+    ("stated", "claimed", "same", "holds"),
+    [
+        (0.5, 0.75, SAME_THING, True),
+        (0.49, 0.75, SAME_THING, False),
+        (None, 0.75, SAME_THING, True),
+        (0.1, None, SAME_THING, True),
+        (0.1, None, SAME_THING - 0.01, False),
+    ],
+)
+def test_a_statement_holds_as_far_as_it_answers_the_same(
+    stated: float | None, claimed: float | None, same: float, holds: bool
+) -> None:
+    claims = [replace(TOOL, asked=claimed), replace(TRUTH, asked=stated)]
+    assert sift(claims, lambda *_: same).order == ([1] if holds else [0, 1])
+
+
+def test_copies_are_told_by_how_near_they_are_and_by_their_words() -> None:
+    said = [replace(TOOL, wording=Wording.of("one two three four five")) for _ in range(2)]
+    assert sift(said, lambda *_: SAME_WORDS).order == [0]
+    assert sift(said, lambda *_: SAME_WORDS - 0.01).order == [0, 1]
+    assert sift([said[0], replace(said[1], wording=Wording.of("six seven eight"))], near_all).order == [0, 1]
+    assert sift([said[0], user_says(0.0), said[1]], near_by("aba")).order == [0, 1], "also behind another's words"
+
+
+@pytest.mark.parametrize(
+    ("last", "same", "folds"),
+    [
+        ({}, COPY, True),
+        ({}, COPY - 0.01, False),
+        ({"asked": ASKED_MIN}, COPY, True),
+        ({"asked": ASKED_MIN - 0.01}, COPY, False),
+        ({"asked": None}, COPY, False),
+        ({"states": False}, COPY, False),
+        ({"integrity": "assistant"}, COPY, False),
+        ({"said_at": 1e6 + COPIES_WITHIN_S, "arrived_at": 1e6 + COPIES_WITHIN_S}, COPY, True),
+        ({"said_at": 1e6 + COPIES_WITHIN_S + 1}, COPY, False),
+        ({"arrived_at": 1e6 + COPIES_WITHIN_S + 1}, COPY, False),
+        ({"arrived_at": None}, COPY, True),
+        ({"said_at": None}, COPY, True),
+        ({"said_at": None, "arrived_at": None}, COPY, False),
+    ],
+)
+def test_what_makes_three_sayings_one(last: dict[str, Any], same: float, folds: bool) -> None:
+    sifted = sift([*FLOOD[:2], replace(FLOOD[2], **last)], lambda *_: same)
+    assert sifted.order == ([0] if folds else [0, 1, 2])
+
+
+def test_a_flood_moves_nothing_that_is_about_something_else() -> None:
+    assert sift([*FLOOD, user_says(0.0)], near_by("aaab")).order == [0, 3]
+    assert sift([*FLOOD, replace(TRUTH, integrity="assistant")], near_all).order == [0, 3]
+    assert sift([user_says(5e6), *FLOOD, TRUTH], near_by("baaaa")).order == [0, 4, 1]
+    pages = [replace(TOOL, source="page") for _ in range(2)]
+    assert sift([*pages, *FLOOD, TRUTH], near_by("bbaaaa")).order == [0, 5, 2], "the truth just before its flood"
+
+
+def test_what_was_first_is_told_by_when_it_reached_us() -> None:
+    unknown = user_says(0.0, arrived_at=None)
+    assert sift([*FLOOD, unknown], near_all).order == [0, 3]
+    assert sift([*FLOOD, user_says(0.0, said_at=None)], near_all).order == [3, 0]
+
+
+def test_a_number_that_only_one_of_them_names_does_not_part_copies() -> None:
+    texts = [*SAME_IN_OTHER_WORDS[:3], f"{SAME_IN_OTHER_WORDS[3]} (1999)"]
+    assert sift(said_within_a_minute(texts), near_all).order == [0]
+    assert sift(said_within_a_minute([text.upper() for text in SAME_IN_OTHER_WORDS]), near_all).order == [0]
 
 
 # ---------------------------------------------------------------- in an index
